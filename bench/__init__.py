@@ -1,0 +1,1 @@
+"""Benchmarks, with the limit and a peer beside each figure."""

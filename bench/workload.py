@@ -1,0 +1,108 @@
+"""The workload of thesis section 6.6: spaces, filters, events and requests, from a seed."""
+
+import warnings
+from collections.abc import Iterator
+from random import Random
+from typing import Literal, NamedTuple
+
+from configurators.partials import Request
+from dzflow.errors import LossWarning
+from dzflow.filters import Conjunction, Filter
+from dzflow.index import Index, build_index
+from dzflow.intervals import Key
+from dzflow.space import Space
+
+Distribution = Literal["uniform", "zipf"]
+
+ATTRIBUTES = 10
+TOP = 1023
+HOSTS = 64
+PUBLISHERS = 8
+HOTSPOTS = 8
+# How many attributes a filter names: 1 to 6, in percent.
+NAMED = (10, 40, 30, 10, 5, 5)
+
+
+def make_space(kind: Literal["fields", "zorder"], budget: int = 8) -> Space:
+    """Ten attributes in [0, 1023]."""
+    return Space.from_json(
+        "bench",
+        {
+            "attributes": [
+                {"name": f"a{n}", "type": "int", "min": 0, "max": TOP} for n in range(ATTRIBUTES)
+            ],
+            "index": {"kind": kind, "budget": budget},
+        },
+    )
+
+
+def make_index(space: Space) -> Index:
+    """Its index; that ten times ten bits lose four of them is known here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LossWarning)
+        return build_index(space)
+
+
+class Ask(NamedTuple):
+    """A filter that a host subscribes to."""
+
+    host: str
+    filter: Filter
+
+
+class Workload:
+    """Filters and events, uniform over the space or Zipf around eight hotspots."""
+
+    def __init__(self, space: Space, distribution: Distribution, seed: int = 1) -> None:
+        self.space = space
+        self.distribution = distribution
+        self._random = Random(seed)
+        self._hotspots = [
+            [self._random.randint(0, TOP) for _ in range(ATTRIBUTES)] for _ in range(HOTSPOTS)
+        ]
+
+    def publishers(self) -> list[Ask]:
+        """Eight hosts, spread over the network, that advertise an eighth of the space each."""
+        size = (TOP + 1) // PUBLISHERS
+        return [
+            Ask(
+                f"h{1 + n * HOSTS // PUBLISHERS}",
+                Filter.of(self.space, [Conjunction({"a0": ((n * size, (n + 1) * size),)})]),
+            )
+            for n in range(PUBLISHERS)
+        ]
+
+    def asks(self, count: int) -> Iterator[Ask]:
+        """Subscriptions: ranges of a 64th to a quarter of the domain on one to six attributes."""
+        random = self._random
+        for _ in range(count):
+            named = random.choices(range(1, len(NAMED) + 1), NAMED)[0]
+            centre = self._place()
+            ranges = {}
+            for n in random.sample(range(ATTRIBUTES), named):
+                width = int(2 ** random.uniform(4, 8))
+                low = min(max(0, centre[n] - width // 2), TOP + 1 - width)
+                ranges[f"a{n}"] = ((low, low + width),)
+            yield Ask(f"h{random.randint(1, HOSTS)}", Filter.of(self.space, [Conjunction(ranges)]))
+
+    def events(self, count: int) -> list[tuple[Key, ...]]:
+        """Events where the subscriptions are."""
+        return [tuple(self._place()) for _ in range(count)]
+
+    def _place(self) -> list[int]:
+        random = self._random
+        if self.distribution == "uniform":
+            return [random.randint(0, TOP) for _ in range(ATTRIBUTES)]
+        hotspot = random.choices(self._hotspots, [1 / (k + 1) for k in range(HOTSPOTS)])[0]
+        # Distances from the hotspot fall off as 1/distance, to both sides, round the domain's end.
+        return [(c + random.choice((-1, 1)) * _zipf(random)) % (TOP + 1) for c in hotspot]
+
+
+def _zipf(random: Random) -> int:
+    """A distance of 1 to 512 with a probability proportional to its reciprocal."""
+    return int(512 ** random.random())
+
+
+def request(index: Index, name: str, ask: Ask, advertised: bool = False) -> Request:
+    """The request that asks for a filter."""
+    return Request(advertised, name, ask.host, index.regions(ask.filter))

@@ -1,0 +1,1 @@
+"""The engine, the partition map and, later, the workers that run them."""

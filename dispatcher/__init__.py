@@ -1,0 +1,1 @@
+"""Indexing, routing and gathering of requests (not built yet)."""

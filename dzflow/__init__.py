@@ -1,0 +1,1 @@
+"""dzflow: the language that hosts and control plane share, and the command."""

@@ -1,0 +1,106 @@
+"""Regions as IPv6 multicast addresses, and back.
+
+| 16 bits: prefix | 10: space | 2: index version | 4: tree | 96: region |
+"""
+
+from ipaddress import IPv6Address
+from typing import NamedTuple
+
+import msgspec
+
+from dzflow.errors import BadInput
+from dzflow.region import FULL, WIDTH, Region
+
+PREFIX = 0xFF1E  # multicast, transient, global; ff0e, the thesis's, belongs to IANA
+DELIVERY = int(IPv6Address("ff1e::d2"))  # where every subscriber listens
+DELIVERY_MAC = "33:33:00:00:00:d2"
+EVENT_PORT = 9700
+
+OWN_SPACE = 0  # never given to users: entries of no space carry it
+MAX_SPACE = (1 << 10) - 1
+MAX_VERSION = (1 << 2) - 1
+MAX_TREE = (1 << 4) - 1
+
+ALL = (1 << 128) - 1
+_TREE = MAX_TREE << WIDTH
+_ABOVE_REGION = ALL ^ FULL
+
+
+class BadAddress(BadInput):
+    """An address, or a part of one, that is not ours."""
+
+
+class Match(msgspec.Struct, frozen=True, order=True, gc=False):
+    """Addresses that agree with `address` where `mask` is set."""
+
+    address: int
+    mask: int
+
+    def holds(self, address: int) -> bool:
+        """Whether an address matches."""
+        return address & self.mask == self.address
+
+    def __str__(self) -> str:
+        ones = self.mask.bit_count()
+        if self.mask == ALL ^ (ALL >> ones):
+            return f"{IPv6Address(self.address)}/{ones}"
+        return f"{IPv6Address(self.address)}/{IPv6Address(self.mask)}"
+
+
+class Scope(NamedTuple):
+    """The events of one space as one version of its index writes them."""
+
+    space: int
+    version: int = 0
+    prefix: int = PREFIX
+
+    def check(self) -> "Scope":
+        """This scope, if its numbers fit into an address."""
+        if not 0 < self.space <= MAX_SPACE:
+            raise BadAddress(f"space number {self.space} is not within 1 to {MAX_SPACE}")
+        if not 0 <= self.version <= MAX_VERSION:
+            raise BadAddress(f"index version {self.version} is not within 0 to {MAX_VERSION}")
+        if self.prefix >> 8 != 0xFF:
+            raise BadAddress(f"prefix {self.prefix:#06x} is not one of multicast addresses (ffxx)")
+        return self
+
+    def base(self, tree: int) -> int:
+        """The address of the all-zero pattern on a tree."""
+        if not 0 <= tree <= MAX_TREE:
+            raise BadAddress(f"tree number {tree} is not within 0 to {MAX_TREE}")
+        return self.prefix << 112 | self.space << 102 | self.version << 100 | tree << WIDTH
+
+    def event(self, point: int, tree: int) -> int:
+        """The destination of an event with this full pattern."""
+        return self.base(tree) | point
+
+    def match(self, region: Region, tree: int | None = None) -> Match:
+        """What matches a region's events, on one tree or, without a number, on all of them."""
+        if tree is None:
+            return Match(self.base(0) | region.bits, (_ABOVE_REGION ^ _TREE) | region.mask)
+        return Match(self.base(tree) | region.bits, _ABOVE_REGION | region.mask)
+
+
+class Parts(NamedTuple):
+    """What an event's or an entry's address says."""
+
+    scope: Scope
+    tree: int
+    bits: int
+
+
+def read(address: int, prefix: int = PREFIX) -> Parts:
+    """Take an address apart; raises BadAddress if it does not start with our prefix."""
+    if address >> 112 != prefix:
+        raise BadAddress(f"{IPv6Address(address)} does not start with {prefix:04x}")
+    scope = Scope(address >> 102 & MAX_SPACE, address >> 100 & MAX_VERSION, prefix)
+    return Parts(scope, address >> WIDTH & MAX_TREE, address & FULL)
+
+
+def read_match(match: Match, prefix: int = PREFIX) -> tuple[Scope, int | None, Region]:
+    """The scope, tree (None: all) and region that a match stands for."""
+    if match.mask | _TREE | FULL != ALL:
+        raise BadAddress(f"{match} does not fix prefix, space and version")
+    parts = read(match.address, prefix)
+    tree = parts.tree if match.mask & _TREE == _TREE else None
+    return parts.scope, tree, Region(parts.bits, match.mask & FULL)

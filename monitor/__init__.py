@@ -1,0 +1,1 @@
+"""Load, balancing and the dashboard (not built yet)."""

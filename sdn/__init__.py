@@ -1,0 +1,1 @@
+"""Network model, flow model and table plans; later the switches themselves."""

@@ -1,0 +1,237 @@
+"""How contributions become table entries: the plan `legs` and the plan `lpm`.
+
+A region's contributions are a set of slots (`own`); `inherited` is what the regions that cover it
+contribute. What it adds to them, `own & ~inherited`, decides where it has entries: under `legs` one
+for each such slot, under `lpm` one for each switch with such a slot, with all legs of the region
+and of those that cover it. Both follow from the set alone; the order of requests plays no part.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol, Self
+
+from dzflow.address import Match, Scope
+from dzflow.errors import BadInput
+from dzflow.region import Region
+from sdn.flows import Action, Batch, Change, FlowEntry, FlowOp, in_safe_order
+from sdn.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline, PlanName
+from sdn.routes import EdgeSlot, LegSlot, Routes, bits
+
+
+class NotADz(BadInput):
+    """A region that is not a prefix, under a plan that knows only these."""
+
+
+Contribution = tuple[int, int]
+"""`own` and `inherited`: the slots that a region contributes to, and those its coverers do."""
+
+NOTHING: Contribution = (0, 0)
+
+
+class Changes:
+    """Operations of one step, gathered in any order, handed out by switch in a safe one."""
+
+    def __init__(self) -> None:
+        self.adds: list[tuple[str, FlowOp]] = []
+        self.modifies: list[tuple[str, FlowOp]] = []
+        self.deletes: list[tuple[str, FlowOp]] = []
+
+    def append_to(self, batch: Batch) -> None:
+        """Put the operations behind what a batch holds already."""
+        for switch, op in in_safe_order(self.adds, self.modifies, self.deletes):
+            ops = batch.get(switch)
+            if ops is None:
+                batch[switch] = [op]
+            else:
+                ops.append(op)
+
+
+class Plan(Protocol):
+    """From contributions to entries."""
+
+    name: PlanName
+    routes: Routes
+
+    def after(self, plan: "Plan") -> "Plan":
+        """This plan once more, with numbers that continue those of another one."""
+
+    def check(self, region: Region) -> None:
+        """Raise if this plan cannot hold a region."""
+
+    def entries(self, region: Region, now: Contribution) -> Iterator[tuple[str, FlowEntry]]:
+        """The entries of a region, each with its switch."""
+
+    def change(
+        self, region: Region, before: Contribution, after: Contribution, changes: Changes
+    ) -> None:
+        """Note the operations that a change of a region's contribution takes."""
+
+
+def make_plan(routes: Routes, pipeline: Pipeline, scope: Scope) -> Plan:
+    """The plan that a pipeline is laid out for."""
+    return (LegsPlan if pipeline.plan == "legs" else LpmPlan)(routes, pipeline, scope)
+
+
+def tables(plan: Plan, contributed: Mapping[Region, int]) -> dict[str, set[FlowEntry]]:
+    """All entries of each switch, as a function of what each region contributes.
+
+    This is the definition; `Plan.change` gives the same entries step by step.
+    """
+    found: dict[str, set[FlowEntry]] = {}
+    for region, own in contributed.items():
+        inherited = 0
+        for other, others in contributed.items():
+            if other != region and other.covers(region):
+                inherited |= others
+        for switch, entry in plan.entries(region, (own, inherited)):
+            found.setdefault(switch, set()).add(entry)
+    return found
+
+
+class _Site(NamedTuple):
+    """Where a slot's entries stand, and what they all have in common."""
+
+    switch: str
+    table: int
+    priority: int
+    actions: tuple[Action, ...]
+    goto: int | None
+    in_port: int | None
+    tree: int | None
+
+
+class _SitePlan:
+    """What both plans share: entries that belong to one slot each."""
+
+    def __init__(self, routes: Routes, pipeline: Pipeline, scope: Scope) -> None:
+        self.routes = routes
+        self.scope = scope.check()
+        self._pipeline = pipeline
+        self._sites = {number: self._site(slot) for number, slot in routes.slots.items()}
+
+    def after(self, plan: Plan) -> Self:
+        """This plan once more, with numbers that continue those of another one."""
+        routes = Routes(self.routes.topology, self.routes.trees, after=plan.routes)
+        return type(self)(routes, self._pipeline, self.scope)
+
+    def _site(self, slot: LegSlot | EdgeSlot) -> _Site:
+        tables = self._pipeline
+        if isinstance(slot, EdgeSlot):
+            admit, forward = tables.first_table, tables.forward_table
+            return _Site(slot.switch, admit, ADMIT_PRIORITY, (), forward, slot.port, None)
+        table = tables.table(slot.switch, slot.leg)
+        actions = (tables.action(slot.switch, slot.leg),)
+        return _Site(slot.switch, table, MATCH_PRIORITY, actions, table + 1, None, slot.tree)
+
+    def _slot_entries(self, region: Region, slots: int) -> list[tuple[str, FlowEntry]]:
+        found = []
+        matches: dict[int | None, Match] = {}  # one per tree, shared by all switches
+        while slots:
+            low = slots & -slots
+            slots ^= low
+            site = self._sites[low.bit_length() - 1]
+            switch, table, priority, actions, goto, in_port, tree = site
+            match = matches.get(tree)
+            if match is None:
+                match = matches[tree] = self.scope.match(region, tree)
+            found.append((switch, FlowEntry(table, priority, match, actions, goto, in_port)))
+        return found
+
+    def _slot_change(self, region: Region, before: int, after: int, changes: Changes) -> None:
+        added, gone = after & ~before, before & ~after
+        if added:
+            for switch, entry in self._slot_entries(region, added):
+                changes.adds.append((switch, FlowOp(Change.ADD, entry)))
+        if gone:
+            for switch, entry in self._slot_entries(region, gone):
+                changes.deletes.append((switch, FlowOp(Change.DELETE, entry)))
+
+
+class LegsPlan(_SitePlan):
+    """A table per leg, holding the regions contributed for it that no other of them covers."""
+
+    name: PlanName = "legs"
+
+    def check(self, region: Region) -> None:
+        """Any region will do."""
+
+    def entries(self, region: Region, now: Contribution) -> Iterator[tuple[str, FlowEntry]]:
+        """One entry for each slot that the region adds."""
+        yield from self._slot_entries(region, now[0] & ~now[1])
+
+    def change(
+        self, region: Region, before: Contribution, after: Contribution, changes: Changes
+    ) -> None:
+        """Entries come and go with their slots; none is ever modified."""
+        fresh_before, fresh_after = before[0] & ~before[1], after[0] & ~after[1]
+        if fresh_before != fresh_after:
+            self._slot_change(region, fresh_before, fresh_after, changes)
+
+
+class LpmPlan(_SitePlan):
+    """One table per switch, longest prefix first: an entry sends to its legs and its coverers'."""
+
+    name: PlanName = "lpm"
+
+    def __init__(self, routes: Routes, pipeline: Pipeline, scope: Scope) -> None:
+        super().__init__(routes, pipeline, scope)
+        self._edges = 0
+        for number, slot in routes.slots.items():
+            if isinstance(slot, EdgeSlot):
+                self._edges |= 1 << number
+
+    def check(self, region: Region) -> None:
+        """Raise NotADz unless the region is a prefix."""
+        if not region.is_dz:
+            raise NotADz(
+                f"the plan lpm holds prefixes only, not {region}; use an index of kind zorder,"
+                " or the plan legs"
+            )
+
+    def entries(self, region: Region, now: Contribution) -> Iterator[tuple[str, FlowEntry]]:
+        """One entry for each switch where the region adds a slot."""
+        yield from self._slot_entries(region, now[0] & ~now[1] & self._edges)
+        for legs in self._legs(now).values():
+            yield self._forward(region, legs)
+
+    def change(
+        self, region: Region, before: Contribution, after: Contribution, changes: Changes
+    ) -> None:
+        """Entries come and go with their switches, and change when their legs do."""
+        edges = self._edges
+        self._slot_change(
+            region,
+            before[0] & ~before[1] & edges,
+            after[0] & ~after[1] & edges,
+            changes,
+        )
+        had, has = self._legs(before), self._legs(after)
+        for together, legs in has.items():
+            old = had.pop(together, None)
+            if old is None:
+                switch, entry = self._forward(region, legs)
+                changes.adds.append((switch, FlowOp(Change.ADD, entry)))
+            elif old != legs:
+                switch, entry = self._forward(region, legs)
+                changes.modifies.append((switch, FlowOp(Change.MODIFY, entry)))
+        for legs in had.values():
+            switch, entry = self._forward(region, legs)
+            changes.deletes.append((switch, FlowOp(Change.DELETE, entry)))
+
+    def _legs(self, now: Contribution) -> dict[int, int]:
+        """By the slots of a switch taken together: those that the region's entry there sends to."""
+        found = {}
+        fresh = now[0] & ~now[1] & ~self._edges
+        sent = now[0] | now[1]
+        while fresh:
+            together = self.routes.switch_masks[(fresh & -fresh).bit_length() - 1]
+            found[together] = sent & together
+            fresh &= ~together
+        return found
+
+    def _forward(self, region: Region, legs: int) -> tuple[str, FlowEntry]:
+        sites = [self._sites[number] for number in bits(legs)]
+        actions = tuple(sorted((a for site in sites for a in site.actions), key=repr))
+        match = self.scope.match(region, sites[0].tree)
+        return sites[0].switch, FlowEntry(
+            sites[0].table, MATCH_PRIORITY + region.size, match, actions
+        )

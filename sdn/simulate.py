@@ -1,0 +1,187 @@
+"""A simulated network: applies operations as switches do and follows events hop by hop."""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from dzflow.errors import DzflowError
+from sdn.flows import (
+    Action,
+    Batch,
+    Change,
+    FlowEntry,
+    FlowKey,
+    FlowOp,
+    GroupEntry,
+    GroupOp,
+    Output,
+)
+from sdn.pipeline import Pipeline
+from sdn.topology import Host, Link, Topology
+
+
+class OperationRefused(DzflowError):
+    """An operation that a correct control plane never sends."""
+
+
+class AmbiguousMatch(DzflowError):
+    """Two entries of one priority match a packet and do different things with it."""
+
+
+class Journey(Struct):
+    """What became of one event."""
+
+    hosts: Counter[str]  # how often each was reached
+    links: Counter[Link]  # how often each was crossed
+    dropped: list[str]  # switches where no entry let the packet in
+    looped: bool = False
+
+
+class SimulatedSwitch:
+    """Tables and groups of one switch. To add what is there or change what is not is refused."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.entries: dict[FlowKey, FlowEntry] = {}
+        self.groups: dict[int, GroupEntry] = {}
+        # By table and priority, then by mask and port: matching is one look-up for each of these.
+        self._lookup: dict[int, dict[int, dict[tuple[int, int | None], dict[int, FlowEntry]]]] = {}
+
+    def apply(self, op: FlowOp) -> None:
+        """Carry out one flow operation."""
+        key = op.entry.key
+        if (key in self.entries) == (op.change is Change.ADD):
+            state = "is there already" if op.change is Change.ADD else "is not there"
+            raise OperationRefused(f"{self.name}: cannot {op.change.value} {op.entry}: it {state}")
+        if op.change is Change.DELETE:
+            if self.entries[key] != op.entry:
+                raise OperationRefused(f"{self.name}: {op.entry} is there, but with other actions")
+            del self.entries[key]
+        else:
+            self.entries[key] = op.entry
+        self._index(key, None if op.change is Change.DELETE else op.entry)
+
+    def apply_group(self, op: GroupOp) -> None:
+        """Carry out one operation on a group."""
+        known = op.group.group in self.groups
+        if known == (op.change is Change.ADD):
+            raise OperationRefused(f"{self.name}: cannot {op.change.value} {op.group}")
+        if op.change is Change.DELETE:
+            del self.groups[op.group.group]
+        else:
+            self.groups[op.group.group] = op.group
+
+    def forward(self, address: int, in_port: int) -> tuple[list[int], bool]:
+        """The ports that a packet leaves by, and whether it was let in."""
+        ports: list[int] = []
+        table: int | None = min(self._lookup, default=None)
+        admitted = False
+        while table is not None:
+            entry = self._best(table, address, in_port)
+            if entry is None:
+                break
+            admitted |= entry.goto is not None or bool(entry.actions)
+            ports += [self._port(action) for action in entry.actions]
+            table = entry.goto
+        return [port for port in ports if port != in_port], admitted
+
+    def _port(self, action: Action) -> int:
+        if isinstance(action, Output):
+            return action.port
+        if action.group not in self.groups:
+            raise OperationRefused(
+                f"{self.name}: an entry sends to group {action.group}: not there"
+            )
+        return self.groups[action.group].port
+
+    def _best(self, table: int, address: int, in_port: int) -> FlowEntry | None:
+        by_priority = self._lookup.get(table, {})
+        for priority in sorted(by_priority, reverse=True):
+            found = None
+            for (mask, port), cells in by_priority[priority].items():
+                entry = cells.get(address & mask) if port in (None, in_port) else None
+                if entry is None:
+                    continue
+                if found and (found.actions, found.goto) != (entry.actions, entry.goto):
+                    raise AmbiguousMatch(f"{self.name}: {found} and {entry}")
+                found = entry
+            if found:
+                return found
+        return None
+
+    def _index(self, key: FlowKey, entry: FlowEntry | None) -> None:
+        place = (key.match.mask if key.match else 0), key.in_port
+        address = key.match.address if key.match else 0
+        priorities = self._lookup.setdefault(key.table, {})
+        places = priorities.setdefault(key.priority, {})
+        cells = places.setdefault(place, {})
+        if entry:
+            cells[address] = entry
+            return
+        del cells[address]
+        if not cells:
+            del places[place]
+        if not places:
+            del priorities[key.priority]
+
+
+class SimulatedNetwork:
+    """The switches of a topology, set up with a pipeline's base entries and groups."""
+
+    def __init__(self, topology: Topology, pipeline: Pipeline) -> None:
+        self.topology = topology
+        self.switches = {switch.id: SimulatedSwitch(switch.id) for switch in topology.switches}
+        self.base(topology, pipeline)
+
+    def base(self, topology: Topology, pipeline: Pipeline) -> None:
+        """Bring base entries and groups up to date with a (changed) topology."""
+        self.topology = topology
+        for name, switch in self.switches.items():
+            for entry in pipeline.base_entries(topology, name):
+                if entry.key not in switch.entries:
+                    switch.apply(FlowOp(Change.ADD, entry))
+            for group in pipeline.base_groups(topology, name):
+                known = switch.groups.get(group.group)
+                change = Change.MODIFY if known else Change.ADD
+                if known != group:
+                    switch.apply_group(GroupOp(change, group))
+
+    def apply(self, batches: Iterable[Batch]) -> None:
+        """Carry out rounds of operations, one after another."""
+        for batch in batches:
+            for name, ops in batch.items():
+                for op in ops:
+                    self.switches[name].apply(op)
+
+    def entries(self, pipeline: Pipeline) -> dict[str, set[FlowEntry]]:
+        """What requests have put on each switch: everything but the base entries."""
+        found = {}
+        for name, switch in self.switches.items():
+            base = {entry.key for entry in pipeline.base_entries(self.topology, name)}
+            found[name] = {entry for key, entry in switch.entries.items() if key not in base}
+        return found
+
+    def send(self, host: str, address: int, broken: Mapping[Link, bool] | None = None) -> Journey:
+        """Follow an event from a host; a link in `broken` carries nothing."""
+        journey = Journey(Counter(), Counter(), [])
+        source = self.topology.host(host)
+        arrivals = deque([(source.switch, source.port)])
+        seen: set[tuple[str, int]] = set()
+        while arrivals:
+            name, in_port = arrivals.popleft()
+            if (name, in_port) in seen:
+                journey.looped = True
+                continue
+            seen.add((name, in_port))
+            ports, admitted = self.switches[name].forward(address, in_port)
+            if not admitted:
+                journey.dropped.append(name)
+            for port in ports:
+                far = self.topology.at(name, port)
+                if isinstance(far, Host):
+                    journey.hosts[far.id] += 1
+                elif isinstance(far, Link) and not (broken or {}).get(far):
+                    journey.links[far] += 1
+                    arrivals.append(far.ends[1] if far.ends[0] == (name, port) else far.ends[0])
+        return journey

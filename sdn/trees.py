@@ -1,0 +1,220 @@
+"""Spanning trees over the switches: the paths on which events travel."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush, nlargest
+from typing import NamedTuple
+
+from dzflow.errors import BadInput
+from sdn.topology import Leg, Link, ToHost, Topology, ToSwitch, UnknownSwitch
+
+# Up to this many switches every one is tried as the root; beyond, a few likely ones are.
+EVERY_ROOT_UP_TO = 256
+WELL_CONNECTED_ROOTS = 8
+
+
+class NotATree(BadInput):
+    """The links have a cycle, or do not all hang together with the root."""
+
+
+class BadTreeCount(BadInput):
+    """Fewer than one tree is asked for."""
+
+
+class _Up(NamedTuple):
+    """Where a switch hangs in its tree; the root's parent is itself."""
+
+    parent: str
+    port: int
+    parent_port: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A spanning tree: its links and the switch that they were grown from. Never changed."""
+
+    links: frozenset[Link]
+    root: str
+    _up: Mapping[str, _Up] = field(compare=False, repr=False)
+
+    @classmethod
+    def build(cls, links: Iterable[Link], root: str) -> Tree:
+        """The tree of these links, which must be one; no links make a tree of the root alone."""
+        links = frozenset(links)
+        ports: defaultdict[str, list[tuple[int, str, int]]] = defaultdict(list)
+        for link in links:
+            ports[link.a].append((link.a_port, link.b, link.b_port))
+            ports[link.b].append((link.b_port, link.a, link.a_port))
+        up = {root: _Up(root, 0, 0, 0)}
+        order = [root]
+        for parent in order:
+            depth = up[parent].depth + 1
+            for parent_port, child, port in ports[parent]:
+                if child not in up:
+                    up[child] = _Up(parent, port, parent_port, depth)
+                    order.append(child)
+        # A tree has one link less than switches; fewer reached means that some lie apart.
+        if len(up) != len(ports) or len(links) != len(up) - 1:
+            raise NotATree(
+                f"{len(links)} links with root {root} reach {len(up)} of {len(ports)} switches;"
+                " a tree reaches each in exactly one way"
+            )
+        return cls(links, root, up)
+
+    def depth(self, switch: str) -> int:
+        """How many links lie between the root and a switch."""
+        return self._place(switch).depth
+
+    def path(self, a: str, b: str) -> tuple[str, ...]:
+        """The switches from one to the other, both included."""
+        return (*(switch for switch, _ in self.hops(a, b)), b)
+
+    def hops(self, a: str, b: str) -> tuple[tuple[str, int], ...]:
+        """Each switch on the path but the last, with the port that leads to the next."""
+        rising: list[tuple[str, int]] = []
+        falling: list[tuple[str, int]] = []
+        at_a, at_b = self._place(a), self._place(b)
+        while a != b:
+            if at_a.depth >= at_b.depth:
+                rising.append((a, at_a.port))
+                a = at_a.parent
+                at_a = self._up[a]
+            else:
+                falling.append((at_b.parent, at_b.parent_port))
+                b = at_b.parent
+                at_b = self._up[b]
+        return (*rising, *reversed(falling))
+
+    def _place(self, switch: str) -> _Up:
+        try:
+            return self._up[switch]
+        except KeyError:
+            raise UnknownSwitch(f"switch {switch!r} is not in the tree; grow a new one") from None
+
+
+def legs(
+    topology: Topology, tree: Tree, publisher: str, subscriber: str
+) -> tuple[tuple[str, Leg], ...]:
+    """The legs that take an event from one host to another, each with its switch, in order."""
+    source, target = topology.host(publisher), topology.host(subscriber)
+    between = tree.hops(source.switch, target.switch)
+    return (
+        *((switch, ToSwitch(port)) for switch, port in between),
+        (target.switch, ToHost(subscriber)),
+    )
+
+
+def spanning_trees(topology: Topology, count: int) -> tuple[Tree, ...]:
+    """So many trees, each as disjoint from all before it as the topology allows.
+
+    Where it allows nothing else (a line, say) trees repeat.
+    """
+    if count < 1:
+        raise BadTreeCount(f"{count} trees are asked for; at least one is needed")
+    used: Counter[Link] = Counter()
+    trees: list[Tree] = []
+    for _ in range(count):
+        trees.append(spanning_tree(topology, used))
+        used.update(trees[-1].links)
+    return tuple(trees)
+
+
+def spanning_tree(
+    topology: Topology, used: Mapping[Link, int] = {}, root: str | None = None
+) -> Tree:
+    """The tree that reuses links as little as any tree can, and with that keeps paths short.
+
+    `used` says how often each link is in use already; with nothing used, all paths from the root
+    are shortest ones. Without a root, the one is taken that gives the shallowest tree.
+    """
+    graph = _Graph.of(topology, used)
+    if root is not None:
+        topology.switch(root)
+        best = graph.grow(graph.names.index(root))
+    else:
+        # Every root reuses equally little, as minimum spanning trees do; only depths differ.
+        candidates = graph.likely_roots()
+        best = min((graph.grow(start) for start in candidates), key=lambda grown: grown.cost)
+    return Tree.build(best.links, graph.names[best.root])
+
+
+class _Way(NamedTuple):
+    """A link as seen from one of its ends."""
+
+    uses: int
+    to: int
+    port: int
+    link: Link
+
+
+class _Grown(NamedTuple):
+    root: int
+    links: list[Link]
+    cost: tuple[int, int, int]
+
+
+class _Graph(NamedTuple):
+    """The switches as numbers in natural order, which thereby breaks ties, and their ways."""
+
+    names: tuple[str, ...]
+    ways: Sequence[Sequence[_Way]]
+
+    @classmethod
+    def of(cls, topology: Topology, used: Mapping[Link, int]) -> _Graph:
+        names = tuple(switch.id for switch in topology.switches)
+        number = {name: i for i, name in enumerate(names)}
+        ways: list[list[_Way]] = [[] for _ in names]
+        for link in topology.links:
+            uses = used.get(link, 0)
+            ways[number[link.a]].append(_Way(uses, number[link.b], link.a_port, link))
+            ways[number[link.b]].append(_Way(uses, number[link.a], link.b_port, link))
+        return cls(names, ways)
+
+    def grow(self, root: int) -> _Grown:
+        """Prim's algorithm: always the least used way out, of these the one nearest to the root."""
+        depths = [-1] * len(self.names)
+        links: list[Link] = []
+        heap: list[tuple[int, int, int, int, int, Link | None]] = [(0, 0, root, root, 0, None)]
+        while heap:
+            _, depth, switch, _, _, link = heappop(heap)
+            if depths[switch] >= 0:
+                continue
+            depths[switch] = depth
+            if link is not None:
+                links.append(link)
+            for way in self.ways[switch]:
+                if depths[way.to] < 0:
+                    # From and port make each key unique: links are never compared.
+                    key = (way.uses, depth + 1, way.to, switch, way.port, way.link)
+                    heappush(heap, key)
+        return _Grown(root, links, (max(depths), sum(depths), root))
+
+    def likely_roots(self) -> Iterable[int]:
+        """Roots among which the best is looked for: all, or in a large network a few."""
+        everyone = range(len(self.names))
+        if len(everyone) <= EVERY_ROOT_UP_TO:
+            return everyone
+        # Twice to the far end gives a path nearly as long as any: the centre is in its middle.
+        longest = self._path_to_farthest(self._path_to_farthest(0)[-1])
+        middle = {longest[len(longest) // 2], longest[(len(longest) - 1) // 2]}
+        connected = nlargest(WELL_CONNECTED_ROOTS, everyone, key=lambda i: (len(self.ways[i]), -i))
+        return sorted(middle.union(connected))
+
+    def _path_to_farthest(self, start: int) -> list[int]:
+        before = {start: start}
+        queue = deque([start])
+        last = start
+        while queue:
+            last = queue.popleft()
+            for way in self.ways[last]:
+                if way.to not in before:
+                    before[way.to] = last
+                    queue.append(way.to)
+        path = [last]
+        while path[-1] != start:
+            path.append(before[path[-1]])
+        return path[::-1]

@@ -1,0 +1,1 @@
+"""PySpark jobs on request traces (not built yet)."""

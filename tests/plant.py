@@ -1,0 +1,162 @@
+"""A whole control plane in miniature: index, partitions, engines and a simulated network."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+
+from configurators.engine import Engine, Ordering
+from configurators.partials import Kind, Partial, Request
+from configurators.partition_map import (
+    PartitionMap,
+    plan_map,
+    route,
+    route_removal,
+    route_update,
+)
+from configurators.recut import recut
+from configurators.validation import validate
+from dzflow.address import Scope
+from dzflow.region import Region
+from sdn.flows import Batch
+from sdn.pipeline import Pipeline, PlanName
+from sdn.plans import Plan, make_plan
+from sdn.routes import Routes
+from sdn.simulate import SimulatedNetwork
+from sdn.topology import Topology
+from sdn.trees import Tree, spanning_trees
+from tests.oracle import expected_entries
+
+Watch = Callable[[], None]
+
+
+class Plant:
+    """Takes requests, has them decided by the engines, and applies the operations."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        plan: PlanName,
+        trees: int = 1,
+        partition_map: PartitionMap | None = None,
+        ordering: Ordering = "net",
+    ) -> None:
+        self.ordering: Ordering = ordering
+        self.scope = Scope(7, 1)
+        self.pipeline = Pipeline(plan=plan).extended(topology)
+        self.plan: Plan = make_plan(
+            Routes(topology, dict(enumerate(spanning_trees(topology, trees)))),
+            self.pipeline,
+            self.scope,
+        )
+        self.map = partition_map or PartitionMap(plan)
+        self.engines = {name: Engine(self.plan) for name in self.map.leaves()}
+        self.network = SimulatedNetwork(topology, self.pipeline)
+        self.active: dict[str, Request] = {}
+        self.watch: Watch | None = None  # called after each single operation
+        self.operations = 0
+
+    @property
+    def topology(self) -> Topology:
+        return self.plan.routes.topology
+
+    @property
+    def trees(self) -> dict[int, Tree]:
+        return self.plan.routes.trees
+
+    # Requests
+
+    def add(self, *requests: Request) -> None:
+        """Make requests (all subscriptions or all advertisements) active, as one slice."""
+        self.active |= {request.id: request for request in requests}
+        self._decide([route(self.map, request) for request in requests])
+
+    def remove(self, *names: str) -> None:
+        requests = [self.active.pop(name) for name in names]
+        self._decide([route_removal(self.map, request) for request in requests])
+
+    def update(self, name: str, regions: Iterable[Region]) -> None:
+        old = self.active[name]
+        new = Request(old.advertised, old.id, old.host, tuple(regions))
+        self.active[name] = new
+        partials = route_update(self.map, old, new)
+        # New partitions are told before old ones forget, as the service does it.
+        for removes in (False, True):
+            self._decide([{n: p for n, p in partials.items() if p.kind.removes is removes}])
+
+    def decide_and_discard(self, *requests: Request) -> None:
+        """Let the engines decide, carry it out, and take it back again."""
+        for name, slice_ in self._slices([route(self.map, request) for request in requests]):
+            engine = self.engines[name]
+            decision = engine.decide(slice_, self.ordering)
+            self._apply(decision.rounds)
+            self._apply(engine.discard(decision).rounds)
+
+    # The network and the map
+
+    def cut(self, sample: Sequence[Region], count: int) -> None:
+        """Cut the space anew."""
+        new_map = plan_map(sample, self.pipeline.plan, count)
+        result = recut(self.plan, self.engines, self.active.values(), new_map)
+        self._apply([result.batch])
+        self.map, self.engines = new_map, result.engines
+
+    def rewire(self, topology: Topology, trees: dict[int, Tree]) -> None:
+        """Go over to another topology and other trees."""
+        self.pipeline = self.pipeline.extended(topology)
+        self.network.base(topology, self.pipeline)
+        routes = Routes(topology, trees, after=self.plan.routes)
+        self.plan = make_plan(routes, self.pipeline, self.scope)
+        for engine in self.engines.values():
+            decision = engine.rewire(self.plan)
+            self._apply(decision.rounds)
+            engine.commit(decision)
+
+    # Checking
+
+    def check(self) -> None:
+        """Engines are valid, and the switches hold what the oracle says: no more, no less."""
+        for engine in self.engines.values():
+            validate(engine)
+        expected = expected_entries(
+            self.active.values(), self.map, self.topology, self.trees, self.pipeline, self.scope
+        )
+        assert self.network.entries(self.pipeline) == expected
+
+    def reached(self, publisher: str, point: int, tree: int = 0) -> set[str]:
+        """The hosts that an event reaches; once each, without loops."""
+        journey = self.network.send(publisher, self.scope.event(point, tree))
+        assert not journey.looped
+        assert set(journey.hosts.values()) <= {1}
+        assert set(journey.links.values()) <= {1}
+        return set(journey.hosts)
+
+    def _decide(self, routed: list[dict[str, Partial]]) -> None:
+        for name, slice_ in self._slices(routed):
+            engine = self.engines[name]
+            decision = engine.decide(slice_, self.ordering)
+            self._apply(decision.rounds)
+            engine.commit(decision)
+
+    def _slices(self, routed: list[dict[str, Partial]]) -> Iterator[tuple[str, list[Partial]]]:
+        queues: dict[tuple[str, Kind], list[Partial]] = {}
+        for partials in routed:
+            for name, partial in partials.items():
+                queues.setdefault((name, partial.kind), []).append(partial)
+        for (name, _), slice_ in queues.items():
+            yield name, slice_
+
+    def _apply(self, rounds: Iterable[Batch]) -> None:
+        """Switches proceed each by itself; to see what that does, they take turns at random."""
+        for batch in rounds:
+            waiting = [(name, iter(ops)) for name, ops in batch.items()]
+            random = Random(len(waiting))
+            while waiting:
+                turn = random.randrange(len(waiting))
+                name, ops = waiting[turn]
+                op = next(ops, None)
+                if op is None:
+                    waiting.pop(turn)
+                    continue
+                self.network.switches[name].apply(op)
+                self.operations += 1
+                if self.watch:
+                    self.watch()

@@ -1,0 +1,102 @@
+"""Tables and groups: numbers are given once and never change."""
+
+import pytest
+
+from sdn.flows import Change, FlowEntry, FlowOp, Output, ToGroup
+from sdn.pipeline import OutOfTables, Pipeline
+from sdn.simulate import AmbiguousMatch, OperationRefused, SimulatedNetwork, SimulatedSwitch
+from sdn.topologies import topology
+from sdn.topology import Host, ToHost, ToSwitch
+
+LINE = topology("line:3")
+
+
+def test_each_leg_of_a_switch_has_its_own_table_behind_the_admission() -> None:
+    tables = Pipeline().extended(LINE)
+    legs = [ToSwitch(port) for port in LINE.switch_ports("s2")] + [ToHost("h2")]
+    assert [tables.table("s2", leg) for leg in legs] == [1, 2, 3]
+
+
+def test_under_lpm_there_is_one_table_for_all() -> None:
+    tables = Pipeline(plan="lpm").extended(LINE)
+    assert {tables.table("s2", leg) for leg in tables.tables["s2"]} == {1}
+
+
+def test_a_new_leg_renumbers_nothing() -> None:
+    before = Pipeline().extended(LINE)
+    grown = LINE.without_host("h2").with_host(Host("a0", "s2", 7))
+    after = before.extended(grown)
+    assert after.tables["s2"][: len(before.tables["s2"])] == before.tables["s2"]
+    assert after.table("s2", ToHost("a0")) == 1 + len(before.tables["s2"])
+    assert after.action("s2", ToHost("h2")) == before.action("s2", ToHost("h2"))
+
+
+def test_ranges_of_tables_and_groups_can_be_moved() -> None:
+    tables = Pipeline(first_table=10, first_group=500).extended(LINE)
+    assert tables.table("s1", ToSwitch(LINE.switch_ports("s1")[0])) == 11
+    assert tables.action("s1", ToHost("h1")) == ToGroup(500)
+    assert min(e.table for e in tables.base_entries(LINE, "s1")) == 10
+
+
+def test_more_legs_than_tables_are_refused_with_a_way_out() -> None:
+    with pytest.raises(OutOfTables, match="lpm"):
+        Pipeline(table_count=4).extended(LINE)
+    Pipeline(table_count=4, plan="lpm").extended(LINE)
+
+
+def test_without_requests_nothing_of_ours_is_forwarded() -> None:
+    network = SimulatedNetwork(LINE, Pipeline().extended(LINE))
+    journey = network.send("h1", 0xFF1E << 112)
+    assert not journey.hosts
+    assert journey.dropped == ["s1"]
+
+
+def test_a_group_follows_its_host_to_another_port() -> None:
+    tables = Pipeline().extended(LINE)
+    network = SimulatedNetwork(LINE, tables)
+    moved = LINE.with_host(Host("h2", "s2", 40))
+    network.base(moved, tables.extended(moved))
+    assert [group.port for group in network.switches["s2"].groups.values()] == [40]
+
+
+def entry(port: int, priority: int = 5, table: int = 0) -> FlowEntry:
+    return FlowEntry(table, priority, None, (Output(port),))
+
+
+def test_a_simulated_switch_refuses_what_makes_no_sense() -> None:
+    switch = SimulatedSwitch("s1")
+    switch.apply(FlowOp(Change.ADD, entry(1)))
+    for op in [
+        FlowOp(Change.ADD, entry(2)),
+        FlowOp(Change.MODIFY, entry(1, priority=6)),
+        FlowOp(Change.DELETE, entry(1, priority=6)),
+        FlowOp(Change.DELETE, entry(2)),
+    ]:
+        with pytest.raises(OperationRefused):
+            switch.apply(op)
+    assert list(switch.entries.values()) == [entry(1)]
+
+
+def test_a_simulated_switch_finds_ambiguous_entries() -> None:
+    switch = SimulatedSwitch("s1")
+    switch.apply(FlowOp(Change.ADD, FlowEntry(0, 5, None, (Output(1),), in_port=9)))
+    switch.apply(FlowOp(Change.ADD, FlowEntry(0, 5, None, (Output(2),))))
+    with pytest.raises(AmbiguousMatch):
+        switch.forward(0, 9)
+
+
+def test_a_packet_never_leaves_by_the_port_it_came_in() -> None:
+    switch = SimulatedSwitch("s1")
+    switch.apply(FlowOp(Change.ADD, FlowEntry(0, 5, None, (Output(1), Output(2)))))
+    assert switch.forward(0, 1) == ([2], True)
+
+
+def test_a_loop_is_noticed() -> None:
+    ring = topology("ring:3")
+    network = SimulatedNetwork(ring, Pipeline().extended(ring))
+    for name, switch in network.switches.items():
+        everywhere = tuple(Output(port) for port in ring.switch_ports(name))
+        for known in list(switch.entries.values()):
+            switch.apply(FlowOp(Change.DELETE, known))
+        switch.apply(FlowOp(Change.ADD, FlowEntry(0, 1, None, everywhere)))
+    assert network.send("h1", 0).looped
