@@ -1,0 +1,32 @@
+"""The `dzflow` command. Each subcommand loads the part behind it when it is called."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from dzflow.cli import bench
+from dzflow.errors import DzflowError
+
+app = typer.Typer(
+    name="dzflow",
+    help="Content-based publish/subscribe on OpenFlow switches.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("bench")(bench.bench)
+
+
+@app.callback()
+def _root() -> None:
+    """Content-based publish/subscribe on OpenFlow switches."""
+
+
+def main() -> None:
+    """Run the command; what can go wrong is said in one line and exits with 1."""
+    try:
+        app()
+    except DzflowError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        sys.exit(1)
