@@ -1,0 +1,347 @@
+"""The OpenFlow driver: listens for switches, keeps each as it should be, carries out batches."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+
+from dzflow.errors import BadInput
+from sdn.flows import Batch, Change, FlowEntry
+from sdn.openflow.connection import Connection, ConnectionLost, Refused
+from sdn.openflow.constants import OUR_COOKIE_MASK, OUR_COOKIES, V1_4, Role
+from sdn.openflow.events import (
+    Event,
+    FlowUpdated,
+    MonitorResumed,
+    PortChanged,
+    Ready,
+    RoleChanged,
+    SwitchError,
+)
+from sdn.openflow.keeper import GroupsRefused, Keeper, Limits
+from sdn.pipeline import Pipeline
+from sdn.southbound import (
+    Fence,
+    NetworkEvent,
+    Outcome,
+    PartitionOf,
+    PortStateChanged,
+    Repaired,
+    Superseded,
+    SwitchDown,
+    SwitchRefused,
+    SwitchUp,
+)
+from sdn.topology import Topology, UnknownSwitch
+
+log = logging.getLogger(__name__)
+
+EVENTS = 10_000  # events that may wait to be read before old ones are dropped
+
+
+class Unusable(BadInput):
+    """A switch that cannot hold our pipeline."""
+
+
+class Options(Struct, frozen=True):
+    """How a driver behaves."""
+
+    host: str = "127.0.0.1"
+    port: int = 6653
+    tls: ssl.SSLContext | None = None
+    generation: int = 1  # of this process: the highest is the master of a switch
+    timeout: float = 10.0  # seconds for any answer
+    echo_every: float = 15.0
+    audit_every: float = 300.0
+    window: int = 20_000
+    queue: int = 1_000
+    rate: float | None = None  # flow-mods per second and switch
+
+
+class Driver:
+    """Switches connect to it; use as an async context manager.
+
+    `epochs` are those that are in force when it starts; nothing older is ever let through.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        pipeline: Pipeline,
+        partition_of: PartitionOf,
+        epochs: Mapping[str, int],
+        options: Options | None = None,
+    ) -> None:
+        self.options = options or Options()
+        self.events: asyncio.Queue[NetworkEvent] = asyncio.Queue(EVENTS)
+        self.port = self.options.port
+        self._fence = Fence(epochs)
+        self._partition_of = partition_of
+        self._topology = topology
+        self._pipeline = pipeline
+        self._keepers: dict[str, Keeper] = {}
+        self._by_dpid: dict[int, str] = {}
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._accepted: set[asyncio.Task[None]] = set()
+        self._checks: dict[str, asyncio.Task[None]] = {}
+        self._arrange()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(
+            self._accept, self.options.host, self.options.port, ssl=self.options.tls
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._spawn(self._audit())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        assert self._server
+        self._server.close()
+        for connection in list(self._connections):
+            connection.close("the driver stops")
+        # Those end by themselves now that their connections have.
+        await asyncio.gather(*self._accepted)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    # The southbound interface
+
+    async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
+        """Carry out operations; one outcome per switch. StaleEpoch if the fence is higher."""
+        self._fence.check(partition, epoch)
+        waiting = {s: self._keeper(s).submit(partition, epoch, ops) for s, ops in batch.items()}
+        await asyncio.gather(*waiting.values())
+        return {switch: done.result() for switch, done in waiting.items()}
+
+    async def raise_epoch(self, partition: str, epoch: int) -> None:
+        """From now on, nothing older is sent for this partition, whatever is queued already."""
+        self._fence.raise_to(partition, epoch)
+        for keeper in self._keepers.values():
+            keeper.drop_older(partition, epoch)
+
+    async def reconcile(
+        self, partition: str, epoch: int, expected: Mapping[str, Iterable[FlowEntry]]
+    ) -> dict[str, Outcome]:
+        """Declare what a partition should have on each switch, and apply the difference only."""
+        self._fence.check(partition, epoch)
+        for switch in expected:
+            self._keeper(switch)
+        for switch, keeper in self._keepers.items():
+            keeper.shadow.declare(partition, expected.get(switch, ()))
+        return await self.check(*self._keepers)
+
+    async def check(self, *switches: str) -> dict[str, Outcome]:
+        """Compare switches with what they should hold, and repair what differs."""
+        keepers = [self._keeper(switch) for switch in switches]
+        outcomes = await asyncio.gather(*(keeper.sync() for keeper in keepers))
+        return dict(zip(switches, outcomes, strict=True))
+
+    async def read(self, switch: str) -> list[FlowEntry]:
+        """Our entries as the switch has them now; ConnectionLost if it is not connected."""
+        keeper = self._keeper(switch)
+        if keeper.connection is None:
+            raise ConnectionLost(f"switch {switch} is not connected; wait for SwitchUp")
+        stats = await keeper.connection.flow_stats()
+        return [stat.entry for stat in stats if isinstance(stat.entry, FlowEntry)]
+
+    async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
+        """Bring base entries and groups in line with a (changed) network."""
+        self._topology, self._pipeline = topology, pipeline
+        self._arrange()
+        await self.check(*(s for s, keeper in self._keepers.items() if keeper.connection))
+
+    def connected(self) -> set[str]:
+        """The switches that are up."""
+        return {switch for switch, keeper in self._keepers.items() if keeper.connection}
+
+    # Connections
+
+    def _arrange(self) -> None:
+        limits = Limits(
+            self.options.window, self.options.queue, self.options.rate, self.options.timeout
+        )
+        self._by_dpid = {switch.dpid: switch.id for switch in self._topology.switches}
+        for switch in self._topology.switches:
+            if switch.id not in self._keepers:
+                self._keepers[switch.id] = Keeper(
+                    switch.id, self._fence, self._partition_of, limits, self._repaired
+                )
+            self._keepers[switch.id].declare_base(self._topology, self._pipeline)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._accepted.add(task)
+        names: list[str] = []
+        connection = Connection(
+            reader, writer, lambda event: self._happened(names, event), self.options.timeout
+        )
+        self._connections.add(connection)
+        serving = self._spawn(self._serve(connection))
+        try:
+            ready = await connection.ready()
+            await self._keep(connection, ready, names)
+        except (ConnectionLost, TimeoutError) as error:
+            connection.close(str(error) or "no greeting in time")
+        finally:
+            await asyncio.wait([serving])
+            self._connections.discard(connection)
+            self._accepted.discard(task)
+
+    async def _serve(self, connection: Connection) -> None:
+        reason = await connection.serve()
+        log.info("connection ended: %s", reason)
+
+    async def _keep(self, connection: Connection, ready: Ready, names: list[str]) -> None:
+        """Set a switch up, then send its work until the connection ends."""
+        name = self._by_dpid.get(ready.dpid)
+        try:
+            if name is None:
+                raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
+            await self._check_features(connection, ready, name)
+        except (Unusable, Refused) as error:
+            self._tell(SwitchRefused(ready.dpid, str(error)))
+            connection.close(str(error))
+            return
+        keeper = self._keepers[name]
+        if keeper.connection is not None:
+            keeper.connection.close("the switch has connected again")
+            keeper.disconnected("the switch has connected again")
+        keeper.superseded = not await self._become_master(connection, name)
+        keeper.connection = connection
+        names.append(name)
+        try:
+            if not keeper.superseded:
+                await keeper.sync()
+                if ready.version >= V1_4:
+                    connection.monitor()
+                self._tell(SwitchUp(name))
+            working = self._spawn(keeper.work(connection))
+            living = self._spawn(self._echo(connection))
+            ended = asyncio.ensure_future(connection.ended.wait())
+            await asyncio.wait([working, living, ended], return_when=asyncio.FIRST_COMPLETED)
+            for task in (working, living, ended):
+                task.cancel()
+        except GroupsRefused as error:
+            self._tell(SwitchRefused(ready.dpid, str(error)))
+            connection.close(str(error))
+        finally:
+            if keeper.connection is connection:
+                reason = connection.lost or "the connection ended"
+                keeper.disconnected(reason)
+                self._tell(SwitchDown(name, reason))
+
+    async def _check_features(self, connection: Connection, ready: Ready, name: str) -> None:
+        legs = len(self._pipeline.tables.get(name, ())) if self._pipeline.plan == "legs" else 1
+        needed = self._pipeline.forward_table + legs + (self._pipeline.plan == "legs")
+        way_out = "; the plan lpm may do" if self._pipeline.plan == "legs" else ""
+        if ready.n_tables < needed:
+            raise Unusable(f"it has {ready.n_tables} tables, {needed} are needed{way_out}")
+        groups = await connection.group_features()
+        if not groups.usable:
+            raise Unusable("it has no groups of type all that rewrite and output")
+        if self._pipeline.plan == "legs":
+            for table in (await connection.table_features()).tables:
+                used = self._pipeline.forward_table <= table.table < needed
+                if used and not (table.ipv6_dst and table.masks):
+                    raise Unusable(f"table {table.table} does not match IPv6 by any mask{way_out}")
+
+    async def _become_master(self, connection: Connection, name: str) -> bool:
+        try:
+            await connection.role(Role.MASTER, self.options.generation)
+        except Refused as refused:
+            if not refused.error.stale_generation:
+                raise
+            self._tell(Superseded(name))
+            return False
+        return True
+
+    async def _echo(self, connection: Connection) -> None:
+        while True:
+            await asyncio.sleep(self.options.echo_every)
+            try:
+                await connection.echo()
+            except (ConnectionLost, TimeoutError):
+                connection.close(f"no sign of life within {self.options.timeout:g} s")
+                return
+
+    # What happens
+
+    def _happened(self, names: list[str], event: Event) -> None:
+        if not names:
+            return
+        name = names[0]
+        match event:
+            case PortChanged(change, port):
+                up = port.up and change is not Change.DELETE
+                self._tell(PortStateChanged(name, port.number, up))
+            case RoleChanged(role) if role != Role.MASTER:
+                self._keepers[name].superseded = True
+                self._tell(Superseded(name))
+            case FlowUpdated() if self._concerns_us(name, event):
+                self._check_soon(name)
+            case MonitorResumed():
+                self._check_soon(name)
+            case SwitchError():
+                log.warning("switch %s: %s", name, event.text)
+
+    def _concerns_us(self, name: str, event: FlowUpdated) -> bool:
+        ours = event.cookie & OUR_COOKIE_MASK == OUR_COOKIES
+        return ours or event.entry.key in self._keepers[name].shadow.entries
+
+    def _check_soon(self, name: str) -> None:
+        """Check a switch because it was changed by others; one check at a time is enough."""
+        if name not in self._checks:
+            task = self._spawn(self._check_once(name))
+            self._checks[name] = task
+
+    async def _check_once(self, name: str) -> None:
+        # Changes come in bursts; those told meanwhile are covered by this check.
+        await asyncio.sleep(0)
+        self._checks.pop(name, None)
+        await self.check(name)
+
+    async def _audit(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.audit_every)
+            for switch in sorted(self.connected()):
+                await self.check(switch)
+
+    def _repaired(self, switch: str, operations: int) -> None:
+        log.info("switch %s: %d operations brought it in line", switch, operations)
+        self._tell(Repaired(switch, operations))
+
+    def _tell(self, event: NetworkEvent) -> None:
+        if self.events.full():
+            log.warning("nobody reads events; dropped %s", self.events.get_nowait())
+        self.events.put_nowait(event)
+
+    def _keeper(self, switch: str) -> Keeper:
+        try:
+            return self._keepers[switch]
+        except KeyError:
+            raise UnknownSwitch(f"there is no switch {switch!r} in the topology") from None
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a task of the driver failed", exc_info=error)
