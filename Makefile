@@ -1,10 +1,14 @@
-# Everything goes into .venv; nothing is installed outside the project's folder.
+# Everything goes into .venv, except for the Debian packages of the lab (see `lab`).
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup lint test bench lock clean
+# What the Open vSwitch lab needs of Debian; its tests are skipped where it is missing.
+LAB_PACKAGES := openvswitch-switch ethtool iproute2 openssl util-linux
+LAB_PROGRAMS := ovs-vswitchd ovs-vsctl ovs-ofctl ovsdb-server ethtool ip openssl setpriv
+
+.PHONY: help setup lab lint test bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -24,10 +28,31 @@ lint: setup  ## ruff, mypy --strict, direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup  ## all tests
+lab:  ## install Open vSwitch and what else the lab needs (as root, on Debian)
+	@PATH="$$PATH:/usr/sbin:/sbin"; missing=; policy=/usr/sbin/policy-rc.d; \
+	for program in $(LAB_PROGRAMS); do \
+	  command -v $$program >/dev/null || missing="$$missing $$program"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+	  echo "The tests of the Open vSwitch lab are skipped, for there is no$$missing." \
+	       "As root on Debian, 'make lab' installs them."; \
+	  exit 0; \
+	fi; \
+	command -v ovs-vswitchd >/dev/null || fresh=yes; \
+	: "The lab needs the programs only; the package would start a switch of its own."; \
+	if [ ! -e $$policy ]; then \
+	  trap "rm -f $$policy" EXIT; trap 'exit 1' INT TERM; \
+	  printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; \
+	fi; \
+	apt-get -qq update && \
+	DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install $(LAB_PACKAGES) >/dev/null && \
+	if [ -n "$$fresh" ]; then update-rc.d openvswitch-switch disable; fi
+
+test: setup lab  ## all tests
 	$(BIN)/python -m pytest $(ARGS)
 
-bench: setup  ## a short pass of every benchmark, a table at the end
+bench: setup lab  ## a short pass of every benchmark, a table at the end
 	$(BIN)/dzflow bench all --quick
 
 lock:  ## pin the dependencies anew (no download addresses are recorded)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from dzflow.address import OWN_SPACE
 from dzflow.errors import DzflowError
 from sdn.flows import Batch, Change, FlowEntry, FlowKey, FlowOp, difference
 from sdn.pipeline import Pipeline
@@ -158,49 +159,60 @@ class Shadow:
 
     def __init__(self, partition_of: PartitionOf) -> None:
         self._partition_of = partition_of
-        self._declared: set[str] = set()
         self.entries: dict[FlowKey, FlowEntry] = {}
+        self._keys: dict[str, set[FlowKey]] = {}  # of each partition that was declared
 
     def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
         """From now on this partition should have just these entries."""
-        for key in [k for k, e in self.entries.items() if self._owner(e) == partition]:
+        for key in self._keys.get(partition, ()):
             del self.entries[key]
-        self.entries.update((entry.key, entry) for entry in entries)
-        self._declared.add(partition)
+        declared = {entry.key: entry for entry in entries}
+        self.entries.update(declared)
+        self._keys[partition] = set(declared)
 
-    def note(self, ops: Iterable[FlowOp]) -> list[tuple[FlowKey, FlowEntry | None]]:
+    def note(self, partition: str, ops: Iterable[FlowOp]) -> list[tuple[FlowKey, FlowEntry | None]]:
         """Operations are on their way; returns what takes them back with `restore`."""
         before = []
+        keys = self._keys.setdefault(partition, set())
         for op in ops:
             key = op.entry.key
             before.append((key, self.entries.get(key)))
             if op.change is Change.DELETE:
                 self.entries.pop(key, None)
+                keys.discard(key)
             else:
                 self.entries[key] = op.entry
+                keys.add(key)
         return before
 
-    def restore(self, before: Iterable[tuple[FlowKey, FlowEntry | None]]) -> None:
+    def restore(self, partition: str, before: Iterable[tuple[FlowKey, FlowEntry | None]]) -> None:
         """Operations have not been carried out after all."""
+        keys = self._keys[partition]
         for key, entry in reversed(list(before)):
             if entry is None:
                 self.entries.pop(key, None)
+                keys.discard(key)
             else:
                 self.entries[key] = entry
+                keys.add(key)
 
     def repair(
         self, found: Iterable[FlowEntry], ignoring: frozenset[FlowKey] = frozenset()
     ) -> list[FlowOp]:
         """The operations that bring a switch with these entries (of ours) to what it should hold.
 
-        Entries of partitions that nobody declared are left alone, as are keys that are `ignored`
+        Entries of partitions that nobody declared are left alone, as are the keys to ignore,
         because they were being changed while the switch was read.
         """
-        have = [e for e in found if e.key not in ignoring and self._owner(e) in self._declared]
+        have = [
+            e
+            for e in found
+            if e.key not in ignoring and (e.key in self.entries or self._owner(e) in self._keys)
+        ]
         want = [e for key, e in self.entries.items() if key not in ignoring]
         return difference({"": have}, {"": want}).get("", [])
 
     def _owner(self, entry: FlowEntry) -> str | None:
-        if entry.match is None or entry.match.address >> 102 & 0x3FF == 0:
-            return BASE  # space 0 is kept for ourselves
+        if entry.match is None or entry.match.address >> 102 & 0x3FF == OWN_SPACE:
+            return BASE
         return self._partition_of(entry)

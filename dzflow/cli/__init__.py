@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import bench
+from dzflow.cli import bench, lab
 from dzflow.errors import DzflowError
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("bench")(bench.bench)
+app.add_typer(lab.app, name="lab")
 
 
 @app.callback()

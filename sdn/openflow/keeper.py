@@ -133,6 +133,7 @@ class Keeper:
             except StaleEpoch:
                 self._refuse_stale(job)
                 continue
+            job.before = self.shadow.note(job.partition, job.ops)
             self._send(connection, job)
             await connection.drained()
 
@@ -141,7 +142,7 @@ class Keeper:
         self.connection = None
         undefined = Undefined(f"switch {self.switch}: {reason}")
         for job in reversed(self._under_way.values()):
-            self.shadow.restore(job.before)
+            self.shadow.restore(job.partition, job.before)
         for job in (*self._under_way.values(), *self._waiting):
             if not job.done.done():
                 job.done.set_result(undefined)
@@ -151,7 +152,6 @@ class Keeper:
         self._wake.set()
 
     def _send(self, connection: Connection, job: _Job) -> None:
-        job.before = self.shadow.note(job.ops)
         if self._touched is not None:
             self._touched.update(op.entry.key for op in job.ops)
         self._numbers += 1
@@ -186,12 +186,11 @@ class Keeper:
         if any(error.is_slave for error in run.errors.values()):
             self.superseded = True
             return Undefined(f"switch {self.switch}: another southbound process is its master")
-        for place in run.errors:
-            key, entry = job.before[place]
-            op = job.ops[place]
-            now = self.shadow.entries.get(key)
+        for place in run.errors if job.before else ():
+            op, was = job.ops[place], job.before[place]
+            now = self.shadow.entries.get(op.entry.key)
             if now == (None if op.change is Change.DELETE else op.entry):
-                self.shadow.restore([(key, entry)])
+                self.shadow.restore(job.partition, [was])
         return Failed(
             {place: error.text for place, error in run.errors.items()},
             any(error.table_full for error in run.errors.values()),
@@ -253,7 +252,7 @@ class Keeper:
         return outcome
 
     async def _send_repairs(self, connection: Connection, repairs: list[FlowOp]) -> Outcome:
-        job = _Job(BASE, 0, repairs)
+        job = _Job(BASE, 0, repairs)  # nothing to note: the shadow is where they lead
         self._send(connection, job)
         await connection.drained()
         return await job.done

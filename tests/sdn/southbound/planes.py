@@ -1,0 +1,138 @@
+"""Data planes to test against: a driver, and hosts that send and receive real events."""
+
+import asyncio
+import socket
+import struct
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import IPv6Address
+
+from dzflow.address import DELIVERY, EVENT_PORT
+from sdn.lab import Lab
+from sdn.openflow.driver import Driver, Options
+from sdn.pipeline import Pipeline
+from sdn.southbound import NetworkEvent, PartitionOf, Southbound, SwitchUp
+from sdn.topology import Topology
+
+WAIT = 20.0
+APPLICATIONS = 2  # on each host, each with a socket of its own
+
+
+class Plane(ABC):
+    """A running data plane with its driver."""
+
+    def __init__(self, topology: Topology, southbound: Southbound) -> None:
+        self.topology = topology
+        self.southbound = southbound
+        self.received: dict[str, list[Counter[bytes]]] = {
+            host.id: [Counter() for _ in range(APPLICATIONS)] for host in topology.hosts
+        }
+        self._arrived = asyncio.Condition()
+
+    @abstractmethod
+    def publish(self, host: str, address: int, payload: bytes) -> None:
+        """Send an event from a host."""
+
+    async def settled(self) -> None:
+        """Wait until new tables are in force for events, too."""
+        return  # at once, unless a plane knows better
+
+    def got(self, host: str, application: int, payload: bytes) -> None:
+        """An application of a host got an event."""
+        self.received[host][application][payload] += 1
+        asyncio.get_running_loop().create_task(self._notify())
+
+    async def _notify(self) -> None:
+        async with self._arrived:
+            self._arrived.notify_all()
+
+    async def until_all_got(self, expected: dict[str, set[bytes]]) -> None:
+        """Wait until every application of each host has these events."""
+        async with asyncio.timeout(WAIT), self._arrived:
+            await self._arrived.wait_for(
+                lambda: all(
+                    wanted <= application.keys()
+                    for host, wanted in expected.items()
+                    for application in self.received[host]
+                )
+            )
+
+
+class LabPlane(Plane):
+    """Open vSwitch, with hosts in network namespaces and plain UDP sockets."""
+
+    def __init__(self, topology: Topology, southbound: Southbound, lab: Lab) -> None:
+        super().__init__(topology, southbound)
+        self.lab = lab
+        self._senders: dict[str, socket.socket] = {}
+        self._sockets: list[socket.socket] = []
+        for host in topology.hosts:
+            for number in range(APPLICATIONS):
+                self._listen(host.id, number)
+            sender = lab.socket(host.id)
+            sender.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 64)
+            sender.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 0)
+            self._senders[host.id] = sender
+            self._sockets.append(sender)
+
+    def publish(self, host: str, address: int, payload: bytes) -> None:
+        self._senders[host].sendto(payload, (str(IPv6Address(address)), EVENT_PORT))
+
+    async def settled(self) -> None:
+        await asyncio.to_thread(self.lab.flush_cache)
+
+    def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        for one in self._sockets:
+            loop.remove_reader(one)
+            one.close()
+
+    def _listen(self, host: str, number: int) -> None:
+        listener = self.lab.socket(host)
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("::", EVENT_PORT))
+        group = IPv6Address(DELIVERY).packed + struct.pack("@I", 0)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group)
+        self._sockets.append(listener)
+
+        def readable() -> None:
+            self.got(host, number, listener.recv(2048))
+
+        asyncio.get_running_loop().add_reader(listener, readable)
+
+
+@asynccontextmanager
+async def lab_plane(
+    topology: Topology, pipeline: Pipeline, partition_of: PartitionOf, protocol: str
+) -> AsyncIterator[LabPlane]:
+    """Open vSwitch with our OpenFlow driver."""
+    options = Options(port=0, timeout=WAIT)
+    async with Driver(topology, pipeline, partition_of, {}, options) as driver:
+        with Lab(topology, f"tcp:127.0.0.1:{driver.port}", protocols=(protocol,)) as lab:
+            await all_up(driver, topology)
+            plane = LabPlane(topology, driver, lab)
+            try:
+                yield plane
+            finally:
+                plane.close()
+
+
+async def all_up(driver: Driver, topology: Topology) -> None:
+    """Wait until every switch is connected and set up."""
+    left = {switch.id for switch in topology.switches}
+    while left:
+        event = await next_event(driver, SwitchUp)
+        assert isinstance(event, SwitchUp)
+        left.discard(event.switch)
+
+
+async def next_event(driver: Driver, kind: type[NetworkEvent]) -> NetworkEvent:
+    """The next event of a kind; others are passed over."""
+    async with asyncio.timeout(WAIT):
+        while True:
+            event = await driver.events.get()
+            if isinstance(event, kind):
+                return event

@@ -1,0 +1,84 @@
+"""The fence and the shadow: what is let through, and what a switch should hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dzflow.address import Scope, read_match
+from dzflow.region import Region
+from sdn.flows import Change, FlowEntry, FlowOp, Output
+from sdn.simulate import SimulatedSwitch
+from sdn.southbound import BASE, Fence, Shadow, StaleEpoch
+
+
+def test_the_fence_lets_through_what_is_as_new_as_the_newest_seen() -> None:
+    fence = Fence({"p": 5})
+    fence.check("p", 5)
+    fence.check("other", 0)
+    fence.raise_to("p", 7)
+    fence.check("p", 7)
+    with pytest.raises(StaleEpoch, match="7 owns it now"):
+        fence.check("p", 6)
+    with pytest.raises(StaleEpoch):
+        fence.raise_to("p", 6)
+    fence.check("p", 8)
+
+
+def entry(dz: str, port: int, space: int = 1) -> FlowEntry:
+    return FlowEntry(1, 100 + len(dz), Scope(space).match(Region.parse(dz), 0), (Output(port),))
+
+
+def partition_of(found: FlowEntry) -> str:
+    assert found.match
+    return f"p{read_match(found.match)[0].space}"
+
+
+entries = st.builds(entry, st.text("01", max_size=3), st.integers(1, 3), st.sampled_from([1, 2, 3]))
+tables = st.lists(entries, max_size=8, unique_by=lambda e: e.key)
+
+
+@given(tables, tables)
+def test_a_repair_leads_to_the_shadow_and_leaves_undeclared_partitions_alone(
+    found: list[FlowEntry], wanted: list[FlowEntry]
+) -> None:
+    shadow = Shadow(partition_of)
+    for partition in ("p1", "p2"):
+        shadow.declare(partition, [e for e in wanted if partition_of(e) == partition])
+    switch = SimulatedSwitch("s")
+    for one in found:
+        switch.apply(FlowOp(Change.ADD, one))
+    for op in shadow.repair(found):
+        switch.apply(op)  # refuses operations that are not needed or make no sense
+    expected = {e for e in wanted if partition_of(e) != "p3"}
+    assert set(switch.entries.values()) == expected | {e for e in found if partition_of(e) == "p3"}
+
+
+@given(tables, tables)
+def test_keys_that_are_being_changed_are_left_alone(
+    found: list[FlowEntry], wanted: list[FlowEntry]
+) -> None:
+    shadow = Shadow(lambda _: "p")
+    shadow.declare("p", wanted)
+    ignored = frozenset(e.key for e in found + wanted)
+    assert shadow.repair(found, ignored) == []
+
+
+@given(tables, tables)
+def test_noted_operations_can_be_taken_back(
+    before: list[FlowEntry], changed: list[FlowEntry]
+) -> None:
+    shadow = Shadow(lambda _: "p")
+    shadow.declare("p", before)
+    was = dict(shadow.entries)
+    ops = [FlowOp(Change.DELETE if one.key in was else Change.ADD, one) for one in changed]
+    shadow.restore("p", shadow.note("p", ops))
+    assert shadow.entries == was
+
+
+def test_declaring_a_partition_replaces_what_it_had_and_nothing_else() -> None:
+    shadow = Shadow(partition_of)
+    base = FlowEntry(1, 0, None, goto=2)
+    shadow.declare(BASE, [base])
+    shadow.declare("p1", [entry("0", 1), entry("1", 1)])
+    shadow.declare("p1", [entry("00", 2)])
+    assert set(shadow.entries.values()) == {base, entry("00", 2)}
