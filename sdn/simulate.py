@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from dzflow.errors import DzflowError
+from sdn.flow_table import FlowTable
 from sdn.flows import (
     Action,
     Batch,
     Change,
     FlowEntry,
-    FlowKey,
     FlowOp,
     GroupEntry,
     GroupOp,
@@ -43,10 +43,9 @@ class SimulatedSwitch:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.entries: dict[FlowKey, FlowEntry] = {}
+        self._table = FlowTable[FlowEntry]()
+        self.entries = self._table.entries
         self.groups: dict[int, GroupEntry] = {}
-        # By table and priority, then by mask and port: matching is one look-up for each of these.
-        self._lookup: dict[int, dict[int, dict[tuple[int, int | None], dict[int, FlowEntry]]]] = {}
 
     def apply(self, op: FlowOp) -> None:
         """Carry out one flow operation."""
@@ -57,10 +56,9 @@ class SimulatedSwitch:
         if op.change is Change.DELETE:
             if self.entries[key] != op.entry:
                 raise OperationRefused(f"{self.name}: {op.entry} is there, but with other actions")
-            del self.entries[key]
+            self._table.remove(key)
         else:
-            self.entries[key] = op.entry
-        self._index(key, None if op.change is Change.DELETE else op.entry)
+            self._table.put(key, op.entry)
 
     def apply_group(self, op: GroupOp) -> None:
         """Carry out one operation on a group."""
@@ -75,7 +73,7 @@ class SimulatedSwitch:
     def forward(self, address: int, in_port: int) -> tuple[list[int], bool]:
         """The ports that a packet leaves by, and whether it was let in."""
         ports: list[int] = []
-        table: int | None = min(self._lookup, default=None)
+        table = self._table.lowest
         admitted = False
         while table is not None:
             entry = self._best(table, address, in_port)
@@ -96,34 +94,11 @@ class SimulatedSwitch:
         return self.groups[action.group].port
 
     def _best(self, table: int, address: int, in_port: int) -> FlowEntry | None:
-        by_priority = self._lookup.get(table, {})
-        for priority in sorted(by_priority, reverse=True):
-            found = None
-            for (mask, port), cells in by_priority[priority].items():
-                entry = cells.get(address & mask) if port in (None, in_port) else None
-                if entry is None:
-                    continue
-                if found and (found.actions, found.goto) != (entry.actions, entry.goto):
-                    raise AmbiguousMatch(f"{self.name}: {found} and {entry}")
-                found = entry
-            if found:
-                return found
-        return None
-
-    def _index(self, key: FlowKey, entry: FlowEntry | None) -> None:
-        place = (key.match.mask if key.match else 0), key.in_port
-        address = key.match.address if key.match else 0
-        priorities = self._lookup.setdefault(key.table, {})
-        places = priorities.setdefault(key.priority, {})
-        cells = places.setdefault(place, {})
-        if entry:
-            cells[address] = entry
-            return
-        del cells[address]
-        if not cells:
-            del places[place]
-        if not places:
-            del priorities[key.priority]
+        found = self._table.matching(table, address, in_port)
+        for entry in found[1:]:
+            if (found[0].actions, found[0].goto) != (entry.actions, entry.goto):
+                raise AmbiguousMatch(f"{self.name}: {found[0]} and {entry}")
+        return found[0] if found else None
 
 
 class SimulatedNetwork:

@@ -112,19 +112,23 @@ class Connection:
 
     def send_ops(self, ops: Sequence[FlowOp]) -> Run:
         """Send flow operations and a barrier; the run is done when the barrier is answered."""
-        return self._started(self.session.send_ops(ops))
+        return self._started(self._live.send_ops(ops))
+
+    async def barrier(self) -> None:
+        """Wait until the switch has carried out what was sent."""
+        await self._finished(self.send_ops(()))
 
     async def group_ops(self, ops: Sequence[GroupOp]) -> Run:
         """Carry out operations on groups; wait for the barrier."""
-        return await self._finished(self._started(self.session.send_group_ops(ops)))
+        return await self._finished(self._started(self._live.send_group_ops(ops)))
 
     async def removals(self, stats: Sequence[FlowStat]) -> Run:
         """Remove entries that are of no form we write; wait for the barrier."""
-        return await self._finished(self._started(self.session.send_removals(stats)))
+        return await self._finished(self._started(self._live.send_removals(stats)))
 
     async def role(self, role: Role, generation: int) -> RoleReply:
         """Ask for a role; Refused if the generation is stale."""
-        (reply,) = await self._answer(self.session.request_role(role, generation))
+        (reply,) = await self._answer(self._live.request_role(role, generation))
         assert isinstance(reply, RoleReply)
         return reply
 
@@ -132,46 +136,46 @@ class Connection:
         """Our entries as the switch has them, after all that was sent before."""
         self.send_ops(())  # a barrier: what was sent before is in the tables
         found: list[FlowStat] = []
-        for part in await self._answer(self.session.request_flow_stats()):
+        for part in await self._answer(self._live.request_flow_stats()):
             assert isinstance(part, FlowStats)
             found += part.entries
         return found
 
     async def group_descs(self) -> tuple[GroupDesc, ...]:
         """All groups of the switch."""
-        (reply,) = await self._answer(self.session.request_group_desc())
+        (reply,) = await self._answer(self._live.request_group_desc())
         assert isinstance(reply, GroupDescs)
         return reply.groups
 
     async def group_features(self) -> GroupFeatures:
         """What groups the switch can have."""
-        (reply,) = await self._answer(self.session.request_group_features())
+        (reply,) = await self._answer(self._live.request_group_features())
         assert isinstance(reply, GroupFeatures)
         return reply
 
     async def table_features(self) -> TableFeatures:
         """What the tables of the switch can do."""
-        (reply,) = await self._answer(self.session.request_table_features())
+        (reply,) = await self._answer(self._live.request_table_features())
         assert isinstance(reply, TableFeatures)
         return reply
 
     def monitor(self) -> None:
         """Be told of changes that others make to the tables (1.4)."""
-        self.session.start_flow_monitor()
+        self._live.start_flow_monitor()
         self._flush()
 
     def tell(self, kind: Type, body: bytes) -> None:
         """Send a message that has no answer."""
-        self.session.send(kind, body)
+        self._live.send(kind, body)
         self._flush()
 
     async def echo(self) -> None:
         """Wait for a sign of life."""
-        await self._answer(self.session.request_echo())
+        await self._answer(self._live.request_echo())
 
     def packet_out(self, port: int, data: bytes) -> None:
         """Send a packet out of a port."""
-        self.session.packet_out(port, data)
+        self._live.packet_out(port, data)
         self._flush()
 
     async def drained(self) -> None:
@@ -180,6 +184,13 @@ class Connection:
             await self._writer.drain()
 
     # Inside
+
+    @property
+    def _live(self) -> Session:
+        """The session, as long as it can be asked."""
+        if self.lost is not None:
+            raise ConnectionLost(self.lost)
+        return self.session
 
     def _started(self, sent: Sent) -> Run:
         run = Run(sent, asyncio.get_running_loop().create_future())

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 import ssl
 from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -13,15 +14,18 @@ from dzflow.errors import BadInput
 from sdn.flows import Batch, Change, FlowEntry
 from sdn.openflow.connection import Connection, ConnectionLost, Refused
 from sdn.openflow.constants import OUR_COOKIE_MASK, OUR_COOKIES, V1_4, Role
+from sdn.openflow.discovery import Discovery
 from sdn.openflow.events import (
     Event,
     FlowUpdated,
     MonitorResumed,
+    PacketIn,
     PortChanged,
     Ready,
     RoleChanged,
     SwitchError,
 )
+from sdn.openflow.finder import Finder, send_punts
 from sdn.openflow.keeper import GroupsRefused, Keeper, Limits
 from sdn.pipeline import Pipeline
 from sdn.southbound import (
@@ -30,8 +34,6 @@ from sdn.southbound import (
     Outcome,
     PartitionOf,
     PortStateChanged,
-    Repaired,
-    Superseded,
     SwitchDown,
     SwitchRefused,
     SwitchUp,
@@ -60,6 +62,7 @@ class Options(Struct, frozen=True):
     window: int = 20_000
     queue: int = 1_000
     rate: float | None = None  # flow-mods per second and switch
+    discover: bool = True  # probe for links, learn hosts
 
 
 class Driver:
@@ -90,6 +93,7 @@ class Driver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepted: set[asyncio.Task[None]] = set()
         self._checks: dict[str, asyncio.Task[None]] = {}
+        self._finder: Finder | None = None
         self._arrange()
 
     async def __aenter__(self) -> Self:
@@ -98,6 +102,11 @@ class Driver:
         )
         self.port = self._server.sockets[0].getsockname()[1]
         self._spawn(self._audit())
+        if self.options.discover:
+            # A key of this process alone: nobody else's probes mean anything.
+            discovery = Discovery(secrets.token_bytes(32))
+            self._finder = Finder(discovery, self._topology, self._tell)
+            self._spawn(self._finder.run())
         return self
 
     async def __aexit__(
@@ -161,6 +170,8 @@ class Driver:
         """Bring base entries and groups in line with a (changed) network."""
         self._topology, self._pipeline = topology, pipeline
         self._arrange()
+        if self._finder:
+            self._finder.declare(topology)
         await self.check(*(s for s, keeper in self._keepers.items() if keeper.connection))
 
     def connected(self) -> set[str]:
@@ -177,7 +188,7 @@ class Driver:
         for switch in self._topology.switches:
             if switch.id not in self._keepers:
                 self._keepers[switch.id] = Keeper(
-                    switch.id, self._fence, self._partition_of, limits, self._repaired
+                    switch.id, self._fence, self._partition_of, limits, self._tell
                 )
             self._keepers[switch.id].declare_base(self._topology, self._pipeline)
 
@@ -194,8 +205,8 @@ class Driver:
         try:
             ready = await connection.ready()
             await self._keep(connection, ready, names)
-        except (ConnectionLost, TimeoutError) as error:
-            connection.close(str(error) or "no greeting in time")
+        except (ConnectionLost, Refused, TimeoutError) as error:
+            connection.close(str(error) or "no answer in time")
         finally:
             await asyncio.wait([serving])
             self._connections.discard(connection)
@@ -220,7 +231,9 @@ class Driver:
         if keeper.connection is not None:
             keeper.connection.close("the switch has connected again")
             keeper.disconnected("the switch has connected again")
-        keeper.superseded = not await self._become_master(connection, name)
+        keeper.superseded = False
+        if not await self._become_master(connection):
+            keeper.give_way()
         keeper.connection = connection
         names.append(name)
         try:
@@ -228,6 +241,10 @@ class Driver:
                 await keeper.sync()
                 if ready.version >= V1_4:
                     connection.monitor()
+                if self._finder:
+                    await send_punts(connection, self._pipeline.first_table)
+                    up = [port.number for port in ready.ports if port.real and port.up]
+                    self._finder.switch_up(name, connection, up)
                 self._tell(SwitchUp(name))
             working = self._spawn(keeper.work(connection))
             living = self._spawn(self._echo(connection))
@@ -239,9 +256,11 @@ class Driver:
             self._tell(SwitchRefused(ready.dpid, str(error)))
             connection.close(str(error))
         finally:
-            if keeper.connection is connection:
+            if keeper.connection in (None, connection):  # and not a newer one
                 reason = connection.lost or "the connection ended"
                 keeper.disconnected(reason)
+                if self._finder:
+                    self._finder.switch_down(name)
                 self._tell(SwitchDown(name, reason))
 
     async def _check_features(self, connection: Connection, ready: Ready, name: str) -> None:
@@ -259,13 +278,12 @@ class Driver:
                 if used and not (table.ipv6_dst and table.masks):
                     raise Unusable(f"table {table.table} does not match IPv6 by any mask{way_out}")
 
-    async def _become_master(self, connection: Connection, name: str) -> bool:
+    async def _become_master(self, connection: Connection) -> bool:
         try:
             await connection.role(Role.MASTER, self.options.generation)
         except Refused as refused:
             if not refused.error.stale_generation:
                 raise
-            self._tell(Superseded(name))
             return False
         return True
 
@@ -288,9 +306,13 @@ class Driver:
             case PortChanged(change, port):
                 up = port.up and change is not Change.DELETE
                 self._tell(PortStateChanged(name, port.number, up))
+                if self._finder:
+                    self._finder.port_changed(name, port.number, up)
+            case PacketIn(port=port, data=data):
+                if self._finder:
+                    self._finder.packet_in(name, port, data)
             case RoleChanged(role) if role != Role.MASTER:
-                self._keepers[name].superseded = True
-                self._tell(Superseded(name))
+                self._keepers[name].give_way()
             case FlowUpdated() if self._concerns_us(name, event):
                 self._check_soon(name)
             case MonitorResumed():
@@ -320,11 +342,8 @@ class Driver:
             for switch in sorted(self.connected()):
                 await self.check(switch)
 
-    def _repaired(self, switch: str, operations: int) -> None:
-        log.info("switch %s: %d operations brought it in line", switch, operations)
-        self._tell(Repaired(switch, operations))
-
     def _tell(self, event: NetworkEvent) -> None:
+        log.info("%s", event)
         if self.events.full():
             log.warning("nobody reads events; dropped %s", self.events.get_nowait())
         self.events.put_nowait(event)

@@ -18,10 +18,13 @@ from sdn.southbound import (
     Acknowledged,
     Failed,
     Fence,
+    NetworkEvent,
     Outcome,
     PartitionOf,
+    Repaired,
     Shadow,
     StaleEpoch,
+    Superseded,
     Undefined,
 )
 from sdn.topology import Topology
@@ -68,7 +71,7 @@ class Keeper:
         fence: Fence,
         partition_of: PartitionOf,
         limits: Limits,
-        on_repair: Callable[[str, int], None],
+        tell: Callable[[NetworkEvent], None],
     ) -> None:
         self.switch = switch
         self.shadow = Shadow(partition_of)
@@ -76,7 +79,7 @@ class Keeper:
         self.superseded = False
         self._fence = fence
         self._limits = limits
-        self._on_repair = on_repair
+        self._tell = tell
         self._groups: dict[int, GroupEntry] = {}
         self._group_range = range(0)
         self._waiting: deque[_Job] = deque()
@@ -134,11 +137,18 @@ class Keeper:
                 self._refuse_stale(job)
                 continue
             job.before = self.shadow.note(job.partition, job.ops)
-            self._send(connection, job)
-            await connection.drained()
+            try:
+                self._send(connection, job)
+                await connection.drained()
+            except (ConnectionLost, OSError, TimeoutError) as error:
+                connection.close(str(error) or "the switch takes nothing any more")
+                self.disconnected(connection.lost or str(error))
 
     def disconnected(self, reason: str) -> None:
-        """The connection is gone: what was under way or waiting is undefined."""
+        """The connection is gone: what was under way or waiting is undefined.
+
+        Harmless if it is said twice.
+        """
         self.connection = None
         undefined = Undefined(f"switch {self.switch}: {reason}")
         for job in reversed(self._under_way.values()):
@@ -150,6 +160,12 @@ class Keeper:
         self._waiting.clear()
         self._load = 0
         self._wake.set()
+
+    def give_way(self) -> None:
+        """Another southbound process is the master now; nothing more is sent from here."""
+        if not self.superseded:
+            self.superseded = True
+            self._tell(Superseded(self.switch))
 
     def _send(self, connection: Connection, job: _Job) -> None:
         if self._touched is not None:
@@ -169,8 +185,10 @@ class Keeper:
 
         def finished(_: "asyncio.Future[None]") -> None:
             overdue.cancel()
+            if error := run.done.exception():
+                self.disconnected(str(error))  # all that is under way, from the last to the first
             if self._under_way.pop(number, None) is None:
-                return  # the connection was lost, and its outcome has been told
+                return
             self._load -= len(job.ops)
             self._wake.set()
             if not job.done.done():
@@ -179,12 +197,10 @@ class Keeper:
         run.done.add_done_callback(finished)
 
     def _outcome(self, job: _Job, run: Run) -> Outcome:
-        if error := run.done.exception():
-            return Undefined(f"switch {self.switch}: {error}")
         if not run.errors:
             return Acknowledged()
         if any(error.is_slave for error in run.errors.values()):
-            self.superseded = True
+            self.give_way()
             return Undefined(f"switch {self.switch}: another southbound process is its master")
         for place in run.errors if job.before else ():
             op, was = job.ops[place], job.before[place]
@@ -248,7 +264,7 @@ class Keeper:
         if gone:
             await connection.group_ops([GroupOp(Change.DELETE, group) for group in gone])
         if repairs or odd or gone:
-            self._on_repair(self.switch, len(repairs) + len(odd) + len(gone))
+            self._tell(Repaired(self.switch, len(repairs) + len(odd) + len(gone)))
         return outcome
 
     async def _send_repairs(self, connection: Connection, repairs: list[FlowOp]) -> Outcome:

@@ -8,13 +8,19 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import IPv6Address
+from typing import Any
 
 from dzflow.address import DELIVERY, EVENT_PORT
-from sdn.lab import Lab
+from sdn.emulator.agent import Dialling
+from sdn.emulator.event_wire import JOIN, JOINED, SEND, VERSION
+from sdn.emulator.network import EmulatedNetwork
+from sdn.lab import Certificates, Lab
+from sdn.openflow.constants import V1_4
 from sdn.openflow.driver import Driver, Options
 from sdn.pipeline import Pipeline
 from sdn.southbound import NetworkEvent, PartitionOf, Southbound, SwitchUp
 from sdn.topology import Topology
+from tests.certificates import Keys
 
 WAIT = 20.0
 APPLICATIONS = 2  # on each host, each with a socket of its own
@@ -104,17 +110,87 @@ class LabPlane(Plane):
         asyncio.get_running_loop().add_reader(listener, readable)
 
 
+class EmulatedPlane(Plane):
+    """Emulated switches, with applications that talk to their hosts over loopback."""
+
+    def __init__(
+        self, topology: Topology, southbound: Southbound, network: EmulatedNetwork
+    ) -> None:
+        super().__init__(topology, southbound)
+        self.network = network
+        self._sockets: dict[str, list[socket.socket]] = {}
+
+    async def join(self) -> None:
+        """Let each application join its host."""
+        loop = asyncio.get_running_loop()
+        for host, endpoint in self.network.endpoints().items():
+            for number in range(APPLICATIONS):
+                one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                one.setblocking(False)
+                one.bind(("127.0.0.1", 0))
+                self._sockets.setdefault(host, []).append(one)
+                await loop.sock_sendto(one, bytes([VERSION, JOIN]), endpoint)
+                async with asyncio.timeout(WAIT):
+                    assert (await loop.sock_recv(one, 2048))[1] == JOINED
+
+                def readable(host: str = host, number: int = number, one: Any = one) -> None:
+                    self.got(host, number, one.recv(2048)[18:])
+
+                loop.add_reader(one, readable)
+
+    def publish(self, host: str, address: int, payload: bytes) -> None:
+        datagram = bytes([VERSION, SEND]) + IPv6Address(address).packed + payload
+        self._sockets[host][0].sendto(datagram, self.network.endpoints()[host])
+
+    def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        for one in (s for sockets in self._sockets.values() for s in sockets):
+            loop.remove_reader(one)
+            one.close()
+
+
 @asynccontextmanager
 async def lab_plane(
-    topology: Topology, pipeline: Pipeline, partition_of: PartitionOf, protocol: str
+    topology: Topology,
+    pipeline: Pipeline,
+    partition_of: PartitionOf,
+    protocol: str = "OpenFlow14",
+    keys: Keys | None = None,
 ) -> AsyncIterator[LabPlane]:
     """Open vSwitch with our OpenFlow driver."""
-    options = Options(port=0, timeout=WAIT)
+    options = Options(port=0, timeout=WAIT, tls=keys.server() if keys else None)
     async with Driver(topology, pipeline, partition_of, {}, options) as driver:
-        with Lab(topology, f"tcp:127.0.0.1:{driver.port}", protocols=(protocol,)) as lab:
+        tls = Certificates(keys.key, keys.certificate, keys.authority) if keys else None
+        target = f"{'ssl' if keys else 'tcp'}:127.0.0.1:{driver.port}"
+        with Lab(topology, target, protocols=(protocol,), tls=tls) as lab:
             await all_up(driver, topology)
             plane = LabPlane(topology, driver, lab)
             try:
+                yield plane
+            finally:
+                plane.close()
+
+
+@asynccontextmanager
+async def emulated_plane(
+    topology: Topology,
+    pipeline: Pipeline,
+    partition_of: PartitionOf,
+    version: int = V1_4,
+    keys: Keys | None = None,
+) -> AsyncIterator[EmulatedPlane]:
+    """Emulated switches with our OpenFlow driver."""
+    options = Options(port=0, timeout=WAIT, tls=keys.server() if keys else None)
+    async with Driver(topology, pipeline, partition_of, {}, options) as driver:
+        dialling = Dialling(tls=keys.client() if keys else None)
+        controllers = [("127.0.0.1", driver.port)]
+        async with EmulatedNetwork(
+            topology, controllers, versions=(version,), dialling=dialling
+        ) as network:
+            await all_up(driver, topology)
+            plane = EmulatedPlane(topology, driver, network)
+            try:
+                await plane.join()
                 yield plane
             finally:
                 plane.close()

@@ -1,10 +1,12 @@
 """The same requests on every data plane: tables read back, real events to the right hosts."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,13 +15,16 @@ from configurators.partition_map import route, route_removal
 from dzflow.address import read_match
 from dzflow.region import WIDTH, Region
 from sdn.flows import FlowEntry
+from sdn.openflow.constants import V1_3, V1_4
 from sdn.pipeline import Pipeline, PlanName
 from sdn.southbound import Acknowledged, PartitionOf
 from sdn.topologies import topology
 from sdn.topology import Topology
+from tests.certificates import make_keys
 from tests.oracle import receivers
 from tests.plant import Plant
-from tests.sdn.southbound.planes import Plane, lab_plane
+from tests.sdn.lab.support import needs_lab
+from tests.sdn.southbound.planes import Plane, emulated_plane, lab_plane
 
 Start = Callable[[Topology, Pipeline, PartitionOf], AbstractAsyncContextManager[Plane]]
 
@@ -28,9 +33,16 @@ MARKER = Region(1, 1)
 PREFIX_MARKER = Region.parse("11111111")
 
 PLANES: dict[str, tuple[PlanName, Start]] = {
+    "emulated-1.3-legs": ("legs", partial(emulated_plane, version=V1_3)),
+    "emulated-1.4-legs": ("legs", partial(emulated_plane, version=V1_4)),
+    "emulated-1.3-lpm": ("lpm", partial(emulated_plane, version=V1_3)),
     "ovs-1.3-legs": ("legs", partial(lab_plane, protocol="OpenFlow13")),
     "ovs-1.4-legs": ("legs", partial(lab_plane, protocol="OpenFlow14")),
     "ovs-1.4-lpm": ("lpm", partial(lab_plane, protocol="OpenFlow14")),
+}
+TLS: dict[str, Callable[..., AbstractAsyncContextManager[Plane]]] = {
+    "emulated": emulated_plane,
+    "ovs": lab_plane,
 }
 
 
@@ -121,27 +133,37 @@ class Round:
                 assert ours == dict.fromkeys(expected[host], 1), host
 
 
-@pytest.mark.parametrize("name", PLANES)
+def names(planes: Iterable[str]) -> list[Any]:
+    """Parameters, of which those that need a lab are skipped where it cannot be had."""
+    return [pytest.param(n, marks=needs_lab) if n.startswith("ovs") else n for n in planes]
+
+
 @pytest.mark.parametrize("network", ["line:3", "ring:4", "fat-tree:10"])
+@pytest.mark.parametrize("name", names(PLANES))
 def test_every_host_gets_exactly_what_it_asked_for(name: str, network: str) -> None:
     plan, start = PLANES[name]
+    asyncio.run(rounds(Round(plan, topology(network), seed=len(network)), start, 3))
 
-    async def main() -> None:
-        work = Round(plan, topology(network), seed=len(network))
-        async with start(work.plant.topology, work.plant.pipeline, work.partition_of) as plane:
-            await work.add(plane, work.markers(advertised=True))
-            await work.add(plane, work.markers(advertised=False))
-            await work.add(plane, work.requests(True, 6))
-            for _ in range(3):
-                await work.add(plane, work.requests(False, 8))
-                await work.check_tables(plane)
-                await work.check_events(plane, 60)
-                names = [n for n in work.plant.active if n.startswith("r")]
-                gone = work.random.sample(names, len(names) // 3)
-                offers = {n for n in gone if work.plant.active[n].advertised}
-                await work.remove(plane, sorted(offers))
-                await work.remove(plane, sorted(set(gone) - offers))
-                await work.check_tables(plane)
-                await work.check_events(plane, 60)
 
-    asyncio.run(main())
+@pytest.mark.parametrize("name", names(TLS))
+def test_the_same_holds_over_tls(name: str, tmp_path: Path) -> None:
+    start = partial(TLS[name], keys=make_keys(tmp_path))
+    asyncio.run(rounds(Round("legs", topology("line:3"), seed=1), start, 1))
+
+
+async def rounds(work: Round, start: Start, count: int) -> None:
+    async with start(work.plant.topology, work.plant.pipeline, work.partition_of) as plane:
+        await work.add(plane, work.markers(advertised=True))
+        await work.add(plane, work.markers(advertised=False))
+        await work.add(plane, work.requests(True, 6))
+        for _ in range(count):
+            await work.add(plane, work.requests(False, 8))
+            await work.check_tables(plane)
+            await work.check_events(plane, 60)
+            mine = [name for name in work.plant.active if name.startswith("r")]
+            gone = work.random.sample(mine, len(mine) // 3)
+            offers = {name for name in gone if work.plant.active[name].advertised}
+            await work.remove(plane, sorted(offers))
+            await work.remove(plane, sorted(set(gone) - offers))
+            await work.check_tables(plane)
+            await work.check_events(plane, 60)

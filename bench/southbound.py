@@ -1,0 +1,283 @@
+"""Acknowledged flow-mods per second into Open vSwitch, beside the limit and other ways to do it.
+
+The limit is a stream that was encoded beforehand, with the same barriers. In between: the driver's
+`apply` (encoding included), `ovs-ofctl add-flows` with and without `--bundle`, os-ken's encoder.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench.report import Report, Row
+from dzflow.address import Scope
+from dzflow.region import Region
+from sdn.emulator import EmulatedNetwork
+from sdn.flows import Change, FlowEntry, FlowOp, Output
+from sdn.lab import Lab
+from sdn.openflow.codec import barrier, encode_ops
+from sdn.openflow.constants import V1_4
+from sdn.openflow.driver import Driver, Options
+from sdn.openflow.session import Session
+from sdn.pipeline import MATCH_PRIORITY, Pipeline
+from sdn.southbound import Acknowledged, SwitchUp
+from sdn.topologies import topology
+from sdn.topology import Topology
+
+Progress = Callable[[str], None]
+BATCHES = (1, 10, 100, 1_000)
+SWITCHES = (1, 10)
+PARTITIONS = 16  # batches under way at a time, as from as many partitions
+WAIT = 60.0
+
+
+def run(quick: bool, progress: Progress) -> Report:
+    """Measure everything; needs root and Open vSwitch."""
+    count = 20_000 if quick else 100_000
+    report = Report("southbound", {"quick": quick, "flow_mods": count, "partitions": PARTITIONS})
+    report.rows = asyncio.run(_measure(count, progress))
+    rates = {
+        (row["way"], row["switches"], row["batch"]): row["flow_mods_per_s"]
+        for row in report.rows
+        if row["measure"] == "rate"
+    }
+    for switches in SWITCHES:
+        for batch in BATCHES:
+            share = rates["apply", switches, batch] / rates["raw stream", switches, batch]
+            report.ratios[f"share_of_raw_stream_{switches}x{batch}"] = share
+    latency = {row["way"]: row for row in report.rows if row["measure"] == "latency"}
+    report.ratios = {
+        "share_of_raw_stream": report.ratios["share_of_raw_stream_1x100"],
+        **report.ratios,
+        "latency_p50_over_barrier": latency["apply of 1"]["p50_us"]
+        / latency["barrier alone"]["p50_us"],
+    }
+    return report
+
+
+async def _measure(count: int, progress: Progress) -> list[Row]:
+    rows: list[Row] = []
+    for switches in SWITCHES:
+        network = topology(f"line:{switches}")
+        names = [switch.id for switch in network.switches]
+        for batch in BATCHES:
+            # One barrier a flow-mod is slow for everybody; fewer of them will do.
+            part = count // 10 if batch == 1 else count
+            progress(f"{switches} switches, batches of {batch}")
+            pipeline = Pipeline().extended(network)
+            options = Options(port=0, timeout=WAIT)
+            async with Driver(network, pipeline, lambda _: "bench", {}, options) as driver:
+                with Lab(network, f"tcp:127.0.0.1:{driver.port}") as lab:
+                    await _all_up(driver, switches)
+                    took = await _through_apply(driver, names, batch, part)
+                    rows.append(_rate("apply", switches, batch, part, took))
+                    if switches == 1 and batch == 100:
+                        rows += await _latency(driver)
+                    del lab
+            took = await _raw(network, batch, part)
+            rows.append(_rate("raw stream", switches, batch, part, took))
+            progress(f"{switches} switches, batches of {batch}, os-ken's encoder")
+            if switches == 1 and batch == 100:
+                rows.append(_rate("os-ken encoder alone", 1, batch, 5_000, _os_ken(5_000)))
+    progress("ovs-ofctl")
+    rows += _ofctl(count)
+    progress("102 emulated switches")
+    rows.append(await _start_up())
+    return rows
+
+
+def _rate(way: str, switches: int, batch: int, count: int, seconds: float) -> Row:
+    return {
+        "measure": "rate",
+        "way": way,
+        "switches": switches,
+        "batch": batch,
+        "flow_mods_per_s": count / seconds,
+    }
+
+
+def _ops(count: int) -> list[FlowOp]:
+    """Entries as the plan `legs` writes them, all different."""
+    scope = Scope(1)
+    return [
+        FlowOp(
+            Change.ADD,
+            FlowEntry(
+                1, MATCH_PRIORITY, scope.match(Region(n << 40, ((1 << 56) - 1) << 40), 0),
+                (Output(1),), 2,
+            ),
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def _cut(ops: list[FlowOp], switches: list[str], batch: int) -> Iterator[dict[str, list[FlowOp]]]:
+    """Batches for all switches in turn."""
+    share = len(ops) // len(switches)
+    for start in range(0, share, batch):
+        yield {
+            name: ops[n * share + start : n * share + min(start + batch, share)]
+            for n, name in enumerate(switches)
+        }
+
+
+async def _through_apply(driver: Driver, names: list[str], batch: int, count: int) -> float:
+    waiting = _cut(_ops(count), names, batch)
+
+    async def partition(number: int) -> None:
+        for part in waiting:
+            outcomes = await driver.apply(f"p{number}", 1, part)
+            assert all(isinstance(outcome, Acknowledged) for outcome in outcomes.values()), outcomes
+
+    began = time.perf_counter()
+    await asyncio.gather(*(partition(number) for number in range(PARTITIONS)))
+    return time.perf_counter() - began
+
+
+async def _latency(driver: Driver) -> list[Row]:
+    (name,) = driver.connected()
+
+    async def spent(ops: list[FlowOp]) -> float:
+        began = time.perf_counter()
+        await driver.apply("latency", 1, {name: ops})
+        return time.perf_counter() - began
+
+    ops = _ops(2_000)
+    found = {
+        "barrier alone": [await spent([]) for _ in ops],
+        "apply of 1": [await spent([op]) for op in ops],
+    }
+    return [
+        {
+            "measure": "latency",
+            "way": way,
+            "p50_us": 1e6 * sorted(times)[len(times) // 2],
+            "p99_us": 1e6 * sorted(times)[len(times) * 99 // 100],
+        }
+        for way, times in found.items()
+    ]
+
+
+async def _raw(network: Topology, batch: int, count: int) -> float:
+    """Stream what was encoded beforehand; every switch on its own connection, all at once."""
+    names = [switch.id for switch in network.switches]
+    streams: list[list[bytes]] = [[] for _ in names]
+    for part in _cut(_ops(count), names, batch):
+        for n, ops in enumerate(part.values()):
+            xid = 1_000 + len(streams[n]) * (batch + 1)
+            streams[n].append(encode_ops(V1_4, ops, xid) + barrier(V1_4, xid + len(ops)))
+    arrived: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await arrived.put((reader, writer))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    async with server, asyncio.timeout(WAIT):
+        with Lab(network, f"tcp:127.0.0.1:{server.sockets[0].getsockname()[1]}"):
+            peers = []
+            for _ in names:
+                peers.append(await arrived.get())
+                await _greet(*peers[-1])
+            began = time.perf_counter()
+            await asyncio.gather(
+                *(_stream(*peer, stream) for peer, stream in zip(peers, streams, strict=True))
+            )
+            took = time.perf_counter() - began
+            for _, writer in peers:
+                writer.close()
+    return took
+
+
+async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    session = Session()
+    while not session.ready:
+        writer.write(session.outgoing())
+        session.feed(await reader.read(1 << 16))
+
+
+async def _stream(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: list[bytes]
+) -> None:
+    async def send() -> None:
+        for part in stream:
+            writer.write(part)
+            await writer.drain()
+
+    async def count() -> None:
+        left = len(stream)
+        while left:
+            header = await reader.readexactly(8)
+            length = int.from_bytes(header[2:4], "big")
+            if length > 8:
+                await reader.readexactly(length - 8)
+            left -= header[1] == 21  # a barrier reply
+
+    await asyncio.gather(send(), count())
+
+
+def _os_ken(count: int) -> float:
+    """Build and serialise with os-ken's classes; nothing is sent."""
+    from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+    from os_ken.ofproto.ofproto_protocol import ProtocolDesc
+
+    datapath = ProtocolDesc(version=ofproto_v1_3.OFP_VERSION)
+    parser = ofproto_v1_3_parser
+    began = time.perf_counter()
+    for op in _ops(count):
+        assert op.entry.match
+        match = parser.OFPMatch(
+            eth_type=0x86DD, ipv6_dst=(op.entry.match.address, op.entry.match.mask)
+        )
+        instructions = [
+            parser.OFPInstructionActions(
+                ofproto_v1_3.OFPIT_APPLY_ACTIONS, [parser.OFPActionOutput(1)]
+            ),
+            parser.OFPInstructionGotoTable(2),
+        ]
+        parser.OFPFlowMod(
+            datapath, table_id=1, priority=MATCH_PRIORITY, match=match, instructions=instructions
+        ).serialize()
+    return time.perf_counter() - began
+
+
+def _ofctl(count: int) -> list[Row]:
+    network = topology("line:1")
+    lines = []
+    for op in _ops(count):
+        assert op.entry.match
+        lines.append(
+            f"table=1,priority={MATCH_PRIORITY},ipv6,ipv6_dst={op.entry.match}"
+            " actions=output:1,goto_table:2\n"
+        )
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "flows"
+        file.write_text("".join(lines))
+        for way, options in (("ovs-ofctl add-flows", []), ("ovs-ofctl --bundle", ["--bundle"])):
+            with Lab(network) as lab:
+                began = time.perf_counter()
+                lab.ofctl("s1", "add-flows", str(file), *options)
+                rows.append(_rate(way, 1, count, count, time.perf_counter() - began))
+    return rows
+
+
+async def _start_up() -> Row:
+    """From the start of 102 emulated switches until all are connected and set up."""
+    network = topology("fat-tree:102")
+    pipeline = Pipeline().extended(network)
+    async with Driver(network, pipeline, lambda _: "bench", {}, Options(port=0)) as driver:
+        began = time.perf_counter()
+        async with EmulatedNetwork(network, controllers=[("127.0.0.1", driver.port)]):
+            await _all_up(driver, len(network.switches))
+            took = time.perf_counter() - began
+    return {"measure": "start-up", "switches": len(network.switches), "seconds": took}
+
+
+async def _all_up(driver: Driver, count: int) -> None:
+    up = set()
+    async with asyncio.timeout(WAIT):
+        while len(up) < count:
+            event = await driver.events.get()
+            if isinstance(event, SwitchUp):
+                up.add(event.switch)

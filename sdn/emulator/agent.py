@@ -1,0 +1,300 @@
+"""Connects an emulated switch with its controllers: TCP or TLS, again and again."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from sdn.emulator.connection import Connection
+from sdn.emulator.datapath import Frames
+from sdn.emulator.switch import EmulatedSwitch
+from sdn.openflow.constants import Type
+from sdn.openflow.wire import message
+
+Address = tuple[str, int]
+Carry = Callable[[str, Frames], None]
+"""Takes on frames that leave a switch, which is named."""
+
+
+_FLOOD_STEP = 0.005
+
+
+class Dialling(Struct, frozen=True):
+    """How controllers are reached; all times are in seconds.
+
+    A controller that says nothing for `probe_every` is asked for a sign of life, and given up if it
+    says nothing for as long again.
+    """
+
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
+    timeout: float = 5.0
+    first_retry: float = 0.05
+    longest_retry: float = 1.0
+    probe_every: float = 15.0
+
+
+class Agent:
+    """Keeps one switch connected; `reached` is set while a controller has greeted it."""
+
+    def __init__(
+        self,
+        switch: EmulatedSwitch,
+        controllers: Sequence[Address],
+        carry: Carry,
+        dialling: Dialling | None = None,
+    ) -> None:
+        self.switch = switch
+        self.reached = asyncio.Event()
+        self._controllers = tuple(controllers)
+        self._carry = carry
+        self._dialling = dialling or Dialling()
+        self._wanted = asyncio.Event()  # cleared while the switch stays away
+        self._wanted.set()
+        self._channels: list[_Channel] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._return: asyncio.TimerHandle | None = None
+        self._pumping = False
+
+    def start(self) -> None:
+        """Connect to all controllers, and again whenever a connection is lost."""
+        self.switch.wake = self._wake
+        self._tasks = [
+            asyncio.create_task(self._keep_connected(address), name=f"{self.switch.name} dials")
+            for address in self._controllers
+        ]
+
+    async def stop(self) -> None:
+        """End all connections and wait until nothing is left of them."""
+        for task in self._tasks:
+            task.cancel()
+        ends = await asyncio.gather(*self._tasks, return_exceptions=True)
+        channels = list(self._channels)
+        for channel in channels:
+            channel.abort()
+        async with asyncio.timeout(self._dialling.timeout):
+            for channel in channels:
+                await channel.ended.wait()
+        for timer in (self._timer, self._return):
+            if timer is not None:
+                timer.cancel()
+        for end in ends:
+            if isinstance(end, Exception):  # other than being cancelled
+                raise end
+
+    def drop(self, seconds: float | None = None) -> None:
+        """Lose all connections and stay away for a time, or until `come_back`."""
+        self._wanted.clear()
+        self._cancel_return()
+        if seconds is not None:
+            self._return = asyncio.get_running_loop().call_later(seconds, self.come_back)
+        for channel in list(self._channels):
+            channel.abort()
+
+    def come_back(self) -> None:
+        """Connect again."""
+        self._cancel_return()
+        self._wanted.set()
+
+    def restart(self, keep_tables: bool = False, seconds: float | None = 0.0) -> None:
+        """Restart the switch, with empty tables unless they are kept, and stay away for a time."""
+        self.switch.restart(keep_tables)
+        self.drop(seconds)
+
+    def flood(self, frame: bytes, in_port: int, *, per_second: float, count: int) -> None:
+        """Send the controllers so many packet-ins at a rate."""
+        task = asyncio.create_task(self._flood(frame, in_port, per_second, count))
+        self._tasks.append(task)
+
+    async def _flood(self, frame: bytes, in_port: int, per_second: float, count: int) -> None:
+        loop = asyncio.get_running_loop()
+        start, sent = loop.time(), 0
+        while sent < count:
+            await asyncio.sleep(_FLOOD_STEP)
+            due = min(count, int((loop.time() - start) * per_second)) - sent
+            self.switch.send_packet_ins(frame, in_port, due)
+            sent += due
+
+    def _cancel_return(self) -> None:
+        if self._return is not None:
+            self._return.cancel()
+            self._return = None
+
+    async def _keep_connected(self, address: Address) -> None:
+        delay = self._dialling.first_retry
+        while True:
+            await self._wanted.wait()
+            channel = await self._dial(address)
+            if channel is not None:
+                await channel.ended.wait()
+            if channel is not None and channel.connection.version:
+                delay = self._dialling.first_retry
+                continue
+            # Switches that lost the same controller do not all come back at the same moment.
+            await asyncio.sleep(delay * (0.5 + self.switch.dpid % 32 / 32))
+            delay = min(2 * delay, self._dialling.longest_retry)
+
+    async def _dial(self, address: Address) -> "_Channel | None":
+        dialling = self._dialling
+        try:
+            async with asyncio.timeout(dialling.timeout):
+                _, channel = await asyncio.get_running_loop().create_connection(
+                    lambda: _Channel(self, dialling.probe_every),
+                    *address,
+                    ssl=dialling.tls,
+                    server_hostname=dialling.server_name if dialling.tls else None,
+                )
+        except (OSError, TimeoutError):  # nobody is there yet, or not for us: try again later
+            return None
+        if not self._wanted.is_set():
+            channel.abort()
+        return channel
+
+    # What the channels tell.
+
+    def joined(self, channel: "_Channel") -> Connection:
+        """A controller is connected."""
+        self._channels.append(channel)
+        return self.switch.connect()
+
+    def received(self, connection: Connection, data: bytes) -> None:
+        """A controller has sent something."""
+        self._after(self.switch.feed(connection, data, asyncio.get_running_loop().time()))
+
+    def congested(self, connection: Connection, congested: bool) -> None:
+        """A controller does not read what it gets, or does again."""
+        self.switch.congested(connection, congested)
+        self._wake()
+
+    def left(self, channel: "_Channel") -> None:
+        """A controller is gone."""
+        self._channels.remove(channel)
+        self.switch.disconnect(channel.connection)
+        self._note_reached()
+
+    def _wake(self) -> None:
+        """There is something to do that no controller has just brought about."""
+        if not self._pumping:
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = False
+        frames = self.switch.tick(asyncio.get_running_loop().time())
+        for channel in list(self._channels):
+            if channel.connection.stalled and not channel.connection.congested:
+                now = asyncio.get_running_loop().time()
+                frames += self.switch.feed(channel.connection, b"", now)
+        self._after(frames)
+
+    def _after(self, frames: Frames) -> None:
+        """Send what there is to send, and see when to go on."""
+        busy = self.switch.busy
+        for channel in list(self._channels):
+            channel.flush()
+            channel.read(not busy and not channel.connection.congested)
+            if channel.connection.stalled and not channel.connection.congested:
+                self._wake()
+        self._note_reached()
+        if frames:
+            self._carry(self.switch.name, frames)
+        self._schedule()
+
+    def _note_reached(self) -> None:
+        if any(channel.connection.ready for channel in self._channels):
+            self.reached.set()
+        else:
+            self.reached.clear()
+
+    def _schedule(self) -> None:
+        wake_at = self.switch.wake_at
+        if self._timer is not None:
+            if wake_at == self._timer.when() and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+            self._timer = None
+        if wake_at is not None:
+            self._timer = asyncio.get_running_loop().call_at(wake_at, self._pump)
+
+
+class _Channel(asyncio.Protocol):
+    """One connection to a controller."""
+
+    transport: asyncio.Transport
+    connection: Connection
+
+    def __init__(self, agent: Agent, probe_every: float) -> None:
+        self.ended = asyncio.Event()
+        self._agent = agent
+        self._probe_every = probe_every
+        self._heard = True
+        self._reading = True
+        self._probe: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.connection = self._agent.joined(self)
+        self.flush()
+        self._await_sign()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        self._agent.received(self.connection, data)
+
+    def pause_writing(self) -> None:
+        self._agent.congested(self.connection, True)
+
+    def resume_writing(self) -> None:
+        self._agent.congested(self.connection, False)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if self._probe is not None:
+            self._probe.cancel()
+        self._agent.left(self)
+        self.ended.set()
+
+    def flush(self) -> None:
+        """Send what there is to send."""
+        data = self.connection.outgoing()
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+        if self.connection.closed is not None:
+            self.transport.close()
+
+    def read(self, wanted: bool) -> None:
+        """Read from the controller, or let it wait."""
+        if wanted != self._reading and not self.transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self.transport.abort()
+
+    def _await_sign(self) -> None:
+        self._heard = False
+        loop = asyncio.get_running_loop()
+        self._probe = loop.call_later(self._probe_every, self._check_sign)
+
+    def _check_sign(self) -> None:
+        if self._heard or not self._reading:
+            self._await_sign()
+        elif self.connection.ready:
+            self.connection.send(message(self.connection.version, Type.ECHO_REQUEST, 0))
+            self.flush()
+            loop = asyncio.get_running_loop()
+            self._probe = loop.call_later(self._probe_every, self._check_answer)
+        else:
+            self.abort()
+
+    def _check_answer(self) -> None:
+        if self._heard:
+            self._await_sign()
+        else:
+            self.abort()

@@ -1,0 +1,167 @@
+"""A whole emulated network: a switch for each one of a topology, and hosts that exchange events."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from dzflow.errors import DzflowError
+from sdn.emulator.agent import Address, Agent, Dialling
+from sdn.emulator.datapath import Frames
+from sdn.emulator.hosts import EmulatedHost
+from sdn.emulator.model import SOFTWARE, SwitchModel
+from sdn.emulator.switch import EmulatedSwitch
+from sdn.openflow.constants import VERSIONS
+from sdn.openflow.messages import Port
+from sdn.topology import Host, Link, Topology, UnknownLink
+
+
+class NotReached(DzflowError):
+    """Some switches have not reached a controller in time."""
+
+
+class EmulatedNetwork:
+    """The switches and hosts of a topology, as an async context manager.
+
+    Each switch connects to all the controllers. `on_frame` is called with the id of a host and each
+    frame that reaches it.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        controllers: Sequence[Address] = (),
+        *,
+        model: SwitchModel = SOFTWARE,
+        models: Mapping[str, SwitchModel] | None = None,
+        versions: Sequence[int] = VERSIONS,
+        dialling: Dialling | None = None,
+        on_frame: Callable[[str, bytes], None] | None = None,
+    ) -> None:
+        self.topology = topology
+        self.on_frame = on_frame
+        models = models or {}
+        self.switches = {
+            switch.id: EmulatedSwitch(
+                switch.id,
+                switch.dpid,
+                _ports(topology, switch.id),
+                models.get(switch.id, model),
+                versions,
+            )
+            for switch in topology.switches
+        }
+        self.agents = {
+            name: Agent(switch, controllers, self._carry, dialling)
+            for name, switch in self.switches.items()
+        }
+        self.hosts = {
+            host.id: EmulatedHost(host, number, self._enter)
+            for number, host in enumerate(topology.hosts, 1)
+        }
+        # What is at the other end of each port.
+        self._far: dict[tuple[str, int], tuple[str, int] | EmulatedHost] = {}
+        for link in topology.links:
+            one, other = link.ends
+            self._far[one], self._far[other] = other, one
+        for known in self.hosts.values():
+            self._far[known.host.switch, known.host.port] = known
+        # A packet that stays on a tree passes each switch once.
+        self._most_hops = 4 * len(self.switches) + 64
+        self._timeout = (dialling or Dialling()).timeout
+
+    async def __aenter__(self) -> Self:
+        try:
+            for host in self.hosts.values():
+                await host.open()
+            for agent in self.agents.values():
+                agent.start()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
+        """Close everything, whatever happens to a part of it."""
+        ends = [
+            *(agent.stop() for agent in self.agents.values()),
+            *(host.close(self._timeout) for host in self.hosts.values()),
+        ]
+        for result in await asyncio.gather(*ends, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    async def connected(self, timeout: float = 10.0) -> None:
+        """Wait until each switch has been greeted by a controller."""
+        try:
+            async with asyncio.timeout(timeout):
+                for agent in self.agents.values():
+                    await agent.reached.wait()
+        except TimeoutError:
+            missing = [n for n, agent in self.agents.items() if not agent.reached.is_set()]
+            raise NotReached(
+                f"{len(missing)} switches have not reached a controller within {timeout} s,"
+                f" among them {', '.join(missing[:5])}; is a controller listening?"
+            ) from None
+
+    def endpoints(self) -> dict[str, Address]:
+        """Where the applications of each host reach it."""
+        return {
+            name: host.endpoint for name, host in self.hosts.items() if host.endpoint is not None
+        }
+
+    def set_link(self, link: Link, up: bool) -> None:
+        """Take a link up or down: both switches tell their controllers, nothing gets through."""
+        if link not in self.topology.links:
+            raise UnknownLink(f"there is no link {link}", link)
+        for switch, port in link.ends:
+            self.switches[switch].set_port(port, up)
+
+    # The way of a frame.
+
+    def _enter(self, host: Host, frame: bytes) -> None:
+        switch = self.switches[host.switch]
+        self._carry(host.switch, switch.receive(frame, host.port))
+
+    def _carry(self, switch: str, frames: Frames) -> None:
+        """Bring frames that leave a switch to where they end, all in one step."""
+        leaving = deque((switch, port, frame) for port, frame in frames)
+        hops = 0
+        while leaving:
+            switch, port, frame = leaving.popleft()
+            far = self._far.get((switch, port))
+            if isinstance(far, EmulatedHost):
+                if self.on_frame is not None:
+                    self.on_frame(far.host.id, frame)
+                far.receive(frame)
+            elif far is not None:
+                name, in_port = far
+                hops += 1
+                if hops > self._most_hops:
+                    self.switches[name].counters.looped += 1
+                    continue
+                for sent_port, sent in self.switches[name].receive(frame, in_port):
+                    leaving.append((name, sent_port, sent))
+
+
+def _ports(topology: Topology, switch: str) -> list[Port]:
+    dpid = topology.switch(switch).dpid
+    numbers = [*topology.switch_ports(switch), *(host.port for host in topology.hosts_at(switch))]
+    return [
+        Port(number, f"{switch[:9]}-{number}", _mac(dpid, number), up=True)
+        for number in sorted(numbers)
+    ]
+
+
+def _mac(dpid: int, port: int) -> str:
+    # Marked as locally administered; hosts have another second byte.
+    return (b"\x02" + (dpid & 0xFFFFFF).to_bytes(3, "big") + port.to_bytes(2, "big")).hex(":")

@@ -1,0 +1,83 @@
+"""The shell around discovery: gives it the time, sends its probes, passes on what it finds."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from sdn.openflow.connection import Connection, ConnectionLost
+from sdn.openflow.constants import Type
+from sdn.openflow.discovery import Discovery
+from sdn.openflow.punts import punt_mods
+from sdn.openflow.wire import HEADER
+from sdn.southbound import NetworkEvent
+from sdn.topology import Topology
+
+
+class Finder:
+    """Finds links and hosts of the switches that are connected."""
+
+    def __init__(
+        self, discovery: Discovery, topology: Topology, tell: Callable[[NetworkEvent], None]
+    ) -> None:
+        self.discovery = discovery
+        self._tell = tell
+        self._connections: dict[str, Connection] = {}
+        self._wake = asyncio.Event()
+        self.declare(topology)
+
+    def declare(self, topology: Topology) -> None:
+        """These hosts and links are there by the operator's word."""
+        self._told(self.discovery.declare(topology))
+
+    def switch_up(self, switch: str, connection: Connection, ports: Iterable[int]) -> None:
+        """A switch is connected; its ports are probed from now on."""
+        self._connections[switch] = connection
+        self._told(self.discovery.switch_up(switch, ports))
+        self._wake.set()
+
+    def switch_down(self, switch: str) -> None:
+        """The connection to a switch is lost."""
+        self._connections.pop(switch, None)
+        self.discovery.switch_down(switch)
+
+    def port_changed(self, switch: str, port: int, up: bool) -> None:
+        """A port went up or down."""
+        self._told(self.discovery.port_changed(switch, port, up, self._now()))
+        self._wake.set()
+
+    def packet_in(self, switch: str, port: int, data: bytes) -> None:
+        """A packet came from a switch."""
+        self._told(self.discovery.packet_in(switch, port, data, self._now()))
+
+    async def run(self) -> None:
+        """Send probes when they are due and notice links that are gone, for ever."""
+        while True:
+            self._wake.clear()
+            for switch, port, frame in self.discovery.probes(self._now()):
+                try:
+                    self._connections[switch].packet_out(port, frame)
+                except ConnectionLost:
+                    continue  # `switch_down` is about to be told
+            self._told(self.discovery.tick(self._now()))
+            due = self.discovery.wake_at(self._now())
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue  # that is what was waited for
+
+    def _told(self, events: Iterable[NetworkEvent]) -> None:
+        for event in events:
+            self._tell(event)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def send_punts(connection: Connection, table: int) -> None:
+    """Have LLDP and neighbour discovery sent to us; harmless if it is so already."""
+    mods = punt_mods(connection.session.version, 0, table)
+    while mods:
+        length = int.from_bytes(mods[2:4], "big")
+        connection.tell(Type.FLOW_MOD, mods[HEADER.size : length])
+        mods = mods[length:]
+    await connection.barrier()

@@ -1,0 +1,45 @@
+"""Certificates for tests of TLS: an authority of our own, and one certificate that it signed."""
+
+import ssl
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Keys(NamedTuple):
+    """Files in PEM form."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    def server(self) -> ssl.SSLContext:
+        """For one who listens and wants to see a certificate of ours."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.authority)
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+    def client(self) -> ssl.SSLContext:
+        """For one who connects to 127.0.0.1 and shows a certificate of ours."""
+        context = ssl.create_default_context(cafile=self.authority)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+def make_keys(folder: Path) -> Keys:
+    """Make an authority and a certificate for 127.0.0.1 in a folder."""
+    names = ["authority.pem", "certificate.pem", "key.pem", "authority-key.pem"]
+    authority, certificate, key, authority_key = (folder / name for name in names)
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    make = ["openssl", "req", "-x509", *curve, "-days", "2"]
+    usage = ["-addext", "keyUsage=critical,keyCertSign"]
+    _run([*make, "-subj", "/CN=authority", *usage, "-keyout", authority_key, "-out", authority])
+    signed_by: list[str | Path] = ["-CA", authority, "-CAkey", authority_key]
+    for_us = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
+    _run([*make, "-subj", "/CN=dzflow", *signed_by, *for_us, "-keyout", key, "-out", certificate])
+    return Keys(authority, certificate, key)
+
+
+def _run(command: list[str | Path]) -> None:
+    subprocess.run(command, check=True, capture_output=True)
