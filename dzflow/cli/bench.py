@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dzflow.errors import BadInput
 
-NAMES = ("engine",)
+NAMES = ("engine", "southbound")
 
 
 class UnknownBench(BadInput):

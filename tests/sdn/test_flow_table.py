@@ -1,6 +1,6 @@
 """Entries by what they match: the look-up finds what a scan would find."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dzflow.address import ALL, Match
@@ -25,6 +25,7 @@ def holds(key: FlowKey, table: int, address: int | None, port: int) -> bool:
     return key.match is None or (address is not None and key.match.holds(address))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.booleans(), keys), max_size=30),
     st.integers(0, 1),

@@ -1,7 +1,7 @@
 """Flow-mods do to the tables what OpenFlow says."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -180,6 +180,7 @@ def lies_within(narrow: FlowEntry, wide: FlowEntry) -> bool:
     return fixed and wide.match.holds(narrow.match.address)
 
 
+@settings(deadline=None)
 @given(steps)
 def test_any_sequence_of_flow_mods_leads_to_what_the_definitions_say(
     sequence: list[tuple[Change, bool, FlowEntry]],
