@@ -275,7 +275,7 @@ async def _start_up() -> Row:
 
 
 async def _all_up(driver: Driver, count: int) -> None:
-    up = set()
+    up: set[str] = set()
     async with asyncio.timeout(WAIT):
         while len(up) < count:
             event = await driver.events.get()

@@ -159,9 +159,12 @@ class Connection:
         assert isinstance(reply, TableFeatures)
         return reply
 
-    def monitor(self) -> None:
-        """Be told of changes that others make to the tables (1.4)."""
-        self._live.start_flow_monitor()
+    def monitor(self, on: bool) -> None:
+        """Be told of changes that others make to the tables (1.4), or no longer."""
+        start, stop = self._live.start_flow_monitor, self._live.stop_flow_monitor
+        xid = (start if on else stop)()
+        # The answer may be empty and bring no event, so that nobody would notice it.
+        self.session.forget(xid)
         self._flush()
 
     def tell(self, kind: Type, body: bytes) -> None:

@@ -224,9 +224,6 @@ class Discovery:
         port = self._known(end)
         port.up = True
         self._schedule.hasten(end, port, now)
-        if port.link is not None:
-            peer = port.link.peer(end)
-            self._schedule.hasten(peer, self._ports[peer], now)
 
     def _port_down(self, end: End) -> list[NetworkEvent]:
         port = self._ports.get(end)

@@ -5,6 +5,7 @@ import logging
 import secrets
 import ssl
 from collections.abc import Coroutine, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -188,7 +189,12 @@ class Driver:
         for switch in self._topology.switches:
             if switch.id not in self._keepers:
                 self._keepers[switch.id] = Keeper(
-                    switch.id, self._fence, self._partition_of, limits, self._tell
+                    switch.id,
+                    self._fence,
+                    self._partition_of,
+                    limits,
+                    self._tell,
+                    partial(self._check_soon, switch.id),
                 )
             self._keepers[switch.id].declare_base(self._topology, self._pipeline)
 
@@ -240,7 +246,7 @@ class Driver:
             if not keeper.superseded:
                 await keeper.sync()
                 if ready.version >= V1_4:
-                    connection.monitor()
+                    keeper.monitor(connection)
                 if self._finder:
                     await send_punts(connection, self._pipeline.first_table)
                     up = [port.number for port in ready.ports if port.real and port.up]

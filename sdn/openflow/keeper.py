@@ -7,6 +7,7 @@ is back, its tables are compared with the shadow and only the difference is sent
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from dzflow.errors import DzflowError
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp
@@ -31,6 +32,10 @@ from sdn.topology import Topology
 
 Before = list[tuple[FlowKey, FlowEntry | None]]
 GROUPS = 1 << 16  # as many from the pipeline's first on are ours
+# With more operations under way, the flow monitor rests: a switch tells it of our own changes, too,
+# which halves the rate of Open vSwitch. After some quiet it is started and the switch compared.
+MONITOR_UP_TO = 200
+MONITOR_AFTER = 2.0
 
 
 class Limits:
@@ -72,6 +77,7 @@ class Keeper:
         partition_of: PartitionOf,
         limits: Limits,
         tell: Callable[[NetworkEvent], None],
+        check: Callable[[], None],
     ) -> None:
         self.switch = switch
         self.shadow = Shadow(partition_of)
@@ -80,6 +86,7 @@ class Keeper:
         self._fence = fence
         self._limits = limits
         self._tell = tell
+        self._check = check
         self._groups: dict[int, GroupEntry] = {}
         self._group_range = range(0)
         self._waiting: deque[_Job] = deque()
@@ -89,6 +96,8 @@ class Keeper:
         self._wake = asyncio.Event()
         self._syncing = asyncio.Lock()
         self._touched: set[FlowKey] | None = None
+        self._monitor: Literal["none", "on", "resting"] = "none"
+        self._quiet: asyncio.TimerHandle | None = None
 
     # Work
 
@@ -150,6 +159,7 @@ class Keeper:
         Harmless if it is said twice.
         """
         self.connection = None
+        self._monitor = "none"
         undefined = Undefined(f"switch {self.switch}: {reason}")
         for job in reversed(self._under_way.values()):
             self.shadow.restore(job.partition, job.before)
@@ -160,6 +170,22 @@ class Keeper:
         self._waiting.clear()
         self._load = 0
         self._wake.set()
+
+    def monitor(self, connection: Connection) -> None:
+        """Notice changes by others as soon as they happen (1.4)."""
+        connection.monitor(on=True)
+        self._monitor = "on"
+
+    def _monitor_when_quiet(self, connection: Connection) -> None:
+        if self._quiet:
+            self._quiet.cancel()
+
+        def quiet() -> None:
+            if self._monitor == "resting" and not self._load and not connection.lost:
+                self.monitor(connection)
+                self._check()
+
+        self._quiet = asyncio.get_running_loop().call_later(MONITOR_AFTER, quiet)
 
     def give_way(self) -> None:
         """Another southbound process is the master now; nothing more is sent from here."""
@@ -174,6 +200,9 @@ class Keeper:
         number = self._numbers
         self._under_way[number] = job
         self._load += len(job.ops)
+        if self._monitor == "on" and self._load > MONITOR_UP_TO:
+            self._monitor = "resting"
+            connection.monitor(on=False)
         run = connection.send_ops(job.ops)
         loop = asyncio.get_running_loop()
         # A switch that does not answer is cut off: when it is back, its tables will be read.
@@ -191,6 +220,8 @@ class Keeper:
                 return
             self._load -= len(job.ops)
             self._wake.set()
+            if self._monitor == "resting" and not self._load:
+                self._monitor_when_quiet(connection)
             if not job.done.done():
                 job.done.set_result(self._outcome(job, run))
 

@@ -26,6 +26,7 @@ _ANY_MATCH = pack("!HH4x", 1, 4)
 _VERSION_BITMAP = 1
 
 _MONITOR_ADD = 0
+_MONITOR_DELETE = 2
 _MONITOR_FLAGS = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4  # added, removed, modified; with instructions
 
 # Reasons for asynchronous messages, as bits.
@@ -85,7 +86,8 @@ def flow_stats_request(
     return multipart_request(version, xid, Multipart.FLOW, body)
 
 
-def flow_monitor_request(version: int, xid: int, monitor: int) -> bytes:
-    """Asks to be told of all changes to entries; of our own ones only that they happened."""
-    body = _FLOW_MONITOR.pack(monitor, ANY, ANY, _MONITOR_FLAGS, ALL_TABLES, _MONITOR_ADD)
+def flow_monitor_request(version: int, xid: int, monitor: int, on: bool) -> bytes:
+    """Asks to be told of changes to entries (of our own only that they happened), or not."""
+    command = _MONITOR_ADD if on else _MONITOR_DELETE
+    body = _FLOW_MONITOR.pack(monitor, ANY, ANY, _MONITOR_FLAGS, ALL_TABLES, command)
     return multipart_request(version, xid, Multipart.FLOW_MONITOR, body + _ANY_MATCH)

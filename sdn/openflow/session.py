@@ -113,15 +113,13 @@ class Session(Inbound):
         return self._ask_parts(Multipart.TABLE_FEATURES)
 
     def start_flow_monitor(self, monitor: int = 1) -> int:
-        """Asks to be told of every change to a table (1.4), of our own ones by their xid only."""
-        if self.ready and self.version < V1_4:
-            raise NotSupported("OpenFlow 1.3 has no flow monitor; read the tables back instead")
-        xid = self._ask_parts(
-            Multipart.FLOW_MONITOR,
-            lambda version, xid: requests.flow_monitor_request(version, xid, monitor),
-        )
+        """Asks to be told of every change to a table by others (1.4)."""
         self._monitoring = True
-        return xid
+        return self._ask_monitor(monitor, on=True)
+
+    def stop_flow_monitor(self, monitor: int = 1) -> int:
+        """Asks to be told no longer; what is under way still comes."""
+        return self._ask_monitor(monitor, on=False)
 
     def packet_out(self, port: int, data: bytes) -> int:
         """Sends a packet out of a port; there is no answer unless it is refused."""
@@ -138,6 +136,14 @@ class Session(Inbound):
     def forget(self, xid: int) -> None:
         """Wait for the answer to a request no longer; if it comes after all, it is dropped."""
         self._pending.drop(xid)
+
+    def _ask_monitor(self, monitor: int, on: bool) -> int:
+        if self.ready and self.version < V1_4:
+            raise NotSupported("OpenFlow 1.3 has no flow monitor; read the tables back instead")
+        return self._ask_parts(
+            Multipart.FLOW_MONITOR,
+            lambda version, xid: requests.flow_monitor_request(version, xid, monitor, on),
+        )
 
     def _check_ready(self) -> None:
         if not self.ready:

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterable
 
-from os_ken.lib.packet import ethernet, icmpv6, ipv6, packet  # type: ignore[import-untyped]
+from os_ken.lib.packet import ethernet, icmpv6, ipv6, packet
 
 from sdn.openflow.discovery import Discovery
 from sdn.openflow.discovery_limits import Settings

@@ -4,7 +4,7 @@ from types import ModuleType
 from typing import Any
 
 from hypothesis import strategies as st
-from os_ken.ofproto import (  # type: ignore[import-untyped]
+from os_ken.ofproto import (
     ofproto_parser,
     ofproto_v1_3,
     ofproto_v1_3_parser,

@@ -167,6 +167,30 @@ def test_what_a_port_sent_before_it_went_down_no_longer_counts() -> None:
     assert cables.run(1) == [LinkChanged(LINK, up=True)]
 
 
+def test_what_arrived_at_a_switch_before_it_was_away_no_longer_counts() -> None:
+    cables = Cables(LINE)
+    cables.connect()
+    sent = {(switch, port): frame for switch, port, frame in cables.discovery.probes(cables.now)}
+    assert cables.arrive(B, sent[A]) == []
+    cables.discovery.switch_down("s2")
+    cables.connect("s2")
+    assert cables.arrive(A, sent[B]) == []
+    cables.one_way = {A}
+    assert cables.run(1) == []
+    cables.one_way.clear()
+    assert cables.rounds(1) == [LinkChanged(LINK, up=True)]
+
+
+def test_a_port_that_flaps_is_not_probed_each_time() -> None:
+    cables = Cables(LINE)
+    cables.connect("s1")
+    for _ in range(100):
+        cables.port(A, up=False)
+        cables.port(A, up=True)
+        cables.run(0.01)
+    assert sum(end == A for _, end in cables.sent) <= 5
+
+
 def test_a_port_that_is_new_is_probed() -> None:
     cables = Cables(LINE)
     cables.events += cables.discovery.switch_up("s1", [A[1]])
@@ -182,6 +206,14 @@ def test_links_of_a_switch_that_is_not_connected_stay_as_they_are() -> None:
     assert cables.rounds(10) == []
     assert cables.discovery.links() == (LINK,)
     cables.connect("s2")
+    assert cables.rounds(10) == []
+
+
+def test_a_switch_that_goes_away_while_probes_are_missed_keeps_its_links() -> None:
+    cables = linked()
+    cables.cut.add(LINK)
+    cables.rounds(2.5)
+    cables.discovery.switch_down("s1")
     assert cables.rounds(10) == []
 
 
@@ -242,6 +274,9 @@ def test_a_switch_that_is_removed_is_forgotten_with_its_links() -> None:
     cables.connect("s1")
     cables.rounds()
     assert set(cables.discovery.links()) == set(RING.links)
+    for switch in RING.switches:
+        cables.discovery.switch_removed(switch.id)
+    assert cables.discovery.wake_at(cables.now) is None
 
 
 def test_a_cable_that_was_moved_unnoticed_is_found_once_the_old_link_is_lost(
@@ -288,6 +323,17 @@ def test_a_declared_link_that_is_not_there_is_told_to_be_down() -> None:
     cables.connect("s2")
     assert cables.rounds(5) == [LinkChanged(LINK, up=False)]
     assert cables.rounds(5) == []
+    cables.cut.clear()
+    assert cables.rounds(2) == [LinkChanged(LINK, up=True)]
+
+
+def test_a_link_that_is_declared_late_gets_its_time_to_be_found() -> None:
+    cables = Cables(LINE)
+    cables.cut.add(LINK)
+    cables.connect()
+    cables.rounds(10)
+    assert cables.discovery.declare(LINE) == []
+    assert cables.rounds(2.5) == []
     cables.cut.clear()
     assert cables.rounds(2) == [LinkChanged(LINK, up=True)]
 

@@ -155,6 +155,16 @@ def test_nothing_is_reported_of_declared_hosts() -> None:
     assert cables.arrive(PORTS[0], advertisement()) == [HostSeen(SEEN)]
 
 
+def test_a_host_that_was_declared_elsewhere_once_is_where_it_was_learned() -> None:
+    cables = ready()
+    cables.discovery.declare_parts([Host("h1", "s9", 1, mac=MAC)])
+    assert cables.arrive(PORTS[1], advertisement()) == []
+    cables.discovery.declare_parts(())
+    assert cables.arrive(PORTS[0], advertisement()) == [HostSeen(SEEN)]
+    cables.port(PORTS[1], up=False)
+    assert cables.discovery.hosts() == (SEEN,)
+
+
 def test_a_host_cannot_take_the_id_of_a_declared_one() -> None:
     cables = ready()
     cables.discovery.declare_parts([Host(ID, *PORTS[1])])

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from os_ken.lib.packet import lldp, packet  # type: ignore[import-untyped]
+from os_ken.lib.packet import lldp, packet
 
 from sdn.emulator import frames as emulated
 from sdn.openflow.frames import (

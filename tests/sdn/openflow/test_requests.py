@@ -71,7 +71,7 @@ def test_a_flow_monitor_is_what_os_ken_writes() -> None:
     theirs = parser.OFPFlowMonitorRequest(
         peer, 0, 9, ANY, ANY, flags, ALL_TABLES, proto.OFPFMC_ADD, parser.OFPMatch()
     )
-    assert requests.flow_monitor_request(V1_4, 4, 9) == peer.bytes_of(theirs, 4)
+    assert requests.flow_monitor_request(V1_4, 4, 9, on=True) == peer.bytes_of(theirs, 4)
 
 
 @pytest.mark.parametrize("packet_ins", [True, False])

@@ -189,7 +189,7 @@ def test_features_of_groups_and_tables_are_answered(version: int) -> None:
 def test_the_monitor_tells_foreign_changes_in_full_and_ours_by_xid() -> None:
     session = connect()
     xid = session.start_flow_monitor()
-    assert session.outgoing() == requests.flow_monitor_request(V1_4, xid, 1)
+    assert session.outgoing() == requests.flow_monitor_request(V1_4, xid, 1, on=True)
     assert session.feed(peer.parts(V1_4, xid, Multipart.FLOW_MONITOR, [b""])) == []
     entry = OPS[0].entry
     updates = peer.flow_updates(
