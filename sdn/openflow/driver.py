@@ -28,6 +28,7 @@ from sdn.openflow.events import (
 )
 from sdn.openflow.finder import Finder, send_punts
 from sdn.openflow.keeper import GroupsRefused, Keeper, Limits
+from sdn.openflow.punts import is_punt
 from sdn.pipeline import Pipeline
 from sdn.southbound import (
     Fence,
@@ -35,6 +36,7 @@ from sdn.southbound import (
     Outcome,
     PartitionOf,
     PortStateChanged,
+    Superseded,
     SwitchDown,
     SwitchRefused,
     SwitchUp,
@@ -43,6 +45,7 @@ from sdn.topology import Topology, UnknownSwitch
 
 log = logging.getLogger(__name__)
 
+BUSY = 100  # operations under way, beyond which a switch is not probed
 EVENTS = 10_000  # events that may wait to be read before old ones are dropped
 
 
@@ -106,7 +109,7 @@ class Driver:
         if self.options.discover:
             # A key of this process alone: nobody else's probes mean anything.
             discovery = Discovery(secrets.token_bytes(32))
-            self._finder = Finder(discovery, self._topology, self._tell)
+            self._finder = Finder(discovery, self._topology, self._tell, self._busy)
             self._spawn(self._finder.run())
         return self
 
@@ -168,11 +171,17 @@ class Driver:
         return [stat.entry for stat in stats if isinstance(stat.entry, FlowEntry)]
 
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
-        """Bring base entries and groups in line with a (changed) network."""
+        """Bring base entries and groups in line with a (changed) network.
+
+        Its hosts and links count as declared: discovery does not move or replace them.
+        """
+        gone = set(self._by_dpid.values()) - {switch.id for switch in topology.switches}
         self._topology, self._pipeline = topology, pipeline
         self._arrange()
         if self._finder:
             self._finder.declare(topology)
+            for switch in gone:
+                self._finder.switch_removed(switch)
         await self.check(*(s for s, keeper in self._keepers.items() if keeper.connection))
 
     def connected(self) -> set[str]:
@@ -202,15 +211,15 @@ class Driver:
         task = asyncio.current_task()
         assert task
         self._accepted.add(task)
-        names: list[str] = []
+        peer = _Peer()
         connection = Connection(
-            reader, writer, lambda event: self._happened(names, event), self.options.timeout
+            reader, writer, lambda event: self._happened(peer, event), self.options.timeout
         )
         self._connections.add(connection)
         serving = self._spawn(self._serve(connection))
         try:
             ready = await connection.ready()
-            await self._keep(connection, ready, names)
+            await self._keep(connection, ready, peer)
         except (ConnectionLost, Refused, TimeoutError) as error:
             connection.close(str(error) or "no answer in time")
         finally:
@@ -222,7 +231,7 @@ class Driver:
         reason = await connection.serve()
         log.info("connection ended: %s", reason)
 
-    async def _keep(self, connection: Connection, ready: Ready, names: list[str]) -> None:
+    async def _keep(self, connection: Connection, ready: Ready, peer: "_Peer") -> None:
         """Set a switch up, then send its work until the connection ends."""
         name = self._by_dpid.get(ready.dpid)
         try:
@@ -241,7 +250,7 @@ class Driver:
         if not await self._become_master(connection):
             keeper.give_way()
         keeper.connection = connection
-        names.append(name)
+        peer.name = name
         try:
             if not keeper.superseded:
                 await keeper.sync()
@@ -249,7 +258,8 @@ class Driver:
                     keeper.monitor(connection)
                 if self._finder:
                     await send_punts(connection, self._pipeline.first_table)
-                    up = [port.number for port in ready.ports if port.real and port.up]
+                    ports = {port.number: port.up for port in ready.ports if port.real}
+                    up = [number for number, is_up in (ports | peer.ports).items() if is_up]
                     self._finder.switch_up(name, connection, up)
                 self._tell(SwitchUp(name))
             working = self._spawn(keeper.work(connection))
@@ -304,13 +314,16 @@ class Driver:
 
     # What happens
 
-    def _happened(self, names: list[str], event: Event) -> None:
-        if not names:
+    def _happened(self, peer: "_Peer", event: Event) -> None:
+        if isinstance(event, PortChanged):
+            up = event.port.up and event.change is not Change.DELETE
+            peer.ports[event.port.number] = up
+        name = peer.name
+        if name is None:
             return
-        name = names[0]
         match event:
-            case PortChanged(change, port):
-                up = port.up and change is not Change.DELETE
+            case PortChanged(_, port):
+                up = peer.ports[port.number]
                 self._tell(PortStateChanged(name, port.number, up))
                 if self._finder:
                     self._finder.port_changed(name, port.number, up)
@@ -327,7 +340,7 @@ class Driver:
                 log.warning("switch %s: %s", name, event.text)
 
     def _concerns_us(self, name: str, event: FlowUpdated) -> bool:
-        ours = event.cookie & OUR_COOKIE_MASK == OUR_COOKIES
+        ours = event.cookie & OUR_COOKIE_MASK == OUR_COOKIES or is_punt(event.cookie)
         return ours or event.entry.key in self._keepers[name].shadow.entries
 
     def _check_soon(self, name: str) -> None:
@@ -340,16 +353,32 @@ class Driver:
         # Changes come in bursts; those told meanwhile are covered by this check.
         await asyncio.sleep(0)
         self._checks.pop(name, None)
+        await self._inspect(name)
+
+    async def _inspect(self, name: str) -> None:
+        """Check a switch, and that it sends us what discovery needs."""
         await self.check(name)
+        keeper = self._keepers[name]
+        if self._finder and keeper.connection and not keeper.superseded:
+            try:
+                await send_punts(keeper.connection, self._pipeline.first_table)
+            except (ConnectionLost, TimeoutError) as error:
+                log.info("switch %s: %s", name, error)  # they are sent again when it is back
 
     async def _audit(self) -> None:
         while True:
             await asyncio.sleep(self.options.audit_every)
             for switch in sorted(self.connected()):
-                await self.check(switch)
+                await self._inspect(switch)
+
+    def _busy(self) -> set[str]:
+        """Switches that have so much to do that probes would come late."""
+        return {switch for switch, keeper in self._keepers.items() if keeper.load > BUSY}
 
     def _tell(self, event: NetworkEvent) -> None:
         log.info("%s", event)
+        if self._finder and isinstance(event, Superseded):
+            self._finder.switch_down(event.switch)  # it is no longer ours to ask
         if self.events.full():
             log.warning("nobody reads events; dropped %s", self.events.get_nowait())
         self.events.put_nowait(event)
@@ -370,3 +399,11 @@ class Driver:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("a task of the driver failed", exc_info=error)
+
+
+class _Peer:
+    """Who is at the other end of a connection, as far as it is known yet."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self.ports: dict[int, bool] = {}  # those that changed since the greeting: up or down

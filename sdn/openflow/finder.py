@@ -1,9 +1,9 @@
 """The shell around discovery: gives it the time, sends its probes, passes on what it finds."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
-from sdn.openflow.connection import Connection, ConnectionLost
+from sdn.openflow.connection import Connection
 from sdn.openflow.constants import Type
 from sdn.openflow.discovery import Discovery
 from sdn.openflow.punts import punt_mods
@@ -16,10 +16,15 @@ class Finder:
     """Finds links and hosts of the switches that are connected."""
 
     def __init__(
-        self, discovery: Discovery, topology: Topology, tell: Callable[[NetworkEvent], None]
+        self,
+        discovery: Discovery,
+        topology: Topology,
+        tell: Callable[[NetworkEvent], None],
+        busy: Callable[[], Collection[str]],
     ) -> None:
         self.discovery = discovery
         self._tell = tell
+        self._busy = busy
         self._connections: dict[str, Connection] = {}
         self._wake = asyncio.Event()
         self.declare(topology)
@@ -35,9 +40,14 @@ class Finder:
         self._wake.set()
 
     def switch_down(self, switch: str) -> None:
-        """The connection to a switch is lost."""
+        """A switch can no longer be asked; it may well go on forwarding."""
         self._connections.pop(switch, None)
         self.discovery.switch_down(switch)
+
+    def switch_removed(self, switch: str) -> None:
+        """A switch is no longer part of the network."""
+        self._connections.pop(switch, None)
+        self._told(self.discovery.switch_removed(switch))
 
     def port_changed(self, switch: str, port: int, up: bool) -> None:
         """A port went up or down."""
@@ -46,17 +56,19 @@ class Finder:
 
     def packet_in(self, switch: str, port: int, data: bytes) -> None:
         """A packet came from a switch."""
+        accepted = self.discovery.counters.probes_accepted
         self._told(self.discovery.packet_in(switch, port, data, self._now()))
+        if self.discovery.counters.probes_accepted > accepted:
+            self._wake.set()  # one direction is seen, the other is probed at once
 
     async def run(self) -> None:
         """Send probes when they are due and notice links that are gone, for ever."""
         while True:
             self._wake.clear()
-            for switch, port, frame in self.discovery.probes(self._now()):
-                try:
-                    self._connections[switch].packet_out(port, frame)
-                except ConnectionLost:
-                    continue  # `switch_down` is about to be told
+            for switch, port, frame in self.discovery.probes(self._now(), self._busy()):
+                connection = self._connections.get(switch)
+                if connection and not connection.lost:  # otherwise `switch_down` is about to come
+                    connection.packet_out(port, frame)
             self._told(self.discovery.tick(self._now()))
             due = self.discovery.wake_at(self._now())
             try:

@@ -92,7 +92,7 @@ class Keeper:
         self._waiting: deque[_Job] = deque()
         self._under_way: dict[int, _Job] = {}  # in the order of sending, by number
         self._numbers = 0
-        self._load = 0  # operations under way
+        self.load = 0  # operations under way
         self._wake = asyncio.Event()
         self._syncing = asyncio.Lock()
         self._touched: set[FlowKey] | None = None
@@ -129,7 +129,7 @@ class Keeper:
         loop = asyncio.get_running_loop()
         next_free = loop.time()
         while not connection.lost:
-            if not self._waiting or self._load >= self._limits.window:
+            if not self._waiting or self.load >= self._limits.window:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
@@ -168,7 +168,7 @@ class Keeper:
                 job.done.set_result(undefined)
         self._under_way.clear()
         self._waiting.clear()
-        self._load = 0
+        self.load = 0
         self._wake.set()
 
     def monitor(self, connection: Connection) -> None:
@@ -181,7 +181,7 @@ class Keeper:
             self._quiet.cancel()
 
         def quiet() -> None:
-            if self._monitor == "resting" and not self._load and not connection.lost:
+            if self._monitor == "resting" and not self.load and not connection.lost:
                 self.monitor(connection)
                 self._check()
 
@@ -199,8 +199,8 @@ class Keeper:
         self._numbers += 1
         number = self._numbers
         self._under_way[number] = job
-        self._load += len(job.ops)
-        if self._monitor == "on" and self._load > MONITOR_UP_TO:
+        self.load += len(job.ops)
+        if self._monitor == "on" and self.load > MONITOR_UP_TO:
             self._monitor = "resting"
             connection.monitor(on=False)
         run = connection.send_ops(job.ops)
@@ -218,9 +218,9 @@ class Keeper:
                 self.disconnected(str(error))  # all that is under way, from the last to the first
             if self._under_way.pop(number, None) is None:
                 return
-            self._load -= len(job.ops)
+            self.load -= len(job.ops)
             self._wake.set()
-            if self._monitor == "resting" and not self._load:
+            if self._monitor == "resting" and not self.load:
                 self._monitor_when_quiet(connection)
             if not job.done.done():
                 job.done.set_result(self._outcome(job, run))

@@ -13,7 +13,7 @@ from dzflow.region import Region
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.flows import Change, FlowEntry, FlowOp, Output
+from sdn.flows import COOKIE_MARK, Change, FlowEntry, FlowOp, Output
 from sdn.openflow.constants import V1_3, V1_4
 from sdn.openflow.driver import Driver, Options
 from sdn.openflow.messages import FlowMod
@@ -228,7 +228,7 @@ def test_the_audit_finds_what_a_lying_switch_has_not_done() -> None:
         async with rig(audit_every=0.1) as r:
             while not r.driver.events.empty():
                 r.driver.events.get_nowait()
-            r.network.switches["s2"].lose(times=2)
+            r.network.switches["s2"].lose(lambda mod: mod.cookie >> 48 == COOKIE_MARK, times=2)
             assert await r.apply("s2", adds(1, 2, 3)) == Acknowledged()
             repaired = await next_event(r.driver, Repaired)
             assert repaired == Repaired("s2", 2)
