@@ -341,6 +341,7 @@ def _ratios(scale: Scale, rows: list[Row]) -> dict[str, float]:
 
     net = {"plan": "legs", "distribution": "zipf", "ordering": "net"}
     small, large = scale.active[0], scale.active[-1]
+    reference = 100_000 if 100_000 in scale.active else large
     cost = {n: 1 / pick("throughput", active=n, **net)["requests_per_s"] for n in (small, large)}
     many, one = (pick("orderings", plan="lpm", partitions=n, slice=SLICE) for n in (64, 1))
     through = {
@@ -349,7 +350,7 @@ def _ratios(scale: Scale, rows: list[Row]) -> dict[str, float]:
         if row["measure"] == "unwanted" and row["distribution"] == "zipf"
     }
     return {
-        "requests_per_s": pick("throughput", active=100_000, **net)["requests_per_s"],
+        "requests_per_s": pick("throughput", active=reference, **net)["requests_per_s"],
         "growth": cost[large] / cost[small],
         "ordered_saving": many["ordered_saving"],
         "net_saving": many["net_saving"],
