@@ -7,12 +7,10 @@ hence integer arithmetic and single IEEE operations only, and no logarithm from 
 
 import hashlib
 import math
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from dzflow.attribute import Attribute
-from dzflow.errors import LossWarning
 from dzflow.intervals import Key, Ranges
 from dzflow.region import WIDTH
 from dzflow.space import Space
@@ -253,30 +251,24 @@ def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
 _FLOAT_BITS, _ORDER_BITS, _HASH_BITS = 16, 18, 14
 
 
-def make_axes(space: Space) -> tuple[Axis, ...]:
-    """The axes of a space, in the order of its attributes, at most 96 bits together.
+def make_axes(space: Space) -> tuple[tuple[Axis, ...], tuple[str, ...]]:
+    """The axes of a space in the order of its attributes, at most 96 bits together; what is lost.
 
-    Warns with LossWarning when attributes get fewer bits than it takes to tell their values apart.
+    Lost are bits that it would take to tell all values of an attribute apart.
     """
     wanted = [_wanted_bits(attribute) for attribute in space.attributes]
     widths = _fit([sum(parts) for parts in wanted], [bool(a.bits) for a in space.attributes])
-    lost = [
+    lost = tuple(
         f"{attribute.name} ({width} of {sum(parts)} bits)"
         for attribute, parts, width in zip(space.attributes, wanted, widths, strict=True)
         if width < sum(parts)
-    ]
-    if lost:
-        warnings.warn(
-            f"space {space.name!r} does not fit into {WIDTH} bits: switches cannot tell all values "
-            f"apart of {', '.join(lost)}; some unwanted events will reach the hosts",
-            LossWarning,
-            stacklevel=2,
-        )
-    return tuple(
+    )
+    axes = tuple(
         axis
         for attribute, width in zip(space.attributes, widths, strict=True)
         for axis in _axes(attribute, width)
     )
+    return axes, lost
 
 
 def _wanted_bits(attribute: Attribute) -> tuple[int, ...]:

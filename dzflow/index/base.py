@@ -18,7 +18,9 @@ class Index(ABC):
     def __init__(self, space: Space, version: int = 0) -> None:
         self.space = space
         self.version = version
-        self.axes: tuple[Axis, ...] = make_axes(space)
+        self.axes: tuple[Axis, ...]
+        self.lost: tuple[str, ...]  # attributes with fewer bits than values
+        self.axes, self.lost = make_axes(space)
         self._position = {a.name: i for i, a in enumerate(space.attributes)}
         self._axes_of: dict[str, list[tuple[int, Axis]]] = {a.name: [] for a in space.attributes}
         for number, axis in enumerate(self.axes):

@@ -15,6 +15,10 @@ from sdn.emulator.agent import Dialling
 from sdn.emulator.event_wire import JOIN, JOINED, SEND, VERSION
 from sdn.emulator.network import EmulatedNetwork
 from sdn.lab import Certificates, Lab
+from sdn.onos.client import Access
+from sdn.onos.driver import OnosDriver
+from sdn.onos.face import Face
+from sdn.onos.options import Options as OnosOptions
 from sdn.openflow.constants import V1_4
 from sdn.openflow.driver import Driver, Options
 from sdn.pipeline import Pipeline
@@ -188,6 +192,23 @@ async def emulated_plane(
             topology, controllers, versions=(version,), dialling=dialling
         ) as network:
             await all_up(driver, topology)
+            plane = EmulatedPlane(topology, driver, network)
+            try:
+                await plane.join()
+                yield plane
+            finally:
+                plane.close()
+
+
+@asynccontextmanager
+async def onos_plane(
+    topology: Topology, pipeline: Pipeline, partition_of: PartitionOf
+) -> AsyncIterator[EmulatedPlane]:
+    """Emulated switches behind an ONOS-style REST face, with the ONOS driver."""
+    quick = OnosOptions(confirm=WAIT, poll=0.002, slowest_poll=0.05)
+    async with EmulatedNetwork(topology) as network, Face(network) as face:
+        access = Access(face.url, "onos", "rocks")
+        async with OnosDriver(topology, pipeline, partition_of, {}, access, quick) as driver:
             plane = EmulatedPlane(topology, driver, network)
             try:
                 await plane.join()

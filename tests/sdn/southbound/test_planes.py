@@ -24,7 +24,7 @@ from tests.certificates import make_keys
 from tests.oracle import receivers
 from tests.plant import Plant
 from tests.sdn.lab.support import needs_lab
-from tests.sdn.southbound.planes import Plane, emulated_plane, lab_plane
+from tests.sdn.southbound.planes import Plane, emulated_plane, lab_plane, onos_plane
 
 Start = Callable[[Topology, Pipeline, PartitionOf], AbstractAsyncContextManager[Plane]]
 
@@ -36,6 +36,7 @@ PLANES: dict[str, tuple[PlanName, Start]] = {
     "emulated-1.3-legs": ("legs", partial(emulated_plane, version=V1_3)),
     "emulated-1.4-legs": ("legs", partial(emulated_plane, version=V1_4)),
     "emulated-1.3-lpm": ("lpm", partial(emulated_plane, version=V1_3)),
+    "onos-lpm": ("lpm", onos_plane),
     "ovs-1.3-legs": ("legs", partial(lab_plane, protocol="OpenFlow13")),
     "ovs-1.4-legs": ("legs", partial(lab_plane, protocol="OpenFlow14")),
     "ovs-1.4-lpm": ("lpm", partial(lab_plane, protocol="OpenFlow14")),
