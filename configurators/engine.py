@@ -15,7 +15,7 @@ from configurators.partials import Kind, Partial
 from dzflow.errors import BadInput, DzflowError
 from dzflow.region import Region
 from dzflow.region_map import OverlapMap, RegionMap
-from sdn.flows import Batch, FlowEntry
+from sdn.flows import Batch, FlowEntry, difference
 from sdn.plans import NOTHING, Changes, Contribution, Plan
 from sdn.routes import bits
 
@@ -36,6 +36,14 @@ class MixedSlice(BadInput):
 
 class NoRegions(BadInput):
     """A partial that asks for nothing."""
+
+
+class NotContinued(BadInput):
+    """Routes that do not follow those of the engine, so that numbers mean different things."""
+
+
+class NotLoadable(BadInput):
+    """Something else than an active subscription or advertisement is to be loaded."""
 
 
 class DecisionPending(DzflowError):
@@ -136,7 +144,10 @@ class Engine:
         return self._pending is not None
 
     def active(self) -> list[Partial]:
-        """The active requests: a snapshot, since loading them into a new engine gives the same."""
+        """The active requests: a snapshot, since loading them into a new engine gives the same.
+
+        A pending decision counts as made, here and in all that can be read.
+        """
         name = self.plan.routes.host_name
         return [
             Partial(
@@ -155,8 +166,10 @@ class Engine:
 
     def counts(self) -> dict[Region, tuple[dict[int, int], dict[int, int], int, dict[int, int]]]:
         """Who counts on each region: subscribers, hosts admitted, publishers, advertisers."""
-        wanted = {r.region: (r.subscribers, r.admitted, r.publishers) for r in self._records}
-        offered = {region: offer.counts for region, offer in self._offers}
+        wanted = {
+            r.region: (dict(r.subscribers), dict(r.admitted), r.publishers) for r in self._records
+        }
+        offered = {region: dict(offer.counts) for region, offer in self._offers}
         nobody: tuple[dict[int, int], dict[int, int], int] = ({}, {}, 0)
         return {
             region: (*wanted.get(region, nobody), offered.get(region, {}))
@@ -183,7 +196,7 @@ class Engine:
         steps = [self._steps(partial)[0] for partial in partials]
         for partial in partials:
             self._note(partial)
-        self._apply([step for step in steps if step], Changes())
+        self._apply([step for step in steps if step], None)
 
     def decide(self, partials: Sequence[Partial], ordering: Ordering = "net") -> Decision:
         """Decide a slice: partials of one kind, which may be taken in any order.
@@ -221,7 +234,12 @@ class Engine:
         others are deleted.
         """
         self._check_none_pending()
-        before, batch = self.plan, self._replan(plan)
+        before = self.plan
+        if plan.routes.continues is not before.routes.token:
+            raise NotContinued("make the new routes with `after=` the routes that are in use here")
+        changes, batch = Changes(), Batch()
+        self._replan(plan, changes)
+        changes.append_to(batch)
         return self._pend(Decision((batch,) if batch else ()), _Undo([], {}, before))
 
     def commit(self, decision: Decision) -> None:
@@ -229,10 +247,16 @@ class Engine:
         self._take_pending(decision)
 
     def discard(self, decision: Decision) -> Decision:
-        """Take the pending decision back; returns what undoes it on the switches, already final."""
+        """Take the pending decision back; returns what undoes it on the switches, already final.
+
+        That is for switches that have carried it out; others are to be reconciled.
+        """
         undo = self._take_pending(decision)
         if undo.plan is not self.plan:
-            batch = self._replan(undo.plan.after(self.plan))
+            # Numbers of slots that fell free may mean something else by now: compare entries.
+            decided = self.entries()
+            self._replan(undo.plan, None)
+            batch = difference(decided, self.entries())
             return Decision((batch,) if batch else ())
         for name, was in undo.active.items():
             if was is None:
@@ -262,6 +286,8 @@ class Engine:
                 raise DuplicateId(f"{partial.id!r} stands twice in one slice; cut it in between")
             seen.add(partial.id)
             new = partial.kind in (Kind.SUBSCRIBE, Kind.ADVERTISE)
+            if load and not new:
+                raise NotLoadable(f"{partial.id!r}: only what is active can be loaded")
             known = self._active.get(partial.id)
             if new and known:
                 raise DuplicateId(f"{partial.id!r} is active already; update it, or use another id")
@@ -305,7 +331,7 @@ class Engine:
         if known is None:
             host = self.plan.routes.host_number(partial.host)
             advertised = partial.kind is Kind.ADVERTISE
-            return _Step(1, advertised, host, partial.regions, partial.edge), None
+            return _Step(1, advertised, host, _once(partial.regions), _once(partial.edge)), None
         if partial.kind.removes:
             return None, _Step(-1, *known)
         advertised, host = known.advertised, known.host
@@ -313,8 +339,8 @@ class Engine:
             1,
             advertised,
             host,
-            [r for r in partial.regions if r not in known.regions],
-            [r for r in partial.edge if r not in known.edge],
+            [r for r in _once(partial.regions) if r not in known.regions],
+            [r for r in _once(partial.edge) if r not in known.edge],
         )
         shrink = _Step(
             -1,
@@ -336,9 +362,11 @@ class Engine:
         else:
             advertised = partial.kind is Kind.ADVERTISE
             host = self.plan.routes.host_number(partial.host)
-        self._active[partial.id] = _Active(advertised, host, partial.regions, partial.edge)
+        self._active[partial.id] = _Active(
+            advertised, host, _once(partial.regions), _once(partial.edge)
+        )
 
-    def _apply(self, steps: Iterable[_Step], changes: Changes) -> None:
+    def _apply(self, steps: Iterable[_Step], changes: Changes | None) -> None:
         """Change counts, then contributions, then what others inherit; note the operations."""
         work = _Work(self._records, self.plan)
         for step in steps:
@@ -403,14 +431,11 @@ class Engine:
             hosts |= offer.hosts
         return hosts
 
-    def _replan(self, plan: Plan) -> Batch:
+    def _replan(self, plan: Plan, changes: Changes | None) -> None:
         self.plan = plan
         work = _Work(self._records, plan)
         work.dirty.update(dict.fromkeys(self._records, _ALL))
-        changes, batch = Changes(), Batch()
         work.settle(changes)
-        changes.append_to(batch)
-        return batch
 
 
 _ALL = -1
@@ -428,8 +453,8 @@ class _Work:
         self.inherit: dict[_Record, None] = {}  # those whose coverers must be looked at again
         self.touched: dict[_Record, Contribution] = {}  # before
 
-    def settle(self, changes: Changes) -> None:
-        """Bring contributions up to date and note the operations that this takes."""
+    def settle(self, changes: Changes | None) -> None:
+        """Bring contributions up to date and note the operations that this takes, if wanted."""
         touched, plan, records = self.touched, self.plan, self.records
         for record, hosts in self.dirty.items():
             own = self._own(record, hosts)
@@ -447,7 +472,8 @@ class _Work:
         for record in self.dirty:
             if not record.subscribers and not record.admitted:
                 records.remove(record.region)
-        for record, before in touched.items():
+        for record, before in touched.items() if changes else ():
+            assert changes
             plan.change(record.region, before, (record.own, record.inherited), changes)
 
     def _own(self, record: _Record, hosts: int) -> int:
@@ -478,6 +504,11 @@ class _Work:
                 if (always or removed & child.own) and child not in touched:
                     touched[child] = child.own, child.inherited
                 inherit[child] = None
+
+
+def _once(regions: tuple[Region, ...]) -> tuple[Region, ...]:
+    """Each region once: asking twice for one in a request is asking once."""
+    return regions if len(regions) < 2 else tuple(dict.fromkeys(regions))
 
 
 def _counted(counts: dict[int, int], host: int, sign: int) -> dict[int, int]:

@@ -124,9 +124,8 @@ def route_update(partition_map: PartitionMap, old: Request, new: Request) -> dic
 
     Where the request comes new it is a subscription (or advertisement), where it goes a removal.
     """
-    now = route(partition_map, new)
-    partials = {n: p for n, p in route_removal(partition_map, old).items() if n not in now}
-    before = route(partition_map, old)
+    now, before = route(partition_map, new), route_removal(partition_map, old)
+    partials = {name: partial for name, partial in before.items() if name not in now}
     for name, partial in now.items():
         partials[name] = replace(partial, kind=Kind.UPDATE) if name in before else partial
     return partials

@@ -7,7 +7,7 @@ and of those that cover it. Both follow from the set alone; the order of request
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 from dzflow.address import Match, Scope
 from dzflow.errors import BadInput
@@ -50,9 +50,6 @@ class Plan(Protocol):
 
     name: PlanName
     routes: Routes
-
-    def after(self, plan: "Plan") -> "Plan":
-        """This plan once more, with numbers that continue those of another one."""
 
     def check(self, region: Region) -> None:
         """Raise if this plan cannot hold a region."""
@@ -107,11 +104,6 @@ class _SitePlan:
         self.scope = scope.check()
         self._pipeline = pipeline
         self._sites = {number: self._site(slot) for number, slot in routes.slots.items()}
-
-    def after(self, plan: Plan) -> Self:
-        """This plan once more, with numbers that continue those of another one."""
-        routes = Routes(self.routes.topology, self.routes.trees, after=plan.routes)
-        return type(self)(routes, self._pipeline, self.scope)
 
     def _site(self, slot: LegSlot | EdgeSlot) -> _Site:
         tables = self._pipeline

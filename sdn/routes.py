@@ -30,21 +30,20 @@ class LegSlot(Struct, frozen=True):
 
 
 class EdgeSlot(Struct, frozen=True):
-    """The port where a host's advertised events are let in, on all trees."""
+    """A port of a host, where its advertised events are let in, on all trees."""
 
     switch: str
     port: int
-    host: str
 
 
 Slot = LegSlot | EdgeSlot
 
 
 class Routes:
-    """A topology and the trees of a space, with numbers for hosts and slots. Never changed.
+    """A topology and the trees of a space, with numbers for hosts and slots.
 
     `after` continues the numbers of earlier routes, so that sets of slots made with either can be
-    compared.
+    compared. Nothing changes afterwards, except that hosts get numbers when they are first seen.
     """
 
     def __init__(
@@ -68,7 +67,10 @@ class Routes:
         self._slot_number: dict[Slot, int] = {}
         self._number_slots(after)
         self.switch_masks = self._switch_masks()
-        self._ways: dict[tuple[int, int], int] = {}
+        self._ways: dict[tuple[int, int], int] = {}  # from several hosts to one
+        self._pairs: dict[tuple[int, int], int] = {}  # from one host to one
+        self.token = object()
+        self.continues = after.token if after else None
 
     def host_number(self, name: str) -> int:
         """The number of a host, also of one that the topology does not have."""
@@ -102,9 +104,15 @@ class Routes:
         if host not in self._present:
             return 0
         at = self.topology.host(self._host_names[host])
-        return 1 << self._slot_number[EdgeSlot(at.switch, at.port, at.id)]
+        return 1 << self._slot_number[EdgeSlot(at.switch, at.port)]
 
     def _way(self, publisher: int, subscriber: int) -> int:
+        known = self._pairs.get((publisher, subscriber))
+        if known is None:
+            known = self._pairs[publisher, subscriber] = self._find(publisher, subscriber)
+        return known
+
+    def _find(self, publisher: int, subscriber: int) -> int:
         if publisher not in self._present or subscriber not in self._present:
             return 0
         names = self._host_names[publisher], self._host_names[subscriber]
@@ -132,7 +140,7 @@ class Routes:
             for host in self.topology.hosts:
                 yield LegSlot(number, host.switch, ToHost(host.id))
         for host in self.topology.hosts:
-            yield EdgeSlot(host.switch, host.port, host.id)
+            yield EdgeSlot(host.switch, host.port)
 
     def _switch_masks(self) -> dict[int, int]:
         """For each leg slot, the set of all leg slots on its switch and tree."""

@@ -1,7 +1,7 @@
 """A simulated network: applies operations as switches do and follows events hop by hop."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from sdn.flows import (
     GroupEntry,
     GroupOp,
     Output,
+    difference,
 )
 from sdn.pipeline import Pipeline
 from sdn.topology import Host, Link, Topology
@@ -107,15 +108,19 @@ class SimulatedNetwork:
     def __init__(self, topology: Topology, pipeline: Pipeline) -> None:
         self.topology = topology
         self.switches = {switch.id: SimulatedSwitch(switch.id) for switch in topology.switches}
+        self._base: dict[str, list[FlowEntry]] = {}
         self.base(topology, pipeline)
 
     def base(self, topology: Topology, pipeline: Pipeline) -> None:
-        """Bring base entries and groups up to date with a (changed) topology."""
+        """Bring base entries and groups up to date with a (changed) topology.
+
+        Groups of hosts that are gone stay: entries may still send to them.
+        """
         self.topology = topology
+        base = {name: list(pipeline.base_entries(topology, name)) for name in self.switches}
+        self.apply([difference(self._base, base)])
+        self._base = base
         for name, switch in self.switches.items():
-            for entry in pipeline.base_entries(topology, name):
-                if entry.key not in switch.entries:
-                    switch.apply(FlowOp(Change.ADD, entry))
             for group in pipeline.base_groups(topology, name):
                 known = switch.groups.get(group.group)
                 change = Change.MODIFY if known else Change.ADD
@@ -137,8 +142,8 @@ class SimulatedNetwork:
             found[name] = {entry for key, entry in switch.entries.items() if key not in base}
         return found
 
-    def send(self, host: str, address: int, broken: Mapping[Link, bool] | None = None) -> Journey:
-        """Follow an event from a host; a link in `broken` carries nothing."""
+    def send(self, host: str, address: int) -> Journey:
+        """Follow an event from a host."""
         journey = Journey(Counter(), Counter(), [])
         source = self.topology.host(host)
         arrivals = deque([(source.switch, source.port)])
@@ -156,7 +161,7 @@ class SimulatedNetwork:
                 far = self.topology.at(name, port)
                 if isinstance(far, Host):
                     journey.hosts[far.id] += 1
-                elif isinstance(far, Link) and not (broken or {}).get(far):
+                elif isinstance(far, Link):
                     journey.links[far] += 1
                     arrivals.append(far.ends[1] if far.ends[0] == (name, port) else far.ends[0])
         return journey

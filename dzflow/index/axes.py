@@ -53,14 +53,14 @@ class NumberAxis:
         self._low, self._high = low, high
         self._cells = 1 << width
         self._whole = attribute.type != "float"
-        self._log = attribute.scale == "log"
+        self._log = attribute.scale == "log" and not _too_narrow_for_log(low, high)
         if self._whole and not self._log:
             self._code: Callable[[float], int] = self._whole_code
         else:
-            self._scale = _log_scale if self._log else float
+            self._span = float(self._below(high) - low)
+            self._scale: Callable[[float], float] = _log_scale if self._log else float
             self._first = self._scale(self._up(low))
-            top = self._scale(self._up(self._below(high)))
-            self._width = top - self._first
+            self._width = self._scale(self._up(self._below(high))) - self._first
             self._code = self._scaled_code
 
     def code(self, key: Key) -> int:
@@ -102,8 +102,15 @@ class NumberAxis:
         return -(-code * int(self._high - self._low) // self._cells)
 
     def _up(self, key: float) -> float:
-        """A log scale counts from 1 when its domain does not start above zero."""
-        return key - self._low + 1 if self._log and self._low <= 0 else key
+        """A log scale whose domain does not start above zero counts from 1 at its start.
+
+        Whole numbers one by one, floats in steps of 1/65,535 of the domain.
+        """
+        if not self._log or self._low > 0:
+            return key
+        if self._whole:
+            return key - self._low + 1
+        return (key - self._low) / self._span * 65_535 + 1
 
     def _below(self, high: float | bytes | None) -> float:
         """The greatest value below an open end."""
@@ -133,6 +140,11 @@ class NumberAxis:
                 high = middle
 
 
+def _too_narrow_for_log(low: float, high: float) -> bool:
+    """Whether a domain above zero is so narrow that a logarithm would not tell its ends apart."""
+    return low > 0 and _log_scale(high) - _log_scale(low) < 2.0**-20
+
+
 def _log_scale(value: float) -> float:
     """A logarithm to base 2 that is exact at powers of two and straight in between."""
     mantissa, exponent = math.frexp(value)
@@ -140,7 +152,11 @@ def _log_scale(value: float) -> float:
 
 
 class OrderAxis:
-    """Strings by their first characters, in byte order: for prefixes and comparisons."""
+    """Strings by their first characters, in byte order: for prefixes and comparisons.
+
+    Where several bytes share a level, nothing after them may count, or codes could fall while
+    strings rise: such a byte ends the code.
+    """
 
     _LEVEL_BITS = 6
 
@@ -153,9 +169,11 @@ class OrderAxis:
     def code(self, key: Key) -> int:
         """The code of a string."""
         assert isinstance(key, bytes)
-        code = 0
+        code, ended = 0, False
         for byte in key[: self._length].ljust(self._length, b"\0"):
-            code = code << self._LEVEL_BITS | _LEVELS[byte]
+            level = 0 if ended else _LEVELS[byte]
+            ended |= level in _SHARED
+            code = code << self._LEVEL_BITS | level
         return code >> self._drop
 
     def spans(self, ranges: Ranges) -> tuple[Span, ...]:
@@ -168,9 +186,10 @@ class OrderAxis:
 
     def ranges(self, span: Span) -> Ranges | None:
         """The strings that have these codes."""
-        low = self._least(span[0])
-        high = self._least(span[1] + 1) if span[1] + 1 < 1 << self.width else None
-        return ((low, high),) if high is None or low < high else ()
+        low, high = self._least(span[0]), self._least(span[1] + 1)
+        if low is None or (high is not None and low >= high):
+            return ()
+        return ((low, high),)
 
     def _last(self, high: Key | None) -> int:
         if high is None:
@@ -183,13 +202,25 @@ class OrderAxis:
         code = self.code(high)
         return code - 1 if code and high == self._least(code) else code
 
-    def _least(self, code: int) -> bytes:
-        """The least string whose code is at least this (codes skip no level)."""
+    def _least(self, code: int) -> bytes | None:
+        """The least string whose code is at least this; None if there is no such string."""
         code <<= self._drop
+        top = (1 << self._LEVEL_BITS) - 1
         levels = [
-            code >> shift & ((1 << self._LEVEL_BITS) - 1)
+            code >> shift & top
             for shift in range((self._length - 1) * self._LEVEL_BITS, -1, -self._LEVEL_BITS)
         ]
+        if code >> self._length * self._LEVEL_BITS:
+            return None
+        ends = next((n for n, level in enumerate(levels) if level in _SHARED), self._length)
+        if any(levels[ends + 1 :]):
+            # No string has anything there: it is the next one at the place before.
+            levels = levels[: ends + 1]
+            while levels and levels[-1] == top:
+                levels.pop()
+            if not levels:
+                return None
+            levels[-1] += 1
         return bytes(_LEVELS.index(level) for level in levels).rstrip(b"\0")
 
 
@@ -204,6 +235,7 @@ def _levels() -> tuple[int, ...]:
 
 
 _LEVELS = _levels()
+_SHARED = frozenset(level for level in _LEVELS if _LEVELS.count(level) > 1)
 
 
 class HashAxis:

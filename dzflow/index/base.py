@@ -21,14 +21,14 @@ class Index(ABC):
         self.axes: tuple[Axis, ...]
         self.lost: tuple[str, ...]  # attributes with fewer bits than values
         self.axes, self.lost = make_axes(space)
-        self._position = {a.name: i for i, a in enumerate(space.attributes)}
         self._axes_of: dict[str, list[tuple[int, Axis]]] = {a.name: [] for a in space.attributes}
         for number, axis in enumerate(self.axes):
             self._axes_of[axis.attribute].append((number, axis))
 
     def point(self, keys: Sequence[Key]) -> int:
         """The full pattern of an event, given as `Space.keys` encodes it."""
-        codes = [axis.code(keys[self._position[axis.attribute]]) for axis in self.axes]
+        positions = self.space.positions
+        codes = [axis.code(keys[positions[axis.attribute]]) for axis in self.axes]
         return self.pattern(codes)
 
     @abstractmethod

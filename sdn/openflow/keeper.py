@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from dzflow.errors import DzflowError
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp
+from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
 from sdn.openflow.connection import Connection, ConnectionLost, Run
 from sdn.openflow.messages import FlowStat, Foreign
 from sdn.pipeline import Pipeline
@@ -317,10 +317,17 @@ class Keeper:
             run = await connection.group_ops(ops)
             for error in run.errors.values():
                 raise GroupsRefused(f"switch {self.switch} refuses a group: {error.text}")
+        # A switch that loses a group loses the entries that send to it, too.
+        used = {
+            action.group
+            for entry in self.shadow.entries.values()
+            for action in entry.actions
+            if isinstance(action, ToGroup)
+        }
         return [
             GroupEntry(number, "", 0)
             for number in have
-            if number in self._group_range and number not in self._groups
+            if number in self._group_range and number not in self._groups and number not in used
         ]
 
     def _overwrites(

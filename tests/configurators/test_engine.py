@@ -13,6 +13,8 @@ from configurators.engine import (
     Engine,
     MixedSlice,
     NoRegions,
+    NotContinued,
+    NotLoadable,
     NotPending,
     Ordering,
     UnknownId,
@@ -26,7 +28,7 @@ from sdn.pipeline import Pipeline, PlanName
 from sdn.plans import NotADz, make_plan
 from sdn.routes import BadTreeNumber, Routes
 from sdn.topologies import topology
-from sdn.topology import UnknownHost
+from sdn.topology import Host, UnknownHost
 from sdn.trees import spanning_tree, spanning_trees
 
 NETWORK = topology("ring:4")
@@ -103,6 +105,68 @@ def test_a_discarded_rewiring_leaves_everything_as_it_was() -> None:
     one.discard(decision)
     assert {switch: set(found) for switch, found in one.entries().items()} == before
     validate(one)
+
+
+def test_a_rewiring_that_moves_a_host_can_be_discarded() -> None:
+    one = engine()
+    done(one, advertise("a", "h1", "0"))
+    done(one, subscribe("s", "h3", "00"))
+    plan, before = one.plan, one.entries()
+    moved = NETWORK.with_host(Host("h3", "s2", 9))
+    routes = Routes(moved, plan.routes.trees, after=plan.routes)
+    tables = Pipeline().extended(NETWORK).extended(moved)
+    decision = one.rewire(make_plan(routes, tables, Scope(1)))
+    assert operations([decision])
+    undo = one.discard(decision)
+    assert operations([undo])
+    assert one.plan is plan
+    assert one.entries() == before
+    # Others have the same plan still, so the next routes continue it.
+    again = Routes(moved, plan.routes.trees, after=plan.routes)
+    one.commit(one.rewire(make_plan(again, tables, Scope(1))))
+    validate(one)
+
+
+def test_routes_that_do_not_continue_those_in_use_are_refused() -> None:
+    one = prepared()
+    stranger = Routes(NETWORK, one.plan.routes.trees)
+    with pytest.raises(NotContinued, match="after="):
+        one.rewire(make_plan(stranger, Pipeline().extended(NETWORK), Scope(1)))
+    assert not one.pending
+
+
+def test_a_host_that_takes_over_the_port_of_another_keeps_its_admission() -> None:
+    one = engine()
+    done(one, advertise("a1", "h1", "0"), advertise("a2", "h2", "0"))
+    done(one, subscribe("s", "h3", "0"))
+    plan = one.plan
+    h1, h2 = NETWORK.host("h1"), NETWORK.host("h2")
+    away = NETWORK.without_host("h1").with_host(Host("h2", h1.switch, h1.port))
+    swapped = away.with_host(Host("h1", h2.switch, h2.port))
+    tables = Pipeline().extended(NETWORK).extended(swapped)
+    routes = Routes(swapped, plan.routes.trees, after=plan.routes)
+    decision = one.rewire(make_plan(routes, tables, Scope(1)))
+    keys = [op.entry.key for batch in decision.rounds for ops in batch.values() for op in ops]
+    assert len(set(keys)) == len(keys)
+    one.commit(decision)
+    validate(one)
+
+
+def test_only_what_is_active_can_be_loaded() -> None:
+    one = prepared()
+    for partial in (Partial(Kind.UNSUBSCRIBE, "s"), Partial(Kind.UPDATE, "s", "", regions("0"))):
+        with pytest.raises(NotLoadable):
+            one.load([partial])
+    validate(one)
+
+
+def test_a_region_named_twice_counts_once() -> None:
+    one = prepared()
+    done(one, subscribe("twice", "h3", "01", "01"))
+    done(one, Partial(Kind.UPDATE, "s", "", regions("00", "00")))
+    validate(one)
+    done(one, Partial(Kind.UNSUBSCRIBE, "twice"), Partial(Kind.UNSUBSCRIBE, "s"))
+    assert sum(map(len, one.entries().values())) == 1  # the admission
 
 
 def test_a_changed_tree_cannot_keep_its_number() -> None:

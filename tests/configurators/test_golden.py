@@ -156,3 +156,39 @@ def test_figure_6_6_fine_first_takes_three_operations_on_each() -> None:
 @pytest.mark.parametrize("ordering", ["ordered", "net"])
 def test_figure_6_6_ordering_saves_them_whatever_came_first(ordering: Ordering) -> None:
     assert operations(FINE, COARSE, ordering) == COARSE_FIRST
+
+
+def star() -> Topology:
+    """P at s1; s1 - s2, the centre; s3 with Y and Z, s4 with V and W behind it."""
+    return Topology.build(
+        [Switch(f"s{n}", n) for n in range(1, 5)],
+        [Link("s1", 1, "s2", 1), Link("s2", 2, "s3", 1), Link("s2", 3, "s4", 1)],
+        [
+            Host("P", "s1", 9),
+            Host("Y", "s3", 2),
+            Host("Z", "s3", 3),
+            Host("V", "s4", 2),
+            Host("W", "s4", 3),
+        ],
+    )
+
+
+@pytest.mark.parametrize("kind", ["removed", "discarded"])
+def test_fine_entries_are_there_before_coarse_ones_that_would_hide_their_lack(kind: str) -> None:
+    plant = Plant(star(), "lpm")
+    plant.add(request("p", "P", "0", advertised=True))
+    plant.add(request("z", "Z", "000"), request("w", "W", "00"))
+    coarse = [request("y", "Y", "0"), request("v", "V", "0")]
+    missed = []
+
+    def look() -> None:
+        if not {"Z", "W"} <= plant.reached("P", 0):
+            missed.append(plant.operations)
+
+    plant.watch = look
+    if kind == "removed":
+        plant.add(*coarse)
+        plant.remove("y", "v")
+    else:
+        plant.decide_and_discard(*coarse)
+    assert missed == []

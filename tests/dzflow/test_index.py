@@ -13,7 +13,7 @@ from dzflow.attribute import Attribute
 from dzflow.errors import LossWarning
 from dzflow.filters import Conjunction, parse_filter
 from dzflow.index import FieldsIndex, Index, build_index, learn_shapes
-from dzflow.index.axes import NumberAxis
+from dzflow.index.axes import NumberAxis, OrderAxis
 from dzflow.index.fields import BadShape
 from dzflow.region import Region
 from dzflow.space import Space
@@ -207,6 +207,69 @@ def test_codes_never_fall_and_spans_hold_their_values(
         ranges = axis.ranges((code, code))
         assert ranges
         assert ranges[0][0] <= key < ranges[0][1]  # type: ignore[operator]
+
+
+odd_strings = st.text("09AZaz:[{-./~|é\0", max_size=5)
+
+
+@given(odd_strings, odd_strings, st.integers(1, 30))
+def test_codes_of_strings_never_fall(one: str, other: str, width: int) -> None:
+    axis = OrderAxis(Attribute(name="x", type="string"), width)
+    low, high = sorted((one.encode(), other.encode()))
+    assert 0 <= axis.code(low) <= axis.code(high) < 1 << width
+    for bound in (high, high + b"\0", None):
+        if bound is None or low < bound:
+            ((first, last),) = axis.spans(((low, bound),))
+            assert first <= axis.code(low) <= last
+            if bound != high:
+                assert first <= axis.code(high) <= last
+
+
+@given(odd_strings, st.integers(1, 30))
+def test_a_string_lies_in_the_words_for_its_code(text: str, width: int) -> None:
+    axis = OrderAxis(Attribute(name="x", type="string"), width)
+    key = text.encode()
+    ranges = axis.ranges((axis.code(key), axis.code(key)))
+    assert ranges
+    ((low, high),) = ranges
+    assert low <= key  # type: ignore[operator]
+    assert high is None or key < high  # type: ignore[operator]
+
+
+@kinds
+@given(data=st.data())
+def test_events_at_the_edges_of_a_filter_on_odd_strings_are_not_lost(
+    kind: str, data: st.DataObject
+) -> None:
+    index = INDEXES[kind]
+    one, other = sorted((data.draw(odd_strings), data.draw(odd_strings)), key=_byte_order)
+    form = data.draw(
+        st.sampled_from([{"between": [one, other]}, {"prefix": one}, {"gte": one}, {"eq": one}])
+    )
+    wanted = parse_filter(index.space, {"symbol": form})
+    regions = index.regions(wanted)
+    base = {"price": 1, "volume": 1, "side": "buy", "open": True, "at": 1600000000}
+    for symbol in (one, other, one + "Z", one + "~", one + "\0", other[:-1]):
+        keys = index.space.keys({**base, "symbol": symbol})
+        if wanted.matches(keys):
+            assert any(region.holds(index.point(keys)) for region in regions)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "kind"),
+    [(0, 1e-17, "float"), (10**15, 10**15 + 1, "int"), (-5, 5, "float"), (0, 1, "int")],
+)
+def test_a_log_scale_on_any_domain_has_codes(low: float, high: float, kind: str) -> None:
+    attribute = Attribute(name="x", type=kind, min=low, max=high, scale="log")  # type: ignore[arg-type]
+    axis = NumberAxis(attribute, 8)
+    codes = [axis.code(attribute.key(value)) for value in (low, high)]
+    assert codes[0] == 0
+    assert codes[1] > 0
+
+
+def test_a_log_scale_is_finer_for_small_values() -> None:
+    axis = NumberAxis(Attribute(name="x", type="float", min=0, max=1, scale="log"), 8)
+    assert axis.code(0.01) - axis.code(0.0) > axis.code(1.0) - axis.code(0.9)
 
 
 def test_a_whole_number_axis_with_room_tells_all_values_apart() -> None:
