@@ -14,12 +14,21 @@ from typing import Any, NamedTuple
 
 from bench.forked import forked
 from bench.report import Report, Row
-from bench.workload import Distribution, Workload, make_index, make_space, request
+from bench.workload import (
+    HOSTS,
+    PUBLISHERS,
+    Distribution,
+    Workload,
+    learned_index,
+    make_index,
+    make_space,
+    request,
+)
 from configurators.engine import Engine, Ordering
 from configurators.partials import Partial, Request
 from configurators.partition_map import PartitionMap, first_map, route, route_removal
 from dzflow.address import Scope
-from dzflow.index import FieldsIndex, Index, learn_shapes
+from dzflow.index import Index
 from dzflow.region import Region
 from sdn.pipeline import Pipeline, PlanName
 from sdn.plans import make_plan
@@ -46,6 +55,11 @@ class Scale(NamedTuple):
     cut_active: int = 20_000
     filters: int = 1_000
     events: int = 500
+    sample: int = 2_000  # filters that shapes are learned from
+    variants: tuple[tuple[str, int, int], ...] = (  # name, publishers, shapes
+        ("64 publishers", HOSTS, 64),
+        ("256 shapes", PUBLISHERS, 256),
+    )
 
 
 FULL = Scale((10_000, 100_000, 200_000), 50_000, ("legs", "lpm"), ("uniform", "zipf"))
@@ -58,12 +72,17 @@ QUICK = Scale(
     ordering_requests=2_000,
     cut_active=2_000,
     filters=300,
+    sample=800,
+    variants=(("64 publishers", HOSTS, 64),),
 )
 
 
 def run(quick: bool, progress: Progress) -> Report:
     """Measure everything; `progress` is told what comes next."""
     scale = QUICK if quick else FULL
+    for distribution in scale.distributions:
+        progress(f"learning shapes, {distribution}")
+        learned_index(distribution, scale.sample)  # once, for all copies of this process
     report = Report("engine", {"quick": quick, **scale._asdict(), "topology": "fat-tree:102"})
     for plan in scale.plans:
         for distribution in scale.distributions:
@@ -83,6 +102,8 @@ def run(quick: bool, progress: Progress) -> Report:
             report.rows += forked(
                 lambda p=plan, n=partitions: {"rows": _orderings(scale, p, n)}  # type: ignore[misc]
             )["rows"]
+    progress("many publishers, many shapes")
+    report.rows += forked(lambda: {"rows": _variants(scale)})["rows"]
     for distribution in scale.distributions:
         progress(f"unwanted traffic, {distribution}")
         report.rows += _unwanted(scale, distribution)
@@ -93,16 +114,28 @@ def run(quick: bool, progress: Progress) -> Report:
 class Plant:
     """Index, partitions and engines on the benchmark's network, with the publishers in place."""
 
-    def __init__(self, plan: PlanName, distribution: Distribution, partitions: int) -> None:
-        self.space = make_space(_kind(plan))
-        self.index = make_index(self.space)
+    def __init__(
+        self,
+        plan: PlanName,
+        distribution: Distribution,
+        partitions: int,
+        sample: int,
+        publishers: int = PUBLISHERS,
+        shapes: int = 64,
+    ) -> None:
+        self.index: Index
+        if plan == "legs":
+            self.index = learned_index(distribution, sample, shapes=shapes)
+        else:
+            self.index = make_index(make_space("zorder"))
+        self.space = self.index.space
         self.map = first_map(self.index, plan, partitions)
         network = topology("fat-tree:102")
         routes = Routes(network, {0: spanning_tree(network)})
         tables = make_plan(routes, Pipeline(plan=plan).extended(network), Scope(1))
         self.engines = {name: Engine(tables) for name in self.map.leaves()}
         self.workload = Workload(self.space, distribution)
-        for n, ask in enumerate(self.workload.publishers()):
+        for n, ask in enumerate(self.workload.publishers(publishers)):
             self._load([route(self.map, request(self.index, f"p{n}", ask, advertised=True))])
 
     def requests(self, prefix: str, count: int) -> Iterator[Request]:
@@ -176,7 +209,7 @@ class Work:
 
 
 def _throughput(scale: Scale, plan: PlanName, distribution: Distribution, active: int) -> list[Row]:
-    plant = Plant(plan, distribution, scale.partitions)
+    plant = Plant(plan, distribution, scale.partitions, scale.sample)
     loaded: list[Request] = []
     random = Random(2)
 
@@ -240,7 +273,7 @@ def _throughput(scale: Scale, plan: PlanName, distribution: Distribution, active
 
 
 def _partitions(scale: Scale, plan: PlanName, partitions: int) -> Row:
-    plant = Plant(plan, "zipf", partitions)
+    plant = Plant(plan, "zipf", partitions, scale.sample)
     work = Work(plant, "net", SLICE)
     work.decide(by_partition(route(plant.map, r) for r in plant.requests("s", scale.cut_active)))
     return {
@@ -257,7 +290,7 @@ def _partitions(scale: Scale, plan: PlanName, partitions: int) -> Row:
 
 def _orderings(scale: Scale, plan: PlanName, partitions: int) -> list[Row]:
     """Operations for subscriptions on an empty network, by size of slice (thesis 6.6.4)."""
-    plant = Plant(plan, "zipf", partitions)
+    plant = Plant(plan, "zipf", partitions, scale.sample)
     wanted = list(plant.requests("s", scale.ordering_requests))
     queues = by_partition(route(plant.map, r) for r in wanted)
     whole = sum(p.regions[0] in _own(plant.map, n) for n, q in queues.items() for p in q)
@@ -294,20 +327,50 @@ def _own(partition_map: PartitionMap, name: str) -> tuple[Region, ...]:
     return (Region.parse("" if name == "all" else name),)
 
 
+def _variants(scale: Scale) -> list[Row]:
+    """What the main workload hides: many publishers, and many distinct regions."""
+    active = scale.active[-1]
+    rows = []
+    for name, publishers, shapes in scale.variants:
+        plant = Plant("legs", "zipf", scale.partitions, scale.sample, publishers, shapes)
+        plant.load(plant.requests("s", active))
+        queues = by_partition(route(plant.map, r) for r in plant.requests("n", scale.requests // 5))
+        work = Work(plant, "net", SLICE)
+        work.decide(queues)
+        rows.append(
+            {
+                "measure": "variants",
+                "variant": name,
+                "active": active,
+                "distinct_regions": sum(len(e.contributions()) for e in plant.engines.values()),
+                "requests_per_s": scale.requests // 5 / work.seconds,
+                "operations_per_request": work.operations / (scale.requests // 5),
+                "memory_mb": _resident_mb(),
+            }
+        )
+    return rows
+
+
 def _unwanted(scale: Scale, distribution: Distribution) -> list[Row]:
     """What each filter's regions let through, and how much of it the filter wants."""
-    rows = []
+    rows: list[Row] = []
     space = make_space("fields")
     workload = Workload(space, distribution)
     filters = [ask.filter for ask in workload.asks(scale.filters)]
-    sample = [ask.filter for ask in workload.asks(2_000)]
     events = workload.events(scale.events)
-    learned = FieldsIndex(space, 0, learn_shapes(space, sample, workload.events(2_000)))
+    zorder = make_index(make_space("zorder"))
     indexes: list[tuple[str, Index]] = [
+        ("zorder", zorder),
         ("fields, shapes from the schema", make_index(space)),
-        ("fields, shapes learned", learned),
-        ("zorder", make_index(make_space("zorder"))),
+        ("fields, shapes learned", learned_index(distribution, scale.sample)),
     ]
+    # Compared are indexes with no more entries per filter: the largest budget that gives that.
+    allowed = sum(len(zorder.regions(one)) for one in filters)
+    for budget in (8, 7, 6, 5):
+        equal = learned_index(distribution, scale.sample, budget)
+        if sum(len(equal.regions(one)) for one in filters) <= allowed:
+            indexes.append((f"fields, learned, budget {budget}", equal))
+            break
     for name, index in indexes:
         points = [(keys, index.point(keys)) for keys in events]
         through = wanted = regions = 0
@@ -344,11 +407,11 @@ def _ratios(scale: Scale, rows: list[Row]) -> dict[str, float]:
     reference = 100_000 if 100_000 in scale.active else large
     cost = {n: 1 / pick("throughput", active=n, **net)["requests_per_s"] for n in (small, large)}
     many, one = (pick("orderings", plan="lpm", partitions=n, slice=SLICE) for n in (64, 1))
-    through = {
-        row["index"]: row["unwanted_per_1000_events"]
+    through = [
+        row["unwanted_per_1000_events"]
         for row in rows
         if row["measure"] == "unwanted" and row["distribution"] == "zipf"
-    }
+    ]
     return {
         "requests_per_s": pick("throughput", active=reference, **net)["requests_per_s"],
         "growth": cost[large] / cost[small],
@@ -356,14 +419,9 @@ def _ratios(scale: Scale, rows: list[Row]) -> dict[str, float]:
         "net_saving": many["net_saving"],
         "ordered_saving_one_partition": one["ordered_saving"],
         "net_saving_one_partition": one["net_saving"],
-        "unwanted_legs_over_lpm": through["fields, shapes learned"] / through["zorder"],
-        "unwanted_legs_over_lpm_from_schema": through["fields, shapes from the schema"]
-        / through["zorder"],
+        "unwanted_legs_over_lpm": through[-1] / through[0],
+        "unwanted_legs_over_lpm_from_schema": through[1] / through[0],
     }
-
-
-def _kind(plan: PlanName) -> Any:
-    return "fields" if plan == "legs" else "zorder"
 
 
 def _cut(items: list[Request], parts: int) -> list[list[Request]]:

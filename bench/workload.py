@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 from typing import Literal, NamedTuple
 
 from configurators.partials import Request
 from dzflow.errors import LossWarning
 from dzflow.filters import Conjunction, Filter
-from dzflow.index import Index, build_index
+from dzflow.index import FieldsIndex, Index, build_index, learn_shapes
 from dzflow.intervals import Key
 from dzflow.space import Space
 
@@ -23,7 +24,7 @@ HOTSPOTS = 8
 NAMED = (10, 40, 30, 10, 5, 5)
 
 
-def make_space(kind: Literal["fields", "zorder"], budget: int = 8) -> Space:
+def make_space(kind: Literal["fields", "zorder"], budget: int = 8, shapes: int = 64) -> Space:
     """Ten attributes in [0, 1023]."""
     return Space.from_json(
         "bench",
@@ -31,7 +32,7 @@ def make_space(kind: Literal["fields", "zorder"], budget: int = 8) -> Space:
             "attributes": [
                 {"name": f"a{n}", "type": "int", "min": 0, "max": TOP} for n in range(ATTRIBUTES)
             ],
-            "index": {"kind": kind, "budget": budget},
+            "index": {"kind": kind, "budget": budget, "shapes": shapes},
         },
     )
 
@@ -41,6 +42,17 @@ def make_index(space: Space) -> Index:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossWarning)
         return build_index(space)
+
+
+@cache
+def learned_index(
+    distribution: Distribution, sample: int, budget: int = 8, shapes: int = 64
+) -> FieldsIndex:
+    """An index of kind `fields` whose dictionary was learned from a sample of the workload."""
+    space = make_space("fields", budget, shapes)
+    workload = Workload(space, distribution, seed=2)
+    filters = [ask.filter for ask in workload.asks(sample)]
+    return FieldsIndex(space, 0, learn_shapes(space, filters, workload.events(sample // 2)))
 
 
 class Ask(NamedTuple):
@@ -61,16 +73,15 @@ class Workload:
             [self._random.randint(0, TOP) for _ in range(ATTRIBUTES)] for _ in range(HOTSPOTS)
         ]
 
-    def publishers(self) -> list[Ask]:
-        """Eight hosts, spread over the network, that advertise an eighth of the space each."""
+    def publishers(self, count: int = PUBLISHERS) -> list[Ask]:
+        """Hosts, spread over the network, that advertise an eighth of the space each."""
         size = (TOP + 1) // PUBLISHERS
-        return [
-            Ask(
-                f"h{1 + n * HOSTS // PUBLISHERS}",
-                Filter.of(self.space, [Conjunction({"a0": ((n * size, (n + 1) * size),)})]),
-            )
-            for n in range(PUBLISHERS)
-        ]
+        found = []
+        for n in range(count):
+            low = n % PUBLISHERS * size
+            wanted = Filter.of(self.space, [Conjunction({"a0": ((low, low + size),)})])
+            found.append(Ask(f"h{1 + n * HOSTS // count}", wanted))
+        return found
 
     def asks(self, count: int) -> Iterator[Ask]:
         """Subscriptions: ranges of a 64th to a quarter of the domain on one to six attributes."""

@@ -27,6 +27,8 @@ def test_a_small_run_reports_all_ratios(monkeypatch: pytest.MonkeyPatch, tmp_pat
         cut_active=60,
         filters=30,
         events=30,
+        sample=60,
+        variants=(("few", 2, 8),),
     )
     monkeypatch.setattr(engine, "QUICK", tiny)
     steps: list[str] = []
@@ -41,5 +43,6 @@ def test_a_small_run_reports_all_ratios(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "partitions",
         "orderings",
         "unwanted",
+        "variants",
     }
     assert steps
