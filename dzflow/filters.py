@@ -33,7 +33,7 @@ MAX_VALUES = 4_096  # values of one `in`
 
 _ORDER = frozenset({"lt", "lte", "gt", "gte", "between"})
 _MAX_ON_THE_WAY = 4 * MAX_CONJUNCTIONS  # a later `and` may still bring the number down
-_MAX_WORK = 250_000  # pairs of conjunctions looked at: below a second
+_MAX_WORK = 250_000  # values read and pairs of conjunctions looked at: about a second
 
 
 class BadFilter(FieldError):
@@ -254,6 +254,7 @@ class _Algebra:
                 raise BadOperator(text, attribute.name)
             ranges: Ranges = (attribute.domain,)
             for operator, operand in conditions.items():
+                self._spend(len(operand) if isinstance(operand, list | tuple) else 1)
                 ranges = intersect(ranges, condition(attribute, operator, operand))
             found[attribute.name] = ranges
         return self._conjunction(found)
@@ -271,6 +272,7 @@ class _Algebra:
                 return [EVERYTHING] if value != negated else []
             case expr.Condition(name, operator, operand):
                 attribute = self._space.attribute(name)
+                self._spend(len(operand) if isinstance(operand, list | tuple) else 1)
                 ranges = condition(attribute, operator, operand)
                 if negated:
                     ranges = complement(ranges, attribute.domain)

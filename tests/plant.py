@@ -1,6 +1,6 @@
 """A whole control plane in miniature: index, partitions, engines and a simulated network."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 
 from configurators.engine import Engine, Ordering
@@ -73,18 +73,23 @@ class Plant:
         requests = [self.active.pop(name) for name in names]
         self._decide([route_removal(self.map, request) for request in requests])
 
-    def update(self, name: str, regions: Iterable[Region]) -> None:
-        old = self.active[name]
-        new = Request(old.advertised, old.id, old.host, tuple(regions))
-        self.active[name] = new
-        partials = route_update(self.map, old, new)
+    def update(self, changed: Mapping[str, Iterable[Region]]) -> None:
+        """Replace the regions of requests, as one slice in each partition."""
+        routed = []
+        for name, regions in changed.items():
+            old = self.active[name]
+            new = Request(old.advertised, old.id, old.host, tuple(regions))
+            self.active[name] = new
+            routed.append(route_update(self.map, old, new))
         # New partitions are told before old ones forget, as the service does it.
         for removes in (False, True):
-            self._decide([{n: p for n, p in partials.items() if p.kind.removes is removes}])
+            self._decide(
+                [{n: p for n, p in parts.items() if p.kind.removes is removes} for parts in routed]
+            )
 
-    def decide_and_discard(self, *requests: Request) -> None:
+    def decide_and_discard(self, routed: list[dict[str, Partial]]) -> None:
         """Let the engines decide, carry it out, and take it back again."""
-        for name, slice_ in self._slices([route(self.map, request) for request in requests]):
+        for name, slice_ in self._slices(routed):
             engine = self.engines[name]
             decision = engine.decide(slice_, self.ordering)
             self._apply(decision.rounds)
@@ -109,6 +114,17 @@ class Plant:
             decision = engine.rewire(self.plan)
             self._apply(decision.rounds)
             engine.commit(decision)
+
+    def rewire_and_discard(self, topology: Topology) -> None:
+        """Decide for another topology, carry it out, and take it back again."""
+        tables = self.pipeline.extended(topology)
+        self.network.base(topology, tables)
+        plan = make_plan(Routes(topology, self.trees, after=self.plan.routes), tables, self.scope)
+        for engine in self.engines.values():
+            decision = engine.rewire(plan)
+            self._apply(decision.rounds)
+            self._apply(engine.discard(decision).rounds)
+        self.network.base(self.topology, self.pipeline)
 
     # Checking
 

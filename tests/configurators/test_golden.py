@@ -190,5 +190,5 @@ def test_fine_entries_are_there_before_coarse_ones_that_would_hide_their_lack(ki
         plant.add(*coarse)
         plant.remove("y", "v")
     else:
-        plant.decide_and_discard(*coarse)
+        plant.decide_and_discard([route(plant.map, one) for one in coarse])
     assert missed == []

@@ -766,3 +766,9 @@ def test_anything_else_is_refused_as_bad_input(source: object) -> None:
         str(error).encode()
     else:
         assert_normal_form(STOCKS, found)
+
+
+def test_very_many_values_in_all_are_refused_before_they_are_worked_on() -> None:
+    many = [{"volume": {"in": list(range(i, 4_096 + i))}} for i in range(1_000)]
+    with pytest.raises(TooManyConjunctions):
+        parse_filter(STOCKS, many)
