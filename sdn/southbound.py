@@ -160,41 +160,47 @@ class Shadow:
     def __init__(self, partition_of: PartitionOf) -> None:
         self._partition_of = partition_of
         self.entries: dict[FlowKey, FlowEntry] = {}
+        self._owners: dict[FlowKey, str] = {}
         self._keys: dict[str, set[FlowKey]] = {}  # of each partition that was declared
 
     def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
-        """From now on this partition should have just these entries."""
-        for key in self._keys.get(partition, ()):
-            del self.entries[key]
-        declared = {entry.key: entry for entry in entries}
-        self.entries.update(declared)
-        self._keys[partition] = set(declared)
+        """From now on this partition should have just these entries.
+
+        One that belonged to another partition is taken over.
+        """
+        for key in list(self._keys.setdefault(partition, set())):
+            self._put(partition, key, None)
+        for entry in entries:
+            self._put(partition, entry.key, entry)
 
     def note(self, partition: str, ops: Iterable[FlowOp]) -> list[tuple[FlowKey, FlowEntry | None]]:
         """Operations are on their way; returns what takes them back with `restore`."""
         before = []
-        keys = self._keys.setdefault(partition, set())
+        self._keys.setdefault(partition, set())
         for op in ops:
             key = op.entry.key
             before.append((key, self.entries.get(key)))
-            if op.change is Change.DELETE:
-                self.entries.pop(key, None)
-                keys.discard(key)
-            else:
-                self.entries[key] = op.entry
-                keys.add(key)
+            self._put(partition, key, None if op.change is Change.DELETE else op.entry)
         return before
 
     def restore(self, partition: str, before: Iterable[tuple[FlowKey, FlowEntry | None]]) -> None:
         """Operations have not been carried out after all."""
-        keys = self._keys[partition]
         for key, entry in reversed(list(before)):
-            if entry is None:
-                self.entries.pop(key, None)
-                keys.discard(key)
-            else:
-                self.entries[key] = entry
-                keys.add(key)
+            self._put(partition, key, entry)
+
+    def _put(self, partition: str, key: FlowKey, entry: FlowEntry | None) -> None:
+        owner = self._owners.get(key)
+        if entry is None:
+            if owner is not None:
+                self._keys[owner].discard(key)
+                del self._owners[key], self.entries[key]
+            return
+        if owner != partition:
+            if owner is not None:
+                self._keys[owner].discard(key)
+            self._owners[key] = partition
+            self._keys[partition].add(key)
+        self.entries[key] = entry
 
     def repair(
         self, found: Iterable[FlowEntry], ignoring: frozenset[FlowKey] = frozenset()

@@ -82,3 +82,12 @@ def test_declaring_a_partition_replaces_what_it_had_and_nothing_else() -> None:
     shadow.declare("p1", [entry("0", 1), entry("1", 1)])
     shadow.declare("p1", [entry("00", 2)])
     assert set(shadow.entries.values()) == {base, entry("00", 2)}
+
+
+def test_an_entry_that_another_partition_takes_over_is_no_longer_the_first_ones() -> None:
+    shadow = Shadow(partition_of)
+    shadow.note("p1", [FlowOp(Change.ADD, entry("0", 1)), FlowOp(Change.ADD, entry("1", 1))])
+    shadow.note("p2", [FlowOp(Change.DELETE, entry("0", 1))])
+    shadow.declare("p2", [entry("1", 1)])
+    shadow.declare("p1", [])
+    assert set(shadow.entries.values()) == {entry("1", 1)}

@@ -1,0 +1,99 @@
+"""Entries that let events in on all trees, as one rule for each tree.
+
+Such an entry leaves the tree's number open, which lies before the bits of the region: a mask with a
+gap, which no prefix can say.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dzflow.address import MAX_TREE, Match
+from dzflow.errors import BadInput
+from dzflow.region import FULL, WIDTH
+from sdn.flows import FlowEntry
+from sdn.onos.codec import UnsupportedEntry, is_prefix
+
+_TREE = MAX_TREE << WIDTH
+
+EVERY_TREE = tuple(range(MAX_TREE + 1))
+
+
+class TreeNotInUse(BadInput):
+    """An entry for a tree on which hosts could not send; nothing was sent."""
+
+
+class Trees(Struct, frozen=True):
+    """The numbers of the trees in use, and the table that lets events in."""
+
+    table: int
+    numbers: tuple[int, ...] = EVERY_TREE
+
+    def __post_init__(self) -> None:
+        if not self.numbers or not all(0 <= number <= MAX_TREE for number in self.numbers):
+            raise BadInput(
+                f"trees in use: {self.numbers}; give at least one, each within 0 to {MAX_TREE}"
+            )
+
+    def check(self, entry: FlowEntry) -> None:
+        """Raise if events of an entry's tree are not let in, or if no prefixes stand for it."""
+        self.expand(entry)
+        match = entry.match
+        if match is None or not _names_tree(match):
+            return
+        tree = match.address >> WIDTH & MAX_TREE
+        if entry.table == self.table and match.mask & FULL:
+            raise UnsupportedEntry(
+                f"{entry} lets events in on tree {tree} only; leave the number of the tree open"
+            )
+        if tree not in self.numbers:
+            raise TreeNotInUse(
+                f"{entry} is for tree {tree}, but events are let in on {self.numbers} only; name"
+                " the tree in set_network first"
+            )
+
+    def expand(self, entry: FlowEntry) -> tuple[FlowEntry, ...]:
+        """The entries with prefixes only that stand for an entry."""
+        match = entry.match
+        if match is None or is_prefix(match.mask):
+            return (entry,)
+        if entry.table == self.table and not match.mask & _TREE and is_prefix(match.mask | _TREE):
+            return tuple(
+                replace(entry, match=Match(match.address | n << WIDTH, match.mask | _TREE))
+                for n in self.numbers
+            )
+        raise UnsupportedEntry(
+            f"ONOS matches prefixes of addresses only, not {match}; use an index of kind zorder"
+            " with the plan lpm, or a driver that speaks OpenFlow"
+        )
+
+    def whole(self, rule: FlowEntry) -> FlowEntry:
+        """The entry that a rule is a part of, which may be itself."""
+        match = rule.match
+        if rule.table != self.table or match is None or not _names_tree(match):
+            return rule
+        if not match.mask & FULL:
+            return rule  # a space as a whole is a prefix, with the number of the tree left open
+        return replace(rule, match=Match(match.address & ~_TREE, match.mask ^ _TREE))
+
+    def fold(self, rules: Iterable[FlowEntry]) -> Iterator[FlowEntry]:
+        """The entries that rules stand for; parts that do not make a whole are left as they are."""
+        parts: dict[FlowEntry, dict[int, FlowEntry]] = {}
+        for rule in rules:
+            whole = self.whole(rule)
+            if whole is rule:
+                yield rule
+            else:
+                assert rule.match is not None
+                parts.setdefault(whole, {})[rule.match.address >> WIDTH & MAX_TREE] = rule
+        for whole, found in parts.items():
+            if all(number in found for number in self.numbers):
+                yield whole
+                yield from (part for n, part in found.items() if n not in self.numbers)
+            else:
+                yield from found.values()
+
+
+def _names_tree(match: Match) -> bool:
+    return match.mask & _TREE == _TREE

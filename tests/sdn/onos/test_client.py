@@ -1,0 +1,186 @@
+"""Whatever answers at ONOS's address, a call ends in time and says what is wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dzflow.errors import BadInput
+from sdn.onos.client import (
+    Access,
+    Client,
+    OnosBroken,
+    OnosError,
+    OnosNotFound,
+    OnosRefused,
+    OnosUnauthorized,
+    OnosUnreachable,
+    parsed,
+)
+from sdn.onos.wire import Devices
+from tests.sdn.onos.support import run
+
+DEVICES = b'{"devices": [{"id": "of:0000000000000001", "mfr": "x"}]}'
+parse = parsed(Devices)
+
+
+class Peer:
+    """Says the same to everybody."""
+
+    def __init__(self, said: bytes, drip: bool) -> None:
+        self.said = said
+        self.drip = drip
+        self.requests: list[bytes] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(self.said)
+            await writer.drain()
+            while self.drip:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the caller has had enough
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def talking_to(
+    said: bytes, drip: bool = False, **changes: Any
+) -> AsyncIterator[tuple[Client, Peer]]:
+    peer = Peer(said, drip)
+    server = await asyncio.start_server(peer.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    quick = Access(url, "onos", "rocks", connect=5.0, read=5.0, attempts=1, retry=0.001)
+    client = Client(replace(quick, **changes))
+    try:
+        yield client, peer
+    finally:
+        await client.close()
+        server.close()
+        await server.wait_closed()
+
+
+def answer(status: int, body: bytes = b"", length: int | None = None) -> bytes:
+    size = len(body) if length is None else length
+    head = f"HTTP/1.1 {status} x\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body
+
+
+def outcome(said: bytes, drip: bool = False, **changes: Any) -> Devices | OnosError:
+    found: list[Devices | OnosError] = []
+
+    async def main() -> None:
+        async with talking_to(said, drip, **changes) as (client, _):
+            try:
+                found.append(await client.get("devices", parse=parse))
+            except OnosError as error:
+                found.append(error)
+
+    run(main())
+    return found[0]
+
+
+def test_an_answer_is_read_and_what_is_not_known_in_it_is_passed_over() -> None:
+    found = outcome(answer(200, DEVICES))
+    assert isinstance(found, Devices)
+    assert [device.id for device in found.devices] == ["of:0000000000000001"]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (301, OnosBroken),
+        (400, OnosRefused),
+        (401, OnosUnauthorized),
+        (403, OnosUnauthorized),
+        (404, OnosNotFound),
+        (415, OnosRefused),
+        (500, OnosBroken),
+        (503, OnosBroken),
+    ],
+)
+def test_each_status_has_its_error_with_what_onos_says(status: int, error: type[OnosError]) -> None:
+    found = outcome(answer(status, b'{"code": 1, "message": "the reason"}'))
+    assert type(found) is error
+    assert "the reason" in str(found)
+    assert str(status) in str(found)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b"{}", b'{"devices": 7}', b'{"devices": [{}]}', b"\xff\xfe"]
+)
+def test_answers_that_make_no_sense_are_onoss_fault(body: bytes) -> None:
+    assert type(outcome(answer(200, body))) is OnosBroken
+    assert type(outcome(answer(500, body))) is OnosBroken
+
+
+@pytest.mark.parametrize("said", [b"", b"nonsense\r\n\r\n", answer(200, DEVICES, 999)])
+def test_connections_that_break_are_no_answer(said: bytes) -> None:
+    assert type(outcome(said)) is OnosUnreachable
+
+
+def test_an_answer_that_drips_in_for_ever_ends_in_time() -> None:
+    found = outcome(answer(200, b"{", 10**9), drip=True, whole=0.2)
+    assert type(found) is OnosUnreachable
+    assert "more than 0.2 s" in str(found)
+
+
+def test_an_answer_without_end_is_cut_off() -> None:
+    found = outcome(answer(200, b" " * 200_000), largest=100_000)
+    assert type(found) is OnosBroken
+    assert "more than 100000 bytes" in str(found)
+
+
+def test_questions_are_repeated_as_often_as_is_said() -> None:
+    async def main() -> None:
+        async with talking_to(answer(500), attempts=3) as (client, peer):
+            with pytest.raises(OnosBroken):
+                await client.get("devices", parse=parse)
+            assert len(peer.requests) == 3
+        async with talking_to(answer(404), attempts=3) as (client, peer):
+            with pytest.raises(OnosNotFound):
+                await client.get("devices", parse=parse)
+            assert len(peer.requests) == 1
+
+    run(main())
+
+
+def test_changes_are_sent_once_with_credentials_and_only_if_the_gate_is_open() -> None:
+    def shut() -> None:
+        raise KeyError("shut")
+
+    async def main() -> None:
+        async with talking_to(answer(500), attempts=3) as (client, peer):
+            for gate, error in ((lambda: None, OnosBroken), (shut, KeyError)):
+                with pytest.raises(error):
+                    await client.write(
+                        "POST", "flows", body=b"{}", gate=gate, owner="p", params={"appId": "a b"}
+                    )
+            [request] = peer.requests
+            assert request.startswith(b"POST /onos/v1/flows?appId=a+b HTTP/1.1\r\n")
+            assert b"Authorization: Basic b25vczpyb2Nrcw==\r\n" in request
+            await client.settled("p")
+
+    run(main())
+
+
+def test_names_cannot_lead_elsewhere() -> None:
+    async def main() -> None:
+        async with talking_to(answer(200, DEVICES)) as (client, peer):
+            await client.get("flows", "of:1/../../x?y#z", parse=parse)
+            assert peer.requests[0].startswith(b"GET /onos/v1/flows/of:1%2F..%2F..%2Fx%3Fy%23z ")
+
+    run(main())
+
+
+@pytest.mark.parametrize("wrong", [{"url": "onos:8181"}, {"calls": 0}, {"attempts": 0}])
+def test_access_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        replace(Access("http://127.0.0.1:8181", "onos", "rocks"), **wrong)

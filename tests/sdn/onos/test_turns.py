@@ -1,0 +1,95 @@
+"""Work that touches the same entry goes in the order it came; other work does not wait."""
+
+import asyncio
+
+import pytest
+
+from sdn.onos.turns import TooManyWait, Turns
+from tests.sdn.onos.support import run
+
+
+class Worker:
+    """Takes a turn, and keeps it until it is told to go."""
+
+    def __init__(self, turns: Turns, keys: set[str] | None) -> None:
+        self.works = asyncio.Event()
+        self.go = asyncio.Event()
+        self.task = asyncio.create_task(self._work(turns, keys))
+
+    async def _work(self, turns: Turns, keys: set[str] | None) -> None:
+        async with turns.take(keys):
+            self.works.set()
+            await self.go.wait()
+
+    async def finish(self) -> None:
+        self.go.set()
+        await self.task
+
+
+async def settle() -> None:
+    """Let everything happen that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_the_same_entry_is_worked_on_in_order_and_others_at_once() -> None:
+    async def main() -> None:
+        turns = Turns(10)
+        one, two, other = Worker(turns, {"a"}), Worker(turns, {"a", "b"}), Worker(turns, {"c"})
+        three = Worker(turns, {"b"})
+        await settle()
+        assert [w.works.is_set() for w in (one, two, other, three)] == [True, False, True, False]
+        await one.finish()
+        await settle()
+        assert [w.works.is_set() for w in (two, three)] == [True, False]
+        for worker in (two, three, other):
+            await worker.finish()
+
+    run(main())
+
+
+def test_work_on_everything_waits_for_all_and_all_wait_for_it() -> None:
+    async def main() -> None:
+        turns = Turns(10)
+        one, everything, late = Worker(turns, {"a"}), Worker(turns, None), Worker(turns, {"b"})
+        await settle()
+        assert [w.works.is_set() for w in (one, everything, late)] == [True, False, False]
+        await one.finish()
+        await settle()
+        assert [w.works.is_set() for w in (everything, late)] == [True, False]
+        await everything.finish()
+        await late.finish()
+
+    run(main())
+
+
+def test_who_gives_up_waiting_lets_nobody_overtake() -> None:
+    async def main() -> None:
+        turns = Turns(10)
+        one, two, three = (Worker(turns, {"a"}) for _ in range(3))
+        await settle()
+        two.task.cancel()
+        await settle()
+        assert not three.works.is_set()
+        await one.finish()
+        await three.finish()
+        with pytest.raises(asyncio.CancelledError):
+            await two.task
+
+    run(main())
+
+
+def test_no_more_than_so_many_may_wait() -> None:
+    async def main() -> None:
+        turns = Turns(2)
+        workers = [Worker(turns, {"a"}), Worker(turns, {"a"})]
+        await settle()
+        with pytest.raises(TooManyWait):
+            async with turns.take({"z"}):
+                pass
+        for worker in workers:
+            await worker.finish()
+        async with turns.take({"z"}):
+            pass
+
+    run(main())
