@@ -12,6 +12,8 @@ from dzflow.space import Space
 
 Shape = tuple[int, ...]  # how many leading bits of each axis are fixed
 
+_MOST_KEPT = 4_096  # sets of axes whose usable shapes are remembered
+
 
 class BadShape(BadInput):
     """A shape that does not fit the axes of its space."""
@@ -65,6 +67,8 @@ class FieldsIndex(Index):
         if usable is None:
             # Fixing an axis that the box leaves open only multiplies the cells.
             usable = [g for g in self._grids if all(number in key for number, _, _ in g.fixed)]
+            if len(self._usable) >= _MOST_KEPT:
+                self._usable.clear()
             self._usable[key] = usable
         sides: dict[tuple[int, int], Side] = {}
         best, best_rank = usable[0], (2.0, 0)
