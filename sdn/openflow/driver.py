@@ -27,10 +27,11 @@ from sdn.openflow.events import (
     SwitchError,
 )
 from sdn.openflow.finder import Finder, send_punts
-from sdn.openflow.keeper import GroupsRefused, Keeper, Limits
+from sdn.openflow.keeper import Keeper, Limits
 from sdn.openflow.punts import is_punt
 from sdn.pipeline import Pipeline
 from sdn.southbound import (
+    Failed,
     Fence,
     NetworkEvent,
     Outcome,
@@ -45,6 +46,7 @@ from sdn.topology import Topology, UnknownSwitch
 
 log = logging.getLogger(__name__)
 
+CHECK_EVERY = 0.5  # seconds between checks of a switch that others keep changing
 BUSY = 100  # operations under way, beyond which a switch is not probed
 EVENTS = 10_000  # events that may wait to be read before old ones are dropped
 
@@ -63,7 +65,7 @@ class Options(Struct, frozen=True):
     timeout: float = 10.0  # seconds for any answer
     echo_every: float = 15.0
     audit_every: float = 300.0
-    window: int = 20_000
+    window: int = 2_000  # operations under way; small batches count at least one each
     queue: int = 1_000
     rate: float | None = None  # flow-mods per second and switch
     discover: bool = True  # probe for links, learn hosts
@@ -86,6 +88,10 @@ class Driver:
         self.options = options or Options()
         self.events: asyncio.Queue[NetworkEvent] = asyncio.Queue(EVENTS)
         self.port = self.options.port
+        self._generation = self.options.generation
+        self._declared: set[str] = set()
+        self._stopping = False
+        self._again: set[str] = set()
         self._fence = Fence(epochs)
         self._partition_of = partition_of
         self._topology = topology
@@ -120,11 +126,12 @@ class Driver:
         at: TracebackType | None,
     ) -> None:
         assert self._server
+        self._stopping = True
         self._server.close()
         for connection in list(self._connections):
             connection.close("the driver stops")
         # Those end by themselves now that their connections have.
-        await asyncio.gather(*self._accepted)
+        await asyncio.gather(*self._accepted, return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -135,9 +142,16 @@ class Driver:
     async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
         """Carry out operations; one outcome per switch. StaleEpoch if the fence is higher."""
         self._fence.check(partition, epoch)
-        waiting = {s: self._keeper(s).submit(partition, epoch, ops) for s, ops in batch.items()}
-        await asyncio.gather(*waiting.values())
-        return {switch: done.result() for switch, done in waiting.items()}
+        keepers = {switch: self._keeper(switch) for switch in batch}
+        waiting = [keepers[s].submit(partition, epoch, ops) for s, ops in batch.items()]
+        outcomes: dict[str, Outcome] = {}
+        for switch, outcome in zip(
+            batch, await asyncio.gather(*waiting, return_exceptions=True), strict=True
+        ):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            outcomes[switch] = outcome
+        return outcomes
 
     async def raise_epoch(self, partition: str, epoch: int) -> None:
         """From now on, nothing older is sent for this partition, whatever is queued already."""
@@ -152,9 +166,21 @@ class Driver:
         self._fence.check(partition, epoch)
         for switch in expected:
             self._keeper(switch)
+        self._declared.add(partition)
         for switch, keeper in self._keepers.items():
-            keeper.shadow.declare(partition, expected.get(switch, ()))
+            keeper.declare(partition, expected.get(switch, ()))
         return await self.check(*self._keepers)
+
+    def claim(self, generation: int) -> None:
+        """Become the master of all switches again, after having given way, with a new generation.
+
+        Their connections end; when the switches are back they are compared and used.
+        """
+        self._generation = generation
+        for keeper in self._keepers.values():
+            keeper.superseded = False
+        for connection in list(self._connections):
+            connection.close("a new generation begins")
 
     async def check(self, *switches: str) -> dict[str, Outcome]:
         """Compare switches with what they should hold, and repair what differs."""
@@ -195,9 +221,13 @@ class Driver:
             self.options.window, self.options.queue, self.options.rate, self.options.timeout
         )
         self._by_dpid = {switch.dpid: switch.id for switch in self._topology.switches}
+        for name in [n for n in self._keepers if n not in self._by_dpid.values()]:
+            keeper = self._keepers.pop(name)
+            if keeper.connection:
+                keeper.connection.close("the switch is no longer part of the network")
         for switch in self._topology.switches:
             if switch.id not in self._keepers:
-                self._keepers[switch.id] = Keeper(
+                self._keepers[switch.id] = keeper = Keeper(
                     switch.id,
                     self._fence,
                     self._partition_of,
@@ -205,16 +235,22 @@ class Driver:
                     self._tell,
                     partial(self._check_soon, switch.id),
                 )
+                for partition in self._declared:
+                    keeper.declare(partition, ())
             self._keepers[switch.id].declare_base(self._topology, self._pipeline)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task
+        if self._stopping:
+            writer.transport.abort()
+            return
         self._accepted.add(task)
         peer = _Peer()
         connection = Connection(
             reader, writer, lambda event: self._happened(peer, event), self.options.timeout
         )
+        peer.connection = connection
         self._connections.add(connection)
         serving = self._spawn(self._serve(connection))
         try:
@@ -223,6 +259,7 @@ class Driver:
         except (ConnectionLost, Refused, TimeoutError) as error:
             connection.close(str(error) or "no answer in time")
         finally:
+            connection.close("nobody works with it any more")
             await asyncio.wait([serving])
             self._connections.discard(connection)
             self._accepted.discard(task)
@@ -243,41 +280,49 @@ class Driver:
             connection.close(str(error))
             return
         keeper = self._keepers[name]
+        # One that has given way stays connected, and waits for a new generation.
+        if not keeper.superseded and not await self._become_master(connection):
+            keeper.give_way()
         if keeper.connection is not None:
             keeper.connection.close("the switch has connected again")
-            keeper.disconnected("the switch has connected again")
-        keeper.superseded = False
-        if not await self._become_master(connection):
-            keeper.give_way()
+            keeper.disconnected(keeper.connection, "the switch has connected again")
         keeper.connection = connection
         peer.name = name
         try:
-            if not keeper.superseded:
-                await keeper.sync()
-                if ready.version >= V1_4:
-                    keeper.monitor(connection)
-                if self._finder:
-                    await send_punts(connection, self._pipeline.first_table)
-                    ports = {port.number: port.up for port in ready.ports if port.real}
-                    up = [number for number, is_up in (ports | peer.ports).items() if is_up]
-                    self._finder.switch_up(name, connection, up)
-                self._tell(SwitchUp(name))
-            working = self._spawn(keeper.work(connection))
-            living = self._spawn(self._echo(connection))
-            ended = asyncio.ensure_future(connection.ended.wait())
-            await asyncio.wait([working, living, ended], return_when=asyncio.FIRST_COMPLETED)
-            for task in (working, living, ended):
-                task.cancel()
-        except GroupsRefused as error:
-            self._tell(SwitchRefused(ready.dpid, str(error)))
-            connection.close(str(error))
+            await self._use(connection, ready, peer, keeper)
         finally:
             if keeper.connection in (None, connection):  # and not a newer one
                 reason = connection.lost or "the connection ended"
-                keeper.disconnected(reason)
+                keeper.disconnected(connection, reason)
                 if self._finder:
                     self._finder.switch_down(name)
                 self._tell(SwitchDown(name, reason))
+
+    async def _use(
+        self, connection: Connection, ready: Ready, peer: "_Peer", keeper: Keeper
+    ) -> None:
+        """Bring a switch in line, then send its work until the connection ends."""
+        if not keeper.superseded:
+            outcome = await keeper.sync()
+            if isinstance(outcome, Failed):
+                reason = f"it refuses what it should hold: {next(iter(outcome.refused.values()))}"
+                self._tell(SwitchRefused(ready.dpid, reason))
+                return
+        if self._finder and not keeper.superseded:
+            await send_punts(connection, self._pipeline.first_table)
+            ports = {port.number: port.up for port in ready.ports if port.real}
+            up = [number for number, is_up in (ports | peer.ports).items() if is_up]
+            self._finder.switch_up(keeper.switch, connection, up)
+        if not keeper.superseded and not connection.lost:
+            if ready.version >= V1_4:
+                keeper.monitor(connection)
+            self._tell(SwitchUp(keeper.switch))
+        working = self._spawn(keeper.work(connection))
+        living = self._spawn(self._echo(connection))
+        ended = asyncio.ensure_future(connection.ended.wait())
+        await asyncio.wait([working, living, ended], return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, living, ended):
+            task.cancel()
 
     async def _check_features(self, connection: Connection, ready: Ready, name: str) -> None:
         legs = len(self._pipeline.tables.get(name, ())) if self._pipeline.plan == "legs" else 1
@@ -296,7 +341,7 @@ class Driver:
 
     async def _become_master(self, connection: Connection) -> bool:
         try:
-            await connection.role(Role.MASTER, self.options.generation)
+            await connection.role(Role.MASTER, self._generation)
         except Refused as refused:
             if not refused.error.stale_generation:
                 raise
@@ -308,7 +353,7 @@ class Driver:
             await asyncio.sleep(self.options.echo_every)
             try:
                 await connection.echo()
-            except (ConnectionLost, TimeoutError):
+            except (ConnectionLost, Refused, TimeoutError):
                 connection.close(f"no sign of life within {self.options.timeout:g} s")
                 return
 
@@ -319,8 +364,10 @@ class Driver:
             up = event.port.up and event.change is not Change.DELETE
             peer.ports[event.port.number] = up
         name = peer.name
-        if name is None:
+        if name is None or name not in self._keepers:
             return
+        if self._keepers[name].connection is not peer.connection:
+            return  # it was replaced by a newer one
         match event:
             case PortChanged(_, port):
                 up = peer.ports[port.number]
@@ -344,16 +391,22 @@ class Driver:
         return ours or event.entry.key in self._keepers[name].shadow.entries
 
     def _check_soon(self, name: str) -> None:
-        """Check a switch because it was changed by others; one check at a time is enough."""
-        if name not in self._checks:
-            task = self._spawn(self._check_once(name))
-            self._checks[name] = task
+        """Check a switch because it was changed by others; one check at a time, one to follow."""
+        if name in self._checks:
+            self._again.add(name)
+        else:
+            self._checks[name] = self._spawn(self._check_until_calm(name))
 
-    async def _check_once(self, name: str) -> None:
-        # Changes come in bursts; those told meanwhile are covered by this check.
-        await asyncio.sleep(0)
-        self._checks.pop(name, None)
-        await self._inspect(name)
+    async def _check_until_calm(self, name: str) -> None:
+        try:
+            while name in self._keepers:
+                self._again.discard(name)
+                await self._inspect(name)
+                if name not in self._again:
+                    return
+                await asyncio.sleep(CHECK_EVERY)  # whoever keeps changing entries is not raced
+        finally:
+            self._checks.pop(name, None)
 
     async def _inspect(self, name: str) -> None:
         """Check a switch, and that it sends us what discovery needs."""
@@ -406,4 +459,5 @@ class _Peer:
 
     def __init__(self) -> None:
         self.name: str | None = None
+        self.connection: Connection | None = None
         self.ports: dict[int, bool] = {}  # those that changed since the greeting: up or down

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from dzflow.errors import DzflowError
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
-from sdn.openflow.connection import Connection, ConnectionLost, Run
+from sdn.openflow.codec import NotEncodable
+from sdn.openflow.connection import Connection, ConnectionLost, Refused, Run
 from sdn.openflow.messages import FlowStat, Foreign
 from sdn.pipeline import Pipeline
 from sdn.southbound import (
@@ -35,6 +35,7 @@ GROUPS = 1 << 16  # as many from the pipeline's first on are ours
 # With more operations under way, the flow monitor rests: a switch tells it of our own changes, too,
 # which halves the rate of Open vSwitch. After some quiet it is started and the switch compared.
 MONITOR_UP_TO = 200
+PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
 MONITOR_AFTER = 2.0
 
 
@@ -43,7 +44,7 @@ class Limits:
 
     def __init__(
         self,
-        window: int = 20_000,
+        window: int = 2_000,
         queue: int = 1_000,
         rate: float | None = None,
         timeout: float = 10.0,
@@ -55,16 +56,24 @@ class Limits:
 
 
 class _Job:
-    """A batch for this switch that waits or is under way."""
+    """A batch for this switch that waits or is under way, in pieces with a barrier each."""
 
-    __slots__ = ("before", "done", "epoch", "ops", "partition")
+    __slots__ = ("before", "done", "epoch", "ops", "partition", "pieces", "refused", "table_full")
 
     def __init__(self, partition: str, epoch: int, ops: Sequence[FlowOp]) -> None:
         self.partition = partition
         self.epoch = epoch
         self.ops = ops
         self.before: Before = []
+        self.pieces = 0  # not answered yet
+        self.refused: dict[int, str] = {}
+        self.table_full = False
         self.done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Tell the outcome, unless one was told or nobody waits for it any more."""
+        if not self.done.done():
+            self.done.set_result(outcome)
 
 
 class Keeper:
@@ -82,7 +91,8 @@ class Keeper:
         self.switch = switch
         self.shadow = Shadow(partition_of)
         self.connection: Connection | None = None
-        self.superseded = False
+        self.superseded = False  # for good, until a new generation is claimed
+        self.load = 0  # operations under way
         self._fence = fence
         self._limits = limits
         self._tell = tell
@@ -90,10 +100,9 @@ class Keeper:
         self._groups: dict[int, GroupEntry] = {}
         self._group_range = range(0)
         self._waiting: deque[_Job] = deque()
-        self._under_way: dict[int, _Job] = {}  # in the order of sending, by number
-        self._numbers = 0
-        self.load = 0  # operations under way
+        self._under_way: dict[_Job, None] = {}  # in the order of sending
         self._wake = asyncio.Event()
+        self._deadline: asyncio.TimerHandle | None = None
         self._syncing = asyncio.Lock()
         self._touched: set[FlowKey] | None = None
         self._monitor: Literal["none", "on", "resting"] = "none"
@@ -106,13 +115,12 @@ class Keeper:
     ) -> "asyncio.Future[Outcome]":
         """Put a batch behind what waits already; the future brings its outcome."""
         job = _Job(partition, epoch, ops)
-        if self.connection is None or self.superseded:
-            why = "another southbound process is its master" if self.superseded else "not connected"
-            job.done.set_result(Undefined(f"switch {self.switch}: {why}"))
+        if self.superseded:
+            job.settle(self._undefined("another southbound process is its master"))
+        elif self.connection is None:
+            job.settle(self._undefined("not connected"))
         elif len(self._waiting) >= self._limits.queue:
-            job.done.set_result(
-                Undefined(f"switch {self.switch}: {self._limits.queue} batches wait for it already")
-            )
+            job.settle(self._undefined(f"{self._limits.queue} batches wait for it already"))
         else:
             self._waiting.append(job)
             self._wake.set()
@@ -126,18 +134,11 @@ class Keeper:
 
     async def work(self, connection: Connection) -> None:
         """Send what is submitted, as fast as window and rate allow, until the connection ends."""
-        loop = asyncio.get_running_loop()
-        next_free = loop.time()
         while not connection.lost:
-            if not self._waiting or self.load >= self._limits.window:
+            if not self._waiting or self.load >= self._limits.window or self.superseded:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            if self._limits.rate:
-                if (wait := next_free - loop.time()) > 0:
-                    await asyncio.sleep(wait)  # pacing: this is the rate, not a guess
-                    continue  # the fence may have risen meanwhile
-                next_free = loop.time() + len(self._waiting[0].ops) / self._limits.rate
             job = self._waiting.popleft()
             try:
                 # Checked now, not when it was submitted: it may have waited while the fence rose.
@@ -146,30 +147,152 @@ class Keeper:
                 self._refuse_stale(job)
                 continue
             job.before = self.shadow.note(job.partition, job.ops)
+            await self._send(connection, job)
+
+    async def _send(self, connection: Connection, job: _Job) -> None:
+        """Send a job in pieces: however slow a switch is, it answers one of them in time."""
+        if self._touched is not None:
+            self._touched.update(op.entry.key for op in job.ops)
+        self._under_way[job] = None
+        starts = range(0, len(job.ops), PIECE) or range(1)
+        job.pieces = len(starts)
+        for start in starts:
+            piece = job.ops[start : start + PIECE]
+            while self.load >= self._limits.window and not connection.lost:
+                self._wake.clear()
+                await self._wake.wait()
             try:
-                self._send(connection, job)
+                self._fence.check(job.partition, job.epoch)  # it may have risen since the last one
+                self._send_piece(connection, job, start, piece)
                 await connection.drained()
+            except StaleEpoch:
+                self._withdraw(job)
+                self._refuse_stale(job)
+                return
             except (ConnectionLost, OSError, TimeoutError) as error:
                 connection.close(str(error) or "the switch takes nothing any more")
-                self.disconnected(connection.lost or str(error))
+                self.disconnected(connection, connection.lost or str(error))
+                return
+            except NotEncodable as error:
+                self._withdraw(job)
+                job.settle(Failed(dict.fromkeys(range(len(job.ops)), str(error))))
+                return
+            if self._limits.rate:
+                await asyncio.sleep(len(piece) / self._limits.rate)  # pacing: this is the rate
 
-    def disconnected(self, reason: str) -> None:
-        """The connection is gone: what was under way or waiting is undefined.
+    def _send_piece(
+        self, connection: Connection, job: _Job, start: int, piece: Sequence[FlowOp]
+    ) -> None:
+        if self._monitor == "on" and self.load + len(piece) > MONITOR_UP_TO:
+            self._monitor = "resting"
+            connection.monitor(on=False)
+        run = connection.send_ops(piece)
+        weight = max(1, len(piece))
+        self.load += weight
+        self._expect_answer(connection)
 
-        Harmless if it is said twice.
+        def finished(_: "asyncio.Future[None]") -> None:
+            if error := run.done.exception():
+                self.disconnected(connection, str(error))
+                return
+            if self.connection is not connection:
+                return
+            self.load -= weight
+            self._wake.set()
+            self._expect_answer(connection)
+            self._answered(job, start, run)
+            if self._monitor == "resting" and not self.load:
+                self._monitor_when_quiet(connection)
+
+        run.done.add_done_callback(finished)
+
+    def _expect_answer(self, connection: Connection) -> None:
+        """Give the switch its time anew; one that answers nothing at all is cut off.
+
+        Nobody knows what it has done: when it is back, its tables will be read.
         """
-        self.connection = None
-        self._monitor = "none"
-        undefined = Undefined(f"switch {self.switch}: {reason}")
-        for job in reversed(self._under_way.values()):
-            self.shadow.restore(job.partition, job.before)
-        for job in (*self._under_way.values(), *self._waiting):
-            if not job.done.done():
-                job.done.set_result(undefined)
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+        if self.load:
+            reason = f"no answer to a barrier within {self._limits.timeout:g} s"
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._limits.timeout, connection.close, reason)
+
+    def _answered(self, job: _Job, start: int, run: Run) -> None:
+        """A piece of a job is acknowledged, or partly refused."""
+        if job not in self._under_way:
+            return
+        if any(error.is_slave for error in run.errors.values()):
+            self.give_way()
+            return
+        for place, error in run.errors.items():
+            job.refused[start + place] = error.text
+            job.table_full |= error.table_full
+        job.pieces -= 1
+        if job.pieces:
+            return
+        del self._under_way[job]
+        if not job.refused:
+            job.settle(Acknowledged())
+            return
+        self._take_back(job, job.refused)
+        job.settle(Failed(dict(sorted(job.refused.items())), job.table_full))
+
+    def disconnected(self, connection: Connection, reason: str) -> None:
+        """A connection is gone: what was under way or waiting is undefined.
+
+        Harmless if it is said twice, or of a connection that was replaced before.
+        """
+        if self.connection is connection:
+            self.connection = None
+            self._monitor = "none"
+            self._abandon(reason)
+
+    def give_way(self) -> None:
+        """Another southbound process is the master now; nothing more is sent from here."""
+        if not self.superseded:
+            self.superseded = True
+            self._abandon("another southbound process is its master")
+            self._tell(Superseded(self.switch))
+
+    def _abandon(self, reason: str) -> None:
+        for job in reversed(self._under_way):
+            self._take_back(job, range(len(job.ops)))
+        for job in (*self._under_way, *self._waiting):
+            job.settle(self._undefined(reason))
         self._under_way.clear()
         self._waiting.clear()
         self.load = 0
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
         self._wake.set()
+
+    def _withdraw(self, job: _Job) -> None:
+        self._take_back(job, range(len(job.ops)))
+        self._under_way.pop(job, None)
+
+    def _take_back(self, job: _Job, places: Iterable[int]) -> None:
+        """Take operations out of the shadow, unless something newer was put there since."""
+        if job.before:
+            for place in sorted(places, reverse=True):
+                op, was = job.ops[place], job.before[place]
+                put = None if op.change is Change.DELETE else op.entry
+                if self.shadow.entries.get(op.entry.key) == put:
+                    self.shadow.restore(job.partition, [was])
+
+    def _undefined(self, reason: str) -> Undefined:
+        return Undefined(f"switch {self.switch}: {reason}")
+
+    def _refuse_stale(self, job: _Job) -> None:
+        if not job.done.done():
+            try:
+                self._fence.check(job.partition, job.epoch)
+            except StaleEpoch as error:
+                job.done.set_exception(error)
+
+    # Changes by others
 
     def monitor(self, connection: Connection) -> None:
         """Notice changes by others as soon as they happen (1.4)."""
@@ -187,74 +310,21 @@ class Keeper:
 
         self._quiet = asyncio.get_running_loop().call_later(MONITOR_AFTER, quiet)
 
-    def give_way(self) -> None:
-        """Another southbound process is the master now; nothing more is sent from here."""
-        if not self.superseded:
-            self.superseded = True
-            self._tell(Superseded(self.switch))
-
-    def _send(self, connection: Connection, job: _Job) -> None:
-        if self._touched is not None:
-            self._touched.update(op.entry.key for op in job.ops)
-        self._numbers += 1
-        number = self._numbers
-        self._under_way[number] = job
-        self.load += len(job.ops)
-        if self._monitor == "on" and self.load > MONITOR_UP_TO:
-            self._monitor = "resting"
-            connection.monitor(on=False)
-        run = connection.send_ops(job.ops)
-        loop = asyncio.get_running_loop()
-        # A switch that does not answer is cut off: when it is back, its tables will be read.
-        overdue = loop.call_later(
-            self._limits.timeout,
-            connection.close,
-            f"no answer to a barrier within {self._limits.timeout:g} s",
-        )
-
-        def finished(_: "asyncio.Future[None]") -> None:
-            overdue.cancel()
-            if error := run.done.exception():
-                self.disconnected(str(error))  # all that is under way, from the last to the first
-            if self._under_way.pop(number, None) is None:
-                return
-            self.load -= len(job.ops)
-            self._wake.set()
-            if self._monitor == "resting" and not self.load:
-                self._monitor_when_quiet(connection)
-            if not job.done.done():
-                job.done.set_result(self._outcome(job, run))
-
-        run.done.add_done_callback(finished)
-
-    def _outcome(self, job: _Job, run: Run) -> Outcome:
-        if not run.errors:
-            return Acknowledged()
-        if any(error.is_slave for error in run.errors.values()):
-            self.give_way()
-            return Undefined(f"switch {self.switch}: another southbound process is its master")
-        for place in run.errors if job.before else ():
-            op, was = job.ops[place], job.before[place]
-            now = self.shadow.entries.get(op.entry.key)
-            if now == (None if op.change is Change.DELETE else op.entry):
-                self.shadow.restore(job.partition, [was])
-        return Failed(
-            {place: error.text for place, error in run.errors.items()},
-            any(error.table_full for error in run.errors.values()),
-        )
-
-    def _refuse_stale(self, job: _Job) -> None:
-        if not job.done.done():
-            try:
-                self._fence.check(job.partition, job.epoch)
-            except StaleEpoch as error:
-                job.done.set_exception(error)
-
     # What the switch should hold
+
+    def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
+        """From now on this partition should have just these entries.
+
+        What is under way for it is not taken back any more: this is newer.
+        """
+        for job in self._under_way:
+            if job.partition == partition:
+                job.before = []
+        self.shadow.declare(partition, entries)
 
     def declare_base(self, topology: Topology, pipeline: Pipeline) -> None:
         """Base entries and groups of this switch in a network."""
-        self.shadow.declare(BASE, pipeline.base_entries(topology, self.switch))
+        self.declare(BASE, pipeline.base_entries(topology, self.switch))
         groups = pipeline.base_groups(topology, self.switch)
         self._groups = {group.group: group for group in groups}
         self._group_range = range(pipeline.first_group, pipeline.first_group + GROUPS)
@@ -262,24 +332,28 @@ class Keeper:
     async def sync(self) -> Outcome:
         """Compare the switch with its shadow and send the difference; never more than that."""
         connection = self.connection
-        if connection is None or self.superseded:
-            return Undefined(f"switch {self.switch} is not connected; it is compared when it is")
+        if connection is None:
+            return self._undefined("not connected; it is compared when it is")
+        if self.superseded:
+            return self._undefined("another southbound process is its master")
         async with self._syncing:
             try:
                 return await self._sync(connection)
             except (ConnectionLost, TimeoutError) as error:
                 reason = str(error) or f"no answer within {connection.timeout:g} s"
                 connection.close(reason)
-                return Undefined(f"switch {self.switch}: {reason}")
+                return self._undefined(reason)
+            except Refused as refused:
+                if refused.error.is_slave:
+                    self.give_way()
+                    return self._undefined("another southbound process is its master")
+                return Failed({0: str(refused)}, refused.error.table_full)
 
     async def _sync(self, connection: Connection) -> Outcome:
         gone = await self._sync_groups(connection)
         self._touched = set()
         try:
-            # What is under way now may or may not be in the answer.
-            for job in self._under_way.values():
-                self._touched.update(op.entry.key for op in job.ops)
-            stats = await connection.flow_stats()
+            stats = await connection.flow_stats()  # after all that was sent before
             ignored = frozenset(self._touched)
         finally:
             self._touched = None
@@ -287,22 +361,21 @@ class Keeper:
         repairs = self.shadow.repair(found, ignored)
         # An entry of ours with something else in it is overwritten, or removed if not wanted.
         repairs += self._overwrites(broken, ignored, {op.entry.key for op in repairs})
-        if odd:
-            await connection.removals(odd)
         outcome: Outcome = Acknowledged()
         if repairs:
-            outcome = await self._send_repairs(connection, repairs)
+            # At once: a batch that comes in between would be newer than these.
+            job = _Job(BASE, 0, repairs)  # nothing to note: the shadow is where they lead
+            await self._send(connection, job)
+            outcome = await job.done
+        if odd:
+            _raise_first(await connection.removals(odd))
         if gone:
-            await connection.group_ops([GroupOp(Change.DELETE, group) for group in gone])
-        if repairs or odd or gone:
+            _raise_first(
+                await connection.group_ops([GroupOp(Change.DELETE, group) for group in gone])
+            )
+        if isinstance(outcome, Acknowledged) and (repairs or odd or gone):
             self._tell(Repaired(self.switch, len(repairs) + len(odd) + len(gone)))
         return outcome
-
-    async def _send_repairs(self, connection: Connection, repairs: list[FlowOp]) -> Outcome:
-        job = _Job(BASE, 0, repairs)  # nothing to note: the shadow is where they lead
-        self._send(connection, job)
-        await connection.drained()
-        return await job.done
 
     async def _sync_groups(self, connection: Connection) -> list[GroupEntry]:
         """Add and change groups; returns those to remove when no entry sends to them any more."""
@@ -314,9 +387,7 @@ class Keeper:
             elif have[number] != group.port:
                 ops.append(GroupOp(Change.MODIFY, group))
         if ops:
-            run = await connection.group_ops(ops)
-            for error in run.errors.values():
-                raise GroupsRefused(f"switch {self.switch} refuses a group: {error.text}")
+            _raise_first(await connection.group_ops(ops))
         # A switch that loses a group loses the entries that send to it, too.
         used = {
             action.group
@@ -346,8 +417,9 @@ class Keeper:
         return ops
 
 
-class GroupsRefused(DzflowError):
-    """A switch refuses the groups that host legs need."""
+def _raise_first(run: Run) -> None:
+    for error in run.errors.values():
+        raise Refused(error)
 
 
 def _sorted_out(

@@ -513,6 +513,107 @@ def test_a_slow_switch_holds_up_nobody_else() -> None:
     run(main())
 
 
+def test_a_slow_switch_completes_a_batch_that_takes_longer_than_an_answer_may() -> None:
+    async def main() -> None:
+        slow = {"s2": SwitchModel(rate=400.0)}
+        async with rig(models=slow, timeout=1.0) as r:
+            numbers = range(1, 1_001)
+            assert await r.apply("s2", adds(*numbers)) == Acknowledged()
+            await r.agrees("s2", *map(entry, numbers))
+
+    run(main())
+
+
+def test_an_old_batch_stops_in_the_middle_when_the_fence_rises() -> None:
+    async def main() -> None:
+        async with rig(models={"s2": SwitchModel(rate=2_000.0)}, window=100) as r:
+            switch = r.network.switches["s2"]
+            spy = Spy(switch, 150)
+            old = asyncio.create_task(r.apply("s2", adds(*range(1, 1_001))))
+            await spy.seen.wait()
+            await r.driver.raise_epoch("p", 2)
+            with pytest.raises(StaleEpoch):
+                await old
+            outcomes = await r.driver.reconcile("p", 2, {"s2": [entry(7)]})
+            assert outcomes["s2"] == Acknowledged()
+            await r.agrees("s2", entry(7))
+
+    run(main())
+
+
+def test_what_was_declared_after_a_lost_batch_stays_declared() -> None:
+    async def main() -> None:
+        async with rig() as r:
+            switch, agent = r.network.switches["s2"], r.network.agents["s2"]
+            switch.ignore_barriers()
+            spy = Spy(switch, 2)
+            old = asyncio.create_task(r.apply("s2", adds(1, 2)))
+            await spy.seen.wait()
+            await r.driver.raise_epoch("p", 2)
+            new = asyncio.create_task(r.driver.reconcile("p", 2, {"s2": [entry(1), entry(3)]}))
+            await asyncio.wait([new], timeout=0)
+            agent.drop(0)
+            switch.behave()
+            assert isinstance(await old, Undefined)
+            await new
+            await r.back("s2")
+            await r.agrees("s2", entry(1), entry(3))
+
+    run(main())
+
+
+def test_a_batch_that_cannot_be_encoded_fails_and_the_next_one_goes_on() -> None:
+    async def main() -> None:
+        async with rig() as r:
+            wrong = FlowEntry(1, 1 << 20, None, (Output(1),))
+            outcome = await r.apply("s2", [FlowOp(Change.ADD, wrong)])
+            assert isinstance(outcome, Failed)
+            assert await r.apply("s2", adds(1)) == Acknowledged()
+            await r.agrees("s2", entry(1))
+
+    run(main())
+
+
+def test_who_has_given_way_stays_so_until_it_claims_a_new_generation() -> None:
+    async def main() -> None:
+        pipeline = Pipeline().extended(LINE)
+        first = Options(port=0, timeout=WAIT, generation=1)
+        second = Options(port=0, timeout=WAIT, generation=2)
+        async with (
+            Driver(LINE, pipeline, lambda _: "p", {}, first) as old,
+            Driver(LINE, pipeline, lambda _: "p", {}, second) as new,
+        ):
+            both = [("127.0.0.1", old.port), ("127.0.0.1", new.port)]
+            async with EmulatedNetwork(LINE, both) as network:
+                await all_up(new, LINE)
+                given_way: set[str] = set()
+                while len(given_way) < 3:
+                    event = await next_event(old, Superseded)
+                    assert isinstance(event, Superseded)
+                    given_way.add(event.switch)
+                network.agents["s2"].restart()  # the switch forgets whose generation was higher
+                await next_event(new, SwitchUp)
+                assert (await new.apply("p", 1, {"s2": adds(1)}))["s2"] == Acknowledged()
+                assert isinstance((await old.apply("p", 1, {"s2": adds(2)}))["s2"], Undefined)
+                old.claim(3)
+                await all_up(old, LINE)
+                assert (await old.apply("p", 2, {"s2": adds(2)}))["s2"] == Acknowledged()
+
+    run(main())
+
+
+def test_a_switch_that_left_the_network_is_asked_nothing_any_more() -> None:
+    async def main() -> None:
+        async with rig() as r:
+            shorter = LINE.without_switch("s3")
+            await r.driver.set_network(shorter, r.pipeline)
+            outcomes = await r.driver.reconcile("p", 1, {"s1": [entry(1)]})
+            assert outcomes == {"s1": Acknowledged(), "s2": Acknowledged()}
+            assert r.driver.connected() == {"s1", "s2"}
+
+    run(main())
+
+
 def test_a_host_that_moves_to_another_port_costs_a_group() -> None:
     async def main() -> None:
         async with rig() as r:
