@@ -1,6 +1,7 @@
 """`dzflow lab`: a network of real switches and hosts on this machine."""
 
 import signal
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -27,7 +28,9 @@ def up(
     network = make(topology)
     stop = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)  # until the lab is up; then they are waited for
-    with console.status(f"building {topology}"), Lab(network, controller or ()) as lab:
+    with ExitStack() as cleanup:
+        with console.status(f"building {topology}"):
+            lab = cleanup.enter_context(Lab(network, controller or ()))
         hosts = ", ".join(host.id for host in network.hosts[:8]) + ", …" * (len(network.hosts) > 8)
         console.print(f"lab {lab.tag}: {len(network.switches)} switches, hosts {hosts}")
         console.print(f"try: dzflow lab exec {network.hosts[0].id} -- ip address")

@@ -190,11 +190,15 @@ class Driver:
 
     async def read(self, switch: str) -> list[FlowEntry]:
         """Our entries as the switch has them now; ConnectionLost if it is not connected."""
-        keeper = self._keeper(switch)
-        if keeper.connection is None:
-            raise ConnectionLost(f"switch {switch} is not connected; wait for SwitchUp")
-        stats = await keeper.connection.flow_stats()
+        stats = await self.connection(switch).flow_stats()
         return [stat.entry for stat in stats if isinstance(stat.entry, FlowEntry)]
+
+    def connection(self, switch: str) -> Connection:
+        """The connection of a switch, to ask it something; ConnectionLost if there is none."""
+        connection = self._keeper(switch).connection
+        if connection is None:
+            raise ConnectionLost(f"switch {switch} is not connected; wait for SwitchUp")
+        return connection
 
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
         """Bring base entries and groups in line with a (changed) network.

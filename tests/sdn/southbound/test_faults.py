@@ -619,7 +619,7 @@ def test_a_host_that_moves_to_another_port_costs_a_group() -> None:
         async with rig() as r:
             moved = LINE.with_host(Host("h2", "s2", 40))
             await r.driver.set_network(moved, r.pipeline.extended(moved))
-            groups = await r.driver._keepers["s2"].connection.group_descs()  # type: ignore[union-attr]
+            groups = await r.driver.connection("s2").group_descs()
             assert [group.port for group in groups] == [40]
 
     run(main())
