@@ -12,12 +12,12 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from configurators.partials import Kind, Partial
+from configurators.records import ALL, Offer, Record, Work, counted
 from dzflow.errors import BadInput, DzflowError
 from dzflow.region import Region
 from dzflow.region_map import OverlapMap, RegionMap
 from sdn.flows import Batch, FlowEntry, difference
 from sdn.plans import NOTHING, Changes, Contribution, Plan
-from sdn.routes import bits
 
 Ordering = Literal["fifo", "ordered", "net"]
 
@@ -64,35 +64,6 @@ class Decision(Struct, frozen=True, eq=False):
     rounds: tuple[Batch, ...]
 
 
-class _Record:
-    """What is known of one region; there is one for each that somebody asks for."""
-
-    __slots__ = ("admitted", "inherited", "own", "publishers", "region", "subscribers")
-
-    def __init__(self, region: Region, publishers: int) -> None:
-        self.region = region
-        self.subscribers: dict[int, int] = {}  # host: how many of its subscriptions
-        self.admitted: dict[int, int] = (
-            _NOBODY  # host: how many advertisements with their entry here
-        )
-        self.publishers = publishers  # hosts with an overlapping advertisement, a bit each
-        self.own = 0
-        self.inherited = 0
-
-
-_NOBODY: dict[int, int] = {}  # shared, never written to: few records have anybody admitted
-
-
-class _Offer:
-    """Who advertises a region: hosts with how many advertisements, and as bits."""
-
-    __slots__ = ("counts", "hosts")
-
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
-        self.hosts = 0
-
-
 class _Active(NamedTuple):
     """An active subscription or advertisement."""
 
@@ -126,8 +97,8 @@ class Engine:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._active: dict[str, _Active] = {}
-        self._records: RegionMap[_Record] = RegionMap()
-        self._offers: OverlapMap[_Offer] = OverlapMap()
+        self._records: RegionMap[Record] = RegionMap()
+        self._offers: OverlapMap[Offer] = OverlapMap()
         self._pending: tuple[Decision, _Undo] | None = None
 
     # Reading
@@ -368,19 +339,19 @@ class Engine:
 
     def _apply(self, steps: Iterable[_Step], changes: Changes | None) -> None:
         """Change counts, then contributions, then what others inherit; note the operations."""
-        work = _Work(self._records, self.plan)
+        work = Work(self._records, self.plan)
         for step in steps:
             if step.advertised:
                 self._offer(step, work)
                 for region in step.edge:
                     record = self._record(region, work)
-                    record.admitted = _counted(record.admitted, step.host, step.sign)
-                    work.dirty[record] = _ALL
+                    record.admitted = counted(record.admitted, step.host, step.sign)
+                    work.dirty[record] = ALL
             else:
                 self._want(step, work)
         work.settle(changes)
 
-    def _want(self, step: _Step, work: "_Work") -> None:
+    def _want(self, step: _Step, work: "Work") -> None:
         sign, host, dirty = step.sign, step.host, work.dirty
         for region in step.regions:
             record = self._record(region, work)
@@ -391,21 +362,21 @@ class Engine:
                     dirty[record] = dirty.get(record, 0) | 1 << host
             else:
                 del record.subscribers[host]
-                dirty[record] = _ALL
+                dirty[record] = ALL
 
-    def _offer(self, step: _Step, work: "_Work") -> None:
+    def _offer(self, step: _Step, work: "Work") -> None:
         bit = 1 << step.host
         for region in step.regions:
             offer = self._offers.get(region)
             if offer is None:
-                self._offers.add(region, offer := _Offer())
-            offer.counts = _counted(offer.counts, step.host, step.sign)
+                self._offers.add(region, offer := Offer())
+            offer.counts = counted(offer.counts, step.host, step.sign)
             if offer.counts.get(step.host) == 1 and step.sign > 0:
                 offer.hosts |= bit
                 for record in self._records.overlapping(region):
                     if not record.publishers & bit:
                         record.publishers |= bit
-                        work.dirty[record] = _ALL
+                        work.dirty[record] = ALL
             elif step.host not in offer.counts:
                 offer.hosts ^= bit
                 if not offer.hosts:
@@ -414,12 +385,12 @@ class Engine:
                     publishers = self._publishers(record.region)
                     if publishers != record.publishers:
                         record.publishers = publishers
-                        work.dirty[record] = _ALL
+                        work.dirty[record] = ALL
 
-    def _record(self, region: Region, work: "_Work") -> _Record:
+    def _record(self, region: Region, work: "Work") -> Record:
         record = self._records.get(region)
         if record is None:
-            record = _Record(region, self._publishers(region))
+            record = Record(region, self._publishers(region))
             self._records.add(region, record)
             work.touched[record] = NOTHING
             work.inherit[record] = None
@@ -433,90 +404,14 @@ class Engine:
 
     def _replan(self, plan: Plan, changes: Changes | None) -> None:
         self.plan = plan
-        work = _Work(self._records, plan)
-        work.dirty.update(dict.fromkeys(self._records, _ALL))
+        work = Work(self._records, plan)
+        work.dirty.update(dict.fromkeys(self._records, ALL))
         work.settle(changes)
-
-
-_ALL = -1
-
-
-class _Work:
-    """One step of change on its way through the records."""
-
-    __slots__ = ("dirty", "inherit", "plan", "records", "touched")
-
-    def __init__(self, records: RegionMap[_Record], plan: Plan) -> None:
-        self.records = records
-        self.plan = plan
-        self.dirty: dict[_Record, int] = {}  # the hosts that were added (a bit each), or _ALL
-        self.inherit: dict[_Record, None] = {}  # those whose coverers must be looked at again
-        self.touched: dict[_Record, Contribution] = {}  # before
-
-    def settle(self, changes: Changes | None) -> None:
-        """Bring contributions up to date and note the operations that this takes, if wanted."""
-        touched, plan, records = self.touched, self.plan, self.records
-        for record, hosts in self.dirty.items():
-            own = self._own(record, hosts)
-            if own != record.own:
-                if record not in touched:
-                    touched[record] = record.own, record.inherited
-                added, removed = own & ~record.own, record.own & ~own
-                record.own = own
-                self._pass_on(record, added, removed)
-        for record in self.inherit:
-            inherited = 0
-            for coverer in records.coverers(record.region):
-                inherited |= coverer.own
-            record.inherited = inherited
-        for record in self.dirty:
-            if not record.subscribers and not record.admitted:
-                records.remove(record.region)
-        for record, before in touched.items() if changes else ():
-            assert changes
-            plan.change(record.region, before, (record.own, record.inherited), changes)
-
-    def _own(self, record: _Record, hosts: int) -> int:
-        routes = self.plan.routes
-        publishers = record.publishers
-        if hosts == _ALL:
-            own = 0
-            for host in record.subscribers:
-                own |= routes.to_host(publishers, host)
-            for host in record.admitted:
-                own |= routes.edge(host)
-            return own
-        own = record.own
-        for host in bits(hosts):
-            own |= routes.to_host(publishers, host)
-        return own
-
-    def _pass_on(self, record: _Record, added: int, removed: int) -> None:
-        touched, inherit = self.touched, self.inherit
-        # An entry of its own for each leg does not change with what coverers send elsewhere.
-        always = self.plan.name != "legs"
-        for child in self.records.covered(record.region):
-            if added & ~child.inherited:
-                if (always or added & child.own) and child not in touched:
-                    touched[child] = child.own, child.inherited
-                child.inherited |= added
-            if removed & child.inherited:
-                if (always or removed & child.own) and child not in touched:
-                    touched[child] = child.own, child.inherited
-                inherit[child] = None
 
 
 def _once(regions: tuple[Region, ...]) -> tuple[Region, ...]:
     """Each region once: asking twice for one in a request is asking once."""
     return regions if len(regions) < 2 else tuple(dict.fromkeys(regions))
-
-
-def _counted(counts: dict[int, int], host: int, sign: int) -> dict[int, int]:
-    """The counts with one more or less for a host; hosts with none are left out."""
-    changed = {**counts, host: counts.get(host, 0) + sign}
-    if not changed[host]:
-        del changed[host]
-    return changed
 
 
 def _wrong_kind(kind: Kind, known: _Active) -> str:

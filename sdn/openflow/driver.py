@@ -11,7 +11,6 @@ from typing import Self
 
 from msgspec import Struct
 
-from dzflow.errors import BadInput
 from sdn.flows import Batch, Change, FlowEntry
 from sdn.openflow.connection import Connection, ConnectionLost, Refused
 from sdn.openflow.constants import OUR_COOKIE_MASK, OUR_COOKIES, V1_4, Role
@@ -26,6 +25,7 @@ from sdn.openflow.events import (
     RoleChanged,
     SwitchError,
 )
+from sdn.openflow.features import Unusable, check_features
 from sdn.openflow.finder import Finder, send_punts
 from sdn.openflow.keeper import Keeper, Limits
 from sdn.openflow.punts import is_punt
@@ -49,10 +49,6 @@ log = logging.getLogger(__name__)
 CHECK_EVERY = 0.5  # seconds between checks of a switch that others keep changing
 BUSY = 100  # operations under way, beyond which a switch is not probed
 EVENTS = 10_000  # events that may wait to be read before old ones are dropped
-
-
-class Unusable(BadInput):
-    """A switch that cannot hold our pipeline."""
 
 
 class Options(Struct, frozen=True):
@@ -278,7 +274,7 @@ class Driver:
         try:
             if name is None:
                 raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
-            await self._check_features(connection, ready, name)
+            await check_features(connection, ready, name, self._pipeline)
         except (Unusable, Refused) as error:
             self._tell(SwitchRefused(ready.dpid, str(error)))
             connection.close(str(error))
@@ -327,21 +323,6 @@ class Driver:
         await asyncio.wait([working, living, ended], return_when=asyncio.FIRST_COMPLETED)
         for task in (working, living, ended):
             task.cancel()
-
-    async def _check_features(self, connection: Connection, ready: Ready, name: str) -> None:
-        legs = len(self._pipeline.tables.get(name, ())) if self._pipeline.plan == "legs" else 1
-        needed = self._pipeline.forward_table + legs + (self._pipeline.plan == "legs")
-        way_out = "; the plan lpm may do" if self._pipeline.plan == "legs" else ""
-        if ready.n_tables < needed:
-            raise Unusable(f"it has {ready.n_tables} tables, {needed} are needed{way_out}")
-        groups = await connection.group_features()
-        if not groups.usable:
-            raise Unusable("it has no groups of type all that rewrite and output")
-        if self._pipeline.plan == "legs":
-            for table in (await connection.table_features()).tables:
-                used = self._pipeline.forward_table <= table.table < needed
-                if used and not (table.ipv6_dst and table.masks):
-                    raise Unusable(f"table {table.table} does not match IPv6 by any mask{way_out}")
 
     async def _become_master(self, connection: Connection) -> bool:
         try:
