@@ -14,9 +14,7 @@ class Record:
     def __init__(self, region: Region, publishers: int) -> None:
         self.region = region
         self.subscribers: dict[int, int] = {}  # host: how many of its subscriptions
-        self.admitted: dict[int, int] = (
-            _NOBODY  # host: how many advertisements with their entry here
-        )
+        self.admitted: dict[int, int] = _NOBODY  # host: how many advertisements let in here
         self.publishers = publishers  # hosts with an overlapping advertisement, a bit each
         self.own = 0
         self.inherited = 0
