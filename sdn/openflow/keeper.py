@@ -161,6 +161,8 @@ class Keeper:
             while self.load >= self._limits.window and not connection.lost:
                 self._wake.clear()
                 await self._wake.wait()
+            if job not in self._under_way:
+                return  # it was abandoned meanwhile, and its outcome told
             try:
                 self._fence.check(job.partition, job.epoch)  # it may have risen since the last one
                 self._send_piece(connection, job, start, piece)
@@ -195,7 +197,7 @@ class Keeper:
             if error := run.done.exception():
                 self.disconnected(connection, str(error))
                 return
-            if self.connection is not connection:
+            if self.connection is not connection or self.superseded:
                 return
             self.load -= weight
             self._wake.set()
