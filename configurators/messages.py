@@ -1,0 +1,170 @@
+"""What dispatchers, configurators and southbound processes say to each other over streams.
+
+Regions and flow operations travel packed (`configurators/packing.py`): msgpack has no integers of
+96 or 128 bits, and these are the bulk of what is sent.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from sdn.southbound import Outcome
+
+# Between dispatcher and configurator
+
+
+class Task(Struct, frozen=True, array_like=True, gc=False):
+    """What a partition shall have of a record from now on.
+
+    It replaces whatever the partition has of it, unless that came under a higher `seq`; so a task
+    can be repeated, and come late, without harm. Without regions and edge: nothing more.
+    """
+
+    id: str
+    seq: int
+    host: str
+    advertised: bool
+    regions: bytes
+    edge: bytes = b""
+
+
+class Tasks(Struct, frozen=True, array_like=True, tag="tasks"):
+    """Tasks by partition. Each is answered by one `Done`, in any order."""
+
+    tasks: dict[str, list[Task]]
+
+
+TaskOutcome = Literal["done", "failed", "superseded", "moved"]
+"""Acknowledged by all switches; refused by one and undone; replaced by a task with a higher `seq`;
+or not owned here (any more), so that it has to be sent to the new owner."""
+
+
+class Done(Struct, frozen=True, array_like=True, gc=False):
+    """A task has come to its end, under the epoch of the partition's owner."""
+
+    partition: str
+    id: str
+    seq: int
+    epoch: int
+    outcome: TaskOutcome
+    reason: str | None = None
+    decided_us: int = 0  # how long the decision took
+    pushed_us: int = 0  # how long the switches took
+    slice: int = 0  # the number of the slice, counted by each configurator
+    size: int = 0  # tasks in that slice
+    adds: int = 0  # this task's share of the slice's operations
+    modifies: int = 0
+    deletes: int = 0
+    switches: int = 0  # that the slice touched
+
+
+class Dones(Struct, frozen=True, array_like=True, tag="dones"):
+    """Tasks that have come to their end."""
+
+    dones: list[Done]
+
+
+class Waiting(Struct, frozen=True, array_like=True, tag="waiting"):
+    """Tasks wait for a switch; the reason says which and why. They are not at an end."""
+
+    partition: str
+    tasks: list[tuple[str, int]]  # id, seq
+    reason: str
+
+
+class PartitionLoad(Struct, frozen=True, array_like=True, gc=False):
+    """How a partition is doing."""
+
+    partition: str
+    epoch: int
+    state: Literal["loading", "ready", "waiting"]
+    queued: int
+    active: int  # records with something in this partition
+    entries: int  # flow entries, estimated cheaply; 0 if not known
+    tasks: int  # done since the process started
+    reason: str | None = None
+
+
+class Load(Struct, frozen=True, array_like=True, tag="load"):
+    """What a configurator tells every second, and when the network changed."""
+
+    configurator: str
+    network: int  # the revision of the network that all its partitions have taken up
+    partitions: list[PartitionLoad]
+
+
+# To and from southbound processes
+
+
+class Apply(Struct, frozen=True, array_like=True, tag="apply"):
+    """Carry out operations (packed, by switch) for a partition. Answered by `Applied`."""
+
+    partition: str
+    epoch: int
+    batch: dict[str, bytes]
+
+
+class Applied(Struct, frozen=True, array_like=True, tag="applied"):
+    """Outcomes by switch; or, if `stale` says so, nothing was sent because the epoch is over."""
+
+    outcomes: dict[str, Outcome]
+    stale: str | None = None
+
+
+class RaiseEpochs(Struct, frozen=True, array_like=True, tag="raise"):
+    """Let nothing older through for these partitions. Answered by `Raised`."""
+
+    epochs: dict[str, int]
+
+
+class Raised(Struct, frozen=True, array_like=True, tag="raised"):
+    """The fence has risen, except for partitions whose epoch here is higher already."""
+
+    stale: dict[str, str] = {}
+
+
+class Declare(Struct, frozen=True, array_like=True, tag="declare"):
+    """What partitions should have on each switch (entries, packed, by partition and switch).
+
+    With `check`, the switches are then compared, once for all, and the difference is sent.
+    Answered by `Applied`, with the outcomes of the comparison.
+    """
+
+    epochs: dict[str, int]
+    entries: dict[str, dict[str, bytes]]
+    check: bool = True
+
+
+class ReadFlows(Struct, frozen=True, array_like=True, tag="read"):
+    """Read our entries as a switch has them. Answered by `Flows`."""
+
+    switch: str
+
+
+class Flows(Struct, frozen=True, array_like=True, tag="flows"):
+    """Entries of a switch, packed; or the reason why it cannot be read."""
+
+    entries: bytes
+    reason: str | None = None
+
+
+class Holds(Struct, frozen=True, array_like=True, tag="holds"):
+    """What a southbound process tells when it is asked by nobody: at the start, and on a change.
+
+    `switches` are those that it is master of and that are up; `down` gives reasons for those that
+    it is responsible for and cannot use. `network` is the revision of the network that it has
+    taken up, `ports_down` the ports (switch, port) that are known to be down.
+    """
+
+    southbound: str
+    switches: list[str]
+    down: dict[str, str]
+    network: int
+    ports_down: list[tuple[str, int]]
+    operations: int = 0  # acknowledged since the process started
+
+
+ToConfigurator = Tasks
+FromConfigurator = Dones | Waiting | Load
+ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows
+FromSouthbound = Applied | Raised | Flows | Holds

@@ -1,0 +1,83 @@
+"""Where things are in etcd. All keys begin with the prefix of the installation.
+
+| key | value |
+| --- | --- |
+| `spaces/NAME` | `SpaceDoc` |
+| `numbers/NUMBER` | the name of the space that has this number, also some time after it is gone |
+| `network` | `NetworkDoc` |
+| `records/SPACE/ID` | `Record`; SPACE is the number in hexadecimal, which the id names, too |
+| `finished/SPACE/ID` | `Record` that was removed or has failed; kept for a while (leased) |
+| `owners/PARTITION` | the configurator's id; the key's mod revision is the epoch |
+| `keys/HASH` | `KeyUse` of an idempotency key (leased) |
+| `dispatchers/ID`, `configurators/ID`, `southbound/ID` | `Process`, leased: gone when it dies |
+| `generation` | put to get a new generation: the put's revision |
+| `wires` | where applications reach each host of an emulated network: host -> [address, port] |
+
+The global name of a partition is `SPACE.VERSION/LEAF`, as in `1f.0/3-0.7-x`.
+"""
+
+import secrets
+from typing import NamedTuple
+
+from configurators.store.model import RecordKind
+from dzflow.errors import BadInput
+
+SPACES = "spaces/"
+NUMBERS = "numbers/"
+NETWORK = "network"
+RECORDS = "records/"
+FINISHED = "finished/"
+OWNERS = "owners/"
+KEYS = "keys/"
+DISPATCHERS = "dispatchers/"
+CONFIGURATORS = "configurators/"
+SOUTHBOUND = "southbound/"
+GENERATION = "generation"
+WIRES = "wires"
+
+_LETTER: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
+
+
+class BadRecordId(BadInput):
+    """A text that is not the id of any record."""
+
+
+class PartitionName(NamedTuple):
+    """A partition of all that there are: space, index version, leaf of its partition map."""
+
+    space: int
+    version: int
+    leaf: str
+
+    def __str__(self) -> str:
+        return f"{self.space:x}.{self.version}/{self.leaf}"
+
+    @classmethod
+    def parse(cls, text: str) -> "PartitionName":
+        """Read the text form."""
+        scope, _, leaf = text.partition("/")
+        space, _, version = scope.partition(".")
+        return cls(int(space, 16), int(version), leaf)
+
+
+def new_record_id(kind: RecordKind, space: int) -> str:
+    """An id that nothing else has; it names the space, so that the record can be found."""
+    return f"{_LETTER[kind]}{space:x}-{secrets.token_hex(8)}"
+
+
+def record_key(record_id: str, finished: bool = False) -> str:
+    """The key of a record; BadRecordId if no record can have this id."""
+    space = record_id[1:].partition("-")[0]
+    if record_id[:1] not in ("s", "a") or not space or len(record_id) > 32:
+        raise BadRecordId(f"{record_id[:32]!r} is not the id of a subscription or advertisement")
+    return f"{FINISHED if finished else RECORDS}{space}/{record_id}"
+
+
+def owner_key(partition: str) -> str:
+    """The key of a partition's owner."""
+    return OWNERS + partition
+
+
+def owners_of_space(space: int) -> str:
+    """The prefix of the owners of all partitions of a space, in all versions."""
+    return f"{OWNERS}{space:x}."
