@@ -7,11 +7,15 @@ from typing import cast
 
 from msgspec import Struct
 
-from sdn.emulator import event_wire, frames
-from sdn.emulator.event_wire import Members, Peer, Send
+from dzflow import event_wire
+from dzflow.address import DELIVERY
+from dzflow.event_wire import Members, Peer, Send
+from sdn.emulator import frames
 from sdn.topology import Host
 
 LOOPBACK = "127.0.0.1"
+
+_DELIVERY_BYTES = DELIVERY.to_bytes(16, "big")
 
 
 class HostCounters(Struct):
@@ -72,16 +76,23 @@ class EmulatedHost:
         """Take a frame from the switch; events go to all applications that have joined."""
         self.counters.received += 1
         event = frames.read_event(frame)
-        if event is None or self._wire is None:
+        if event is not None:
+            self._deliver(*event)
+
+    def _deliver(self, destination: bytes, payload: bytes) -> None:
+        if self._wire is None:
             return
-        datagram = event_wire.deliver(*event)
+        datagram = event_wire.deliver(destination, payload)
         for peer in self._members.present(asyncio.get_running_loop().time()):
             if self._wire.tell(datagram, peer):
                 self.counters.delivered += 1
 
     def _heard(self, said: Send | int, peer: Peer) -> None:
         if isinstance(said, Send):
-            self.publish(said.destination, said.payload)
+            if said.destination == DELIVERY:
+                self._deliver(_DELIVERY_BYTES, said.payload)
+            else:
+                self.publish(said.destination, said.payload)
         elif said == event_wire.LEAVE:
             self._members.leave(peer)
         elif self._wire is not None:

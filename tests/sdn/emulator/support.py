@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from dzflow import event_wire
 from dzflow.address import ALL, Match
-from sdn.emulator import event_wire
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output

@@ -6,8 +6,7 @@ import socket
 import pytest
 
 from dzflow.address import DELIVERY, Scope
-from sdn.emulator import EmulatedNetwork
-from sdn.emulator.event_wire import (
+from dzflow.event_wire import (
     FORGET_AFTER,
     JOIN,
     MAX_MEMBERS,
@@ -18,6 +17,7 @@ from sdn.emulator.event_wire import (
     Send,
     parse,
 )
+from sdn.emulator import EmulatedNetwork
 from sdn.flows import Change, FlowEntry, FlowOp, GroupOp, Output, ToGroup
 from sdn.openflow.events import PacketIn
 from sdn.pipeline import Pipeline
@@ -72,6 +72,26 @@ async def test_every_application_of_every_other_host_gets_an_event_once() -> Non
         assert network.hosts["h1"].counters.sent == 3
         assert network.hosts["h2"].counters.delivered == 8
         assert network.switches["s2"].counters.received == 4
+
+
+@awaited
+async def test_a_copy_for_the_own_host_reaches_its_applications_and_nothing_else() -> None:
+    async with EmulatedNetwork(LINE) as network:
+        reach_everyone(network)
+        where = network.endpoints()
+        with (
+            Application(where["h1"]) as publisher,
+            Application(where["h1"]) as neighbour,
+            Application(where["h2"]) as far,
+        ):
+            for application in (publisher, neighbour, far):
+                assert await application.join()
+            publisher.send(DELIVERY, b"for us")
+            for application in (publisher, neighbour):
+                assert await application.received() == (DELIVERY, b"for us")
+            publisher.send(EVENT, b"for all")
+            assert await far.received() == (DELIVERY, b"for all")
+        assert network.switches["s1"].counters.received == 1
 
 
 @awaited

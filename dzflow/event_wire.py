@@ -8,18 +8,22 @@ version of this protocol, which is 1, and a byte for its type. Then follow, for
   to stay; JOINED tells after how many seconds without it an application is forgotten.
 - 2 LEAVE (to the host): nothing.
 - 3 SEND (to the host): 16 bytes with the destination, an IPv6 address; then the payload of at most
-  1,200 bytes. Who only sends need not have joined.
+  1,200 bytes. Who only sends need not have joined. What is sent to ff1e::d2 does not leave the
+  host: all its applications that have joined get it, the sender too.
 - 4 DELIVER (from the host): 16 bytes with the destination as it arrives, which is ff1e::d2 if the
   switch delivers as it should; then the payload.
 - 5 JOINED (from the host), the answer to JOIN: one byte that is 1, or 0 if the host has no room for
   more applications; two bytes (big-endian) with the seconds after which it is forgotten.
 
-What a host sends does not come back to its own applications. Datagrams may be lost, as with UDP
-always. Those that are malformed, too long or not from 127.0.0.1 are counted and dropped.
+What a host sends to an event's address does not come back to its own applications: they get a copy
+of their own, sent to ff1e::d2, as on a real network. Datagrams may be lost, as with UDP always.
+Those that are malformed, too long or not from 127.0.0.1 are counted and dropped.
 """
 
 from struct import Struct
 from typing import NamedTuple
+
+from dzflow.address import DELIVERY
 
 VERSION = 1
 JOIN, LEAVE, SEND, DELIVER, JOINED = 1, 2, 3, 4, 5
@@ -31,6 +35,8 @@ FORGET_AFTER = 30.0
 _HEADER = 2
 _ADDRESS = 16
 _JOINED = Struct("!BBBH")
+_SEND = bytes((VERSION, SEND))
+_DELIVERED = bytes((VERSION, DELIVER)) + DELIVERY.to_bytes(_ADDRESS, "big")
 
 Peer = tuple[str, int]
 
@@ -54,6 +60,23 @@ def parse(datagram: bytes) -> Send | int | None:
         destination = int.from_bytes(datagram[_HEADER : _HEADER + _ADDRESS], "big")
         return Send(destination, datagram[_HEADER + _ADDRESS :])
     return kind if kind in (JOIN, LEAVE) and len(datagram) == _HEADER else None
+
+
+def send(destination: int, payload: bytes) -> bytes:
+    """A datagram that sends an event."""
+    return _SEND + destination.to_bytes(_ADDRESS, "big") + payload
+
+
+def parse_delivery(datagram: bytes) -> bytes | bool | None:
+    """What a host says: an event's payload, or whether it took the application in.
+
+    None if it is neither, or was delivered to another address than ff1e::d2.
+    """
+    if datagram.startswith(_DELIVERED):
+        return datagram[len(_DELIVERED) :]
+    if len(datagram) == _JOINED.size and datagram[:_HEADER] == bytes((VERSION, JOINED)):
+        return datagram[_HEADER] == 1
+    return None
 
 
 def deliver(destination: bytes, payload: bytes) -> bytes:
