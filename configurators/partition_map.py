@@ -8,7 +8,9 @@ A leaf is named by its path: `3-0.7-x` is where bit 3 is 0 and bit 7 is not fixe
 name is the dz, such as `010`; the only leaf of a map is `all`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +25,7 @@ from sdn.pipeline import PlanName
 
 ONLY = "all"
 _SAMPLE = 1500
+_MOST_TOLD = 1 << 16  # patterns of tested bits for which it is remembered who is told
 
 
 class BadPartitionCount(BadInput):
@@ -38,7 +41,7 @@ class Node(Struct, frozen=True):
     open: "Node | None" = None
 
 
-class PartitionMap(Struct, frozen=True):
+class PartitionMap(Struct, frozen=True, dict=True):
     """A tree of tests; without a root there is one partition."""
 
     plan: PlanName
@@ -54,6 +57,18 @@ class PartitionMap(Struct, frozen=True):
         With `told`, also those that may hold regions overlapping it: who must know of it when it is
         advertised.
         """
+        return list((self._compiled.told if told else self._compiled.owners)(region))
+
+    def owner(self, region: Region) -> str | None:
+        """The one partition that owns a region; None if it is split among several."""
+        return self._compiled.owner(region)
+
+    @cached_property
+    def _compiled(self) -> "_Compiled":
+        return _Compiled(self)
+
+    def find(self, region: Region, told: bool) -> list[tuple[str, Region]]:
+        """What `parts` gives, by its definition: slow and plain."""
         found: list[tuple[str, Region]] = []
         self._descend(self.root, region, [], told, found)
         return found
@@ -90,27 +105,96 @@ class PartitionMap(Struct, frozen=True):
         return ("" if self.plan == "lpm" else ".").join(path) or ONLY
 
 
+_Parts = Sequence[tuple[str, Region]]
+_Branch = tuple[int, Any, Any, Any]  # the bit that is tested, and what follows for 0, 1, not fixed
+
+
+class _Compiled:
+    """A map in a form that answers quickly, and remembers who is told of what."""
+
+    def __init__(self, partition_map: PartitionMap) -> None:
+        self._map = partition_map
+        self._tested = 0  # all bits that the map tests: no others matter
+        self._cuts = partition_map.plan == "lpm"
+        self._root = self._branch(partition_map.root, [])
+        self._told: dict[tuple[int, int], tuple[str, ...]] = {}
+
+    def _branch(self, node: Node | None, path: list[str]) -> _Branch | str:
+        if node is None:
+            return self._map._name(path)
+        bit = 1 << (WIDTH - 1 - node.bit)
+        self._tested |= bit
+        zero, one, unfixed = (
+            self._branch(child, [*path, self._map._step(node, value)])
+            for value, child in (("0", node.zero), ("1", node.one), ("x", node.open))
+        )
+        return bit, zero, one, unfixed
+
+    def owner(self, region: Region) -> str | None:
+        """The partition that owns a region whole; None if it has to be cut."""
+        bits, mask = region.bits, region.mask
+        at: Any = self._root
+        while type(at) is tuple:
+            bit, zero, one, unfixed = at
+            if mask & bit:
+                at = one if bits & bit else zero
+            elif self._cuts:
+                return None
+            else:
+                at = unfixed
+        owner: str = at
+        return owner
+
+    def owners(self, region: Region) -> _Parts:
+        """The partitions that own a region, each with its part of it."""
+        owner = self.owner(region)
+        return self._map.find(region, False) if owner is None else ((owner, region),)
+
+    def told(self, region: Region) -> _Parts:
+        """The partitions that may hold regions overlapping one."""
+        if self._cuts:
+            return self.owners(region)
+        key = region.bits & self._tested, region.mask & self._tested
+        names = self._told.get(key)
+        if names is None:
+            if len(self._told) >= _MOST_TOLD:
+                self._told.clear()
+            names = self._told[key] = tuple(name for name, _ in self._map.find(region, True))
+        return [(name, region) for name in names]
+
+
 def route(partition_map: PartitionMap, request: Request) -> dict[str, Partial]:
     """The partials that make a request active, by partition.
 
     An advertisement is told to every partition that may hold an overlapping subscription; its entry
     at the edge belongs to one.
     """
-    told: dict[str, list[Region]] = {}
-    edge: dict[str, list[Region]] = {}
-    for region in request.regions:
-        owners = partition_map.parts(region)
-        if request.advertised:
-            for partition, part in owners:
-                edge.setdefault(partition, []).append(part)
-            owners = partition_map.parts(region, told=True)
-        for partition, part in owners:
-            told.setdefault(partition, []).append(part)
-    kind = Kind.ADVERTISE if request.advertised else Kind.SUBSCRIBE
+    compiled = partition_map._compiled
+    owned = _gathered(compiled.owners, request.regions)
+    if not request.advertised:
+        return {
+            name: Partial(Kind.SUBSCRIBE, request.id, request.host, tuple(parts))
+            for name, parts in owned.items()
+        }
     return {
-        name: Partial(kind, request.id, request.host, tuple(parts), tuple(edge.get(name, ())))
-        for name, parts in told.items()
+        name: Partial(
+            Kind.ADVERTISE, request.id, request.host, tuple(parts), tuple(owned.get(name, ()))
+        )
+        for name, parts in _gathered(compiled.told, request.regions).items()
     }
+
+
+def _gathered(
+    find: Callable[[Region], _Parts], regions: Iterable[Region]
+) -> dict[str, list[Region]]:
+    found: dict[str, list[Region]] = {}
+    for region in regions:
+        for partition, part in find(region):
+            if partition in found:
+                found[partition].append(part)
+            else:
+                found[partition] = [part]
+    return found
 
 
 def route_removal(partition_map: PartitionMap, request: Request) -> dict[str, Partial]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from configurators.partition_map import (
 )
 from dzflow.index.prior import typical_boxes
 from dzflow.region import Region, normal
+from sdn.pipeline import PlanName
 from tests.strategies import INDEXES
 
 regions = st.text("01*", max_size=6).map(Region.parse)
@@ -147,3 +149,23 @@ def test_an_update_comes_new_stays_or_goes_by_partition() -> None:
         "0-1": Kind.SUBSCRIBE,
         "0-x": Kind.UNSUBSCRIBE,
     }
+
+
+@given(st.data(), counts, st.sampled_from(["legs", "lpm"]))
+def test_the_quick_form_says_what_the_definition_says(
+    data: st.DataObject, count: int, plan: PlanName
+) -> None:
+    some = regions if plan == "legs" else dzs
+    made = plan_map(data.draw(st.lists(some, min_size=1, max_size=20)), plan, count)
+    for region in data.draw(st.lists(some, max_size=6)):
+        for told in (False, True, True):  # the last one out of memory
+            assert made.parts(region, told) == made.find(region, told)
+        owners = made.find(region, told=False)
+        assert made.owner(region) == (owners[0][0] if owners == [(owners[0][0], region)] else None)
+
+
+def test_what_a_map_remembers_is_no_part_of_it() -> None:
+    used, fresh = (PartitionMap("legs", Node(3)) for _ in range(2))
+    used.parts(Region.parse("0001"), told=True)
+    assert used == fresh
+    assert msgspec.msgpack.encode(used) == msgspec.msgpack.encode(fresh)

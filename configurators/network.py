@@ -1,0 +1,98 @@
+"""The network as it is stored, and what follows from it: topology, trees, routes, plans."""
+
+from collections.abc import Mapping
+from typing import Self
+
+from msgspec.structs import replace
+
+from configurators.store.model import NetworkDoc, TreeDoc
+from dzflow.address import MAX_TREE, Scope
+from sdn.pipeline import Pipeline, PlanName
+from sdn.plans import Plan, make_plan
+from sdn.routes import Routes
+from sdn.topology import Host, Link, Topology
+from sdn.trees import BadTreeCount, Tree, spanning_trees
+
+
+class Network:
+    """A network at one revision. Never changed; plans are made when they are first asked for.
+
+    All engines may share its routes. Routes `after` those of an earlier network continue these, so
+    that an engine can go over from that one to this (`Engine.rewire`), one network after another.
+    """
+
+    def __init__(
+        self, topology: Topology, pipeline: Pipeline, trees: Mapping[int, Tree], routes: Routes
+    ) -> None:
+        self.topology = topology
+        self.pipeline = pipeline
+        self.trees = trees
+        self.routes = routes
+        self._plans: dict[Scope, Plan] = {}
+
+    @classmethod
+    def of(cls, doc: NetworkDoc, after: "Network | None" = None) -> Self:
+        """The network that is stored, as the next one after an earlier one if there is one."""
+        topology = topology_of(doc)
+        trees = {number: Tree.build(tree.links, tree.root) for number, tree in doc.trees.items()}
+        routes = Routes(topology, trees, after.routes if after else None)
+        return cls(topology, doc.pipeline, trees, routes)
+
+    def scope(self, space: int, version: int) -> Scope:
+        """The events of one version of a space, under the prefix of this network's addresses."""
+        return Scope(space, version, self.pipeline.prefix)
+
+    def plan(self, scope: Scope) -> Plan:
+        """The plan for the entries of a scope; always the same object."""
+        known = self._plans.get(scope)
+        if known is None:
+            known = self._plans[scope] = make_plan(self.routes, self.pipeline, scope)
+        return known
+
+
+def topology_of(doc: NetworkDoc) -> Topology:
+    """Switches, links and hosts of a network that is stored."""
+    return Topology.build(doc.switches, doc.links, doc.hosts)
+
+
+def first_network(
+    topology: Topology, plan: PlanName, trees: int, pipeline: Pipeline | None = None
+) -> NetworkDoc:
+    """What is stored of a network when it is first seen.
+
+    There are at most so many trees: one with the same links as another would only double entries.
+    `pipeline` may say where tables and groups begin and what prefix addresses have.
+    """
+    if not 1 <= trees <= MAX_TREE + 1:
+        raise BadTreeCount(f"{trees} trees are asked for; from 1 to {MAX_TREE + 1} are possible")
+    different: dict[frozenset[Link], Tree] = {}
+    for tree in spanning_trees(topology, trees):
+        different.setdefault(tree.links, tree)
+    tables = replace(pipeline or Pipeline(), plan=plan).extended(topology)
+    return NetworkDoc(
+        topology.switches,
+        topology.links,
+        topology.hosts,
+        tables,
+        {number: _tree_doc(tree) for number, tree in enumerate(different.values())},
+    )
+
+
+def with_host(doc: NetworkDoc, host: Host) -> NetworkDoc:
+    """The network with a host added or moved; TopologyError or OutOfTables if it does not fit."""
+    return _with_topology(doc, topology_of(doc).with_host(host))
+
+
+def without_host(doc: NetworkDoc, host: str) -> NetworkDoc:
+    """The network without a host; its table and group stay given, in case it comes back."""
+    return _with_topology(doc, topology_of(doc).without_host(host))
+
+
+def _with_topology(doc: NetworkDoc, topology: Topology) -> NetworkDoc:
+    tables = doc.pipeline.extended(topology)
+    return replace(doc, hosts=topology.hosts, pipeline=tables)
+
+
+def _tree_doc(tree: Tree) -> TreeDoc:
+    links = sorted(tree.links, key=lambda link: link.ends)
+    return TreeDoc(tuple(links), tree.root)
