@@ -1,0 +1,424 @@
+"""The settings of the service: from a file, then the environment, then options, each over the last.
+
+Secrets are never shown: not in the representation of settings, not in errors.
+"""
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from dzflow.errors import BadInput
+
+PREFIX = "DZFLOW_"
+CLIENT_VARIABLES = frozenset({"DZFLOW_URL", "DZFLOW_TOKEN", "DZFLOW_HOST", "DZFLOW_CA"})
+"""Variables that are for the SDK and for the commands that talk to a running service."""
+
+DEFAULT_TOPOLOGY = "fat-tree:10"
+
+
+def _listed(value: Any) -> Any:
+    """A list in a variable is written with commas, or as JSON."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return _parsed(value)
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _parsed(value: Any) -> Any:
+    """A table in a variable is written as JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        # What was given is not repeated: it may be a secret.
+        raise ValueError("this is not JSON") from None
+
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Count = Annotated[int, Field(ge=1, le=256)]
+
+
+class BadSettings(BadInput):
+    """Settings that cannot be; the message names the setting."""
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class EtcdSettings(_Group):
+    """Where the truth is kept."""
+
+    endpoints: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+        default=(),
+        description="host:port of each member of a cluster; without any, an own etcd is started",
+    )
+    prefix: str = Field(default="dzflow/", description="with which all keys begin")
+    user: str | None = Field(default=None, description="if the cluster asks who one is")
+    password: SecretStr | None = Field(default=None, description="of the user")
+    ca: Path | None = Field(
+        default=None, description="certificates that the members are trusted by"
+    )
+    cert: Path | None = Field(
+        default=None, description="own certificate, for a cluster that asks for one"
+    )
+    key: Path | None = Field(default=None, description="key of the own certificate")
+    timeout: float = Field(default=10.0, gt=0, description="seconds until a call is given up")
+
+
+class RaySettings(_Group):
+    """What places and supervises the workers."""
+
+    address: str | None = Field(
+        default=None,
+        description="host:port of a Ray cluster to join; without it, an own Ray is started",
+    )
+    token_path: Path | None = Field(
+        default=None,
+        description="file with the cluster's token; the own Ray gets one in the data folder",
+    )
+    node_host: str | None = Field(
+        default=None,
+        description="address at which workers listen; default: loopback, or their node's",
+    )
+
+
+class TokenSettings(_Group):
+    """Who may call. Without any token everybody may, which is refused beyond loopback."""
+
+    operator: Annotated[tuple[SecretStr, ...], BeforeValidator(_listed)] = Field(
+        default=(), description="tokens that may act for every host"
+    )
+    hosts: Annotated[dict[str, SecretStr], BeforeValidator(_parsed)] = Field(
+        default={}, description="host to the token that may act for it"
+    )
+
+    @property
+    def given(self) -> bool:
+        """Whether there are any."""
+        return bool(self.operator or self.hosts)
+
+
+class TlsSettings(_Group):
+    """HTTPS, when a certificate is given."""
+
+    cert: Path | None = Field(default=None, description="certificate (chain) of the API")
+    key: Path | None = Field(default=None, description="its key")
+
+    @model_validator(mode="after")
+    def _both(self) -> "TlsSettings":
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("cert and key belong together")
+        return self
+
+
+class LimitSettings(_Group):
+    """What is refused before memory grows or others suffer."""
+
+    rate: float = Field(default=0.0, ge=0, description="requests per second overall; 0: no limit")
+    host_rate: float = Field(
+        default=0.0, ge=0, description="requests per second of one host; 0: no limit"
+    )
+    queue: int = Field(default=20_000, ge=1, description="requests under way in one API process")
+    host_queue: int = Field(default=4_000, ge=1, description="of these, requests of one host")
+    body: int = Field(default=8 << 20, ge=1024, description="bytes of a body")
+    wait: float = Field(
+        default=30.0, gt=0, description="seconds that a call waits for the switches"
+    )
+    streams: int = Field(default=256, ge=1, description="readers of /stream in one API process")
+
+
+class OpenFlowSettings(_Group):
+    """Where switches connect."""
+
+    host: str = Field(
+        default="127.0.0.1", description="address at which southbound processes listen"
+    )
+    ports: Annotated[tuple[Port, ...], BeforeValidator(_listed)] = Field(
+        default=(),
+        description="one per southbound process; default: free ones, external: 6653 and on",
+    )
+    cert: Path | None = Field(
+        default=None, description="own certificate; switches then connect with TLS"
+    )
+    key: Path | None = Field(default=None, description="its key")
+    ca: Path | None = Field(default=None, description="certificates that switches are trusted by")
+
+
+class OnosSettings(_Group):
+    """Access to ONOS, for the data plane `onos`."""
+
+    url: str = Field(
+        default="http://127.0.0.1:8181/onos/v1", description="root of its REST interface"
+    )
+    user: str = Field(default="onos", description="who to be")
+    password: SecretStr = Field(default=SecretStr("rocks"), description="of the user")
+
+
+class EmulatedSettings(_Group):
+    """What emulated switches are like."""
+
+    model: Literal["software", "hardware"] = Field(
+        default="software", description="fast and roomy, or as slow and small as hardware"
+    )
+    switch_delay_ms: float = Field(default=0.0, ge=0, description="how late barriers are answered")
+
+
+class SliceSettings(_Group):
+    """How a configurator gathers the requests of a partition."""
+
+    limit: int = Field(default=500, ge=1, description="requests decided together at most")
+    gather_ms: float = Field(default=5.0, ge=0, description="how long is waited for more")
+
+
+class LogSettings(_Group):
+    """What is written down about the running."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="from which on"
+    )
+    format: Literal["json", "console"] = Field(
+        default="json", description="for machines, or for people"
+    )
+    to: Literal["files", "stderr"] = Field(
+        default="files", description="logs/ in the data folder, or stderr"
+    )
+
+
+class Settings(BaseSettings):
+    """All settings. This class itself reads nothing; see `load`."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, env_prefix=PREFIX
+    )
+
+    data_plane: Literal["emulated", "ovs", "external", "onos"] = Field(
+        default="emulated",
+        description="emulated switches, an Open vSwitch lab (root), switches that connect, or ONOS",
+    )
+    topology: str = Field(
+        default=DEFAULT_TOPOLOGY,
+        description="line:N, ring:N, tree:D,F, fat-tree:10 or 102, or a file",
+    )
+    configurators: Count = Field(default=2, description="workers that decide")
+    southbound: Count = Field(
+        default=1, description="workers that hold the connections to switches"
+    )
+    dispatchers: Count = Field(default=1, description="API processes, all on the same port")
+    mode: Literal["sna", "sea"] = Field(
+        default="sna", description="shared nothing, or shared everything"
+    )
+    plan: Literal["legs", "lpm"] = Field(
+        default="legs", description="how filters become table entries"
+    )
+    trees: int = Field(
+        default=1, ge=1, le=16, description="spanning trees that events are spread over"
+    )
+    ordering: Literal["fifo", "ordered", "net"] = Field(
+        default="net", description="how a slice is decided"
+    )
+    partitions: int | None = Field(
+        default=None, ge=1, le=4096, description="of a new space; default: 4 per configurator"
+    )
+    listen: str = Field(default="127.0.0.1", description="address at which the API listens")
+    port: Port = Field(default=8080, description="port at which the API listens; 0: a free one")
+    data_dir: Path = Field(default=Path(".dzflow"), description="folder for all that is kept")
+    allow_anonymous: bool = Field(
+        default=False, description="listen beyond loopback without tokens (--insecure)"
+    )
+    stream_token: SecretStr | None = Field(
+        default=None,
+        description="shared by all processes; default: made once, kept in the data folder",
+    )
+    etcd: EtcdSettings = EtcdSettings()
+    ray: RaySettings = RaySettings()
+    tokens: TokenSettings = TokenSettings()
+    tls: TlsSettings = TlsSettings()
+    limits: LimitSettings = LimitSettings()
+    slices: SliceSettings = SliceSettings()
+    openflow: OpenFlowSettings = OpenFlowSettings()
+    onos: OnosSettings = OnosSettings()
+    emulated: EmulatedSettings = EmulatedSettings()
+    log: LogSettings = LogSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is given in so many words."""
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _fit(self) -> "Settings":
+        if self.mode == "sea":
+            raise ValueError("mode: sea is not there yet; leave it at sna")
+        if self.data_plane == "onos" and self.plan != "lpm":
+            raise ValueError("plan: ONOS can match prefixes only; choose lpm")
+        if self.openflow.ports and len(self.openflow.ports) != self.southbound:
+            raise ValueError(
+                f"openflow.ports: there are {len(self.openflow.ports)} for {self.southbound}"
+                " southbound processes; give one for each"
+            )
+        if not (self.tokens.given or self.allow_anonymous or is_loopback(self.listen)):
+            raise ValueError(
+                f"listen: to be reached at {self.listen}, give tokens (tokens.operator, tokens.hosts)"
+                ", or allow everybody in with --insecure (allow_anonymous)"
+            )
+        return self
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of a new space."""
+        return self.partitions or 4 * self.configurators
+
+    def revealed(self) -> dict[str, Any]:
+        """Everything, secrets too, as JSON has it: for the processes that are started with it."""
+        revealed: dict[str, Any] = _reveal(self.model_dump())
+        return revealed
+
+
+def load(
+    config: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """The settings of a file, the environment and options; BadSettings if they cannot be."""
+    given = dict(os.environ if environment is None else environment)
+    _check_variables(given)
+    from_file = _read(config) if config else {}
+
+    class Everywhere(Settings):
+        model_config = SettingsConfigDict(env_nested_delimiter="__", enable_decoding=False)
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            variables = EnvSettingsSource(settings_cls)
+            variables.env_vars = {k.lower(): v for k, v in given.items()}
+            return init_settings, variables, InitSettingsSource(settings_cls, from_file)
+
+    found = _checked(Everywhere, dict(options or {}))
+    # As plain settings, so that equal ones are equal wherever they come from.
+    return Settings.model_construct(found.model_fields_set, **dict(found))
+
+
+def restore(revealed: Mapping[str, Any]) -> Settings:
+    """Settings from what `Settings.revealed` gave."""
+    return _checked(Settings, dict(revealed))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _checked(kind: type[Settings], values: dict[str, Any]) -> Settings:
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        raise BadSettings("; ".join(_said(each) for each in error.errors())) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise BadSettings(f"{path}: {error.strerror or error}") from None
+    try:
+        if path.suffix.lower() == ".toml":
+            values: Any = tomllib.loads(text)
+        elif path.suffix.lower() in (".yaml", ".yml"):
+            values = yaml.safe_load(text) or {}
+        else:
+            raise BadSettings(f"{path}: name it .toml, .yaml or .yml")
+    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        raise BadSettings(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise BadSettings(f"{path}: settings are `name: value`, this is something else")
+    return values
+
+
+def _check_variables(environment: Mapping[str, str]) -> None:
+    """A misspelt variable would be ignored without a word otherwise."""
+    for name in environment:
+        if name.startswith(PREFIX) and name not in CLIENT_VARIABLES:
+            first = name.removeprefix(PREFIX).partition("__")[0].lower()
+            if first not in Settings.model_fields:
+                near = _nearest(first, Settings.model_fields)
+                raise BadSettings(f"{name}: there is no such setting{_hint(near, PREFIX)}")
+
+
+def _said(error: Any) -> str:
+    place = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        *groups, last = error["loc"]
+        model: type[BaseModel] = Settings
+        for name in groups:
+            annotation = model.model_fields[str(name)].annotation
+            assert isinstance(annotation, type)
+            assert issubclass(annotation, BaseModel)
+            model = annotation
+        near = _nearest(str(last), model.model_fields)
+        return f"{place}: there is no such setting{_hint(near, ''.join(f'{g}.' for g in groups))}"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str | None:
+    found = difflib.get_close_matches(name.lower().replace("-", "_"), known, 1, 0.4)
+    return found[0] if found else None
+
+
+def _hint(near: str | None, before: str) -> str:
+    if near is None:
+        return "; docs/configuration.md lists them"
+    return f"; did you mean {before}{near.upper() if before == PREFIX else near}?"
+
+
+def _reveal(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, dict):
+        return {key: _reveal(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_reveal(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
