@@ -1,1 +1,1 @@
-"""Indexing, routing and gathering of requests (not built yet)."""
+"""Indexing, routing, journaling and gathering of requests; what the REST service asks."""

@@ -1,0 +1,125 @@
+"""What a call to the dispatcher can be refused with, and how that is told to its caller."""
+
+import re
+
+from msgspec import Struct
+
+from configurators.spaces import UnknownSpace
+from configurators.store.keys import BadRecordId
+from dzflow.attribute import FieldError
+from dzflow.errors import BadInput, DzflowError
+from sdn.topology import UnknownHost, UnknownSwitch
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class DispatcherError(DzflowError):
+    """A call that was refused; `status` is the HTTP status that says so, `kind` a short name."""
+
+    status = 500
+    default_kind = "internal"
+
+    def __init__(self, message: str, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind or self.default_kind
+
+
+class NotFound(DispatcherError):
+    """There is no such record, space, host or switch."""
+
+    status = 404
+    default_kind = "not-found"
+
+
+class Forbidden(DispatcherError):
+    """The caller may not do this."""
+
+    status = 403
+    default_kind = "forbidden"
+
+
+class Conflict(DispatcherError):
+    """What is asked for is in conflict with what there is; `kind` says in which way.
+
+    Kinds: `key-reused` (idempotency key of another call), `conflict` (anything else). `ids` are the
+    records in the way: those that use what is to be deleted, or that do not fit a new schema.
+    """
+
+    status = 409
+    default_kind = "conflict"
+
+    def __init__(self, message: str, kind: str = "", ids: tuple[str, ...] = ()) -> None:
+        super().__init__(message, kind)
+        self.ids = ids
+
+
+class Retryable(DispatcherError):
+    """Not now; `retry_after` says in how many seconds it may be tried again."""
+
+    def __init__(self, message: str, retry_after: float = 1.0, kind: str = "") -> None:
+        super().__init__(message, kind)
+        self.retry_after = retry_after
+
+
+class TooManyRequests(Retryable):
+    """A queue is full, or a rate limit is reached."""
+
+    status = 429
+    default_kind = "too-many"
+
+
+class Unavailable(Retryable):
+    """A part that is needed is down."""
+
+    status = 503
+    default_kind = "unavailable"
+
+
+class Failed(DispatcherError):
+    """Switches refused the change (a table is full, say); nothing of it is left on any of them."""
+
+    status = 502
+    default_kind = "failed"
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """Why a call, or one element of a batch, was refused.
+
+    `field` names the attribute or member at fault, `id` the record, `ids` the records in the way.
+    """
+
+    status: int
+    type: str
+    title: str
+    detail: str
+    field: str | None = None
+    id: str | None = None
+    ids: tuple[str, ...] = ()
+    retry_after: float | None = None
+
+
+def problem_of(error: DzflowError, id: str | None = None) -> Problem:
+    """An error as it is told: bad input is 422, unknown things are 404, the rest says itself."""
+    if isinstance(error, DispatcherError):
+        return Problem(
+            error.status,
+            error.kind,
+            _title(error),
+            str(error),
+            id=id,
+            ids=error.ids if isinstance(error, Conflict) else (),
+            retry_after=error.retry_after if isinstance(error, Retryable) else None,
+        )
+    field = error.attribute if isinstance(error, FieldError) else None
+    if isinstance(error, UnknownHost | UnknownSwitch | UnknownSpace | BadRecordId):
+        status, kind = 404, "not-found"
+    elif isinstance(error, BadInput):
+        status, kind = 422, "invalid"
+    else:
+        status, kind = 503, "unavailable"
+    after = 1.0 if status == 503 else None
+    return Problem(status, kind, _title(error), str(error), field, id=id, retry_after=after)
+
+
+def _title(error: DzflowError) -> str:
+    return _CAPITAL.sub(" ", type(error).__name__).capitalize()
