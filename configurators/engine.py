@@ -31,7 +31,7 @@ class UnknownId(BadInput):
 
 
 class MixedSlice(BadInput):
-    """A slice with partials of more than one kind."""
+    """A slice with partials of more than one kind, where their order matters."""
 
 
 class NoRegions(BadInput):
@@ -147,12 +147,16 @@ class Engine:
             for region in wanted | offered
         }
 
-    def entries(self) -> dict[str, list[FlowEntry]]:
-        """All entries of this partition by switch."""
+    def entries(self, switches: Iterable[str] | None = None) -> dict[str, list[FlowEntry]]:
+        """The entries of this partition by switch: all, or those of some switches."""
         found: dict[str, list[FlowEntry]] = {}
-        for region, now in self.contributions().items():
-            for switch, entry in self.plan.entries(region, now):
-                found.setdefault(switch, []).append(entry)
+        within = ALL if switches is None else self.plan.routes.slots_at(switches)
+        for record in self._records:
+            if record.own & within:
+                for switch, entry in self.plan.entries(
+                    record.region, (record.own, record.inherited), within
+                ):
+                    found.setdefault(switch, []).append(entry)
         return found
 
     # Deciding
@@ -170,24 +174,27 @@ class Engine:
         self._apply([step for step in steps if step], None)
 
     def decide(self, partials: Sequence[Partial], ordering: Ordering = "net") -> Decision:
-        """Decide a slice: partials of one kind, which may be taken in any order.
+        """Decide a slice: partials that may be taken in any order.
 
         `fifo` decides each partial by itself as they came, `ordered` coarse ones first (fine ones
-        first when removing), `net` all together, so that only the net difference remains.
+        first when removing); both take partials of one kind only. `net` decides all together, of
+        whatever kinds, so that only the net difference remains; what updates take away goes in a
+        second round, after all that is added.
         """
-        self._check(partials)
+        self._check(partials, mixed=ordering == "net")
         if ordering == "ordered":
             partials = sorted(partials, key=self._coarseness)
         before = {p.id: self._active.get(p.id) for p in partials}
         both = [self._steps(partial) for partial in partials]
         for partial in partials:
             self._note(partial)
-        growing = [grow for grow, _ in both if grow]
-        shrinking = [shrink for _, shrink in both if shrink]
+        # Either or: only an update both adds and takes away, and that it does in two rounds.
+        first = [step for grow, shrink in both if (step := grow or shrink)]
+        second = [shrink for grow, shrink in both if grow and shrink]
         if ordering == "ordered":
-            shrinking.reverse()
+            second.reverse()
         rounds = []
-        for steps in (growing, shrinking):
+        for steps in (first, second):
             batch: Batch = {}
             for together in [steps] if ordering == "net" else [[step] for step in steps]:
                 changes = Changes()
@@ -195,7 +202,7 @@ class Engine:
                 changes.append_to(batch)
             if batch:
                 rounds.append(batch)
-        undo = [step._replace(sign=-step.sign) for step in shrinking + growing]
+        undo = [step._replace(sign=-step.sign) for step in second + first]
         return self._pend(Decision(tuple(rounds)), _Undo(undo, before, self.plan))
 
     def rewire(self, plan: Plan) -> Decision:
@@ -245,11 +252,12 @@ class Engine:
 
     # Checking: everything that can be refused is, before anything changes
 
-    def _check(self, partials: Sequence[Partial], load: bool = False) -> None:
+    def _check(self, partials: Sequence[Partial], load: bool = False, mixed: bool = False) -> None:
         self._check_none_pending()
-        if not load and len({partial.kind for partial in partials}) > 1:
+        if not (load or mixed) and len({partial.kind for partial in partials}) > 1:
             raise MixedSlice(
-                "a slice holds partials of one kind only; cut it where the kind changes"
+                "a slice holds partials of one kind only; cut it where the kind changes, or"
+                " decide it with the ordering net"
             )
         seen = set()
         for partial in partials:

@@ -25,6 +25,7 @@ Contribution = tuple[int, int]
 """`own` and `inherited`: the slots that a region contributes to, and those its coverers do."""
 
 NOTHING: Contribution = (0, 0)
+ALL = -1  # every slot there is, as a set
 
 
 class Changes:
@@ -54,8 +55,10 @@ class Plan(Protocol):
     def check(self, region: Region) -> None:
         """Raise if this plan cannot hold a region."""
 
-    def entries(self, region: Region, now: Contribution) -> Iterator[tuple[str, FlowEntry]]:
-        """The entries of a region, each with its switch."""
+    def entries(
+        self, region: Region, now: Contribution, within: int = ALL
+    ) -> Iterator[tuple[str, FlowEntry]]:
+        """The entries of a region, each with its switch; of some slots, or of all."""
 
     def change(
         self, region: Region, before: Contribution, after: Contribution, changes: Changes
@@ -146,9 +149,11 @@ class LegsPlan(_SitePlan):
     def check(self, region: Region) -> None:
         """Any region will do."""
 
-    def entries(self, region: Region, now: Contribution) -> Iterator[tuple[str, FlowEntry]]:
+    def entries(
+        self, region: Region, now: Contribution, within: int = ALL
+    ) -> Iterator[tuple[str, FlowEntry]]:
         """One entry for each slot that the region adds."""
-        yield from self._slot_entries(region, now[0] & ~now[1])
+        yield from self._slot_entries(region, now[0] & ~now[1] & within)
 
     def change(
         self, region: Region, before: Contribution, after: Contribution, changes: Changes
@@ -179,11 +184,14 @@ class LpmPlan(_SitePlan):
                 " or the plan legs"
             )
 
-    def entries(self, region: Region, now: Contribution) -> Iterator[tuple[str, FlowEntry]]:
+    def entries(
+        self, region: Region, now: Contribution, within: int = ALL
+    ) -> Iterator[tuple[str, FlowEntry]]:
         """One entry for each switch where the region adds a slot."""
-        yield from self._slot_entries(region, now[0] & ~now[1] & self._edges)
-        for legs in self._legs(now).values():
-            yield self._forward(region, legs)
+        yield from self._slot_entries(region, now[0] & ~now[1] & self._edges & within)
+        for together, legs in self._legs(now).items():
+            if together & within:
+                yield self._forward(region, legs)
 
     def change(
         self, region: Region, before: Contribution, after: Contribution, changes: Changes

@@ -6,7 +6,7 @@ with these bits set. So all the legs that a region contributes to are one number
 region leaves for another to contribute is one operation on two numbers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
 from msgspec import Struct
@@ -105,6 +105,15 @@ class Routes:
             return 0
         at = self.topology.host(self._host_names[host])
         return 1 << self._slot_number[EdgeSlot(at.switch, at.port)]
+
+    def slots_at(self, switches: Iterable[str]) -> int:
+        """All slots on some switches, as a set."""
+        there = set(switches)
+        found = 0
+        for number, slot in self.slots.items():
+            if slot.switch in there:
+                found |= 1 << number
+        return found
 
     def _way(self, publisher: int, subscriber: int) -> int:
         known = self._pairs.get((publisher, subscriber))

@@ -87,6 +87,48 @@ class Plant:
                 [{n: p for n, p in parts.items() if p.kind.removes is removes} for parts in routed]
             )
 
+    def mix(
+        self,
+        added: Iterable[Request] = (),
+        removed: Iterable[str] = (),
+        changed: Mapping[str, Iterable[Region]] | None = None,
+    ) -> None:
+        """Requests that begin, end and change, all at once; under `net` in one slice."""
+        routed = self.routed(added, removed, changed)
+        for request in added:
+            self.active[request.id] = request
+        for name in removed:
+            del self.active[name]
+        for name, regions in (changed or {}).items():
+            old = self.active[name]
+            self.active[name] = Request(old.advertised, old.id, old.host, tuple(regions))
+        # New partitions are told of a change before old ones forget, as the service does it.
+        gone = set(removed)
+        leaving = [
+            {n: p for n, p in parts.items() if p.kind.removes and p.id not in gone}
+            for parts in routed
+        ]
+        for parts, later in zip(routed, leaving, strict=True):
+            for name in later:
+                del parts[name]
+        self._decide(routed)
+        self._decide(leaving)
+
+    def routed(
+        self,
+        added: Iterable[Request] = (),
+        removed: Iterable[str] = (),
+        changed: Mapping[str, Iterable[Region]] | None = None,
+    ) -> list[dict[str, Partial]]:
+        """The partials of requests that begin, end and change."""
+        found = [route(self.map, request) for request in added]
+        found += [route_removal(self.map, self.active[name]) for name in removed]
+        for name, regions in (changed or {}).items():
+            old = self.active[name]
+            new = Request(old.advertised, old.id, old.host, tuple(regions))
+            found.append(route_update(self.map, old, new))
+        return found
+
     def decide_and_discard(self, routed: list[dict[str, Partial]]) -> None:
         """Let the engines decide, carry it out, and take it back again."""
         for name, slice_ in self._slices(routed):
@@ -132,10 +174,19 @@ class Plant:
         """Engines are valid, and the switches hold what the oracle says: no more, no less."""
         for engine in self.engines.values():
             validate(engine)
+            self._check_parts(engine)
         expected = expected_entries(
             self.active.values(), self.map, self.topology, self.trees, self.pipeline, self.scope
         )
         assert self.network.entries(self.pipeline) == expected
+
+    def _check_parts(self, engine: Engine) -> None:
+        """The entries of one switch are those of all that are on it."""
+        everything = engine.entries()
+        for switch in self.topology.switches:
+            of_one = engine.entries([switch.id])
+            assert of_one.keys() <= {switch.id}
+            assert set(of_one.get(switch.id, ())) == set(everything.get(switch.id, ()))
 
     def reached(self, publisher: str, point: int, tree: int = 0) -> set[str]:
         """The hosts that an event reaches; once each, without loops."""
@@ -153,10 +204,11 @@ class Plant:
             engine.commit(decision)
 
     def _slices(self, routed: list[dict[str, Partial]]) -> Iterator[tuple[str, list[Partial]]]:
-        queues: dict[tuple[str, Kind], list[Partial]] = {}
+        queues: dict[tuple[str, Kind | None], list[Partial]] = {}
         for partials in routed:
             for name, partial in partials.items():
-                queues.setdefault((name, partial.kind), []).append(partial)
+                kind = None if self.ordering == "net" else partial.kind
+                queues.setdefault((name, kind), []).append(partial)
         for (name, _), slice_ in queues.items():
             yield name, slice_
 

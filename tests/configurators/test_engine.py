@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from configurators.engine import (
     Decision,
@@ -197,7 +198,6 @@ def prepared(plan: PlanName = "legs") -> Engine:
         ([Partial(Kind.UPDATE, "x", "", regions("0"))], UnknownId),
         ([Partial(Kind.UNSUBSCRIBE, "a")], UnknownId),
         ([Partial(Kind.UNADVERTISE, "s")], UnknownId),
-        ([subscribe("x", "h3", "0"), advertise("y", "h3", "0")], MixedSlice),
         ([subscribe("x", "nobody", "0")], UnknownHost),
         ([subscribe("x", "h3", "0"), subscribe("y", "h3")], NoRegions),
     ],
@@ -209,6 +209,21 @@ def test_a_bad_slice_is_refused_whole(partials: list[Partial], error: type[Excep
         one.decide(partials)
     assert (one.contributions(), one.counts(), one.active()) == before
     assert not one.pending
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "ordered"])
+def test_where_order_matters_a_slice_is_of_one_kind(ordering: Ordering) -> None:
+    one = prepared()
+    with pytest.raises(MixedSlice):
+        one.decide([subscribe("x", "h3", "0"), advertise("y", "h3", "0")], ordering)
+    assert not one.pending
+
+
+def test_a_mixed_slice_sends_only_the_net_difference() -> None:
+    one = prepared()
+    (had,) = (partial for partial in one.active() if partial.id == "s")
+    swap = [Partial(Kind.UNSUBSCRIBE, "s"), replace(had, id="t")]
+    assert one.decide(swap).rounds == ()
 
 
 def test_lpm_refuses_what_is_no_prefix() -> None:

@@ -88,6 +88,33 @@ class ControlPlane(RuleBasedStateMachine):
         with self._nothing_needed_is_missing():
             self.plant.update(changed)
 
+    @rule(data=st.data(), discards=st.booleans())
+    def mix(self, data: st.DataObject, discards: bool) -> None:
+        """Begin, end and change several at once, or take all of it back."""
+        known = sorted(self.plant.active)
+        hosts = st.sampled_from(self.plant.topology.hosts)
+        some = st.lists(st.sampled_from(known), max_size=4, unique=True) if known else st.just([])
+        touched = data.draw(some)
+        gone = touched[: data.draw(st.integers(0, len(touched)))]
+        wanted = {n: data.draw(filters(self.space)) for n in touched if n not in gone}
+        changed = {name: self.index.regions(new) for name, new in wanted.items()}
+        added = [
+            self._request(advertised, data.draw(hosts), data.draw(filters(self.space)))
+            for advertised in data.draw(st.lists(st.booleans(), max_size=3))
+        ]
+        if discards:
+            but = {self.plant.active[name].host for name in touched}
+            with self._nothing_needed_is_missing(detour=True, but=but):
+                self.plant.decide_and_discard(self.plant.routed(added, gone, changed))
+            for request in added:
+                del self.wanted[request.id]
+            return
+        with self._nothing_needed_is_missing():
+            self.plant.mix(added, gone, changed)
+        self.wanted |= wanted
+        for name in gone:
+            del self.wanted[name]
+
     @rule(data=st.data(), advertised=st.booleans())
     def discard_what_is_added(self, data: st.DataObject, advertised: bool) -> None:
         host = data.draw(st.sampled_from(self.plant.topology.hosts))
