@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from msgspec import Struct
 
@@ -53,6 +54,7 @@ class Agent:
         self._wanted = asyncio.Event()  # cleared while the switch stays away
         self._wanted.set()
         self._channels: list[_Channel] = []
+        self._dials: dict[Address, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._return: asyncio.TimerHandle | None = None
@@ -61,16 +63,26 @@ class Agent:
     def start(self) -> None:
         """Connect to all controllers, and again whenever a connection is lost."""
         self.switch.wake = self._wake
-        self._tasks = [
-            asyncio.create_task(self._keep_connected(address), name=f"{self.switch.name} dials")
-            for address in self._controllers
-        ]
+        self.set_controllers(self._controllers)
+
+    def set_controllers(self, controllers: Sequence[Address]) -> None:
+        """From now on connect to these controllers, and leave all others."""
+        for address in self._dials.keys() - set(controllers):
+            self._dials[address].cancel()
+            self._tasks.append(self._dials.pop(address))
+        self._tasks = [task for task in self._tasks if not task.done()]
+        for address in controllers:
+            if address not in self._dials:
+                self._dials[address] = asyncio.create_task(
+                    self._keep_connected(address), name=f"{self.switch.name} dials"
+                )
 
     async def stop(self) -> None:
         """End all connections and wait until nothing is left of them."""
-        for task in self._tasks:
+        tasks = [*self._dials.values(), *self._tasks]
+        for task in tasks:
             task.cancel()
-        ends = await asyncio.gather(*self._tasks, return_exceptions=True)
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
         channels = list(self._channels)
         for channel in channels:
             channel.abort()
@@ -128,7 +140,11 @@ class Agent:
             await self._wanted.wait()
             channel = await self._dial(address)
             if channel is not None:
-                await channel.ended.wait()
+                try:
+                    await channel.ended.wait()
+                except asyncio.CancelledError:
+                    channel.abort()
+                    raise
             if channel is not None and channel.connection.version:
                 delay = self._dialling.first_retry
                 continue
@@ -216,7 +232,12 @@ class Agent:
             self._timer.cancel()
             self._timer = None
         if wake_at is not None:
-            self._timer = asyncio.get_running_loop().call_at(wake_at, self._pump)
+            self._timer = asyncio.get_running_loop().call_at(wake_at, self._ring)
+
+    def _ring(self) -> None:
+        # A loop may be early by a fraction of a millisecond: then this is set again.
+        self._timer = None
+        self._pump()
 
 
 class _Channel(asyncio.Protocol):
@@ -234,8 +255,8 @@ class _Channel(asyncio.Protocol):
         self._probe: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's are not instances of it by name.
+        self.transport = cast("asyncio.Transport", transport)
         self.connection = self._agent.joined(self)
         self.flush()
         self._await_sign()

@@ -42,7 +42,7 @@ _DESCRIPTION = Struct("!256s256s256s32s256s")
 
 _CAN_FLOW_STATS = 1
 _LINK_DOWN, _LIVE = 1, 4
-_PORT_MODIFIED = 2
+PORT_ADDED, PORT_MODIFIED = 0, 2
 # Ten gigabit: features now, advertised, supported and of the peer; speed now and at most in kbit/s.
 _SPEEDS = (1 << 6, 1 << 6, 1 << 6, 0, 10_000_000, 10_000_000)
 _MASTER_REQUEST = 0
@@ -88,9 +88,9 @@ def packet_in(version: int, punt: Punt) -> bytes:
     return message(version, Type.PACKET_IN, 0, fixed + match + bytes(2) + punt.frame)
 
 
-def port_status(version: int, port: Port) -> bytes:
-    """A port that went up or down."""
-    body = _PORT_STATUS.pack(_PORT_MODIFIED) + _port(version, port)
+def port_status(version: int, port: Port, reason: int) -> bytes:
+    """A port that went up or down, or is new."""
+    body = _PORT_STATUS.pack(reason) + _port(version, port)
     return message(version, Type.PORT_STATUS, 0, body)
 
 

@@ -48,7 +48,6 @@ _PACKET_OUT = Struct("!IIH6x")
 _FLOW_STATS = Struct("!B3xII4xQQ")
 
 _FOR_MASTERS = frozenset({Type.FLOW_MOD, Type.GROUP_MOD, Type.PACKET_OUT, _PORT_MOD, _TABLE_MOD})
-_PORT_MODIFIED = 2
 _MASTER_REQUEST = 0
 
 Serve = Callable[[Connection, int, bytes], Frames | None]
@@ -116,11 +115,12 @@ class Control:
                 own = xid if connection is by else None
                 connection.send(connection.monitors.changed(connection.version, changes, own))
 
-    def tell_port(self, port: Port) -> None:
-        """Tell all controllers that a port went up or down."""
+    def tell_port(self, port: Port, new: bool = False) -> None:
+        """Tell all controllers that a port went up or down, or is new."""
+        reason = answers.PORT_ADDED if new else answers.PORT_MODIFIED
         for connection in self.connections:
-            if connection.wants(connection.wishes.port_status, _PORT_MODIFIED):
-                connection.send(answers.port_status(connection.version, port))
+            if connection.wants(connection.wishes.port_status, reason):
+                connection.send(answers.port_status(connection.version, port, reason))
 
     def tell_punts(self, outcome: Outcome) -> None:
         """Send packet-ins to the controllers that want them and read what they get."""

@@ -28,6 +28,10 @@ class UnknownPort(BadInput):
     """A port is named that the switch does not have."""
 
 
+class PortThere(BadInput):
+    """A port is added that the switch has already."""
+
+
 class Punt(NamedTuple):
     """A frame for the controllers."""
 
@@ -99,6 +103,12 @@ class Datapath:
             return None
         self.ports[number] = replace(port, up=up)
         return self.ports[number]
+
+    def add_port(self, port: Port) -> None:
+        """Have one port more."""
+        if port.number in self.ports:
+            raise PortThere(f"there is a port {port.number} already; take it up instead")
+        self.ports[port.number] = port
 
     def receive(self, frame: bytes, in_port: int) -> Outcome:
         """What becomes of a frame that comes in by a port."""

@@ -31,25 +31,36 @@ class EmulatedHost:
     """One host; frames that it sends go to `send`."""
 
     def __init__(self, host: Host, number: int, send: Callable[[Host, bytes], None]) -> None:
-        self.host = host
-        self.mac = _mac(host.mac, number)
-        self.address = int(IPv6Address(host.ipv6)) if host.ipv6 else frames.link_local(self.mac)
+        self._number = number
+        self.move(host)
         self.counters = HostCounters()
         self._send = send
         self._members = Members()
         self._wire: _Wire | None = None
+
+    def move(self, host: Host) -> None:
+        """Be at another port, or have another address, from now on."""
+        self.host = host
+        self.mac = _mac(host.mac, self._number)
+        self.address = int(IPv6Address(host.ipv6)) if host.ipv6 else frames.link_local(self.mac)
 
     @property
     def endpoint(self) -> Peer | None:
         """Where its applications reach it; None while it is closed."""
         return self._wire.address if self._wire else None
 
-    async def open(self) -> None:
-        """Open the endpoint, on a free port."""
+    async def open(self, port: int = 0) -> None:
+        """Open the endpoint, on this port if it can be had, else on a free one."""
         loop = asyncio.get_running_loop()
-        _, self._wire = await loop.create_datagram_endpoint(
-            lambda: _Wire(self._heard, self.counters), (LOOPBACK, 0)
-        )
+        for trial in (port, 0) if port else (0,):
+            try:
+                _, self._wire = await loop.create_datagram_endpoint(
+                    lambda: _Wire(self._heard, self.counters), (LOOPBACK, trial)
+                )
+                return
+            except OSError:
+                if not trial:
+                    raise
 
     async def close(self, timeout: float) -> None:
         """Close the endpoint."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -14,7 +14,7 @@ from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.openflow.constants import VERSIONS
 from sdn.openflow.messages import Port
-from sdn.topology import Host, Link, Topology, UnknownLink
+from sdn.topology import Host, Link, Switch, Topology, UnknownLink
 
 
 class NotReached(DzflowError):
@@ -25,7 +25,7 @@ class EmulatedNetwork:
     """The switches and hosts of a topology, as an async context manager.
 
     Each switch connects to all the controllers. `on_frame` is called with the id of a host and each
-    frame that reaches it.
+    frame that reaches it. `endpoints` are ports that the hosts should listen at, if they are free.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class EmulatedNetwork:
         versions: Sequence[int] = VERSIONS,
         dialling: Dialling | None = None,
         on_frame: Callable[[str, bytes], None] | None = None,
+        endpoints: Mapping[str, int] | None = None,
     ) -> None:
         self.topology = topology
         self.on_frame = on_frame
@@ -60,6 +61,7 @@ class EmulatedNetwork:
             host.id: EmulatedHost(host, number, self._enter)
             for number, host in enumerate(topology.hosts, 1)
         }
+        self._numbered = len(self.hosts)
         # What is at the other end of each port.
         self._far: dict[tuple[str, int], tuple[str, int] | EmulatedHost] = {}
         for link in topology.links:
@@ -70,11 +72,12 @@ class EmulatedNetwork:
         # A packet that stays on a tree passes each switch once.
         self._most_hops = 4 * len(self.switches) + 64
         self._timeout = (dialling or Dialling()).timeout
+        self._wishes = dict(endpoints or {})
 
     async def __aenter__(self) -> Self:
         try:
             for host in self.hosts.values():
-                await host.open()
+                await self._open(host)
             for agent in self.agents.values():
                 agent.start()
         except BaseException:
@@ -119,6 +122,53 @@ class EmulatedNetwork:
             name: host.endpoint for name, host in self.hosts.items() if host.endpoint is not None
         }
 
+    # Changes.
+
+    def set_controllers(self, controllers: Sequence[Address]) -> None:
+        """Let all switches connect to these controllers instead of those before."""
+        for agent in self.agents.values():
+            agent.set_controllers(controllers)
+
+    async def set_hosts(self, hosts: Iterable[Host]) -> None:
+        """Attach, move and detach hosts, so that there are just these; TopologyError if not so.
+
+        A host that only moves keeps its endpoint and its applications. The switches tell their
+        controllers of the ports.
+        """
+        topology = Topology.build(self.topology.switches, self.topology.links, hosts)
+        before = {host.id: host for host in self.topology.hosts}
+        after = {host.id: host for host in topology.hosts}
+        self.topology = topology
+        taken = {(host.switch, host.port) for host in after.values()}
+        for name, host in before.items():
+            if (host.switch, host.port) not in taken:
+                self.switches[host.switch].set_port(host.port, up=False)
+            if after.get(name) != host:
+                del self._far[host.switch, host.port]
+        for name in before.keys() - after.keys():
+            await self.hosts.pop(name).close(self._timeout)
+        for name, host in after.items():
+            if before.get(name) != host:
+                await self._attach(host)
+
+    async def _attach(self, host: Host) -> None:
+        known = self.hosts.get(host.id)
+        if known is None:
+            self._numbered += 1
+            known = self.hosts[host.id] = EmulatedHost(host, self._numbered, self._enter)
+            await self._open(known)
+        else:
+            known.move(host)
+        self._far[host.switch, host.port] = known
+        switch = self.switches[host.switch]
+        if any(port.number == host.port for port in switch.ports):
+            switch.set_port(host.port, up=True)
+        else:
+            switch.add_port(_port(self.topology.switch(host.switch), host.port))
+
+    async def _open(self, host: EmulatedHost) -> None:
+        await host.open(self._wishes.get(host.host.id, 0))
+
     def set_link(self, link: Link, up: bool) -> None:
         """Take a link up or down: both switches tell their controllers, nothing gets through."""
         if link not in self.topology.links:
@@ -154,12 +204,12 @@ class EmulatedNetwork:
 
 
 def _ports(topology: Topology, switch: str) -> list[Port]:
-    dpid = topology.switch(switch).dpid
     numbers = [*topology.switch_ports(switch), *(host.port for host in topology.hosts_at(switch))]
-    return [
-        Port(number, f"{switch[:9]}-{number}", _mac(dpid, number), up=True)
-        for number in sorted(numbers)
-    ]
+    return [_port(topology.switch(switch), number) for number in sorted(numbers)]
+
+
+def _port(switch: Switch, number: int) -> Port:
+    return Port(number, f"{switch.id[:9]}-{number}", _mac(switch.dpid, number), up=True)
 
 
 def _mac(dpid: int, port: int) -> str:

@@ -220,6 +220,12 @@ class EmulatedSwitch:
             self._control.tell_port(changed)
             self.wake()
 
+    def add_port(self, port: Port) -> None:
+        """Have one port more, and tell the controllers."""
+        self._datapath.add_port(port)
+        self._control.tell_port(port, new=True)
+        self.wake()
+
     # Failing on command.
 
     def ignore_barriers(self) -> None:
