@@ -117,13 +117,16 @@ async def test_endpoints_are_where_they_are_wished_unless_the_port_is_taken() ->
 
 @awaited
 async def test_switches_go_over_to_other_controllers() -> None:
-    async with Controller() as old, Controller() as new:
-        async with EmulatedNetwork(LINE, [old.address], dialling=QUICK) as network:
-            left = await old.switches(3)
-            network.set_controllers([new.address])
-            assert set(await new.switches(3)) == {1, 2, 3}
-            for peer in left.values():
-                await peer.closed.wait()
-            network.set_controllers([new.address, old.address])
-            assert set(await old.switches(3)) == {1, 2, 3}
-            assert new.peers.empty()  # those who stayed were not dialled again
+    async with (
+        Controller() as old,
+        Controller() as new,
+        EmulatedNetwork(LINE, [old.address], dialling=QUICK) as network,
+    ):
+        left = await old.switches(3)
+        network.set_controllers([new.address])
+        assert set(await new.switches(3)) == {1, 2, 3}
+        for peer in left.values():
+            await peer.closed.wait()
+        network.set_controllers([new.address, old.address])
+        assert set(await old.switches(3)) == {1, 2, 3}
+        assert new.peers.empty()  # those who stayed were not dialled again
