@@ -1,0 +1,66 @@
+"""Stored documents as bytes: msgpack, arrays of fields in the order of the model.
+
+Fields may be added at the end of a struct, with a default: older bytes can still be read.
+"""
+
+from typing import TypeAlias, TypeVar
+
+from msgspec import DecodeError, ValidationError, msgpack
+
+from configurators.store.errors import StoreError
+from configurators.store.model import KeyUse, NetworkDoc, Process, Record, SpaceDoc
+
+Document: TypeAlias = Record | SpaceDoc | NetworkDoc | Process | KeyUse
+D = TypeVar("D")
+
+
+class BadDocument(StoreError):
+    """What is stored under a key is not what should be there."""
+
+
+_encoder = msgpack.Encoder()
+_records = msgpack.Decoder(Record)
+_spaces = msgpack.Decoder(SpaceDoc)
+_networks = msgpack.Decoder(NetworkDoc)
+_processes = msgpack.Decoder(Process)
+_key_uses = msgpack.Decoder(KeyUse)
+
+
+def encode(document: Document) -> bytes:
+    """The bytes to be stored."""
+    return _encoder.encode(document)
+
+
+def decode_record(data: bytes) -> Record:
+    """A record; BadDocument if the bytes are not one."""
+    return _decoded(_records, data)
+
+
+def decode_space(data: bytes) -> SpaceDoc:
+    """A space; BadDocument if the bytes are not one."""
+    return _decoded(_spaces, data)
+
+
+def decode_network(data: bytes) -> NetworkDoc:
+    """A network; BadDocument if the bytes are not one."""
+    return _decoded(_networks, data)
+
+
+def decode_process(data: bytes) -> Process:
+    """A process; BadDocument if the bytes are not one."""
+    return _decoded(_processes, data)
+
+
+def decode_key_use(data: bytes) -> KeyUse:
+    """The use of an idempotency key; BadDocument if the bytes are not one."""
+    return _decoded(_key_uses, data)
+
+
+def _decoded(decoder: msgpack.Decoder[D], data: bytes) -> D:
+    try:
+        return decoder.decode(data)
+    except (DecodeError, ValidationError) as error:
+        raise BadDocument(
+            f"{len(data)} stored bytes cannot be read ({error}); were they written by a newer"
+            " version of dzflow, or by something else?"
+        ) from None

@@ -1,0 +1,118 @@
+"""What can go wrong with the store, and what etcd's answers mean."""
+
+from typing import Any, Literal
+
+import grpc
+from msgspec import Struct
+
+from dzflow.errors import DzflowError
+
+
+class StoreError(DzflowError):
+    """Something that the store did not do."""
+
+
+class StoreUnavailable(StoreError):
+    """No member of etcd answered in time. Trying again later can help.
+
+    With `maybe_applied`, what was to be written may have been written all the same: read before
+    writing again.
+    """
+
+    def __init__(self, message: str, maybe_applied: bool = False) -> None:
+        super().__init__(message)
+        self.maybe_applied = maybe_applied
+
+
+class StoreFull(StoreError):
+    """etcd's database has reached its quota; nothing can be written until room is made."""
+
+
+class StoreRefused(StoreError):
+    """etcd does not accept this: certificate, password, permission or form. Nothing was done."""
+
+
+class Compacted(StoreError):
+    """The history from a revision on is no longer kept: read anew, and watch from there."""
+
+
+class LeaseGone(StoreError):
+    """The lease has expired or was revoked; nothing was written with it."""
+
+
+class TooLarge(StoreError):
+    """The answer is larger than what is accepted at once: ask for less."""
+
+
+class Verdict(Struct, frozen=True):
+    """What a failed call means.
+
+    - `never`: it was surely not carried out; another member, or the same later, may do it.
+    - `perhaps`: it may have been carried out; only what can be repeated may be sent again.
+    - `token`: it was not carried out, because the token is not (or no longer) accepted.
+    - `final`: it was not carried out, and will not be: `error` says why.
+    """
+
+    outcome: Literal["never", "perhaps", "token", "final"]
+    reason: str
+    error: StoreError | None = None
+
+
+_FULL = (
+    "etcd's database has reached its quota. Compact and defragment it and disarm the alarm"
+    " (`make_room` of the store's upkeep does all three; so does etcdctl), or give etcd a larger"
+    " --quota-backend-bytes, and remove subscriptions that nobody needs"
+)
+_NOT_SENT = ("failed to connect to all addresses", "DNS resolution failed", "connections to all")
+_NOT_PROPOSED = ("no leader", "raft proposal dropped", "too many requests", "not capable")
+_BAD_TOKEN = ("invalid auth token", "revision of auth store is old", "revision in header is old")
+_BAD_TLS = ("certificate", "handshake failed", "wrong_version_number", "alert")
+
+
+def is_tls_trouble(reason: str) -> bool:
+    """Whether a connection failed because the two sides do not accept each other's TLS."""
+    lowered = reason.lower()
+    return any(text in lowered for text in _BAD_TLS)
+
+
+def judge(code: Any, details: str | None) -> Verdict:
+    """What a call means that ended with this status."""
+    reason = details or str(code)
+    status = grpc.StatusCode
+    if any(text in reason for text in _BAD_TOKEN):
+        return Verdict("token", reason)
+    if reason.startswith(_NOT_SENT) or any(text in reason for text in _NOT_PROPOSED):
+        return Verdict("never", reason)
+    if code == status.RESOURCE_EXHAUSTED:
+        if "space exceeded" in reason:
+            return Verdict("final", reason, StoreFull(_FULL))
+        if "larger than max" in reason:
+            return Verdict("final", reason, TooLarge(f"the answer is too large: {reason}"))
+    if code == status.OUT_OF_RANGE and "compacted" in reason:
+        return Verdict("final", reason, Compacted(f"etcd has compacted this revision ({reason})"))
+    if code == status.NOT_FOUND and "lease" in reason:
+        return Verdict("final", reason, LeaseGone("the lease has expired or was revoked"))
+    if code in _REFUSALS:
+        return Verdict("final", reason, StoreRefused(_refusal(reason)))
+    return Verdict("perhaps", reason)
+
+
+_REFUSALS = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.ALREADY_EXISTS,
+}
+
+
+def _refusal(reason: str) -> str:
+    if "invalid user ID or password" in reason:
+        return f"etcd does not accept the user or the password; check both ({reason})"
+    if "user name is empty" in reason:
+        return f"etcd asks for a user and password, or a certificate; give them ({reason})"
+    if "permission denied" in reason:
+        return f"etcd's user may not do this; grant a role for the whole prefix ({reason})"
+    return f"etcd does not accept this: {reason}"
