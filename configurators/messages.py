@@ -126,13 +126,21 @@ class Raised(Struct, frozen=True, array_like=True, tag="raised"):
 class Declare(Struct, frozen=True, array_like=True, tag="declare"):
     """What partitions should have on each switch (entries, packed, by partition and switch).
 
-    With `check`, the switches are then compared, once for all, and the difference is sent.
-    Answered by `Applied`, with the outcomes of the comparison.
+    It is about the `switches` that are named, or else about all that the southbound process is
+    responsible for; on those that `entries` leaves out a partition should have nothing. With
+    `check`, these switches are then compared, once for all partitions, and the difference is sent.
+    Answered by `Applied`, with an outcome for each switch (without `check`: acknowledged).
+
+    A southbound process that has begun to hold a switch (it is new in its `Holds`, or the stream is
+    new) does not know what partitions should have there: it leaves their entries alone, and answers
+    `Apply` with an undefined outcome until the partition was declared for that switch. So declare
+    all partitions for all switches that are new in a `Holds`, also those that are down.
     """
 
     epochs: dict[str, int]
     entries: dict[str, dict[str, bytes]]
     check: bool = True
+    switches: list[str] | None = None
 
 
 class ReadFlows(Struct, frozen=True, array_like=True, tag="read"):
