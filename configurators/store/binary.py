@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,3 +83,18 @@ def _candidates() -> Iterator[Path]:
 
 def _text(version: tuple[int, int, int] | None) -> str:
     return ".".join(map(str, version)) if version else "does not run"
+
+
+def main() -> int:
+    """Print which etcd would be used; 0 if it is one that can be trusted."""
+    try:
+        found = find_etcd()
+    except NoEtcd as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    print(f"{found.path} ({_text(found.version)})")
+    return 0 if found.safe else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,6 +18,7 @@ from configurators.store.errors import (
     TooLarge,
 )
 from configurators.store.lease import Lease
+from configurators.store.maintenance import Maintenance
 from configurators.store.operations import (
     Compare,
     Delete,
@@ -200,6 +201,11 @@ class Etcd:
     async def revoke(self, lease: int) -> None:
         """End a lease, and with it all keys that hang on it. It may have ended before."""
         await leases.revoke(self._connection, lease)
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """What operators do with etcd as a whole."""
+        return Maintenance(self._connection)
 
     async def _range(self, request: Any) -> Any:
         async def invoke(member: Member, metadata: Metadata, timeout: float) -> Any:

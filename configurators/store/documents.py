@@ -11,6 +11,8 @@ from configurators.store.errors import StoreError
 from configurators.store.model import KeyUse, NetworkDoc, Process, Record, SpaceDoc
 
 Document: TypeAlias = Record | SpaceDoc | NetworkDoc | Process | KeyUse
+Wires: TypeAlias = dict[str, tuple[str, int]]
+"""Where applications reach each host of an emulated network."""
 D = TypeVar("D")
 
 
@@ -24,9 +26,10 @@ _spaces = msgpack.Decoder(SpaceDoc)
 _networks = msgpack.Decoder(NetworkDoc)
 _processes = msgpack.Decoder(Process)
 _key_uses = msgpack.Decoder(KeyUse)
+_wires = msgpack.Decoder(Wires)
 
 
-def encode(document: Document) -> bytes:
+def encode(document: Document | Wires) -> bytes:
     """The bytes to be stored."""
     return _encoder.encode(document)
 
@@ -54,6 +57,11 @@ def decode_process(data: bytes) -> Process:
 def decode_key_use(data: bytes) -> KeyUse:
     """The use of an idempotency key; BadDocument if the bytes are not one."""
     return _decoded(_key_uses, data)
+
+
+def decode_wires(data: bytes) -> Wires:
+    """Where each host is reached; BadDocument if the bytes do not say so."""
+    return _decoded(_wires, data)
 
 
 def _decoded(decoder: msgpack.Decoder[D], data: bytes) -> D:
