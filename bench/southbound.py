@@ -75,7 +75,7 @@ async def _measure(count: int, progress: Progress) -> list[Row]:
                     if switches == 1 and batch == 100:
                         rows += await _latency(driver)
                     del lab
-            took = await _raw(network, batch, part)
+            took = await raw_stream(network, batch, part)
             rows.append(_rate("raw stream", switches, batch, part, took))
             progress(f"{switches} switches, batches of {batch}, os-ken's encoder")
             if switches == 1 and batch == 100:
@@ -157,7 +157,7 @@ async def _latency(driver: Driver) -> list[Row]:
     ]
 
 
-async def _raw(network: Topology, batch: int, count: int) -> float:
+async def raw_stream(network: Topology, batch: int, count: int) -> float:
     """Stream what was encoded beforehand; every switch on its own connection, all at once."""
     names = [switch.id for switch in network.switches]
     streams: list[list[bytes]] = [[] for _ in names]

@@ -2,8 +2,11 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
+import uvloop
 from msgspec.structs import replace
 
 from sdn.emulator import Dialling, EmulatedNetwork, SwitchModel
@@ -349,3 +352,21 @@ async def test_a_network_that_is_left_because_of_an_error_closes_everything() ->
 
     with pytest.raises(RuntimeError, match="on purpose"):
         await fail()
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_late_acknowledgements_come_on_any_loop(
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    async def many() -> None:
+        model = SwitchModel(acknowledge_after=0.0015)
+        async with (
+            asyncio.timeout(20),
+            Controller() as controller,
+            EmulatedNetwork(ONE, [controller.address], model=model),
+        ):
+            peer = await controller.switch()
+            for n in range(50):
+                assert await peer.apply(add(entry(n, 16))) == []
+
+    run(many())
