@@ -1,0 +1,104 @@
+"""Server-sent events: a bounded number of streams, signs of life, an end when the server stops."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from api.problems import ApiProblem
+from dispatcher.asks import Change
+
+_START = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-store"),
+        (b"x-accel-buffering", b"no"),
+    ],
+}
+
+
+class Streams:
+    """All open streams of this process."""
+
+    def __init__(self, most: int, keep_alive: float) -> None:
+        self._most = most
+        self._keep_alive = keep_alive
+        self._stopping = asyncio.Event()
+        self.open = 0
+
+    def stop(self) -> None:
+        """End all streams, so that the server need not wait for them."""
+        self._stopping.set()
+
+    def check(self) -> None:
+        """Refuse (503) another stream if there are too many, or the server is about to stop."""
+        if self._stopping.is_set():
+            raise ApiProblem("too-many", "the service is stopping")
+        if self.open >= self._most:
+            raise ApiProblem("too-many", f"{self._most} streams are open already")
+
+    async def send(self, changes: AsyncIterator[Change], receive: Receive, send: Send) -> None:
+        """Send changes as they come until they end, the reader goes, or the server stops."""
+        self.open += 1
+        ends = [
+            asyncio.ensure_future(_gone(receive)),
+            asyncio.ensure_future(self._stopping.wait()),
+        ]
+        coming = asyncio.ensure_future(anext(changes, None))
+        await asyncio.sleep(0)  # now the changes have been asked for
+        try:
+            await send(_START)
+            # At once, so that the reader knows that from now on it hears of everything.
+            await send(_body(b": dzflow\n\n"))
+            while not any(end.done() for end in ends):
+                done, _ = await asyncio.wait(
+                    {*ends, coming}, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED
+                )
+                if coming in done:
+                    change = coming.result()
+                    if change is None:
+                        break
+                    coming = asyncio.ensure_future(anext(changes, None))
+                    await send(_body(event(change)))
+                elif not done:
+                    await send(_body(b": still here\n\n"))
+            if not ends[0].done():
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            self.open -= 1
+            for task in (*ends, coming):
+                task.cancel()
+            await asyncio.gather(*ends, coming, return_exceptions=True)
+            if hasattr(changes, "aclose"):
+                await changes.aclose()
+
+
+class EventStream(Response):
+    """An answer that goes on until one side ends it."""
+
+    def __init__(self, streams: Streams, changes: AsyncIterator[Change]) -> None:
+        super().__init__()
+        self._streams = streams
+        self._changes = changes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Send the stream."""
+        await self._streams.send(self._changes, receive, send)
+
+
+def event(change: Change) -> bytes:
+    """A change in the form of the protocol; JSON has no line breaks outside of strings."""
+    return b"event: %b\ndata: %b\n\n" % (change.type.encode(), msgspec.json.encode(change.data))
+
+
+def _body(content: bytes) -> dict[str, object]:
+    return {"type": "http.response.body", "body": content, "more_body": True}
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
