@@ -7,6 +7,7 @@
 | `network` | `NetworkDoc` |
 | `records/SPACE/ID` | `Record`; SPACE is the number in hexadecimal, which the id names, too |
 | `finished/SPACE/ID` | `Record` that was removed or has failed; kept for a while (leased) |
+| `ttl/ID` | when a record that has a ttl expires, as a decimal number |
 | `owners/PARTITION` | the configurator's id; the key's mod revision is the epoch |
 | `keys/HASH` | `KeyUse` of an idempotency key (leased) |
 | `dispatchers/ID`, `configurators/ID`, `southbound/ID` | `Process`, leased: gone when it dies |
@@ -27,6 +28,7 @@ NUMBERS = "numbers/"
 NETWORK = "network"
 RECORDS = "records/"
 FINISHED = "finished/"
+TTL = "ttl/"
 OWNERS = "owners/"
 KEYS = "keys/"
 DISPATCHERS = "dispatchers/"
@@ -71,6 +73,11 @@ def record_key(record_id: str, finished: bool = False) -> str:
     if record_id[:1] not in ("s", "a") or not space or len(record_id) > 32:
         raise BadRecordId(f"{record_id[:32]!r} is not the id of a subscription or advertisement")
     return f"{FINISHED if finished else RECORDS}{space}/{record_id}"
+
+
+def ttl_key(record_id: str) -> str:
+    """The key that says when a record expires."""
+    return TTL + record_id
 
 
 def owner_key(partition: str) -> str:
