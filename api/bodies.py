@@ -71,7 +71,7 @@ def _count_members(value: Any, max_depth: int) -> int:
     """How many members all objects have together, after a look at how deep they are."""
     members = 0
     level: Iterable[Any] = (value,)
-    for _ in range(max_depth + 1):
+    for _ in range(max_depth):
         below: list[Any] = []
         for item in level:
             if type(item) is dict:
@@ -82,7 +82,9 @@ def _count_members(value: Any, max_depth: int) -> int:
         if not below:
             return members
         level = below
-    raise _too_deep(max_depth)
+    if any(type(item) in (dict, list) for item in level):
+        raise _too_deep(max_depth)
+    return members
 
 
 def _too_deep(max_depth: int) -> ApiProblem:
