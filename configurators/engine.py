@@ -119,17 +119,17 @@ class Engine:
 
         A pending decision counts as made, here and in all that can be read.
         """
-        name = self.plan.routes.host_name
-        return [
-            Partial(
-                Kind.ADVERTISE if a.advertised else Kind.SUBSCRIBE,
-                i,
-                name(a.host),
-                a.regions,
-                a.edge,
-            )
-            for i, a in self._active.items()
-        ]
+        return [self._partial(name, active) for name, active in self._active.items()]
+
+    def get(self, name: str) -> Partial | None:
+        """An active request; None if it is not active here."""
+        active = self._active.get(name)
+        return None if active is None else self._partial(name, active)
+
+    def _partial(self, name: str, active: _Active) -> Partial:
+        kind = Kind.ADVERTISE if active.advertised else Kind.SUBSCRIBE
+        host = self.plan.routes.host_name(active.host)
+        return Partial(kind, name, host, active.regions, active.edge)
 
     def contributions(self) -> dict[Region, Contribution]:
         """What each region contributes."""

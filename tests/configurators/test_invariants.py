@@ -213,8 +213,8 @@ class ControlPlane(RuleBasedStateMachine):
 class _Watched:
     """Follow sample events after each single operation.
 
-    Who gets an event before and after gets it all the time, and nobody gets it who should neither
-    before nor after (unless it is a detour, where somebody may in between).
+    Who gets an event before and after gets it all the time, and nobody gets it who would get it
+    under no order of the requests (unless it is a detour, where somebody may in between).
     """
 
     def __init__(
@@ -226,8 +226,10 @@ class _Watched:
         self.trees = [n for n in machine.plant.trees if n != leave]
         self.seen: list[tuple[int, int, set[str]]] = []
         self.before: list[set[str]] = []
+        self.active: list[Request] = []
 
     def __enter__(self) -> None:
+        self.active = list(self.machine.plant.active.values())
         self.before = [self._reached(i, t) for i, t in self._cases()]
         self.machine.plant.watch = self._look
 
@@ -237,11 +239,13 @@ class _Watched:
             return
         cases = self._cases()
         after = [self._reached(i, t) for i, t in cases]
+        # What one request still wants may meet what another offers already.
+        met = [self._meeting(i) for i, _ in cases]
         for place, _, reached in self.seen:
             if self.but and self._publisher(place) in self.but:
                 continue  # what it offers changes on the way
             assert (self.before[place] & after[place]) - self.but <= reached
-            assert self.detour or reached <= self.before[place] | after[place]
+            assert self.detour or reached <= self.before[place] | after[place] | met[place]
 
     def _cases(self) -> list[tuple[int, int]]:
         return [(i, t) for i in range(len(self.machine.samples[-4:])) for t in self.trees]
@@ -250,9 +254,14 @@ class _Watched:
         return self.machine.samples[-4:][self._cases()[place][0]][0]
 
     def _reached(self, sample: int, tree: int) -> set[str]:
+        return self.machine.plant.reached(*self._sent(sample), tree)
+
+    def _meeting(self, sample: int) -> set[str]:
+        return receivers([*self.active, *self.machine.plant.active.values()], *self._sent(sample))
+
+    def _sent(self, sample: int) -> tuple[str, int]:
         publisher, event = self.machine.samples[-4:][sample]
-        point = self.machine.index.point(self.machine.space.keys(event))
-        return self.machine.plant.reached(publisher, point, tree)
+        return publisher, self.machine.index.point(self.machine.space.keys(event))
 
     def _look(self) -> None:
         for place, (sample, tree) in enumerate(self._cases()):

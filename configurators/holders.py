@@ -1,0 +1,310 @@
+"""The way from a configurator to the switches: streams to all southbound processes.
+
+Each switch is held by one of them. A southbound process is used only after the fence was raised
+there for all partitions of ours, and all that they should have was declared.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from configurators.messages import (
+    Applied,
+    Apply,
+    Declare,
+    FromSouthbound,
+    Holds,
+    Raised,
+    RaiseEpochs,
+)
+from configurators.packing import pack_entries, pack_ops
+from configurators.peers import Peers
+from configurators.store.client import Etcd
+from configurators.store.keys import SOUTHBOUND
+from configurators.stream import RemoteError, Stream, StreamClosed, TooLarge
+from sdn.flows import Batch, FlowEntry
+from sdn.southbound import Outcome, StaleEpoch, Undefined
+
+log = logging.getLogger(__name__)
+
+ANSWER = 600.0  # seconds; slow switches take long, and the southbound process has limits of its own
+DECLARED_AT_ONCE = 8 << 20  # bytes in one message
+RETRY = 0.5
+
+
+class Owned(Protocol):
+    """A partition of ours."""
+
+    name: str
+    epoch: int
+
+    def declaration(self) -> dict[str, list[FlowEntry]]:
+        """What the switches should hold of it."""
+
+
+class Holders:
+    """All southbound processes, by what they hold; use as an async context manager.
+
+    `owned` gives all partitions of ours whose entries are known, `epochs` those of all that are
+    ours; `stale` is told of partitions that somebody else owns by now.
+    """
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        token: bytes,
+        name: str,
+        owned: Callable[[], Iterable[Owned]],
+        epochs: Callable[[], Mapping[str, int]],
+        stale: Callable[[str, str], None],
+    ) -> None:
+        self._owned = owned
+        self._epochs = epochs
+        self._stale = stale
+        self._known: dict[Stream, _Southbound] = {}
+        self._by_switch: dict[str, _Southbound] = {}
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._peers = Peers(
+            etcd,
+            SOUTHBOUND,
+            token,
+            self._hear,
+            FromSouthbound,
+            self._opened,
+            self._closed,
+            name=name,
+            on_change=self._arrange,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._peers.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._peers.__aexit__(kind, error, at)
+
+    # What partitions use
+
+    async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
+        """Carry out operations; one outcome per switch. StaleEpoch if somebody else owns it."""
+        outcomes: dict[str, Outcome] = {}
+        groups: dict[_Southbound, dict[str, bytes]] = {}
+        for switch, ops in batch.items():
+            holder = self._by_switch.get(switch)
+            if holder is None:
+                outcomes[switch] = Undefined(f"switch {switch}: {self._why(switch)}")
+            else:
+                groups.setdefault(holder, {})[switch] = pack_ops(ops)
+        for holder, packed in groups.items():
+            for other in self._known.values():
+                if other is not holder:
+                    other.behind.update(packed)
+        answers = await asyncio.gather(
+            *(
+                self._apply(holder, Apply(partition, epoch, packed))
+                for holder, packed in groups.items()
+            )
+        )
+        for answer in answers:
+            outcomes |= answer
+        return outcomes
+
+    async def usable(self, switches: Collection[str], patience: float) -> None:
+        """Return when one of these switches can be used, or after so many seconds."""
+        try:
+            async with asyncio.timeout(patience):
+                while not any(switch in self._by_switch for switch in switches):
+                    await self._changed.wait()
+        except TimeoutError:
+            return
+
+    # What the process uses
+
+    async def raise_epochs(self, epochs: Mapping[str, int]) -> None:
+        """Raise the fence at all southbound processes that are alive.
+
+        One that cannot be reached is waited for, until it can, or is no longer registered.
+        """
+        raised: set[Stream] = set()
+        while True:
+            waiting = [s for s in self._known.values() if s.stream not in raised]
+            if waiting:
+                done = await asyncio.gather(*(self._raise(s, epochs) for s in waiting))
+                raised.update(s.stream for s, ok in zip(waiting, done, strict=True) if ok)
+                continue
+            if self._peers.processes.keys() <= {s.name for s in self._known.values()}:
+                return
+            await self._changed.wait()
+
+    async def declare(self, partitions: Collection[Owned]) -> None:
+        """Declare partitions at all southbound processes that are used, and have them compared."""
+        await asyncio.gather(
+            *(self._declare_to(s, partitions) for s in list(self._known.values()) if s.used)
+        )
+
+    async def until_network(self, revision: int) -> None:
+        """Wait until all southbound processes have taken up a network."""
+        while not all(self._has_network(name, revision) for name in self._peers.processes):
+            await self._changed.wait()
+
+    async def until_used(self) -> None:
+        """Wait until all southbound processes that are registered are used."""
+        while not self.all_used:
+            await self._changed.wait()
+
+    @property
+    def all_used(self) -> bool:
+        """Whether all southbound processes that are registered are used."""
+        used = {s.name for s in self._known.values() if s.used}
+        return self._peers.processes.keys() <= used
+
+    # Streams
+
+    def _hear(self, stream: Stream, message: Any) -> None:
+        if isinstance(message, Holds) and stream in self._known:
+            self._known[stream].holds = message
+            self._arrange()
+
+    def _opened(self, name: str, stream: Stream) -> None:
+        self._known[stream] = southbound = _Southbound(name, stream)
+        self._spawn(southbound)
+        self._arrange()
+
+    def _closed(self, _: str, stream: Stream) -> None:
+        self._known.pop(stream, None)
+        self._arrange()
+
+    def _spawn(self, southbound: "_Southbound") -> None:
+        southbound.used = False
+        task = asyncio.get_running_loop().create_task(self._introduce(southbound))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a southbound process cannot be used", exc_info=error)
+
+    async def _introduce(self, southbound: "_Southbound") -> None:
+        """Have a southbound process know what is ours; then it is used."""
+        if not await self._raise(southbound, self._epochs()):
+            return
+        southbound.behind.clear()
+        if await self._declare_to(southbound, list(self._owned())):
+            southbound.used = True
+            log.info("southbound process %s is used", southbound.name)
+            self._arrange()
+
+    async def _raise(self, southbound: "_Southbound", epochs: Mapping[str, int]) -> bool:
+        """Raise the fence at a southbound process; False if it is gone."""
+        answer = await self._ask(southbound, RaiseEpochs(dict(epochs)))
+        if not isinstance(answer, Raised):
+            return False
+        for partition, reason in answer.stale.items():
+            self._stale(partition, reason)
+        return True
+
+    async def _declare_to(self, southbound: "_Southbound", partitions: Collection[Owned]) -> bool:
+        """Declare partitions to a southbound process; False if it is gone."""
+        async with southbound.declaring:
+            for message in _declarations(partitions):
+                answer = await self._ask(southbound, message)
+                if not isinstance(answer, Applied):
+                    return False
+                if answer.stale:
+                    log.warning("%s: %s", southbound.name, answer.stale)
+                for switch, outcome in answer.outcomes.items():
+                    log.debug("%s: declared at %s: %s", southbound.name, switch, outcome)
+        return True
+
+    async def _apply(self, southbound: "_Southbound", message: Apply) -> dict[str, Outcome]:
+        answer = await self._ask(southbound, message)
+        if not isinstance(answer, Applied):
+            reason = f"southbound process {southbound.name}: {southbound.stream.reason}"
+            return {switch: Undefined(f"switch {switch}: {reason}") for switch in message.batch}
+        if answer.stale:
+            raise StaleEpoch(answer.stale)
+        return answer.outcomes
+
+    async def _ask(self, southbound: "_Southbound", message: Any) -> Any | None:
+        """The answer; None if the stream is over, as it is when nobody knows what was done."""
+        try:
+            return await southbound.stream.ask(message, ANSWER)
+        except StreamClosed:
+            return None
+        except (RemoteError, TimeoutError, TooLarge) as error:
+            # When it is back, everything is declared anew.
+            log.error("southbound process %s: %s", southbound.name, error or "no answer in time")
+            southbound.stream.close(f"it did not answer as it should: {error}")
+            await asyncio.sleep(RETRY)
+            return None
+
+    # Who holds what
+
+    def _arrange(self) -> None:
+        """Find out anew who holds which switch, and tell who waits for a change."""
+        self._by_switch = {}
+        for southbound in self._known.values():
+            if not southbound.used or not southbound.holds:
+                continue
+            if not southbound.behind.isdisjoint(southbound.holds.switches):
+                # It has got a switch that others held before: it must learn what is there now.
+                self._spawn(southbound)
+                continue
+            for switch in southbound.holds.switches:
+                self._by_switch[switch] = southbound
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _why(self, switch: str) -> str:
+        for southbound in self._known.values():
+            if southbound.holds and switch in southbound.holds.down:
+                return southbound.holds.down[switch]
+            if southbound.holds and switch in southbound.holds.switches:
+                return f"southbound process {southbound.name} is being told what it should hold"
+        return "no southbound process holds it"
+
+    def _has_network(self, name: str, revision: int) -> bool:
+        return any(
+            s.name == name and s.holds and s.holds.network >= revision for s in self._known.values()
+        )
+
+
+class _Southbound:
+    """A southbound process that we have a stream to."""
+
+    def __init__(self, name: str, stream: Stream) -> None:
+        self.name = name
+        self.stream = stream
+        self.holds: Holds | None = None
+        self.used = False
+        self.behind: set[str] = set()  # switches that were changed through others since
+        self.declaring = asyncio.Lock()
+
+
+def _declarations(partitions: Iterable[Owned]) -> Iterable[Declare]:
+    """Messages that declare partitions, none of them too large; the last one has all compared."""
+    epochs: dict[str, int] = {}
+    entries: dict[str, dict[str, bytes]] = {}
+    size = 0
+    for partition in partitions:
+        if size > DECLARED_AT_ONCE:
+            yield Declare(epochs, entries, check=False)
+            epochs, entries, size = {}, {}, 0
+        epochs[partition.name] = partition.epoch
+        packed = {s: pack_entries(found) for s, found in partition.declaration().items()}
+        entries[partition.name] = packed
+        size += sum(map(len, packed.values()))
+    if epochs:
+        yield Declare(epochs, entries, check=True)

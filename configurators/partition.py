@@ -1,0 +1,415 @@
+"""The worker of one partition: takes slices, has them decided, sees them through, answers.
+
+One slice at a time: decide, push, and when all switches have acknowledged, commit. What a switch
+refuses is undone everywhere and tried again in smaller parts, until only what does not fit fails.
+While nobody knows what a switch has done, the worker waits for it, and other partitions go on.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from configurators.engine import Decision, Engine, Ordering
+from configurators.messages import Done, PartitionLoad, Task, TaskOutcome, Waiting
+from configurators.slices import Item, Queue, Slice
+from configurators.undo import way_back
+from dzflow.address import Scope
+from sdn.flows import Batch, Change, FlowEntry, FlowOp, count
+from sdn.plans import Plan
+from sdn.southbound import Acknowledged, Failed, Outcome, StaleEpoch
+
+log = logging.getLogger(__name__)
+
+
+class Switches(Protocol):
+    """The way to the switches, wherever they are connected."""
+
+    async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
+        """Carry out operations; one outcome per switch. StaleEpoch if somebody else owns it."""
+
+    async def usable(self, switches: Collection[str], patience: float) -> None:
+        """Return when one of these switches can be used, or after so many seconds."""
+
+
+class Wired(Protocol):
+    """A network that has plans for partitions."""
+
+    def plan(self, scope: Scope) -> Plan:
+        """The plan for the entries of a scope."""
+
+
+class PartitionOptions(Struct, frozen=True):
+    """How partitions are worked on; times are in seconds."""
+
+    ordering: Ordering = "net"
+    slice_limit: int = 500
+    gather: float = 0.005  # for how long the first task of a slice waits for others
+    tell_after: float = 0.5  # of waiting
+    shortest_pause: float = 0.02  # before a switch is tried again that should be usable
+    longest_pause: float = 2.0
+
+
+Answer = Callable[[object, Done | Waiting], None]
+"""Called with whom a task came from, and what is to be told."""
+
+
+class _Push:
+    """A decision on its way to the switches."""
+
+    def __init__(self, decision: Decision, again: Callable[[], Decision]) -> None:
+        self.decision = decision
+        self.again = again  # decides the same once more
+        self.round = 0
+        self.restart = False
+        self.carried_out: dict[str, list[FlowOp]] = {}
+
+    def note(self, switch: str, ops: Iterable[FlowOp]) -> None:
+        self.carried_out.setdefault(switch, []).extend(ops)
+
+
+class Worker:
+    """One partition that this process owns. `run` works until it is cancelled or not the owner.
+
+    `answer` is called for each task that comes to its end, or waits; `changed` when there is
+    something new to be seen in `load`. `numbers` counts slices.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        engine: Engine,
+        scope: Scope,
+        switches: Switches,
+        answer: Answer,
+        changed: Callable[[], None],
+        numbers: Iterator[int],
+        options: PartitionOptions | None = None,
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.engine = engine
+        self.scope = scope
+        self.queue = Queue()
+        self.entries = 0  # flow entries, counted along
+        self.network = 0  # the revision of the network that it has taken up
+        self.ready = False
+        self.reason: str | None = None  # why it waits
+        self.done = 0
+        self._switches = switches
+        self._answer = answer
+        self._changed = changed
+        self._numbers = numbers
+        self._options = options or PartitionOptions()
+        self._wake = asyncio.Event()
+        self._networks: deque[tuple[int, Wired]] = deque()
+        self._network_after = 0.0  # when one that was refused is tried again
+        self._push: _Push | None = None
+        self._in_work: list[Item] = []
+        self._told: str | None = None
+
+    # What others call
+
+    def put(self, tasks: Iterable[Task], to: object) -> None:
+        """Take tasks; each is answered once, sooner or later."""
+        now = time.monotonic()
+        for task in tasks:
+            gone = self.queue.put(Item(task, to, now))
+            self._end(gone, "superseded")
+        self._wake.set()
+
+    def take_up(self, revision: int, network: Wired) -> None:
+        """Go over to another network, which continues the one taken up (or to be) before it."""
+        self._networks.append((revision, network))
+        self._wake.set()
+
+    def declaration(self) -> dict[str, list[FlowEntry]]:
+        """What the switches should hold of this partition, to be declared to a driver.
+
+        In the first round of a push that is what was before, and everything is pushed again: nobody
+        can be sure who has it. Later that is the end: all that is to be added stands.
+        """
+        push = self._push
+        if push is None or push.round:
+            return self.engine.entries()
+        self.engine.discard(push.decision)
+        before = self.engine.entries()
+        push.decision = push.again()
+        push.restart = True
+        return before
+
+    def load(self) -> PartitionLoad:
+        """How it is doing."""
+        state: Literal["loading", "ready", "waiting"] = "waiting" if self.reason else "ready"
+        return PartitionLoad(
+            self.name,
+            self.epoch,
+            state if self.ready else "loading",
+            len(self.queue) + len(self._in_work),
+            len(self.engine),
+            self.entries,
+            self.done,
+            self.reason,
+        )
+
+    def leave(self) -> None:
+        """Answer all that is left: it is to be sent to the new owner. `run` must have ended."""
+        left, self._in_work = self._in_work, []
+        self._end([*left, *self.queue.clear()], "moved")
+
+    async def run(self) -> str:
+        """Work until cancelled; returns the reason if somebody else owns the partition."""
+        try:
+            while True:
+                if self._networks and time.monotonic() >= self._network_after:
+                    await self._rewire(*self._networks[0])
+                elif len(self.queue):
+                    await self._next_slice()
+                else:
+                    await self._sleep()
+        except StaleEpoch as stale:
+            return str(stale)
+
+    # Working
+
+    async def _sleep(self) -> None:
+        self._wake.clear()
+        patience = None
+        if self._networks:
+            patience = max(0.0, self._network_after - time.monotonic())
+        try:
+            async with asyncio.timeout(patience):
+                await self._wake.wait()
+        except TimeoutError:
+            return  # the network is tried again
+
+    async def _next_slice(self) -> None:
+        options = self._options
+        oldest = self.queue.oldest
+        assert oldest is not None
+        left = oldest + options.gather - time.monotonic()
+        if left > 0 and len(self.queue) < options.slice_limit:
+            await asyncio.sleep(left)
+        taken = self.queue.take(self.engine, options.ordering, options.slice_limit)
+        self._end(taken.settled, "done")
+        for item, wrong in taken.refused:
+            self._end([item], "failed", wrong)
+        self.queue.ended(self.engine, (*taken.settled, *(item for item, _ in taken.refused)))
+        self._in_work = list(taken.slice.items)
+        todo = [taken.slice] if len(taken.slice) else []
+        while todo:
+            part = todo.pop()
+            reason = await self._see_through(part)
+            if reason is None:
+                continue
+            if len(part) == 1:
+                self._finish(part.items, "failed", reason)
+                continue
+            todo += [p for p in map(self._still_counting, reversed(part.parts())) if len(p)]
+        await asyncio.sleep(0)  # partitions take turns, also where no switch is waited for
+
+    def _still_counting(self, part: Slice) -> Slice:
+        counts = [self.queue.counts(item) for item in part.items]
+        self._finish(
+            [item for item, still in zip(part.items, counts, strict=True) if not still],
+            "superseded",
+        )
+        return part.of(i for i, still in enumerate(counts) if still)
+
+    async def _see_through(self, part: Slice) -> str | None:
+        """Decide and push a slice; if it does not fit, undo it and say why."""
+        ordering = self._options.ordering
+        began = time.perf_counter()
+        decision = self.engine.decide(part.partials, ordering)
+        decided = time.perf_counter()
+        push = _Push(decision, lambda: self.engine.decide(part.partials, ordering))
+        reason = await self._carry_out(push, part.items)
+        if reason is None:
+            self._answer_done(part, push.decision, decided - began, time.perf_counter() - decided)
+        return reason
+
+    async def _rewire(self, revision: int, network: Wired) -> None:
+        plan = network.plan(self.scope)
+        push = _Push(self.engine.rewire(plan), lambda: self.engine.rewire(plan))
+        reason = await self._carry_out(push, ())
+        if reason is None:
+            self._networks.popleft()
+            self.network = revision
+            self._changed()
+            return
+        # Requests that end may make room; so work goes on with the network as it was.
+        log.warning("partition %s cannot take up the network: %s", self.name, reason)
+        self.reason = f"cannot take up the changed network yet: {reason}"
+        self._changed()
+        self._network_after = time.monotonic() + self._options.longest_pause
+
+    async def _carry_out(self, push: _Push, items: Collection[Item]) -> str | None:
+        """Push a decision and commit it; if a switch refuses, undo it and say why."""
+        self._push = push
+        reason = await self._push_rounds(push, items)
+        self._push = None
+        if reason is None:
+            self.engine.commit(push.decision)
+            changed = count(push.decision.rounds)
+            self.entries += changed[Change.ADD] - changed[Change.DELETE]
+        else:
+            undo = self.engine.discard(push.decision)
+            await self._undo(push, undo, items)
+        if self.reason:
+            self.reason = self._told = None
+            self._changed()
+        return reason
+
+    async def _push_rounds(self, push: _Push, items: Collection[Item]) -> str | None:
+        while push.round < len(push.decision.rounds):
+            left = dict(push.decision.rounds[push.round])
+            pause = _Pause(self._options)
+            while left:
+                outcomes = await self._switches.apply(self.name, self.epoch, left)
+                refused, unknown = self._note(push, left, outcomes)
+                if refused:
+                    return refused
+                if unknown:
+                    await self._wait(pause, left, unknown, items)
+                if push.restart:
+                    push.restart = False
+                    left = dict(push.decision.rounds[push.round])
+            push.round += 1
+        return None
+
+    async def _undo(self, push: _Push, undo: Decision, items: Collection[Item]) -> None:
+        """Bring all switches back that have carried out something."""
+        pause = _Pause(self._options)
+        while True:
+            left: Batch = {}
+            for switch, done in push.carried_out.items():
+                ops = way_back(_ops(push.decision, switch), done, _ops(undo, switch))
+                if ops:
+                    left[switch] = list(ops)
+            if not left:
+                return
+            outcomes = await self._switches.apply(self.name, self.epoch, left)
+            trouble = self._note(push, left, outcomes)
+            if any(trouble):
+                await self._wait(pause, left, trouble[0] or trouble[1], items)
+
+    def _note(self, push: _Push, left: Batch, outcomes: dict[str, Outcome]) -> tuple[str, str]:
+        """Note what was carried out and strike it off; why something was refused, or is unknown."""
+        refused = unknown = ""
+        for switch, outcome in outcomes.items():
+            match outcome:
+                case Acknowledged():
+                    push.note(switch, left.pop(switch))
+                case Failed(places):
+                    ops = left.pop(switch)
+                    push.note(switch, (op for i, op in enumerate(ops) if i not in places))
+                    refused = f"switch {switch}: {next(iter(places.values()))}"
+                case _:
+                    unknown = outcome.reason
+        return refused, unknown
+
+    async def _wait(
+        self, pause: "_Pause", left: Batch, reason: str, items: Collection[Item]
+    ) -> None:
+        if pause.lasted >= self._options.tell_after:
+            self.reason = reason
+            if reason != self._told:
+                self._told = reason
+                self._tell_waiting(items, reason)
+                self._changed()
+        await asyncio.sleep(pause.next())
+        patience = self._options.tell_after - pause.lasted
+        await self._switches.usable(left, max(patience, self._options.longest_pause / 4))
+
+    # Answering
+
+    def _tell_waiting(self, items: Collection[Item], reason: str) -> None:
+        log.warning("partition %s waits: %s", self.name, reason)
+        by_whom: dict[int, tuple[object, list[tuple[str, int]]]] = {}
+        for item in items:
+            tasks = by_whom.setdefault(id(item.to), (item.to, []))[1]
+            tasks.append((item.task.id, item.task.seq))
+        for to, tasks in by_whom.values():
+            self._answer(to, Waiting(self.name, tasks, reason))
+
+    def _answer_done(self, part: Slice, decision: Decision, decided: float, pushed: float) -> None:
+        changed = count(decision.rounds)
+        shares = [
+            _shares(changed[change], len(part))
+            for change in (Change.ADD, Change.MODIFY, Change.DELETE)
+        ]
+        switches = len({switch for batch in decision.rounds for switch in batch})
+        number = next(self._numbers)
+        for item, adds, modifies, deletes in zip(part.items, *shares, strict=True):
+            done = Done(
+                self.name,
+                item.task.id,
+                item.task.seq,
+                self.epoch,
+                "done",
+                None,
+                round(decided * 1e6),
+                round(pushed * 1e6),
+                number,
+                len(part),
+                adds,
+                modifies,
+                deletes,
+                switches,
+            )
+            self._answer(item.to, done)
+        self.done += len(part)
+        self._forget(part.items)
+
+    def _finish(
+        self, items: Collection[Item], outcome: TaskOutcome, reason: str | None = None
+    ) -> None:
+        """Answer tasks of the slice that is worked on."""
+        self._end(items, outcome, reason)
+        self._forget(items)
+
+    def _forget(self, items: Collection[Item]) -> None:
+        self.queue.ended(self.engine, items)
+        gone = {id(item) for item in items}
+        self._in_work = [item for item in self._in_work if id(item) not in gone]
+
+    def _end(self, items: Iterable[Item], outcome: TaskOutcome, reason: str | None = None) -> None:
+        for item in items:
+            done = Done(self.name, item.task.id, item.task.seq, self.epoch, outcome, reason)
+            self._answer(item.to, done)
+            self.done += outcome == "done"
+
+
+class _Pause:
+    """Longer and longer pauses."""
+
+    def __init__(self, options: PartitionOptions) -> None:
+        self._since = time.monotonic()
+        self._length = options.shortest_pause
+        self._longest = options.longest_pause
+
+    @property
+    def lasted(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._since
+
+    def next(self) -> float:
+        """How long to pause now."""
+        length = self._length
+        self._length = min(2 * length, self._longest)
+        return length
+
+
+def _ops(decision: Decision, switch: str) -> list[FlowOp]:
+    return [op for batch in decision.rounds for op in batch.get(switch, ())]
+
+
+def _shares(total: int, parts: int) -> list[int]:
+    """A number of operations spread evenly; the first get what does not divide."""
+    each, more = divmod(total, parts)
+    return [each + 1] * more + [each] * (parts - more)
