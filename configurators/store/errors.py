@@ -41,7 +41,7 @@ class LeaseGone(StoreError):
 
 
 class TooLarge(StoreError):
-    """The answer is larger than what is accepted at once: ask for less."""
+    """The answer is larger than what is accepted at once: ask for less. A write was done."""
 
 
 class Verdict(Struct, frozen=True):
@@ -86,7 +86,9 @@ def judge(code: Any, details: str | None) -> Verdict:
     if code == status.RESOURCE_EXHAUSTED:
         if "space exceeded" in reason:
             return Verdict("final", reason, StoreFull(_FULL))
-        if "larger than max" in reason:
+        if "grpc: received message larger than max" in reason:  # said by etcd
+            return Verdict("final", reason, StoreRefused(_refusal(f"it is too large, {reason}")))
+        if "larger than max" in reason:  # said by our side
             return Verdict("final", reason, TooLarge(f"the answer is too large: {reason}"))
     if code == status.OUT_OF_RANGE and "compacted" in reason:
         return Verdict("final", reason, Compacted(f"etcd has compacted this revision ({reason})"))

@@ -73,8 +73,13 @@ class Maintenance:
 
     async def disarm(self) -> None:
         """Let etcd take writes again that had no space."""
-        request = rpc.AlarmRequest(action=rpc.AlarmRequest.DEACTIVATE, alarm=rpc.AlarmType.NOSPACE)
-        await self._alarm(request)
+        raised = await self._alarm(rpc.AlarmRequest(action=rpc.AlarmRequest.GET))
+        for alarm in raised.alarms:
+            if alarm.alarm == rpc.AlarmType.NOSPACE:
+                request = rpc.AlarmRequest(
+                    action=rpc.AlarmRequest.DEACTIVATE, memberID=alarm.memberID, alarm=alarm.alarm
+                )
+                await self._alarm(request)
 
     async def defragment(self) -> None:
         """Give free space back to the disk, one member after the other.

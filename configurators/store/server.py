@@ -130,6 +130,17 @@ class EtcdServer:
         """Let it end at once, as in a crash."""
         self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """Let it stand still, as a machine that is overloaded or cut off."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)  # all its threads
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """Let it end in order."""
         self._end(signal.SIGTERM)
@@ -150,6 +161,7 @@ class EtcdServer:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)
+            process.send_signal(signal.SIGCONT)  # it may have been paused
             try:
                 process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
