@@ -1,8 +1,8 @@
 """What callers send and get. The OpenAPI document is made from these types, too."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from configurators.store.model import State
 from dispatcher.asks import (
@@ -14,6 +14,8 @@ from dispatcher.asks import (
     RecordView,
     SwitchView,
 )
+
+T = TypeVar("T")
 
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
 SPACE_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
@@ -159,13 +161,13 @@ class ReportIn(In, frozen=True):
 class RecordQuery(In, frozen=True):
     """Which records to list."""
 
-    host: HostId | None = None
-    space: SpaceName | None = None
-    state: State | None = None
+    host: HostId | UnsetType = UNSET
+    space: SpaceName | UnsetType = UNSET
+    state: State | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=1_000, description="The most to give.")] = 100
-    after: Annotated[str, Meta(max_length=64, description="`next` of the page before.")] | None = (
-        None
-    )
+    after: (
+        Annotated[str, Meta(max_length=64, description="`next` of the page before.")] | UnsetType
+    ) = UNSET
 
 
 class EndQuery(In, frozen=True):
@@ -191,12 +193,17 @@ class StreamQuery(In, frozen=True):
             str,
             Meta(max_length=200, description="Types of changes, separated by commas; default all."),
         ]
-        | None
-    ) = None
+        | UnsetType
+    ) = UNSET
 
 
 class NoQuery(In, frozen=True):
     """No parameters."""
+
+
+def given(value: T | UnsetType) -> T | None:
+    """A parameter, or None if it was left out (`null` in a query would be a text)."""
+    return None if value is UNSET else value
 
 
 # Out: beside what the dispatcher gives (`dispatcher/asks.py`)

@@ -1,7 +1,7 @@
 """The OpenAPI document, made from the operations and the types that they take and give."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -129,25 +129,7 @@ def _query(operation: Operation, schemas: _Schemas) -> Iterator[dict[str, Any]]:
     # Several operations may share a query; its schema stands with the parameters.
     struct = struct or msgspec.json.schema(operation.query)["$defs"][operation.query.__name__]
     for name, schema in struct["properties"].items():
-        parameter = {"name": name, "in": "query", "required": False}
-        yield {**parameter, "schema": without_null(schema)}
-
-
-def without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter, which can be left out but cannot be null."""
-    found = {
-        name: value for name, value in schema.items() if name != "default" or value is not None
-    }
-    if "enum" in found:
-        found["enum"] = [value for value in found["enum"] if value is not None]
-    if "anyOf" in found:
-        choices = [choice for choice in found["anyOf"] if choice != {"type": "null"}]
-        if len(choices) == 1:
-            del found["anyOf"]
-            found |= choices[0]
-        else:
-            found["anyOf"] = choices
-    return found
+        yield {"name": name, "in": "query", "required": False, "schema": schema}
 
 
 def _answer(shown: Shown, schemas: _Schemas) -> dict[str, Any]:

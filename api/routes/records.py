@@ -19,6 +19,7 @@ from api.models import (
     RecordId,
     RecordQuery,
     Update,
+    given,
 )
 from api.operations import Call, Link, Operation, Reply, Shown, once
 from api.problems import ApiProblem, document, invalid, naming, respond
@@ -171,17 +172,17 @@ def _single(answer: Answer) -> Reply | Response:
 
 def _record_id(call: Call, kind: RecordKind | None) -> str:
     """The id in the path; 404 if no record of the kind can have it."""
-    given = call.path("id")
-    if problem := _known_id(kind, given):
+    record_id = call.path("id")
+    if problem := _known_id(kind, record_id):
         raise ApiProblem("not-found", problem.detail)
-    return given
+    return record_id
 
 
-def _known_id(kind: RecordKind | None, given: str) -> Problem | None:
+def _known_id(kind: RecordKind | None, record_id: str) -> Problem | None:
     """Why there cannot be a record of this kind with this id, if so."""
-    if _ID.fullmatch(given) and (kind is None or given[0] == _LETTER[kind]):
+    if _ID.fullmatch(record_id) and (kind is None or record_id[0] == _LETTER[kind]):
         return None
-    text = f"there is no {kind or 'request'} {given[:40]!r}"
+    text = f"there is no {kind or 'request'} {record_id[:40]!r}"
     return Problem(404, "not-found", "Not found", text.encode(errors="backslashreplace").decode())
 
 
@@ -221,12 +222,12 @@ def _renew(kind: RecordKind) -> Callable[[Call], Any]:
 def _list(kind: RecordKind) -> Callable[[Call], Any]:
     async def handler(call: Call) -> Reply:
         query: RecordQuery = call.query
-        host = query.host
+        host = given(query.host)
         if call.caller.host is not None:
             host = host or call.caller.host
             call.caller.must_act_for(host)
         page = await call.dispatcher.records(
-            kind, host, query.space, query.state, query.limit, query.after
+            kind, host, given(query.space), given(query.state), query.limit, given(query.after)
         )
         return Reply(200, page)
 

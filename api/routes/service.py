@@ -15,6 +15,7 @@ from api.models import (
     ReportOut,
     RestoreOut,
     StreamQuery,
+    given,
 )
 from api.operations import BYTES, Call, Operation, Reply, Shown, once
 from api.problems import ApiProblem
@@ -52,14 +53,15 @@ async def _metrics(call: Call) -> Response:
 
 async def _stream(call: Call) -> Response:
     query: StreamQuery = call.query
-    wanted = TYPES if query.types is None else tuple(query.types.split(","))
+    named = given(query.types)
+    wanted = TYPES if named is None else tuple(named.split(","))
     for name in wanted:
         if name not in TYPES:
             text = f"there is no type {name[:40]!r}; there are {', '.join(TYPES)}"
             raise ApiProblem("invalid", text, "types")
     if call.caller.host is not None:
         for name in wanted:
-            if query.types is not None and name not in _FOR_HOSTS:
+            if named is not None and name not in _FOR_HOSTS:
                 raise ApiProblem("forbidden", f"changes of type {name} are for operators", "types")
         wanted = tuple(name for name in wanted if name in _FOR_HOSTS)
     call.context.streams.check()
