@@ -1,0 +1,191 @@
+"""Child processes of the service, seen from the parent: started, watched, started anew, ended.
+
+A child ends with the thread that started it, and when the parent's end of its input is closed; so
+nothing is left behind even if the parent is killed.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dzflow.errors import DzflowError
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds until a child that has died is started anew
+CALM = 30.0  # seconds without trouble after which the next pause is short again
+_OUTPUT_LIMIT = 4 << 20
+_LINES_SHOWN = 15
+
+
+class ChildFailed(DzflowError):
+    """A child process has ended before it was ready."""
+
+
+class ChildProcess:
+    """One child; used by one event loop, in a thread that lives as long as the child shall."""
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        orders: dict[str, Any],
+        output: Path,
+        *,
+        files: Sequence[int] = (),
+        patience: float = 10.0,
+        heard: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> None:
+        """`files` stay open in the child; `patience` is how long it may take to end in order."""
+        self.name = name
+        self.ready = asyncio.Event()
+        self.exited = asyncio.Event()
+        self.said: dict[str, Any] = {}  # what it reported when it was ready
+        self._module = module
+        self._orders = orders
+        self._output = output
+        self._files = tuple(files)
+        self._patience = patience
+        self._heard = heard
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reason = ""
+        self._rest = b""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, None if there is none."""
+        return self._process.pid if self._process and not self.exited.is_set() else None
+
+    def start(self) -> None:
+        """Start it, without waiting."""
+        self.ready.clear()
+        self.exited.clear()
+        self._reason, self._rest = "", b""
+        if self._output.exists() and self._output.stat().st_size > _OUTPUT_LIMIT:
+            self._output.replace(self._output.with_suffix(".out.1"))
+        reading, writing = os.pipe()
+        try:
+            with self._output.open("ab") as output:
+                self._process = subprocess.Popen(  # noqa: S603 - our own module
+                    [sys.executable, "-m", self._module, str(writing)],
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(writing, *self._files),
+                    start_new_session=True,  # Ctrl-C is for the parent, who ends it in order
+                )
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        loop = asyncio.get_running_loop()
+        os.set_blocking(reading, False)
+        loop.add_reader(reading, self._read, reading)
+        handle = os.pidfd_open(self._process.pid)
+        loop.add_reader(handle, self._gone, handle)
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has died already, which is noticed elsewhere
+            self._process.stdin.write(json.dumps(self._orders).encode() + b"\n")
+            self._process.stdin.flush()
+
+    async def await_ready(self, timeout: float) -> None:
+        """Wait until it reports to be ready; ChildFailed, with what it said, if it does not."""
+        waits = [
+            asyncio.create_task(self.ready.wait()),
+            asyncio.create_task(self.exited.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self.exited.is_set():
+            raise ChildFailed(f"{self.name}: {self.last_words()}")
+        if not self.ready.is_set():
+            raise ChildFailed(f"{self.name} is not ready within {timeout:.0f} s; see the logs")
+
+    async def stop(self) -> None:
+        """End it in order, or by force if it takes too long."""
+        if self._process is None:
+            return
+        self.send(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(self._patience):
+                await self.exited.wait()
+        except TimeoutError:
+            self.kill()
+            await self.exited.wait()
+        self._close_input()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it is there."""
+        if self._process is not None and not self.exited.is_set():
+            self._process.send_signal(number)
+
+    def last_words(self) -> str:
+        """Why it ended, as far as that is known."""
+        if self._reason:
+            return self._reason
+        code = self._process.returncode if self._process else None
+        try:
+            lines = self._output.read_text(errors="replace").splitlines()[-_LINES_SHOWN:]
+        except OSError:
+            lines = []
+        return "\n".join([f"ended with {code}", *lines])
+
+    def _close_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+
+    def _gone(self, handle: int) -> None:
+        assert self._process is not None
+        self._process.wait()
+        asyncio.get_running_loop().remove_reader(handle)
+        os.close(handle)
+        self._close_input()
+        self.exited.set()
+
+    def _read(self, reading: int) -> None:
+        try:
+            data = os.read(reading, 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            asyncio.get_running_loop().remove_reader(reading)
+            os.close(reading)
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if "failed" in said:
+                self._reason = said["failed"]
+            if said.get("ready"):
+                self.said = said
+                self.ready.set()
+            self._heard(said)
+
+
+async def keep(child: ChildProcess, tell: Callable[[str], None]) -> None:
+    """Start a child anew whenever it dies, later each time it dies soon again."""
+    loop = asyncio.get_running_loop()
+    pause = SHORTEST_PAUSE
+    while True:
+        started = loop.time()
+        await child.exited.wait()
+        if loop.time() - started > CALM:
+            pause = SHORTEST_PAUSE
+        tell(f"{child.name} has died ({child.last_words().splitlines()[0]}) and is started anew")
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+        child.start()

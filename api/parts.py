@@ -1,0 +1,71 @@
+"""What the settings of the service mean to each of its parts."""
+
+from msgspec.structs import replace
+
+from api.app_settings import ApiSettings, Token
+from api.settings import Settings
+from configurators.store.client import Access
+from dispatcher.asks import DispatcherOptions
+from sdn.emulator import PRESETS, SwitchModel
+
+
+def access(settings: Settings) -> Access:
+    """How etcd is reached."""
+    etcd = settings.etcd
+    return Access(
+        tuple(etcd.endpoints),
+        prefix=etcd.prefix,
+        user=etcd.user,
+        password=etcd.password.get_secret_value() if etcd.password else None,
+        ca=str(etcd.ca) if etcd.ca else None,
+        cert=str(etcd.cert) if etcd.cert else None,
+        key=str(etcd.key) if etcd.key else None,
+        timeout=etcd.timeout,
+    )
+
+
+def stream_token(settings: Settings) -> bytes:
+    """What all processes of the installation share."""
+    assert settings.stream_token is not None  # `dzflow up` sees to it
+    return settings.stream_token.get_secret_value().encode()
+
+
+def api_settings(settings: Settings) -> ApiSettings:
+    """What the application is told."""
+    limits = settings.limits
+    operators = (Token(each.get_secret_value(), "operator") for each in settings.tokens.operator)
+    hosts = (
+        Token(each.get_secret_value(), "host", host) for host, each in settings.tokens.hosts.items()
+    )
+    return ApiSettings(
+        tokens=(*operators, *hosts),
+        max_body=limits.body,
+        max_requests=limits.calls,
+        max_streams=limits.streams,
+        default_wait=limits.wait,
+        max_wait=max(limits.wait, 60.0),
+    )
+
+
+def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
+    """What a dispatcher is told."""
+    limits = settings.limits
+    return DispatcherOptions(
+        node=node,
+        plan=settings.plan,
+        partitions=settings.partition_count,
+        mode=settings.mode,
+        window=limits.window,
+        queue=limits.queue,
+        queue_per_host=limits.host_queue,
+        rate=limits.rate or None,
+        rate_per_host=limits.host_rate or None,
+        traces=str(settings.data_dir / "traces"),
+    )
+
+
+def switch_model(settings: Settings) -> SwitchModel:
+    """What emulated switches are like."""
+    model = PRESETS[settings.emulated.model]
+    delay = settings.emulated.switch_delay_ms / 1000
+    return replace(model, acknowledge_after=delay) if delay else model
