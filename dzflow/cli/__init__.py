@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import bench, lab
+from dzflow.cli import bench, events, lab
 from dzflow.errors import DzflowError
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 app.command("bench")(bench.bench)
 app.add_typer(lab.app, name="lab")
+events.add_to(app)
 
 
 @app.callback()

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from dzflow.sdk.async_rest import AsyncRest
-from dzflow.sdk.core import QUEUE, TTL, Core, Handle
+from dzflow.sdk.core import QUEUE, TTL, Advertised, Core, Handle
 from dzflow.sdk.errors import Closed
 from dzflow.sdk.inbox import Event, TaskInbox
 from dzflow.sdk.sorter import Counters
@@ -81,12 +81,9 @@ class AsyncControlPlane(AsyncRest):
 
         return Opening(opened())
 
-    async def publish(self, space: str, event: Mapping[str, object]) -> int | None:
-        """Publish one event under whatever the host has advertised; None if nothing fits.
-
-        Advertisements are read each time: to publish more, use `advertise`.
-        """
-        return await self._run(self._core.publish_as_advertised(space, event))
+    async def advertised(self, space: str) -> Advertised:
+        """What the host has advertised in a space, to publish under it without an own one."""
+        return await self._run(self._core.advertised(space))
 
     def counters(self) -> dict[str, Counters]:
         """What became of the events of each space that reached this process."""

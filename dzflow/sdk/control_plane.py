@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from dzflow.sdk.core import QUEUE, TTL, Core, Handle
+from dzflow.sdk.core import QUEUE, TTL, Advertised, Core, Handle
 from dzflow.sdk.errors import Closed
 from dzflow.sdk.inbox import Event, ThreadInbox
 from dzflow.sdk.rest import Rest
@@ -68,12 +68,9 @@ class ControlPlane(Rest):
         """Say what will be published; returns when the switches have acknowledged."""
         return Advertisement(self, self._run(self._core.advertise(space, filter, label, ttl)))
 
-    def publish(self, space: str, event: Mapping[str, object]) -> int | None:
-        """Publish one event under whatever the host has advertised; None if nothing fits.
-
-        Advertisements are read each time: to publish more, use `advertise`.
-        """
-        return self._run(self._core.publish_as_advertised(space, event))
+    def advertised(self, space: str) -> Advertised:
+        """What the host has advertised in a space, to publish under it without an own one."""
+        return self._run(self._core.advertised(space))
 
     def counters(self) -> dict[str, Counters]:
         """What became of the events of each space that reached this process."""

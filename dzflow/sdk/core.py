@@ -37,6 +37,26 @@ class Handle:
         return view
 
 
+class Advertised:
+    """What a host has advertised in a space: events within it can be published."""
+
+    def __init__(self, station: Station, space: str, expressions: list[Expression]) -> None:
+        self._station = station
+        self._space = space
+        self._expressions = expressions
+
+    def publish(self, event: Mapping[str, object]) -> int | None:
+        """Publish an event; gives its id, or None if nothing that is advertised holds it."""
+        view = self._station.view(self._space)
+        assert view is not None
+        keys = view.space.keys(event)
+        for expression in self._expressions:
+            advertised = expression.filter(view)
+            if advertised is not None and advertised.matches(keys):
+                return self._station.send(view, keys, event)
+        return None
+
+
 class Core:
     """Subscriptions and advertisements of one application on one host."""
 
@@ -90,17 +110,13 @@ class Core:
         kept = yield from self._begin(station, "advertisement", space, source, label, ttl)
         return self._opened(Handle(station, kept, None, view))
 
-    def publish_as_advertised(self, space: str, event: Mapping[str, object]) -> Steps[int | None]:
-        """Publish under any advertisement of the host; None if there is none that fits."""
+    def advertised(self, space: str) -> Steps["Advertised"]:
+        """All that the host has advertised in a space until now, by whatever application."""
         station = yield from self._at_host()
-        view = yield from self._view(station, space)
-        keys = view.space.keys(event)
+        yield from self._view(station, space)
         query = {"host": self._host, "space": space, "state": "active"}
-        for record in (yield from self._talk.items("/advertisements", query)):
-            advertised = Expression(record["filter"]).filter(view)
-            if advertised is not None and advertised.matches(keys):
-                return station.send(view, keys, event)
-        return None
+        records = yield from self._talk.items("/advertisements", query)
+        return Advertised(station, space, [Expression(record["filter"]) for record in records])
 
     # Using
 

@@ -233,10 +233,10 @@ class Station:
         pause = _FIRST_PAUSE
         while True:
             try:
-                async with aclosing(self._rest.stream("space", _SILENCE)) as changes:
+                async with aclosing(self._rest.stream("space,network", _SILENCE)) as changes:
                     async for told in changes:
                         pause = _FIRST_PAUSE
-                        if told is None:
+                        if told is None or told.type == "network":
                             await self._read_spaces()
                         elif told.type == "space":
                             self._heard(told.data)

@@ -205,9 +205,7 @@ class Talk:
 
     def renew(self, kind: Kind, record: str) -> Steps[dict[str, Any]]:
         """Say that a record with a ttl is still wanted."""
-        return (
-            yield from self._object(Call("POST", f"{record_path(kind, record)}/renew", body={}))
-        )
+        return (yield from self._object(Call("POST", f"{record_path(kind, record)}/renew")))
 
     def _settled(self, reply: Reply, wanted: str, deadline: float) -> Steps[dict[str, Any]]:
         """Wait until an accepted request is at its end."""

@@ -1,0 +1,217 @@
+"""`dzflow publish`, `listen`, and the commands that make and end single records."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dzflow.cli.client import (
+    URL,
+    AsJson,
+    Ca,
+    Filter,
+    Host,
+    Interface,
+    Space,
+    Token,
+    Url,
+    interruptible,
+)
+from dzflow.errors import BadInput
+
+if TYPE_CHECKING:
+    from dzflow.sdk import Advertisement, ControlPlane
+    from dzflow.sdk.talk import Kind
+
+# An event may still be on its way when what lets it through is removed.
+_ON_THE_WAY = 0.25
+
+
+class BadEvent(BadInput):
+    """Something that is to be published is not a JSON object."""
+
+
+def publish(
+    event: Annotated[str, typer.Argument(help="The event as JSON; - reads one from each line.")],
+    host: Host,
+    space: Space,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+    interface: Interface = None,
+) -> None:
+    """Publish events; what the host has not advertised is advertised for the time it takes."""
+    from dzflow.sdk import ControlPlane
+
+    with (
+        interruptible(),
+        ControlPlane(url, host, token, ca=ca, interface=interface) as control_plane,
+    ):
+        count = _publish(control_plane, space, _events(event), one=event != "-")
+    Console(stderr=True).print(f"published {count} {'event' if count == 1 else 'events'}")
+
+
+def _publish(
+    control_plane: "ControlPlane", space: str, events: Iterable[dict[str, Any]], one: bool
+) -> int:
+    there = control_plane.advertised(space)
+    own: Advertisement | None = None
+    count = 0
+    for event in events:
+        if own is not None or there.publish(event) is None:
+            if own is None:
+                # What other lines will hold is not known yet, so all of it is advertised.
+                exactly: dict[str, Any] = {name: {"eq": value} for name, value in event.items()}
+                own = control_plane.advertise(space, exactly if one else {}, label="publish")
+            own.publish(event)
+        count += 1
+    if own is not None:
+        time.sleep(_ON_THE_WAY)
+        own.close()
+    return count
+
+
+def _events(given: str) -> Iterator[dict[str, Any]]:
+    lines = (line for line in sys.stdin if line.strip()) if given == "-" else iter([given])
+    for number, line in enumerate(lines, 1):
+        try:
+            event = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise BadEvent(f"event {number} is not JSON: {error}") from None
+        if not isinstance(event, dict):
+            raise BadEvent(f'event {number} is not an object such as {{"price": 420}}')
+        yield event
+
+
+def listen(
+    host: Host,
+    space: Space,
+    filter: Filter,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="End after so many seconds; 1 if --count lacks any.")
+    ] = None,
+    json: AsJson = False,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+    interface: Interface = None,
+) -> None:
+    """Subscribe and print events, one per line, until Ctrl-C, --count or --timeout."""
+    from dzflow.sdk import ControlPlane
+
+    with (
+        interruptible(),
+        ControlPlane(url, host, token, ca=ca, interface=interface) as control_plane,
+        control_plane.subscribe(space, filter, label="listen") as events,
+    ):
+        Console(stderr=True).print(f"listening as {events.id}", highlight=False)
+        until = None if timeout is None else time.monotonic() + timeout
+        seen = 0
+        while count is None or seen < count:
+            try:
+                event = events.get(None if until is None else max(0.0, until - time.monotonic()))
+            except TimeoutError:
+                break
+            seen += 1
+            print(_line(event, json), flush=True)
+    if count is not None and seen < count:
+        Console(stderr=True).print(f"{seen} of {count} events came within {timeout:g} s")
+        raise typer.Exit(1)
+
+
+def _line(event: dict[str, Any], as_json: bool) -> str:
+    if as_json:
+        return msgspec.json.encode(event).decode()
+    return "  ".join(f"{name}={value}" for name, value in event.items())
+
+
+def subscribe(
+    host: Host, space: Space, filter: Filter, url: Url = URL, token: Token = None, ca: Ca = None
+) -> None:
+    """Subscribe for a host; prints the id. It lasts until it is unsubscribed."""
+    _begin("subscription", host, space, filter, url, token, ca)
+
+
+def advertise(
+    host: Host, space: Space, filter: Filter, url: Url = URL, token: Token = None, ca: Ca = None
+) -> None:
+    """Advertise for a host; prints the id. It lasts until it is unadvertised."""
+    _begin("advertisement", host, space, filter, url, token, ca)
+
+
+def unsubscribe(
+    id: Annotated[str, typer.Argument(help="The id of the subscription.")],
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """End a subscription."""
+    _end("subscription", id, url, token, ca)
+
+
+def unadvertise(
+    id: Annotated[str, typer.Argument(help="The id of the advertisement.")],
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """End an advertisement."""
+    _end("advertisement", id, url, token, ca)
+
+
+def explain(
+    space: Space,
+    filter: Filter,
+    host: Annotated[str | None, typer.Option(help="Who would subscribe with it.")] = None,
+    json: AsJson = False,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Show what a filter comes to: regions, unwanted share, flows that it would touch."""
+    from dzflow.sdk import Rest
+
+    with interruptible(), Rest(url, token, ca=ca) as rest:
+        found = rest.explain(space, filter, host)
+    if json:
+        print(msgspec.json.encode(found).decode())
+        return
+    console = Console()
+    table = Table("region", "in words")
+    for region, cell in zip(found["regions"], found["cells"], strict=True):
+        table.add_row(str(region), str(cell))
+    console.print(table)
+    console.print(f"unwanted: {found['false_share']:.1%} of what the regions let through")
+    flows = found["flows"]
+    switches = {flow["switch"] for flow in flows}
+    console.print(f"flows: {len(flows)} on {len(switches)} switches")
+    if found.get("note"):
+        console.print(found["note"])
+
+
+def _begin(
+    kind: "Kind", host: str, space: str, filter: str, url: str, token: Token, ca: Ca
+) -> None:
+    from dzflow.sdk import Rest
+
+    with interruptible(), Rest(url, token, ca=ca) as rest:
+        print(rest.begin(kind, host, space, filter)["id"])
+
+
+def _end(kind: "Kind", id: str, url: str, token: Token, ca: Ca) -> None:
+    from dzflow.sdk import Rest
+
+    with interruptible(), Rest(url, token, ca=ca) as rest:
+        rest.end(kind, id)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the `dzflow` command."""
+    for command in (publish, listen, subscribe, advertise, unsubscribe, unadvertise, explain):
+        app.command()(command)
