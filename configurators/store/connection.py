@@ -107,6 +107,8 @@ class Connection:
         credentials = _credentials(access)
         self.members = [Member(endpoint, credentials) for endpoint in access.endpoints]
         self._at = 0
+        self._proven: Member | None = None  # it has answered since we began to use it
+        self._accepted = False  # some member has answered some time
         self._token: str | None = None
         self._renewing = asyncio.Lock()
 
@@ -124,6 +126,7 @@ class Connection:
     def leave(self, member: Member) -> None:
         """Use another member from now on, unless somebody has changed to another already."""
         if self.member is member:
+            self._proven = None
             self._at = (self._at + 1) % len(self.members)
 
     async def call(self, invoke: Invoke[T], repeatable: bool, limit: float | None = None) -> T:
@@ -154,9 +157,7 @@ class Connection:
                 tokens += 1
                 continue  # the next attempt fetches a token
             self.leave(member)
-            if len(troubles) == len(self.members) and all(
-                is_tls_trouble(reason) for reason in troubles.values()
-            ):
+            if self._never_will(troubles):
                 raise StoreRefused(
                     f"no connection by TLS; check ca, cert and key: {_listed(troubles)}"
                 )
@@ -178,11 +179,13 @@ class Connection:
         sent = False
         try:
             metadata = await self.metadata(member, patience)
-            if not repeatable and not member.connected:
-                # Else a time limit could not tell "never sent" from "no answer".
-                await _connect(member, patience)
+            if not repeatable and not (member is self._proven and member.connected):
+                await self._prove(member, metadata, patience)
             sent = True
-            return await invoke(member, metadata, patience if repeatable else max(0.001, left))
+            value = await invoke(member, metadata, patience if repeatable else max(0.001, left))
+            self._proven = member
+            self._accepted = True
+            return value
         except grpc.aio.AioRpcError as error:
             verdict = judge(error.code(), error.details())
             if verdict.outcome == "token":
@@ -227,25 +230,40 @@ class Connection:
             raise
         return str(answer.token)
 
+    async def _prove(self, member: Member, metadata: Metadata, patience: float) -> None:
+        """Wait until a member is connected and has a leader that answers; AioRpcError if not.
+
+        For what must not be sent twice: without a connection, a time limit could not tell "never
+        sent" from "no answer", and what is sent on to a leader that has just died is lost.
+        """
+        request = rpc.RangeRequest(key=(self.access.prefix + "check").encode(), count_only=True)
+        try:
+            await member.kv.Range(request, timeout=patience, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            if error.code() != grpc.StatusCode.PERMISSION_DENIED:
+                raise
+            # Who may not read this key may yet write another.
+
+    def _never_will(self, troubles: dict[str, str]) -> bool:
+        """Whether no member can be reached because of our TLS, not of anything that passes."""
+        everywhere = len(troubles) == len(self.members)
+        return (
+            everywhere
+            and not self._accepted
+            and all(is_tls_trouble(reason) for reason in troubles.values())
+        )
+
     def _unavailable(
         self, troubles: dict[str, str], maybe_applied: bool = False
     ) -> StoreUnavailable:
+        closed = any("Socket closed" in reason for reason in troubles.values())
+        hint = " If it speaks TLS, give ca, cert and key." if closed and not self.access.tls else ""
         doubt = " What was to be written may have been written." if maybe_applied else ""
         return StoreUnavailable(
             "etcd does not answer; check that it runs and can be reached:"
-            f" {_listed(troubles)}.{doubt}",
+            f" {_listed(troubles)}.{hint}{doubt}",
             maybe_applied,
         )
-
-
-async def _connect(member: Member, patience: float) -> None:
-    """Wait until a connection stands; AioRpcError if it does not in time."""
-    try:
-        await member.maintenance.Status(rpc.StatusRequest(), timeout=patience)
-    except grpc.aio.AioRpcError as error:
-        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            raise
-        # Any other answer, even a refusal, came over a connection.
 
 
 def _credentials(access: Access) -> grpc.ChannelCredentials | None:

@@ -66,13 +66,12 @@ _FULL = (
 _NOT_SENT = ("failed to connect to all addresses", "DNS resolution failed", "connections to all")
 _NOT_PROPOSED = ("no leader", "raft proposal dropped", "too many requests", "not capable")
 _BAD_TOKEN = ("invalid auth token", "revision of auth store is old", "revision in header is old")
-_BAD_TLS = ("certificate", "handshake failed", "wrong_version_number", "alert")
+_BAD_TLS = ("CERTIFICATE", "WRONG_VERSION_NUMBER", "TSI_PROTOCOL_FAILURE", "TSI_DATA_CORRUPTED")
 
 
 def is_tls_trouble(reason: str) -> bool:
     """Whether a connection failed because the two sides do not accept each other's TLS."""
-    lowered = reason.lower()
-    return any(text in lowered for text in _BAD_TLS)
+    return any(text in reason for text in _BAD_TLS)
 
 
 def judge(code: Any, details: str | None) -> Verdict:

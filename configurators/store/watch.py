@@ -9,7 +9,7 @@ import grpc
 from aetcd import rpc
 from msgspec import Struct
 
-from configurators.store.connection import Connection, Member, Metadata
+from configurators.store.connection import Connection, Metadata
 from configurators.store.errors import Compacted, StoreRefused, StoreUnavailable, judge
 from configurators.store.operations import end_of
 
@@ -100,6 +100,7 @@ async def changes(
             elif verdict.error is not None:
                 raise verdict.error from None
             reason = verdict.reason
+            connection.leave(member)  # also one that is connected, but has no leader
         except asyncio.InvalidStateError:  # what gRPC says when a stream ended before we wrote
             reason = "the connection was lost"
         finally:
@@ -108,15 +109,10 @@ async def changes(
         if connection.closed:
             continue
         _log.info("watching %s at %s ended: %s; going on", prefix, member.endpoint, reason)
-        _leave(connection, member)
+        if not member.connected:
+            connection.leave(member)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _leave(connection: Connection, member: Member) -> None:
-    """Go on elsewhere, unless it was only this stream that ended."""
-    if not member.connected:
-        connection.leave(member)
 
 
 async def _next(connection: Connection, call: Any) -> Any | None:
