@@ -18,6 +18,7 @@ class DispatcherOptions(Struct, frozen=True):
     partitions: int | None = None  # of a new space, instead of the above
     mode: Literal["sna", "sea"] = "sna"
     window: int = 4_000  # operations in flight
+    window_per_host: int = 512
     queue: int = 20_000  # operations that wait for the window
     queue_per_host: int = 5_000
     rate: float | None = None  # operations a second, overall

@@ -1,0 +1,144 @@
+"""What the dispatcher knows of spaces, network and owners, kept up to date from the store."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from msgspec import msgpack
+
+from configurators.network import Network
+from configurators.spaces import Spaces, SpaceView
+from configurators.store.client import Compare, Etcd, none_newer, unchanged
+from configurators.store.documents import decode_network, decode_space
+from configurators.store.keys import (
+    NETWORK,
+    OWNERS,
+    SPACES,
+    WIRES,
+    PartitionName,
+    owners_of_space,
+)
+from configurators.store.model import NetworkDoc
+from dispatcher.errors import Unavailable
+from dispatcher.follow import Follower
+from dispatcher.routing import Routing
+from dzflow.address import PREFIX
+
+_log = logging.getLogger(__name__)
+
+
+class Catalogue:
+    """Spaces, network and owners. Functions in `on_…` are called after each change."""
+
+    def __init__(self, etcd: Etcd) -> None:
+        self._etcd = etcd
+        self.spaces = Spaces()
+        self.routing = Routing()
+        self.network_doc: NetworkDoc | None = None
+        self.network_revision = 0
+        self.owners: dict[str, tuple[str, int]] = {}  # configurator and epoch of each partition
+        self.wires: dict[str, tuple[str, int]] = {}
+        self.on_space: list[Callable[[str], None]] = []
+        self.on_network: list[Callable[[], None]] = []
+        self.on_owner: list[Callable[[str, int | None], None]] = []
+        self._network: Network | None = None
+        self._revisions: dict[str, int] = {}  # of spaces
+        self._newest_owner: dict[int, int] = {}  # the highest epoch by number of space
+        self._spaces = Follower(etcd, SPACES, self._take_space)
+        self._owners = Follower(etcd, OWNERS, self._take_owner)
+        self._followers = [
+            Follower(etcd, NETWORK, self._take_network),
+            Follower(etcd, WIRES, self._take_wires),
+            self._spaces,
+            self._owners,
+        ]
+
+    async def start(self) -> None:
+        """Read everything, and keep it up to date."""
+        for follower in self._followers:
+            await follower.start()
+
+    async def stop(self) -> None:
+        """Keep nothing up to date any more."""
+        await asyncio.gather(*(follower.stop() for follower in self._followers))
+
+    async def refresh(self, space: SpaceView) -> None:
+        """Take up at once what changed about a space."""
+        await self._spaces.refresh(space.name)
+        await self._owners.refresh(owners_of_space(space.number)[len(OWNERS) :])
+
+    # Reading
+
+    @property
+    def network(self) -> Network:
+        """The network; Unavailable if there is none yet."""
+        if self._network is None:
+            if self.network_doc is None:
+                raise Unavailable("there is no network yet; no southbound process has started", 2.0)
+            self._network = Network.of(self.network_doc)
+        return self._network
+
+    @property
+    def prefix(self) -> int:
+        """The first 16 bits of addresses."""
+        return self.network_doc.pipeline.prefix if self.network_doc else PREFIX
+
+    def knows_host(self, host: str) -> bool:
+        """Whether the network has a host."""
+        return host in self._hosts
+
+    def epoch(self, partition: str) -> int | None:
+        """The epoch of a partition's owner, None if it has none."""
+        owner = self.owners.get(partition)
+        return owner[1] if owner else None
+
+    def space_revision(self, space: SpaceView) -> int:
+        """The revision of the document that a view was made from."""
+        return self._revisions.get(space.name, 0)
+
+    def guards(self, space: SpaceView) -> tuple[Compare, Compare]:
+        """What must hold for what is known of a space to be still true: its document, owners."""
+        return (
+            unchanged(SPACES + space.name, self.space_revision(space)),
+            none_newer(owners_of_space(space.number), self._newest_owner.get(space.number, 0)),
+        )
+
+    # Keeping up to date
+
+    _hosts: frozenset[str] = frozenset()
+
+    def _take_space(self, name: str, value: bytes | None, revision: int) -> None:
+        if value is None:
+            self.spaces.drop(name)
+            self._revisions.pop(name, None)
+        else:
+            self.spaces.put(decode_space(value))
+            self._revisions[name] = revision
+        for tell in self.on_space:
+            tell(name)
+
+    def _take_owner(self, partition: str, value: bytes | None, revision: int) -> None:
+        number = PartitionName.parse(partition).space
+        if value is None:
+            self.owners.pop(partition, None)
+        else:
+            self.owners[partition] = value.decode(), revision
+            self._newest_owner[number] = max(self._newest_owner.get(number, 0), revision)
+        epoch = None if value is None else revision
+        for tell in self.on_owner:
+            tell(partition, epoch)
+
+    def _take_network(self, key: str, value: bytes | None, revision: int) -> None:
+        if key or value is None:
+            return
+        self.network_doc = decode_network(value)
+        self.network_revision = revision
+        self.spaces.prefix = self.network_doc.pipeline.prefix
+        self._network = None
+        self._hosts = frozenset(host.id for host in self.network_doc.hosts)
+        for tell in self.on_network:
+            tell()
+
+    def _take_wires(self, key: str, value: bytes | None, revision: int) -> None:  # noqa: ARG002
+        if not key:
+            self.wires = msgpack.decode(value, type=dict[str, tuple[str, int]]) if value else {}

@@ -1,0 +1,356 @@
+"""Drives operations from the journal to their end: tells partitions, gathers answers, settles.
+
+The decisions are `dispatcher/requests.py`'s; here they are carried out, many at a time.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from configurators.messages import Done, Dones, Task, Tasks, Waiting
+from configurators.spaces import SpaceView
+from configurators.store.client import Delete, Etcd, Put, Stored, StoreError
+from configurators.store.documents import decode_record, encode
+from configurators.store.keys import record_key, ttl_key
+from configurators.store.model import Record
+from configurators.stream import Stream, StreamClosed
+from dispatcher.catalogue import Catalogue
+from dispatcher.journal import Journal, Verdict, Write
+from dispatcher.metrics import Metrics
+from dispatcher.requests import Next, Operation
+from dispatcher.views import timing_of
+
+_log = logging.getLogger(__name__)
+
+_PAUSE = 1.0  # before something that was refused, or could not be stored, is tried again
+_MOVED_PAUSE = 0.2
+_CHUNK = 2_000  # tasks in one message
+
+StreamTo = Callable[[str], Stream | None]
+
+
+class Gatherer:
+    """All operations in flight of this dispatcher, by record."""
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        catalogue: Catalogue,
+        journal: Journal,
+        metrics: Metrics,
+        stream_to: StreamTo,
+    ) -> None:
+        self._etcd = etcd
+        self._catalogue = catalogue
+        self._journal = journal
+        self._metrics = metrics
+        self._stream_to = stream_to
+        self.operations: dict[str, Operation] = {}
+        self.on_end: Callable[[Operation, Record, str], None] = lambda *_: None
+        """Called with an operation, the record as it is now, and the outcome: done, failed, or
+        superseded by somebody else's operation on the record."""
+        self.on_restart: Callable[[Operation], None] = lambda _: None
+        """Called when an operation has to be journaled and routed anew."""
+        self.on_done: Callable[[Operation, Done], None] = lambda *_: None
+        """Called for each partial that was carried out or refused, for the trace."""
+        self._by_partition: dict[str, dict[Operation, None]] = {}
+        self._outbox: dict[str, dict[str, list[Task]]] = {}
+        self._flushing = False
+        self._moved: dict[Operation, None] = {}
+        self._refreshing: dict[str, list[Operation]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        catalogue.on_owner.append(self._owner_changed)
+
+    async def close(self) -> None:
+        """Stop what runs in the background."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Coming in
+
+    def start(self, operation: Operation) -> None:
+        """Drive an operation that is journaled; it takes the place of another on its record."""
+        record = operation.record
+        before = self.operations.get(record.id)
+        if before is not None:
+            self._end(before, record, "superseded")
+        self.operations[record.id] = operation
+        for name in {**operation.before, **operation.after}:
+            self._by_partition.setdefault(name, {})[operation] = None
+        self._act(operation, operation.start())
+
+    def hear_dones(self, message: Dones) -> None:
+        """Tasks have come to their end."""
+        operations, counts = self.operations, self._metrics.tasks_done
+        for done in message.dones:
+            counts[done.outcome] += 1
+            operation = operations.get(done.id)
+            if operation is None:
+                continue
+            if done.outcome in ("done", "failed"):
+                self.on_done(operation, done)
+                if done.outcome == "done":
+                    operation.last_done = time.monotonic()
+            elif done.outcome == "moved":
+                self._told_moved(operation)
+            self._act(operation, operation.done(done))
+
+    def hear_waiting(self, message: Waiting) -> None:
+        """Tasks wait for a switch."""
+        for name, seq in message.tasks:
+            operation = self.operations.get(name)
+            task = operation and operation.latest.get(message.partition)
+            if operation and task and task.seq == seq:
+                operation.waiting = message.reason
+
+    def connected(self, configurator: str) -> None:
+        """A stream is open: tell again what may have been lost with the one before."""
+        owners = self._catalogue.owners
+        for partition, operations in self._by_partition.items():
+            owner = owners.get(partition)
+            if owner and owner[0] == configurator:
+                for operation in operations:
+                    if partition in operation.open:
+                        self._post(configurator, partition, operation.latest[partition])
+
+    def _owner_changed(self, partition: str, epoch: int | None) -> None:
+        for operation in list(self._by_partition.get(partition, ())):
+            self._act(operation, operation.owner_changed(partition, epoch))
+
+    # Acting
+
+    def _act(self, operation: Operation, what: Next) -> None:
+        if what is Next.WAIT:
+            return
+        if what is Next.SEND:
+            for partition, task in operation.to_send():
+                owner = self._catalogue.owners.get(partition)
+                if owner:
+                    self._post(owner[0], partition, task)
+        elif what is Next.SETTLE:
+            self._settle(operation)
+        elif what is Next.PAUSE:
+            self._later(_PAUSE, lambda: self._again(operation))
+        else:
+            self._spawn(self._check(operation))
+
+    def _post(self, configurator: str, partition: str, task: Task) -> None:
+        self._outbox.setdefault(configurator, {}).setdefault(partition, []).append(task)
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        outbox, self._outbox = self._outbox, {}
+        for configurator, tasks in outbox.items():
+            stream = self._stream_to(configurator)
+            if stream is None:
+                continue  # told again when it is there
+            try:
+                for part in _chunks(tasks):
+                    self._metrics.tasks_sent += sum(map(len, part.values()))
+                    stream.tell(Tasks(part))
+            except StreamClosed as error:
+                _log.info("tasks for %s wait for another stream: %s", configurator, error)
+
+    def _told_moved(self, operation: Operation) -> None:
+        """The owner is new to us, or not ready; ask again soon, unless we learn of it first."""
+        if not self._moved:
+            self._later(_MOVED_PAUSE, self._send_moved)
+        self._moved[operation] = None
+
+    def _send_moved(self) -> None:
+        moved, self._moved = self._moved, {}
+        for operation in moved:
+            if self.operations.get(operation.record.id) is operation and operation.open:
+                self._act(operation, Next.SEND)
+
+    def _again(self, operation: Operation) -> None:
+        if self.operations.get(operation.record.id) is operation:
+            self._act(operation, operation.again())
+
+    async def _check(self, operation: Operation) -> None:
+        """A partition has something newer of this record: find out whose."""
+        key = record_key(operation.record.id)
+        try:
+            found = await self._etcd.get(key)
+        except StoreError as error:
+            _log.warning("cannot read %s: %s", key, error)
+            self._later(_PAUSE, lambda: self._spawn(self._check(operation)))
+            return
+        if self.operations.get(operation.record.id) is not operation:
+            return
+        if found and found.revision == operation.revision:
+            # Nobody's: what was there came from an operation that was never settled.
+            self.restart(operation)
+        else:
+            self._superseded(operation, found)
+
+    def restart(self, operation: Operation) -> None:
+        """Journal an operation anew, under a higher number and with the routes of today."""
+        self._forget(operation)
+        self.on_restart(operation)
+
+    # Settling
+
+    def _settle(self, operation: Operation) -> None:
+        record = operation.record
+        space = self._catalogue.spaces.get(record.space)
+        if space is None:
+            _log.error("%s: its space %r is gone", record.id, record.space)
+            self._later(_PAUSE, lambda: self._again(operation))
+            return
+        if not operation.refused and not _fits(operation, space):
+            self.restart(operation)
+            return
+        now = time.monotonic()
+        committed = now - max(operation.last_done, operation.journal_ended) + self._journal.took
+        settled = operation.settlement(
+            time.time(),
+            timing_of(
+                now + self._journal.took - operation.received,
+                operation.indexed,
+                operation.journal_ended - operation.journal_began,
+                operation.decided_us / 1e6,
+                operation.pushed_us / 1e6,
+                # The write that ends it cannot know how long it takes: as long as the last one.
+                committed,
+            ),
+        )
+        key = record_key(record.id)
+        value = encode(settled)
+        write = Write(
+            key,
+            operation.revision,
+            [Put(key, value)],
+            self._settled,
+            (operation, settled),
+            space,
+        )
+        if settled.state in ("removed", "failed"):
+            write.ops = [Delete(key)]
+            if record.ttl is not None:
+                write.ops.append(Delete(ttl_key(record.id)))
+            write.leased = [Put(record_key(record.id, finished=True), value)]
+        self._journal.write(write)
+
+    def _settled(self, write: Write, verdict: Verdict) -> None:
+        operation: Operation = write.about[0]
+        settled: Record = write.about[1]
+        if verdict is Verdict.WRITTEN:
+            operation.revision = write.revision
+            if self.operations.get(settled.id) is operation:
+                self._end(operation, settled, "failed" if operation.refused else "done")
+        elif self.operations.get(settled.id) is not operation:
+            return
+        elif verdict is Verdict.CHANGED:
+            self._superseded(operation, write.found)
+        elif verdict is Verdict.GUARDED:
+            self._refresh(operation)
+        else:
+            self._later(_PAUSE, lambda: self._resettle(operation))
+
+    def _resettle(self, operation: Operation) -> None:
+        if self.operations.get(operation.record.id) is operation and operation.complete:
+            self._settle(operation)
+
+    def _refresh(self, operation: Operation) -> None:
+        """Take up what changed about a space, then go on with all operations that wait for it."""
+        name = operation.record.space
+        waiting = self._refreshing.get(name)
+        if waiting is not None:
+            waiting.append(operation)
+            return
+        self._refreshing[name] = [operation]
+        self._spawn(self._refreshed(name))
+
+    async def _refreshed(self, name: str) -> None:
+        space = self._catalogue.spaces.get(name)
+        try:
+            if space:
+                await self._catalogue.refresh(space)
+        except StoreError as error:
+            _log.warning("cannot read the space %s: %s", name, error)
+            await asyncio.sleep(_PAUSE)
+        for operation in self._refreshing.pop(name):
+            self._resettle(operation)
+
+    # Ending
+
+    def _superseded(self, operation: Operation, found: Stored | None) -> None:
+        """Somebody else has changed the record: this operation is over."""
+        if found is None:
+            self._spawn(self._superseded_by_end(operation))
+        else:
+            self._end(operation, decode_record(found.value), "superseded")
+
+    async def _superseded_by_end(self, operation: Operation) -> None:
+        record = operation.record
+        try:
+            found = await self._etcd.get(record_key(record.id, finished=True))
+        except StoreError as error:
+            _log.warning("cannot read how %s ended: %s", record.id, error)
+            found = None
+        if self.operations.get(record.id) is operation:
+            self._end(operation, decode_record(found.value) if found else record, "superseded")
+
+    def _end(self, operation: Operation, record: Record, outcome: str) -> None:
+        self._forget(operation)
+        self.on_end(operation, record, outcome)
+
+    def _forget(self, operation: Operation) -> None:
+        del self.operations[operation.record.id]
+        for name in {**operation.before, **operation.after}:
+            known = self._by_partition.get(name)
+            if known is not None:
+                known.pop(operation, None)
+                if not known:
+                    del self._by_partition[name]
+
+    # In the background
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        async def wait() -> None:
+            await asyncio.sleep(seconds)
+            call()
+
+        self._spawn(wait())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.error("something in the background failed", exc_info=error)
+
+
+def _fits(operation: Operation, space: SpaceView) -> bool:
+    """Whether an operation leads to regions in every version that its space has now."""
+    record = operation.record
+    if operation.action == "end":
+        return True
+    regions = record.next.regions if record.next else record.regions
+    return all(version in regions for version in space.versions)
+
+
+def _chunks(tasks: dict[str, list[Task]]) -> Iterable[dict[str, list[Task]]]:
+    """Tasks in messages of a bounded size."""
+    part: dict[str, list[Task]] = {}
+    size = 0
+    for partition, some in tasks.items():
+        for at in range(0, len(some), _CHUNK):
+            piece = some[at : at + _CHUNK]
+            if size + len(piece) > _CHUNK and part:
+                yield part
+                part, size = {}, 0
+            part[partition] = part.get(partition, []) + piece
+            size += len(piece)
+    if part:
+        yield part

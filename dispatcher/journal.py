@@ -1,0 +1,252 @@
+"""Writes of many callers in few transactions: one is gathered while others are under way.
+
+Each write concerns one record, which must be as the writer knows it; some also need that nothing
+has changed about their space (its guards). If a transaction is refused, the same answer says which
+of its records are different, and the others are tried again.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+from configurators.spaces import SpaceView
+from configurators.store.client import (
+    Compare,
+    Etcd,
+    Get,
+    LeaseGone,
+    Op,
+    Put,
+    Stored,
+    StoreError,
+    StoreUnavailable,
+    TxnResult,
+)
+from configurators.store.upkeep import SharedLeases
+from dispatcher.catalogue import Catalogue
+
+_log = logging.getLogger(__name__)
+
+_MOST = 120  # operations and compares of one transaction; etcd's own limit is 128
+_AT_ONCE = 4
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+
+
+class Verdict(Enum):
+    """What has become of a write."""
+
+    WRITTEN = "written"
+    CHANGED = "changed"  # the record is not as the writer knew it; nothing was written
+    GUARDED = "guarded"  # the space is not; nothing was written
+    FAILED = "failed"  # the store does not take it
+
+
+class Write:
+    """One write: operations on a record's keys, if the record is at a revision.
+
+    What is `leased` is put for some time only. `done` is called once, with the verdict; then
+    `revision` and `found` are those of the record as it is now (`found` only if it was changed by
+    somebody else). `about` is for the writer's own use.
+    """
+
+    __slots__ = (
+        "about",
+        "compares",
+        "done",
+        "error",
+        "found",
+        "key",
+        "leased",
+        "ops",
+        "revision",
+        "space",
+        "uncertain",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        revision: int,
+        ops: Sequence[Op],
+        done: "Callable[[Write, Verdict], None]",
+        about: Any = None,
+        space: SpaceView | None = None,
+        compares: Sequence[Compare] = (),
+        leased: Sequence[Put] = (),
+    ) -> None:
+        self.key = key
+        self.revision = revision
+        self.ops = ops
+        self.leased = leased
+        self.done = done
+        self.about = about
+        self.space = space
+        self.compares = compares
+        self.found: Stored | None = None
+        self.error: StoreError | None = None
+        self.uncertain = False  # an earlier attempt may have been written
+
+    @property
+    def weight(self) -> int:
+        """How much of a transaction it takes."""
+        return max(len(self.ops) + len(self.leased), 1 + len(self.compares))
+
+
+class Journal:
+    """Gathers writes into transactions. Failures of the store are tried again for some time."""
+
+    def __init__(
+        self, etcd: Etcd, catalogue: Catalogue, leases: SharedLeases, patience: float = 20.0
+    ) -> None:
+        self._etcd = etcd
+        self._catalogue = catalogue
+        self._leases = leases
+        self._patience = patience
+        self._queue: deque[Write] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._scheduled = False
+        self.took = 0.0  # seconds that the last transaction took
+        self.transactions = 0
+
+    def write(self, write: Write) -> None:
+        """Write soon; what comes in the same turn of the loop is written together."""
+        self._queue.append(write)
+        if not self._scheduled and len(self._running) < _AT_ONCE:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    @property
+    def queued(self) -> int:
+        """How many writes wait for a transaction."""
+        return len(self._queue)
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        while self._running or self._queue:
+            self._pump()
+            await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _pump(self) -> None:
+        self._scheduled = False
+        while self._queue and len(self._running) < _AT_ONCE:
+            # While others are under way it pays to wait for more.
+            if self._running and len(self._queue) < _MOST // 2:
+                return
+            task = asyncio.create_task(self._run(self._batch()))
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.error("a transaction ended badly", exc_info=error)
+        self._pump()
+
+    def _batch(self) -> list[Write]:
+        batch: list[Write] = []
+        left = _MOST
+        spaces: set[int] = set()
+        while self._queue:
+            write = self._queue[0]
+            weight = write.weight
+            if write.space and write.space.number not in spaces:
+                weight += 2
+            if weight > left and batch:
+                break
+            left -= weight
+            if write.space:
+                spaces.add(write.space.number)
+            batch.append(self._queue.popleft())
+        return batch
+
+    async def _run(self, batch: list[Write]) -> None:
+        began = time.monotonic()
+        pause = _FIRST_PAUSE
+        while batch:
+            try:
+                result = await self._transact(batch)
+            except StoreError as error:
+                gone = isinstance(error, LeaseGone)
+                if gone:
+                    self._leases.forget()
+                late = time.monotonic() - began > self._patience
+                if late or not (gone or isinstance(error, StoreUnavailable)):
+                    _log.error("%d writes failed: %s", len(batch), error)
+                    for write in batch:
+                        write.error = error
+                        write.done(write, Verdict.FAILED)
+                    return
+                uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
+                for write in batch:
+                    write.uncertain |= uncertain
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            self.transactions += 1
+            self.took = time.monotonic() - began
+            batch = _tell_written(batch, result) if result.succeeded else _refused(batch, result)
+
+    async def _transact(self, batch: list[Write]) -> TxnResult:
+        compares: list[Compare] = []
+        ops: list[Op] = []
+        spaces: dict[int, SpaceView] = {}
+        lease = await self._leases.current() if any(write.leased for write in batch) else 0
+        for write in batch:
+            compares.append(Compare(write.key, write.revision))
+            compares += write.compares
+            ops += write.ops
+            ops += [Put(put.key, put.value, lease) for put in write.leased]
+            if write.space:
+                spaces[write.space.number] = write.space
+        for space in spaces.values():
+            compares += self._catalogue.guards(space)
+        return await self._etcd.transact(compares, ops, [Get(write.key) for write in batch])
+
+
+def _tell_written(batch: list[Write], result: TxnResult) -> list[Write]:
+    for write in batch:
+        write.revision = result.revision
+        write.done(write, Verdict.WRITTEN)
+    return []
+
+
+def _refused(batch: list[Write], result: TxnResult) -> list[Write]:
+    """Tell those who are at fault; the others, which are returned, may be tried again."""
+    rest: list[Write] = []
+    at_fault = 0
+    for write, found in zip(batch, result.gets, strict=True):
+        now = found[0] if found else None
+        revision = now.revision if now else 0
+        if revision == write.revision:
+            rest.append(write)
+            continue
+        at_fault += 1
+        if write.uncertain and _is_ours(write, now):
+            write.revision = revision
+            write.done(write, Verdict.WRITTEN)
+        else:
+            write.found, write.revision = now, revision
+            write.done(write, Verdict.CHANGED)
+    if at_fault:
+        return rest
+    # All records are as they should be: it is a space, or what else was compared.
+    again: list[Write] = []
+    for write in rest:
+        if write.space or write.compares:
+            write.done(write, Verdict.GUARDED)
+        else:
+            again.append(write)
+    return again
+
+
+def _is_ours(write: Write, now: Stored | None) -> bool:
+    """Whether a record is as an earlier attempt, of which nobody knew the outcome, wrote it."""
+    for op in write.ops:
+        if op.key == write.key:
+            value = getattr(op, "value", None)
+            return now is None if value is None else now is not None and now.value == value
+    return False

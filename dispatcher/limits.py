@@ -1,0 +1,144 @@
+"""How much is taken on, and in which order: rates, bounded queues, turns between hosts. Pure."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_QUANTUM = 16  # operations that a host may begin before it is another one's turn
+_MOST_BUCKETS = 4_096
+
+
+class Bucket:
+    """Tokens that come at a rate, up to what may be used at once. The clock is passed in."""
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self.rate = rate
+        self.burst = max(1.0, burst)
+        self._level = self.burst
+        self._at = now
+
+    def wait(self, now: float) -> float:
+        """Seconds until there is a token; 0 if there is one."""
+        self._level = min(self.burst, self._level + max(0.0, now - self._at) * self.rate)
+        self._at = now
+        # Rounding must not leave somebody waiting for the last bit of a token.
+        return 0.0 if self._level > 1 - 1e-9 else (1 - self._level) / self.rate
+
+    def take(self) -> None:
+        """Use a token."""
+        self._level -= 1
+
+
+class Rates:
+    """Limits of operations per second, overall and for each host; None is no limit."""
+
+    def __init__(self, overall: float | None, per_host: float | None, burst_s: float) -> None:
+        self._per_host = per_host
+        self._burst_s = burst_s
+        self._overall = Bucket(overall, overall * burst_s, 0.0) if overall else None
+        self._hosts: dict[str, Bucket] = {}
+
+    def admit(self, host: str, now: float) -> float:
+        """0 if the host may begin an operation now; else the seconds after which it may try."""
+        buckets = []
+        if self._overall:
+            buckets.append(self._overall)
+        if self._per_host:
+            buckets.append(self._bucket(host, self._per_host, now))
+        wait = max((bucket.wait(now) for bucket in buckets), default=0.0)
+        if not wait:
+            for bucket in buckets:
+                bucket.take()
+        return wait
+
+    def _bucket(self, host: str, rate: float, now: float) -> Bucket:
+        bucket = self._hosts.get(host)
+        if bucket is None:
+            if len(self._hosts) >= _MOST_BUCKETS:
+                del self._hosts[next(iter(self._hosts))]
+            bucket = self._hosts[host] = Bucket(rate, rate * self._burst_s, now)
+        return bucket
+
+
+class Admission(Generic[T]):
+    """A bounded queue before a window of running operations, fair between hosts.
+
+    Hosts take turns of some operations each (deficit round robin; all cost the same), so that a
+    long queue of one does not keep another waiting; and none may have more than its share running,
+    because what runs is worked off in the order of its coming.
+    """
+
+    def __init__(self, window: int, window_per_host: int, queue: int, queue_per_host: int) -> None:
+        self._window = window
+        self._window_per_host = window_per_host
+        self._queue = queue
+        self._queue_per_host = queue_per_host
+        self._waiting: dict[str, deque[T]] = {}
+        self._turns: deque[str] = deque()  # hosts with something waiting that may begin
+        self._credit = _QUANTUM  # of the host whose turn it is
+        self._running: dict[str, int] = {}
+        self.queued = 0
+        self.running = 0
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """How many operations of each host wait."""
+        return {host: len(queue) for host, queue in self._waiting.items()}
+
+    def room(self, host: str) -> int:
+        """How many more operations of a host are taken into the queue."""
+        waiting = self._waiting.get(host)
+        mine = self._queue_per_host - (len(waiting) if waiting else 0)
+        return max(0, min(mine, self._queue - self.queued))
+
+    def put(self, host: str, item: T) -> bool:
+        """Queue an operation; False if there is no room."""
+        if not self.room(host):
+            return False
+        queue = self._waiting.get(host)
+        if queue is None:
+            queue = self._waiting[host] = deque()
+            if self._running.get(host, 0) < self._window_per_host:
+                self._turns.append(host)
+        queue.append(item)
+        self.queued += 1
+        return True
+
+    def take(self, most: int) -> list[T]:
+        """The next operations to begin; each counts as running until it is released."""
+        taken: list[T] = []
+        while self._turns and len(taken) < most and self.running < self._window:
+            host = self._turns[0]
+            queue = self._waiting[host]
+            taken.append(queue.popleft())
+            self._credit -= 1
+            self.queued -= 1
+            self.running += 1
+            running = self._running[host] = self._running.get(host, 0) + 1
+            if not queue:
+                del self._waiting[host]
+            if not queue or running >= self._window_per_host:
+                self._turns.popleft()
+                self._credit = _QUANTUM
+            elif not self._credit:
+                self._turns.rotate(-1)
+                self._credit = _QUANTUM
+        return taken
+
+    def force(self, host: str) -> None:
+        """Something runs that nobody could refuse any more: it counts, beyond the window too."""
+        self.running += 1
+        self._running[host] = self._running.get(host, 0) + 1
+
+    def release(self, host: str) -> None:
+        """A running operation of a host has come to its end."""
+        running = self._running[host]
+        self.running -= 1
+        if running == 1:
+            del self._running[host]
+        else:
+            self._running[host] = running - 1
+        if running == self._window_per_host and host in self._waiting and host not in self._turns:
+            self._turns.append(host)

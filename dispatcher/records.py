@@ -1,0 +1,245 @@
+"""Operations on subscriptions and advertisements, as callers ask for them."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from configurators.store.client import Etcd
+from configurators.store.documents import decode_key_use
+from configurators.store.keys import new_record_id, record_key
+from configurators.store.model import KeyUse, Record, RecordKind, State
+from configurators.store.upkeep import SharedLeases
+from dispatcher.answers import Answers
+from dispatcher.asks import Answer, Ask, Page, RecordView, Refused
+from dispatcher.calls import Call
+from dispatcher.catalogue import Catalogue
+from dispatcher.errors import Conflict, NotFound
+from dispatcher.expiry import Expiry
+from dispatcher.gather import Gatherer
+from dispatcher.idempotency import claim, fingerprint, key_name
+from dispatcher.intake import Draft, Intake
+from dispatcher.reading import Held, list_records, read_many
+from dispatcher.requests import Action
+from dzflow.errors import DzflowError
+from sdn.topology import UnknownHost
+
+_POLL = 0.05
+
+
+class Records:
+    """Begins, ends, updates, renews and reads records."""
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        catalogue: Catalogue,
+        intake: Intake,
+        gatherer: Gatherer,
+        answers: Answers,
+        expiry: Expiry,
+        key_leases: SharedLeases,
+    ) -> None:
+        self._etcd = etcd
+        self._catalogue = catalogue
+        self._intake = intake
+        self._gatherer = gatherer
+        self._answers = answers
+        self._expiry = expiry
+        self._key_leases = key_leases
+
+    async def begin(
+        self,
+        kind: RecordKind,
+        asks: Sequence[Ask | Refused],
+        *,
+        wait: float,
+        key: str | None = None,
+        who: str = "",
+    ) -> list[Answer]:
+        """Subscribe or advertise; waits so many seconds for the switches to acknowledge."""
+        call = Call(len(asks))
+        drafts: dict[int, Draft] = {}
+        for place, ask in enumerate(asks):
+            if isinstance(ask, Refused):
+                call.answer(place, Answer(ask.status, problem=ask.problem))
+            else:
+                drafts[place] = draft = Draft("begin", kind, call, place)
+                draft.ask = ask
+        if key is not None:
+            await self._claim_begin(kind, asks, call, drafts, key_name(who, key))
+        for draft in drafts.values():
+            self._intake.add(draft)
+        await call.wait(wait)
+        return self._answers.of(call)
+
+    async def _claim_begin(
+        self,
+        kind: RecordKind,
+        asks: Sequence[Ask | Refused],
+        call: Call,
+        drafts: dict[int, Draft],
+        name: str,
+    ) -> None:
+        """Give drafts the ids that the key stands for; what was begun before is left out."""
+        for place, draft in list(drafts.items()):
+            assert draft.ask
+            try:
+                if not self._catalogue.knows_host(draft.ask.host):
+                    raise UnknownHost(f"there is no host {draft.ask.host[:64]!r}")
+                space = self._catalogue.spaces.named(draft.ask.space)
+                self._catalogue.routing.index(space, kind == "advertisement", draft.ask.filter)
+                draft.id = new_record_id(kind, space.number)
+            except DzflowError as error:
+                call.refuse(place, error)
+                del drafts[place]
+            if place % 50 == 49:
+                await asyncio.sleep(0)
+        if not drafts:
+            return
+        ids = [drafts[place].id if place in drafts else "" for place in range(len(asks))]
+        mark = fingerprint(kind, [[type(ask).__name__, ask] for ask in asks])
+        use = await claim(self._etcd, self._key_leases, name, mark, ids)
+        if use is None:
+            return
+        known = await self._read_any(use.ids)
+        for place, draft in list(drafts.items()):
+            draft.id = use.ids[place]
+            if not draft.id:
+                call.refuse(place, Conflict("this element was refused when the key was first used"))
+                del drafts[place]
+            elif draft.id in known:
+                self._replay(call, place, "begin", known[draft.id].record)
+                del drafts[place]
+
+    async def end(
+        self,
+        kind: RecordKind,
+        ids: Sequence[str | Refused],
+        *,
+        wait: float,
+        key: str | None = None,
+        who: str = "",
+    ) -> list[Answer]:
+        """Unsubscribe or unadvertise; waits so many seconds for the switches to acknowledge."""
+        call = Call(len(ids))
+        names: dict[int, str] = {}
+        for place, name in enumerate(ids):
+            if isinstance(name, Refused):
+                call.answer(place, Answer(name.status, problem=name.problem))
+            else:
+                names[place] = name
+        live = await read_many(self._etcd, list(names.values()))
+        again: dict[str, Held] = {}
+        if key is not None:
+            mark = fingerprint(f"end {kind}", [getattr(name, "problem", name) for name in ids])
+            used = [names.get(place, "") for place in range(len(ids))]
+            if any(name in live for name in names.values()):
+                use = await claim(self._etcd, self._key_leases, key_name(who, key), mark, used)
+            else:
+                use = await self._used(key_name(who, key), mark)
+            if use:
+                again = await read_many(self._etcd, list(names.values()), finished=True)
+        for place, name in names.items():
+            held = live.get(name)
+            if held and held.record.kind == kind:
+                if held.record.state == "removing":
+                    self._answers.follow(call, place, "end", held.record)
+                else:
+                    draft = Draft("end", kind, call, place)
+                    draft.id, (draft.record, draft.revision) = name, held
+                    self._intake.add(draft)
+            elif name in again:
+                call.answer(place, self._answers.settled("end", again[name].record))
+            else:
+                call.refuse(place, NotFound(f"there is no {kind} {name[:64]!r}"))
+        await call.wait(wait)
+        return self._answers.of(call)
+
+    async def update(self, kind: RecordKind, id: str, filter: Any, *, wait: float) -> Answer:
+        """Replace a filter; what both filters want is never interrupted."""
+        deadline = time.monotonic() + wait
+        while True:
+            held = await self._held(kind, id)
+            if held.record.state == "removing":
+                raise Conflict(f"{id!r} is being removed")
+            if not held.record.open:
+                break
+            if time.monotonic() >= deadline:
+                raise Conflict(f"{id!r} is {held.record.state} and still being changed; try again")
+            await asyncio.sleep(_POLL)
+        call = Call(1)
+        draft = Draft("update", kind, call, 0)
+        draft.id, (draft.record, draft.revision) = id, held
+        draft.given = filter
+        self._intake.add(draft)
+        await call.wait(max(0.0, deadline - time.monotonic()))
+        return self._answers.of(call)[0]
+
+    async def renew(self, kind: RecordKind, id: str) -> RecordView:
+        """Let a record with a ttl live on; NotFound if it is gone, Conflict if it has no ttl."""
+        held = await self._held(kind, id)
+        if held.record.ttl is None:
+            raise Conflict(f"{id!r} has no ttl: it lives until it is removed")
+        await self._expiry.renew(held.record)
+        return self._answers.view(held.record, self._gatherer.operations.get(id))
+
+    async def record(self, id: str, kind: RecordKind | None = None) -> RecordView:
+        """A record, also one that was removed or has failed lately; NotFound if there is none."""
+        record = await self._answers.read(id)
+        if kind and record.kind != kind:
+            raise NotFound(f"there is no {kind} {id!r}; it is an {record.kind}")
+        operation = self._gatherer.operations.get(id)
+        current = operation if operation and operation.record.seq == record.seq else None
+        return self._answers.view(record, current)
+
+    async def records(
+        self,
+        kind: RecordKind,
+        *,
+        host: str | None = None,
+        space: str | None = None,
+        state: State | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page:
+        """Records of a kind, a page at a time; removed and failed ones if asked for by state."""
+        number = None if space is None else self._catalogue.spaces.named(space).number
+
+        def wanted(record: Record) -> bool:
+            return host is None or record.host == host
+
+        found = await list_records(self._etcd, kind, wanted, number, state, limit, after)
+        return Page([self._answers.view(record) for record in found.records], found.next)
+
+    # In between
+
+    async def _held(self, kind: RecordKind, id: str) -> Held:
+        record_key(id)  # says so if it is none
+        held = (await read_many(self._etcd, [id])).get(id)
+        if held is None or held.record.kind != kind:
+            raise NotFound(f"there is no {kind} {id!r}")
+        return held
+
+    async def _read_any(self, ids: Sequence[str]) -> dict[str, Held]:
+        finished = await read_many(self._etcd, ids, finished=True)
+        return finished | await read_many(self._etcd, ids)
+
+    async def _used(self, name: str, mark: bytes) -> KeyUse | None:
+        """The use of a key by an equal call, if there was one; Conflict if it was another."""
+        stored = await self._etcd.get(name)
+        if stored is None:
+            return None
+        use = decode_key_use(stored.value)
+        if use.fingerprint != mark:
+            raise Conflict("this idempotency key was used for another call", "key-reused")
+        return use
+
+    def _replay(self, call: Call, place: int, action: Action, record: Record) -> None:
+        """Answer with what has become of what an earlier call began."""
+        if record.open:
+            self._answers.follow(call, place, action, record)
+        elif record.state == "removed":
+            call.answer(place, Answer(200, self._answers.view(record)))
+        else:
+            call.answer(place, self._answers.settled(action, record))
