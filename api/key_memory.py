@@ -29,7 +29,7 @@ class KeyMemory:
         if known is not None:
             if known[0] != fingerprint:
                 text = "this Idempotency-Key was used for another call; take a new one"
-                raise ApiProblem("key", text, "Idempotency-Key")
+                raise ApiProblem("key-reused", text, "Idempotency-Key")
             return await asyncio.shield(known[1])
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._known[name] = (fingerprint, reply)

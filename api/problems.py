@@ -21,7 +21,7 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "not-found": (404, "Not found"),
     "no-method": (405, "Method not allowed"),
     "timeout": (408, "The request came too slowly"),
-    "key": (409, "The idempotency key belongs to another call"),
+    "key-reused": (409, "The idempotency key belongs to another call"),
     "too-large": (413, "The body is too large"),
     "media-type": (415, "The body is of another type than is taken here"),
     "invalid": (422, "The input is not valid"),

@@ -1,5 +1,6 @@
 """Subscriptions and advertisements: begun, ended, changed, renewed, listed."""
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,8 +26,10 @@ from api.operations import Call, Link, Operation, Reply, Shown, once
 from api.problems import ApiProblem, document, invalid, naming, respond
 from configurators.store.model import RecordKind
 from dispatcher.asks import Answer, Ask, Page, RecordView, Refused
-from dispatcher.errors import Problem
+from dispatcher.errors import Problem, problem_of
+from dzflow.errors import DzflowError
 
+_READ_AT_ONCE = 100
 _ID = re.compile(r"[as][0-9a-f]{1,3}-[0-9a-f]{16}")
 _LETTER: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
 _VERB: dict[RecordKind, str] = {"subscription": "subscribe", "advertisement": "advertise"}
@@ -77,27 +80,44 @@ def _delete(kind: RecordKind) -> Callable[[Call], Any]:
 async def _remove(
     call: Call, kind: RecordKind, elements: Sequence[End | Problem], wait: float, many: bool
 ) -> Reply | Response:
-    answers: list[Answer] = []
-    ids: list[str] = []
-    for element in elements:
-        if isinstance(element, End):
-            element = _known_id(kind, element.id) or element
-        if isinstance(element, Problem):
-            answers.append(Answer(element.status, problem=element))
-        else:
-            ids.append(element.id)
-            answers.append(_OPEN)
-    if ids or call.key is not None:
-        ended = iter(
-            await call.dispatcher.end(
-                kind, ids, wait=wait, key=call.key, who=call.caller.name, host=call.caller.host
-            )
-        )
-        answers = [next(ended) if answer is _OPEN else answer for answer in answers]
+    found = [_checked(kind, element) for element in elements]
+    if call.caller.host is not None:
+        found = await _own(call, kind, found)
+    ids = [Refused(item) if isinstance(item, Problem) else item for item in found]
+    answers = await call.dispatcher.end(kind, ids, wait=wait, key=call.key, who=call.caller.name)
     return _answered(call, answers, many)
 
 
-_OPEN = Answer(0)
+def _checked(kind: RecordKind, element: End | Problem) -> str | Problem:
+    if isinstance(element, Problem):
+        return element
+    return _unknown_id(kind, element.id) or element.id
+
+
+async def _own(call: Call, kind: RecordKind, ids: Sequence[str | Problem]) -> list[str | Problem]:
+    """The ids, with a problem in place of those that the caller's host does not have."""
+
+    async def own(item: str | Problem) -> str | Problem:
+        try:
+            if isinstance(item, str):
+                await _must_own(call, kind, item)
+        except ApiProblem as error:
+            return error.problem
+        except DzflowError as error:
+            return problem_of(error)
+        return item
+
+    found: list[str | Problem] = []
+    for at in range(0, len(ids), _READ_AT_ONCE):
+        found += await asyncio.gather(*map(own, ids[at : at + _READ_AT_ONCE]))
+    return found
+
+
+async def _must_own(call: Call, kind: RecordKind, record_id: str) -> None:
+    """Refuse (403) what belongs to another host; a record's host never changes."""
+    if call.caller.host is not None:
+        record = await call.dispatcher.record(record_id, kind)
+        call.caller.must_act_for(record.host, "id")
 
 
 def _elements(call: Call, kind: type[T]) -> tuple[list[T | Problem], bool]:
@@ -142,14 +162,13 @@ def _answered(call: Call, answers: Sequence[Answer], many: bool) -> Reply | Resp
     counts: Counter[int] = Counter()
     for answer in answers:
         counts[answer.status] += 1
-        if answer.record is not None:
+        if answer.problem is not None:
+            content.append(document(naming(answer.problem, "filter")))
+        else:
             record = answer.record
             content.append(
                 ElementOut(*[getattr(record, name) for name in _MEMBERS], status=answer.status)
             )
-        else:
-            assert answer.problem is not None
-            content.append(document(naming(answer.problem, "filter")))
     call.context.metrics.elements(call.request.scope["dzflow.route"], counts)
     return Reply(207, content)
 
@@ -158,9 +177,9 @@ _MEMBERS = RecordView.__struct_fields__
 
 
 def _single(answer: Answer) -> Reply | Response:
-    if answer.record is None:
-        assert answer.problem is not None
+    if answer.problem is not None:
         return respond(naming(answer.problem, "filter"))
+    assert answer.record is not None
     headers = {}
     if answer.status in (201, 202):
         headers["Location"] = f"/requests/{answer.record.id}"
@@ -173,12 +192,12 @@ def _single(answer: Answer) -> Reply | Response:
 def _record_id(call: Call, kind: RecordKind | None) -> str:
     """The id in the path; 404 if no record of the kind can have it."""
     record_id = call.path("id")
-    if problem := _known_id(kind, record_id):
+    if problem := _unknown_id(kind, record_id):
         raise ApiProblem("not-found", problem.detail)
     return record_id
 
 
-def _known_id(kind: RecordKind | None, record_id: str) -> Problem | None:
+def _unknown_id(kind: RecordKind | None, record_id: str) -> Problem | None:
     """Why there cannot be a record of this kind with this id, if so."""
     if _ID.fullmatch(record_id) and (kind is None or record_id[0] == _LETTER[kind]):
         return None
@@ -188,7 +207,7 @@ def _known_id(kind: RecordKind | None, record_id: str) -> Problem | None:
 
 def _get(kind: RecordKind | None) -> Callable[[Call], Any]:
     async def handler(call: Call) -> Reply:
-        record = await call.dispatcher.record(_record_id(call, kind))
+        record = await call.dispatcher.record(_record_id(call, kind), kind)
         call.caller.must_act_for(record.host, "id")
         return Reply(200, record)
 
@@ -199,8 +218,9 @@ def _put(kind: RecordKind) -> Callable[[Call], Any]:
     async def handler(call: Call) -> Reply | Response:
         record_id = _record_id(call, kind)
         update = call.read(Update)
+        await _must_own(call, kind, record_id)
         answer = await call.dispatcher.update(
-            record_id, update.filter, wait=call.wait(update.wait), host=call.caller.host
+            kind, record_id, update.filter, wait=call.wait(update.wait)
         )
         return _single(answer)
 
@@ -212,8 +232,9 @@ def _renew(kind: RecordKind) -> Callable[[Call], Any]:
         record_id = _record_id(call, kind)
 
         async def renew() -> Reply:
-            return Reply(200, await call.dispatcher.renew(record_id, host=call.caller.host))
+            return Reply(200, await call.dispatcher.renew(kind, record_id))
 
+        await _must_own(call, kind, record_id)
         return await once(call, renew)
 
     return handler
@@ -227,7 +248,12 @@ def _list(kind: RecordKind) -> Callable[[Call], Any]:
             host = host or call.caller.host
             call.caller.must_act_for(host)
         page = await call.dispatcher.records(
-            kind, host, given(query.space), given(query.state), query.limit, given(query.after)
+            kind,
+            host=host,
+            space=given(query.space),
+            state=given(query.state),
+            limit=query.limit,
+            after=given(query.after),
         )
         return Reply(200, page)
 
