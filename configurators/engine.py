@@ -159,6 +159,10 @@ class Engine:
                     found.setdefault(switch, []).append(entry)
         return found
 
+    def count(self) -> int:
+        """How many entries this partition has, on all switches together."""
+        return sum(self.plan.count((record.own, record.inherited)) for record in self._records)
+
     # Deciding
 
     def load(self, active: Iterable[Partial]) -> None:

@@ -1,7 +1,7 @@
 """The way from a configurator to the switches: streams to all southbound processes.
 
-Each switch is held by one of them. A southbound process is used only after the fence was raised
-there for all partitions of ours, and all that they should have was declared.
+Each switch is held by one of them. A southbound process is used after the fence was raised there
+for all partitions of ours, a switch after it was declared there what they should have on it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from configurators.store.client import Etcd
 from configurators.store.keys import SOUTHBOUND
 from configurators.stream import RemoteError, Stream, StreamClosed, TooLarge
 from sdn.flows import Batch, FlowEntry
-from sdn.southbound import Outcome, StaleEpoch, Undefined
+from sdn.southbound import Failed, Outcome, StaleEpoch, Undefined
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class Owned(Protocol):
     name: str
     epoch: int
 
-    def declaration(self) -> dict[str, list[FlowEntry]]:
-        """What the switches should hold of it."""
+    def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
+        """What these switches should hold of it."""
 
 
 class Holders:
@@ -106,10 +106,6 @@ class Holders:
                 outcomes[switch] = Undefined(f"switch {switch}: {self._why(switch)}")
             else:
                 groups.setdefault(holder, {})[switch] = pack_ops(ops)
-        for holder, packed in groups.items():
-            for other in self._known.values():
-                if other is not holder:
-                    other.behind.update(packed)
         answers = await asyncio.gather(
             *(
                 self._apply(holder, Apply(partition, epoch, packed))
@@ -148,10 +144,9 @@ class Holders:
             await self._changed.wait()
 
     async def declare(self, partitions: Collection[Owned]) -> None:
-        """Declare partitions at all southbound processes that are used, and have them compared."""
-        await asyncio.gather(
-            *(self._declare_to(s, partitions) for s in list(self._known.values()) if s.used)
-        )
+        """Declare partitions that are new at all southbound processes that know of us."""
+        known = [southbound for southbound in self._known.values() if southbound.raised]
+        await asyncio.gather(*(self._declare_new(southbound, partitions) for southbound in known))
 
     async def until_network(self, revision: int) -> None:
         """Wait until all southbound processes have taken up a network."""
@@ -172,24 +167,24 @@ class Holders:
     # Streams
 
     def _hear(self, stream: Stream, message: Any) -> None:
-        if isinstance(message, Holds) and stream in self._known:
-            self._known[stream].holds = message
+        southbound = self._known.get(stream)
+        if southbound and isinstance(message, Holds):
+            southbound.holds = message
+            southbound.heard.set()
             self._arrange()
 
     def _opened(self, name: str, stream: Stream) -> None:
         self._known[stream] = southbound = _Southbound(name, stream)
-        self._spawn(southbound)
-        self._arrange()
-
-    def _closed(self, _: str, stream: Stream) -> None:
-        self._known.pop(stream, None)
-        self._arrange()
-
-    def _spawn(self, southbound: "_Southbound") -> None:
-        southbound.used = False
         task = asyncio.get_running_loop().create_task(self._introduce(southbound))
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        self._arrange()
+
+    def _closed(self, _: str, stream: Stream) -> None:
+        southbound = self._known.pop(stream, None)
+        if southbound:
+            southbound.heard.set()
+        self._arrange()
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -197,14 +192,33 @@ class Holders:
             log.error("a southbound process cannot be used", exc_info=error)
 
     async def _introduce(self, southbound: "_Southbound") -> None:
-        """Have a southbound process know what is ours; then it is used."""
+        """Have a southbound process know what is ours, also on switches that it gets later."""
         if not await self._raise(southbound, self._epochs()):
             return
-        southbound.behind.clear()
-        if await self._declare_to(southbound, list(self._owned())):
-            southbound.used = True
-            log.info("southbound process %s is used", southbound.name)
+        southbound.raised = True
+        while southbound.stream in self._known:
+            southbound.heard.clear()
+            if southbound.holds and not await self._declare_more(southbound):
+                return
             self._arrange()
+            await southbound.heard.wait()
+
+    async def _declare_more(self, southbound: "_Southbound") -> bool:
+        """Declare all of ours for switches that a southbound process has got; False if it is gone.
+
+        One that it lost and has again counts as new: it may have been elsewhere in between.
+        """
+        while more := southbound.responsible() - southbound.declared:
+            async with southbound.declaring:
+                if not await self._declare(southbound, list(self._owned()), more):
+                    return False
+                southbound.declared |= more & southbound.responsible()
+        southbound.used = True
+        return True
+
+    async def _declare_new(self, southbound: "_Southbound", partitions: Collection[Owned]) -> None:
+        async with southbound.declaring:
+            await self._declare(southbound, partitions, southbound.responsible())
 
     async def _raise(self, southbound: "_Southbound", epochs: Mapping[str, int]) -> bool:
         """Raise the fence at a southbound process; False if it is gone."""
@@ -215,17 +229,28 @@ class Holders:
             self._stale(partition, reason)
         return True
 
-    async def _declare_to(self, southbound: "_Southbound", partitions: Collection[Owned]) -> bool:
-        """Declare partitions to a southbound process; False if it is gone."""
-        async with southbound.declaring:
-            for message in _declarations(partitions):
-                answer = await self._ask(southbound, message)
-                if not isinstance(answer, Applied):
+    async def _declare(
+        self, southbound: "_Southbound", partitions: Collection[Owned], switches: Collection[str]
+    ) -> bool:
+        """Declare partitions to a southbound process, for some switches; False if it is gone."""
+        for message in _declarations(partitions, switches):
+            answer = await self._ask(southbound, message)
+            if not isinstance(answer, Applied):
+                return False
+            if answer.stale:
+                # Which of them are over, the fence tells; the others are declared again.
+                log.warning("southbound process %s: %s", southbound.name, answer.stale)
+                if not await self._raise(southbound, message.epochs):
                     return False
-                if answer.stale:
-                    log.warning("%s: %s", southbound.name, answer.stale)
-                for switch, outcome in answer.outcomes.items():
-                    log.debug("%s: declared at %s: %s", southbound.name, switch, outcome)
+                ours = self._epochs()
+                left = [p for p in partitions if ours.get(p.name) == p.epoch]
+                if len(left) == len(partitions):
+                    southbound.stream.close(f"it did not answer as it should: {answer.stale}")
+                    return False
+                return await self._declare(southbound, left, switches)
+            for switch, outcome in answer.outcomes.items():
+                if isinstance(outcome, Failed):
+                    log.error("switch %s does not take what it should hold: %s", switch, outcome)
         return True
 
     async def _apply(self, southbound: "_Southbound", message: Apply) -> dict[str, Outcome]:
@@ -256,14 +281,10 @@ class Holders:
         """Find out anew who holds which switch, and tell who waits for a change."""
         self._by_switch = {}
         for southbound in self._known.values():
-            if not southbound.used or not southbound.holds:
-                continue
-            if not southbound.behind.isdisjoint(southbound.holds.switches):
-                # It has got a switch that others held before: it must learn what is there now.
-                self._spawn(southbound)
-                continue
-            for switch in southbound.holds.switches:
-                self._by_switch[switch] = southbound
+            southbound.declared &= southbound.responsible()
+            if southbound.used and southbound.holds:
+                for switch in southbound.declared.intersection(southbound.holds.switches):
+                    self._by_switch[switch] = southbound
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -288,23 +309,30 @@ class _Southbound:
         self.name = name
         self.stream = stream
         self.holds: Holds | None = None
+        self.heard = asyncio.Event()  # something new, or that the stream is over
+        self.raised = False
         self.used = False
-        self.behind: set[str] = set()  # switches that were changed through others since
+        self.declared: set[str] = set()  # switches for which it knows what is ours
         self.declaring = asyncio.Lock()
 
+    def responsible(self) -> set[str]:
+        """The switches that it holds, or would if they were there."""
+        return {*self.holds.switches, *self.holds.down} if self.holds else set()
 
-def _declarations(partitions: Iterable[Owned]) -> Iterable[Declare]:
+
+def _declarations(partitions: Iterable[Owned], switches: Collection[str]) -> Iterable[Declare]:
     """Messages that declare partitions, none of them too large; the last one has all compared."""
     epochs: dict[str, int] = {}
     entries: dict[str, dict[str, bytes]] = {}
     size = 0
+    names = sorted(switches)
     for partition in partitions:
         if size > DECLARED_AT_ONCE:
-            yield Declare(epochs, entries, check=False)
+            yield Declare(epochs, entries, check=False, switches=names)
             epochs, entries, size = {}, {}, 0
         epochs[partition.name] = partition.epoch
-        packed = {s: pack_entries(found) for s, found in partition.declaration().items()}
-        entries[partition.name] = packed
+        found = partition.declaration(switches)
+        entries[partition.name] = packed = {s: pack_entries(e) for s, e in found.items()}
         size += sum(map(len, packed.values()))
-    if epochs:
-        yield Declare(epochs, entries, check=True)
+    if epochs and names:
+        yield Declare(epochs, entries, check=True, switches=names)

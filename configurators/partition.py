@@ -10,7 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ from configurators.messages import Done, PartitionLoad, Task, TaskOutcome, Waiti
 from configurators.slices import Item, Queue, Slice
 from configurators.undo import way_back
 from dzflow.address import Scope
-from sdn.flows import Batch, Change, FlowEntry, FlowOp, count
+from sdn.flows import Batch, Change, FlowEntry, FlowKey, FlowOp, count
 from sdn.plans import Plan
 from sdn.southbound import Acknowledged, Failed, Outcome, StaleEpoch
 
@@ -68,8 +68,10 @@ class _Push:
         self.restart = False
         self.carried_out: dict[str, list[FlowOp]] = {}
 
-    def note(self, switch: str, ops: Iterable[FlowOp]) -> None:
-        self.carried_out.setdefault(switch, []).extend(ops)
+    def note(self, seen: "_Seen") -> None:
+        """Remember what was carried out."""
+        for switch, ops in seen.carried_out.items():
+            self.carried_out.setdefault(switch, []).extend(ops)
 
 
 class Worker:
@@ -110,6 +112,7 @@ class Worker:
         self._networks: deque[tuple[int, Wired]] = deque()
         self._network_after = 0.0  # when one that was refused is tried again
         self._push: _Push | None = None
+        self._last: Decision | None = None  # that is being carried out or undone
         self._in_work: list[Item] = []
         self._told: str | None = None
 
@@ -123,22 +126,27 @@ class Worker:
             self._end(gone, "superseded")
         self._wake.set()
 
+    def know(self, active: Iterable[tuple[str, int]]) -> None:
+        """Ids were loaded into the engine that count under these `seq`s."""
+        for name, seq in active:
+            self._end(self.queue.know(name, seq), "superseded")
+
     def take_up(self, revision: int, network: Wired) -> None:
         """Go over to another network, which continues the one taken up (or to be) before it."""
         self._networks.append((revision, network))
         self._wake.set()
 
-    def declaration(self) -> dict[str, list[FlowEntry]]:
-        """What the switches should hold of this partition, to be declared to a driver.
+    def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
+        """What some switches should hold of this partition, to be declared to a driver.
 
         In the first round of a push that is what was before, and everything is pushed again: nobody
         can be sure who has it. Later that is the end: all that is to be added stands.
         """
         push = self._push
         if push is None or push.round:
-            return self.engine.entries()
+            return self.engine.entries(switches)
         self.engine.discard(push.decision)
-        before = self.engine.entries()
+        before = self.engine.entries(switches)
         push.decision = push.again()
         push.restart = True
         return before
@@ -156,6 +164,27 @@ class Worker:
             self.done,
             self.reason,
         )
+
+    async def clear(self) -> None:
+        """Delete all its entries, because its space is gone. `run` must have ended."""
+        found: dict[str, dict[FlowKey, FlowEntry]] = {}
+        for switch, entries in self.engine.entries().items():
+            found[switch] = {entry.key: entry for entry in entries}
+        for batch in self._last.rounds if self._last else ():
+            for switch, ops in batch.items():  # nobody knows how far that came
+                found.setdefault(switch, {}).update((op.entry.key, op.entry) for op in ops)
+        left = {
+            switch: [FlowOp(Change.DELETE, entry) for entry in entries.values()]
+            for switch, entries in found.items()
+        }
+        pause = _Pause(self._options)
+        while left:
+            outcomes = await self._switches.apply(self.name, self.epoch, left)
+            seen = _see(left, outcomes)
+            if seen.refused:
+                log.error("partition %s cannot be cleared: %s", self.name, seen.refused)
+            if seen.unknown:
+                await self._wait(pause, left, seen.unknown, ())
 
     def leave(self) -> None:
         """Answer all that is left: it is to be sent to the new owner. `run` must have ended."""
@@ -250,7 +279,7 @@ class Worker:
 
     async def _carry_out(self, push: _Push, items: Collection[Item]) -> str | None:
         """Push a decision and commit it; if a switch refuses, undo it and say why."""
-        self._push = push
+        self._push, self._last = push, push.decision
         reason = await self._push_rounds(push, items)
         self._push = None
         if reason is None:
@@ -260,6 +289,7 @@ class Worker:
         else:
             undo = self.engine.discard(push.decision)
             await self._undo(push, undo, items)
+        self._last = None
         if self.reason:
             self.reason = self._told = None
             self._changed()
@@ -271,11 +301,12 @@ class Worker:
             pause = _Pause(self._options)
             while left:
                 outcomes = await self._switches.apply(self.name, self.epoch, left)
-                refused, unknown = self._note(push, left, outcomes)
-                if refused:
-                    return refused
-                if unknown:
-                    await self._wait(pause, left, unknown, items)
+                seen = _see(left, outcomes)
+                push.note(seen)
+                if seen.refused:
+                    return seen.refused
+                if seen.unknown:
+                    await self._wait(pause, left, seen.unknown, items)
                 if push.restart:
                     push.restart = False
                     left = dict(push.decision.rounds[push.round])
@@ -294,24 +325,10 @@ class Worker:
             if not left:
                 return
             outcomes = await self._switches.apply(self.name, self.epoch, left)
-            trouble = self._note(push, left, outcomes)
-            if any(trouble):
-                await self._wait(pause, left, trouble[0] or trouble[1], items)
-
-    def _note(self, push: _Push, left: Batch, outcomes: dict[str, Outcome]) -> tuple[str, str]:
-        """Note what was carried out and strike it off; why something was refused, or is unknown."""
-        refused = unknown = ""
-        for switch, outcome in outcomes.items():
-            match outcome:
-                case Acknowledged():
-                    push.note(switch, left.pop(switch))
-                case Failed(places):
-                    ops = left.pop(switch)
-                    push.note(switch, (op for i, op in enumerate(ops) if i not in places))
-                    refused = f"switch {switch}: {next(iter(places.values()))}"
-                case _:
-                    unknown = outcome.reason
-        return refused, unknown
+            seen = _see(left, outcomes)
+            push.note(seen)
+            if seen.refused or seen.unknown:
+                await self._wait(pause, left, seen.refused or seen.unknown, items)
 
     async def _wait(
         self, pause: "_Pause", left: Batch, reason: str, items: Collection[Item]
@@ -383,6 +400,31 @@ class Worker:
             done = Done(self.name, item.task.id, item.task.seq, self.epoch, outcome, reason)
             self._answer(item.to, done)
             self.done += outcome == "done"
+
+
+class _Seen(NamedTuple):
+    """What came of a batch: what was carried out, why some was refused, or is not known."""
+
+    carried_out: dict[str, list[FlowOp]]
+    refused: str
+    unknown: str
+
+
+def _see(left: Batch, outcomes: dict[str, Outcome]) -> _Seen:
+    """Sort outcomes out; only what is not known is left of the batch."""
+    carried_out: dict[str, list[FlowOp]] = {}
+    refused = unknown = ""
+    for switch, outcome in outcomes.items():
+        match outcome:
+            case Acknowledged():
+                carried_out[switch] = left.pop(switch)
+            case Failed(places):
+                ops = left.pop(switch)
+                carried_out[switch] = [op for i, op in enumerate(ops) if i not in places]
+                refused = f"switch {switch}: {next(iter(places.values()))}"
+            case _:
+                unknown = outcome.reason
+    return _Seen(carried_out, refused, unknown)
 
 
 class _Pause:

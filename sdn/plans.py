@@ -60,6 +60,9 @@ class Plan(Protocol):
     ) -> Iterator[tuple[str, FlowEntry]]:
         """The entries of a region, each with its switch; of some slots, or of all."""
 
+    def count(self, now: Contribution) -> int:
+        """How many entries a region has."""
+
     def change(
         self, region: Region, before: Contribution, after: Contribution, changes: Changes
     ) -> None:
@@ -155,6 +158,10 @@ class LegsPlan(_SitePlan):
         """One entry for each slot that the region adds."""
         yield from self._slot_entries(region, now[0] & ~now[1] & within)
 
+    def count(self, now: Contribution) -> int:
+        """One entry for each slot that the region adds."""
+        return (now[0] & ~now[1]).bit_count()
+
     def change(
         self, region: Region, before: Contribution, after: Contribution, changes: Changes
     ) -> None:
@@ -192,6 +199,10 @@ class LpmPlan(_SitePlan):
         for together, legs in self._legs(now).items():
             if together & within:
                 yield self._forward(region, legs)
+
+    def count(self, now: Contribution) -> int:
+        """One entry for each switch where the region adds a slot, and one for each edge."""
+        return (now[0] & ~now[1] & self._edges).bit_count() + len(self._legs(now))
 
     def change(
         self, region: Region, before: Contribution, after: Contribution, changes: Changes

@@ -183,6 +183,7 @@ class Plant:
     def _check_parts(self, engine: Engine) -> None:
         """The entries of one switch are those of all that are on it."""
         everything = engine.entries()
+        assert engine.count() == sum(map(len, everything.values()))
         for switch in self.topology.switches:
             of_one = engine.entries([switch.id])
             assert of_one.keys() <= {switch.id}

@@ -1,0 +1,438 @@
+"""The process of a configurator: owns partitions, keeps their engines, works on their tasks.
+
+It takes up what `owners/` gives it: raises the fence, reads the records, loads the engines,
+declares what the switches should hold, and then works. All of it can be repeated at any moment: the
+truth is in etcd.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import platform
+from collections.abc import Coroutine, Iterable, Mapping
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+
+from configurators.engine import Engine, Ordering
+from configurators.following import News, follow
+from configurators.holders import Holders
+from configurators.loading import Loaded, partials
+from configurators.messages import Done, Dones, Load, Task, Tasks, ToConfigurator, Waiting
+from configurators.network import Network
+from configurators.partition import PartitionOptions, Worker
+from configurators.registration import TTL, Registration
+from configurators.spaces import Spaces, VersionView
+from configurators.store.client import Access, Etcd, Put, StoreError, unchanged
+from configurators.store.documents import decode_network, decode_record, decode_space
+from configurators.store.keys import (
+    CONFIGURATORS,
+    NETWORK,
+    OWNERS,
+    RECORDS,
+    SPACES,
+    PartitionName,
+)
+from configurators.store.model import Process
+from configurators.stream import Listener, Stream, StreamClosed
+from sdn.southbound import StaleEpoch
+
+log = logging.getLogger(__name__)
+
+PUT_AT_ONCE = 100
+EARLY = (
+    2  # turns of telling the load for which a task waits until it is known who owns its partition
+)
+_RETRY = 0.5
+
+
+class ConfiguratorOptions(Struct, frozen=True):
+    """How a configurator works."""
+
+    ordering: Ordering = "net"
+    slice_limit: int = 500
+    gather_ms: float = 5.0
+    lease_s: int = TTL
+    load_every_s: float = 1.0
+    advertise: str = ""  # host:port where others reach it, if that is not where it listens
+    node: str = ""  # the machine it runs on
+    tune_gc: bool = True  # of the whole Python process
+
+    def of_partitions(self) -> PartitionOptions:
+        """What of it concerns each partition."""
+        return PartitionOptions(self.ordering, self.slice_limit, self.gather_ms / 1000)
+
+
+class ConfiguratorProcess:
+    """A configurator; `run` works until it is told to stop."""
+
+    def __init__(
+        self,
+        access: Access,
+        token: bytes,
+        id: str,
+        listen: str = "127.0.0.1:0",
+        options: ConfiguratorOptions | None = None,
+    ) -> None:
+        self.id = id
+        self.options = options or ConfiguratorOptions()
+        self._etcd = Etcd(access)
+        self._spaces = Spaces()
+        self._spaces_read = False
+        self._network: Network | None = None
+        self._revision = 0  # of the network
+        self._workers: dict[str, Worker] = {}
+        self._loaded: dict[str, Worker] = {}
+        self._given: dict[str, int] = {}  # ours, but not taken over yet
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._early: dict[str, list[tuple[list[Task], Stream, int]]] = {}
+        self._outbox: dict[Stream, list[Done]] = {}
+        self._telling = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: asyncio.Future[None] | None = None
+        self._numbers = count(1)
+        self._listener = Listener(
+            listen, token, self._hear, ToConfigurator, name=id, on_open=lambda _: self._tell_soon()
+        )
+        self._holders = Holders(
+            self._etcd,
+            token,
+            id,
+            owned=lambda: list(self._loaded.values()),
+            epochs=lambda: {name: worker.epoch for name, worker in self._workers.items()},
+            stale=self._lose,
+        )
+        self._registration: Registration | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; Superseded if another process takes the id over."""
+        self._failed = asyncio.get_running_loop().create_future()
+        async with self._etcd, self._holders, self._listener:
+            try:
+                self._register()
+                self._spawn(self._follow_network())
+                self._spawn(self._follow_spaces())
+                self._spawn(self._follow_owners())
+                self._spawn(self._tell_regularly())
+                stopping = asyncio.ensure_future(stop.wait())
+                await asyncio.wait([stopping, self._failed], return_when=asyncio.FIRST_COMPLETED)
+                stopping.cancel()
+                if self._failed.done():
+                    self._failed.result()
+            finally:
+                tasks = [*self._tasks, *self._running.values()]
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                self._failed.cancel()
+
+    def _register(self) -> None:
+        options = self.options
+        address = options.advertise or self._listener.address
+        node = options.node or platform.node()
+        process = Process(self.id, address, os.getpid(), node)
+        self._registration = Registration(
+            self._etcd, CONFIGURATORS + self.id, process, options.lease_s
+        )
+        self._spawn(self._registration.keep())
+
+    # What dispatchers send
+
+    def _hear(self, stream: Stream, message: Tasks) -> None:
+        for partition, tasks in message.tasks.items():
+            worker = self._workers.get(partition)
+            if worker:
+                worker.put(tasks, stream)
+            else:
+                # Perhaps it was given to us just now, and the dispatcher heard of it first.
+                self._early.setdefault(partition, []).append((tasks, stream, EARLY))
+
+    def _answer(self, to: object, answer: Done | Waiting) -> None:
+        assert isinstance(to, Stream)
+        if isinstance(answer, Waiting):
+            self._tell(to, answer)
+            return
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._send_answers)
+        self._outbox.setdefault(to, []).append(answer)
+
+    def _send_answers(self) -> None:
+        outbox, self._outbox = self._outbox, {}
+        for stream, dones in outbox.items():
+            self._tell(stream, Dones(dones))
+
+    def _tell(self, stream: Stream, message: Dones | Waiting | Load) -> None:
+        try:
+            stream.tell(message)
+        except StreamClosed as error:
+            log.info("%s; it will ask again", error)
+
+    # What is told of the load
+
+    async def _tell_regularly(self) -> None:
+        while True:
+            self._tell_load()
+            await asyncio.sleep(self.options.load_every_s)
+            self._give_up_early()
+
+    def _tell_soon(self) -> None:
+        """Tell the load with the next turn of the loop: something has changed."""
+        if not self._telling:
+            self._telling = True
+            asyncio.get_running_loop().call_soon(self._tell_load)
+
+    def _tell_load(self) -> None:
+        self._telling = False
+        loads = [worker.load() for worker in self._workers.values()]
+        network = min((w.network for w in self._workers.values()), default=self._revision)
+        message = Load(self.id, network, loads)
+        for stream in list(self._listener.streams):
+            self._tell(stream, message)
+
+    def _give_up_early(self) -> None:
+        """Tasks of partitions that are not ours after all."""
+        for partition in list(self._early):
+            left = []
+            for tasks, stream, turns in self._early.pop(partition):
+                if turns:
+                    left.append((tasks, stream, turns - 1))
+                    continue
+                for task in tasks:
+                    self._answer(stream, Done(partition, task.id, task.seq, 0, "moved"))
+            if left:
+                self._early[partition] = left
+
+    # Network and spaces
+
+    async def _follow_network(self) -> None:
+        async for news in follow(self._etcd, NETWORK):
+            for change in news.changes[-1:]:
+                if change.value is not None and change.revision > self._revision:
+                    await self._take_up_network(change.value, change.revision)
+
+    async def _take_up_network(self, value: bytes, revision: int) -> None:
+        if self._network:
+            # Ports and groups first, then the entries that use them.
+            await self._holders.until_network(revision)
+        self._network = Network.of(decode_network(value), self._network)
+        self._revision = revision
+        for worker in self._workers.values():
+            worker.take_up(revision, self._network)
+        self._take_over_known()
+        self._tell_soon()
+
+    async def _follow_spaces(self) -> None:
+        async for news in follow(self._etcd, SPACES):
+            if news.whole:
+                there = {change.key.removeprefix(SPACES) for change in news.changes}
+                for space in list(self._spaces):
+                    if space.name not in there:
+                        self._spaces.drop(space.name)
+            for change in news.changes:
+                if change.value is None:
+                    self._spaces.drop(change.key.removeprefix(SPACES))
+                else:
+                    self._spaces.put(decode_space(change.value))
+            self._spaces_read = True
+            for name in [n for n in self._workers if not self._view(n)]:
+                self._drop(name, "its space, or this version of it, is gone")
+            self._take_over_known()
+
+    def _view(self, partition: str) -> VersionView | None:
+        return self._spaces.version(PartitionName.parse(partition))
+
+    # Ownership
+
+    async def _follow_owners(self) -> None:
+        self._given, revision = await self._claim()
+        self._take_over_known()
+        async for news in follow(self._etcd, OWNERS, revision):
+            await self._take_owners(news)
+
+    async def _claim(self) -> tuple[dict[str, int], int]:
+        """Put all keys anew that say that we own something: new epochs, which nobody else has."""
+        while True:
+            try:
+                page = await self._etcd.range(OWNERS)
+                mine = [item for item in page.items if item.value == self.id.encode()]
+                ours: dict[str, int] = {}
+                for at in range(0, len(mine), PUT_AT_ONCE):
+                    some = mine[at : at + PUT_AT_ONCE]
+                    compares = [unchanged(item.key, item.revision) for item in some]
+                    puts = [Put(item.key, item.value) for item in some]
+                    result = await self._etcd.transact(compares, puts)
+                    if not result.succeeded:
+                        break
+                    ours |= {item.key.removeprefix(OWNERS): result.revision for item in some}
+                if len(ours) == len(mine):
+                    return ours, page.revision
+            except StoreError as error:
+                log.warning("partitions cannot be claimed: %s", error)
+                await asyncio.sleep(_RETRY)
+
+    async def _take_owners(self, news: News) -> None:
+        given: dict[str, int] = {}
+        latest = {change.key.removeprefix(OWNERS): change for change in news.changes}
+        for name, change in latest.items():
+            worker = self._workers.get(name)
+            epoch = worker.epoch if worker else self._given.get(name, 0)
+            if change.revision <= epoch:
+                continue  # our own, or older than that
+            self._given.pop(name, None)
+            if change.value == self.id.encode():
+                given[name] = change.revision
+            elif worker and change.value is None:
+                self._drop(name, "it has no owner any more")
+            elif worker:
+                self._lose(name, f"it belongs to {change.value!r} now")
+        if news.whole:
+            for name in [name for name in self._given if name not in latest]:
+                del self._given[name]
+            for name in [name for name in self._workers if name not in latest]:
+                self._drop(name, "it has no owner any more")
+        if given:
+            # Unless that was done by another process with the same id, which stops this one.
+            assert self._registration
+            await self._registration.confirm()
+            for name in given:
+                self._lose(name, "it was given anew")
+            self._given |= given
+            self._take_over_known()
+
+    def _take_over_known(self) -> None:
+        """Take over what is ours, as far as space and network are known."""
+        known = {name: epoch for name, epoch in self._given.items() if self._view(name)}
+        if known and self._network and self._spaces_read:
+            for name in known:
+                del self._given[name]
+            self._spawn(self._take_over(known))
+
+    async def _take_over(self, given: Mapping[str, int]) -> None:
+        """Become the owner of partitions, whatever was done with them before."""
+        workers = {name: self._make(name, epoch) for name, epoch in given.items()}
+        self._tell_soon()
+        await self._holders.raise_epochs(given)
+        found = await self._read(workers)
+        for name, loaded in found.items():
+            worker = workers[name]
+            if self._workers.get(name) is not worker:
+                continue  # it was lost meanwhile
+            worker.engine.load(one.partial for one in loaded)
+            worker.know((one.partial.id, one.seq) for one in loaded)
+            worker.entries = worker.engine.count()
+            self._loaded[name] = worker
+            await asyncio.sleep(0)
+        if self.options.tune_gc:
+            _tune_gc()
+        for name, worker in workers.items():
+            if self._loaded.get(name) is worker:
+                self._running[name] = task = asyncio.get_running_loop().create_task(
+                    self._work(worker)
+                )
+                task.add_done_callback(self._ended)
+        await self._holders.declare([w for n, w in workers.items() if self._loaded.get(n) is w])
+        for worker in workers.values():
+            worker.ready = True
+        log.info("%d partitions are taken over", len(workers))
+        self._tell_soon()
+
+    def _make(self, name: str, epoch: int) -> Worker:
+        view = self._view(name)
+        assert view
+        assert self._network
+        scope = view.scope(self._network.pipeline.prefix)
+        worker = Worker(
+            name,
+            epoch,
+            Engine(self._network.plan(scope)),
+            scope,
+            self._holders,
+            self._answer,
+            self._tell_soon,
+            self._numbers,
+            self.options.of_partitions(),
+        )
+        worker.network = self._revision
+        self._workers[name] = worker
+        for tasks, stream, _ in self._early.pop(name, ()):
+            worker.put(tasks, stream)
+        return worker
+
+    async def _read(self, workers: Iterable[str]) -> dict[str, list[Loaded]]:
+        """What partitions have of all records of their spaces."""
+        found: dict[str, list[Loaded]] = {name: [] for name in workers}
+        views: dict[int, dict[int, VersionView]] = {}
+        for name in found:
+            if view := self._view(name):
+                views.setdefault(view.number, {})[view.version] = view
+        for number, versions in views.items():
+            prefix = f"{RECORDS}{number:x}/"
+            after: str | None = None
+            more = True
+            while more:
+                try:
+                    page = await self._etcd.range(prefix, after, limit=1000)
+                except StoreError as error:
+                    log.warning("records cannot be read: %s", error)
+                    await asyncio.sleep(_RETRY)
+                    continue
+                records = (decode_record(item.value) for item in page.items)
+                for name, loaded in partials(records, versions.values()):
+                    if name in found:
+                        found[name].append(loaded)
+                after, more = page.items[-1].key if page.items else None, page.more
+        return found
+
+    async def _work(self, worker: Worker) -> None:
+        reason = await worker.run()
+        self._lose(worker.name, reason)
+
+    def _lose(self, name: str, reason: str) -> None:
+        """Somebody else owns a partition: what is left of its tasks is for them."""
+        worker = self._workers.pop(name, None)
+        if worker:
+            log.warning("partition %s is no longer ours: %s", name, reason)
+            self._loaded.pop(name, None)
+            self._stop(worker)
+            self._tell_soon()
+
+    def _drop(self, name: str, reason: str) -> None:
+        """Nobody needs a partition any more: its entries go."""
+        worker = self._workers.get(name)
+        if worker:
+            self._lose(name, reason)
+            self._spawn(self._clear(worker))
+
+    async def _clear(self, worker: Worker) -> None:
+        try:
+            await worker.clear()
+        except StaleEpoch as stale:
+            log.info("partition %s is cleared by somebody else: %s", worker.name, stale)
+
+    def _stop(self, worker: Worker) -> None:
+        running = self._running.pop(worker.name, None)
+        if running:
+            running.cancel()
+        worker.leave()
+
+    # Tasks
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error and self._failed and not self._failed.done():
+            self._failed.set_exception(error)
+
+
+def _tune_gc() -> None:
+    """What was loaded stays: to look through all of it again and again makes long pauses."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)

@@ -1,0 +1,81 @@
+"""A process makes itself known in etcd, for as long as it lives."""
+
+import asyncio
+import logging
+
+from configurators.store.client import Etcd, Put, StoreError, absent, unchanged
+from configurators.store.documents import encode
+from configurators.store.model import Process
+from dzflow.errors import DzflowError
+
+log = logging.getLogger(__name__)
+
+TTL = 10  # seconds after which a process that gives no sign of life is taken for dead
+_RETRY = 0.5
+
+
+class Superseded(DzflowError):
+    """Another process has registered under the same id: it does the work from now on."""
+
+
+class Registration:
+    """The leased key of a process; `known` is set while it stands."""
+
+    def __init__(self, etcd: Etcd, key: str, process: Process, ttl: int = TTL) -> None:
+        self.known = asyncio.Event()
+        self._etcd = etcd
+        self._key = key
+        self._value = encode(process)
+        self._ttl = ttl
+
+    async def keep(self) -> None:
+        """Stand registered until cancelled, again after etcd was away.
+
+        The first time it replaces whoever has the id; Superseded if somebody does later.
+        """
+        first = True
+        while True:
+            try:
+                async with self._etcd.lease(self._ttl) as lease:
+                    await self._put(lease.id, first)
+                    first = False
+                    self.known.set()
+                    await lease.lost.wait()
+            except StoreError as error:
+                log.warning("%s is not registered: %s", self._key, error)
+            finally:
+                self.known.clear()
+            await asyncio.sleep(_RETRY)
+
+    async def confirm(self) -> None:
+        """Wait until it is certain that the id is ours; Superseded if it is another's."""
+        while True:
+            await self.known.wait()
+            try:
+                stored = await self._etcd.get(self._key)
+            except StoreError as error:
+                log.warning("%s cannot be read: %s", self._key, error)
+                await asyncio.sleep(_RETRY)
+                continue
+            if stored is None:
+                await asyncio.sleep(_RETRY)
+                continue
+            self._check(stored.value)
+            return
+
+    async def _put(self, lease: int, first: bool) -> None:
+        put = Put(self._key, self._value, lease)
+        if first:
+            await self._etcd.transact([], [put])
+            return
+        while True:
+            stored = await self._etcd.get(self._key)
+            if stored:
+                self._check(stored.value)
+            compare = unchanged(self._key, stored.revision) if stored else absent(self._key)
+            if (await self._etcd.transact([compare], [put])).succeeded:
+                return
+
+    def _check(self, value: bytes) -> None:
+        if value != self._value:
+            raise Superseded(f"another process is {self._key} now; this one stops")
