@@ -35,6 +35,9 @@ class FlowKey(NamedTuple):
     match: Match | None
 
 
+_new_tuple = tuple.__new__
+
+
 class FlowEntry(Struct, frozen=True, gc=False):
     """One entry of a flow table: whom it matches, what it sends, and where the packet goes on.
 
@@ -51,7 +54,8 @@ class FlowEntry(Struct, frozen=True, gc=False):
     @property
     def key(self) -> FlowKey:
         """What an operation on this entry must name."""
-        return FlowKey(self.table, self.priority, self.in_port, self.match)
+        # As `FlowKey(…)` does it, in half the time.
+        return _new_tuple(FlowKey, (self.table, self.priority, self.in_port, self.match))
 
     @property
     def cookie(self) -> int:

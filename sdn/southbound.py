@@ -4,8 +4,8 @@ Pure parts only: outcomes, the fence, and the shadow of what a switch should hol
 (OpenFlow, ONOS) are thin shells around them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -146,12 +146,26 @@ class Fence:
 
     def check(self, partition: str, epoch: int) -> None:
         """Raise StaleEpoch if something newer has been seen."""
-        known = self._epochs.get(partition, 0)
-        if epoch < known:
+        if self.stale(partition, epoch):
             raise StaleEpoch(
-                f"partition {partition}: epoch {epoch} is over, {known} owns it now; stop working"
-                " on this partition and read its state again"
+                f"partition {partition}: epoch {epoch} is over, {self._epochs[partition]} owns it"
+                " now; stop working on this partition and read its state again"
             )
+
+    def stale(self, partition: str, epoch: int) -> bool:
+        """Whether something newer has been seen."""
+        return epoch < self._epochs.get(partition, 0)
+
+
+class Held(NamedTuple):
+    """An entry that a switch should hold, and the partition that it belongs to."""
+
+    partition: str
+    entry: FlowEntry
+
+
+Before = list[tuple[FlowKey, Held | None]]
+"""What was before some operations, one by one."""
 
 
 class Shadow:
@@ -159,51 +173,53 @@ class Shadow:
 
     def __init__(self, partition_of: PartitionOf) -> None:
         self._partition_of = partition_of
-        self.entries: dict[FlowKey, FlowEntry] = {}
-        self._owners: dict[FlowKey, str] = {}
-        self._keys: dict[str, set[FlowKey]] = {}  # of each partition that was declared
+        self._held: dict[FlowKey, Held] = {}
+        self.declared: set[str] = set()
+
+    @property
+    def entries(self) -> Mapping[FlowKey, FlowEntry]:
+        """All entries by their key, as they are now."""
+        return _Entries(self._held)
 
     def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
         """From now on this partition should have just these entries.
 
         One that belonged to another partition is taken over.
         """
-        for key in list(self._keys.setdefault(partition, set())):
-            self._put(partition, key, None)
+        held = self._held
+        if partition in self.declared:
+            for key in [key for key, one in held.items() if one.partition == partition]:
+                del held[key]
+        self.declared.add(partition)
         for entry in entries:
-            self._put(partition, entry.key, entry)
+            held[entry.key] = Held(partition, entry)
 
-    def note(self, partition: str, ops: Iterable[FlowOp]) -> list[tuple[FlowKey, FlowEntry | None]]:
+    def note(self, partition: str, ops: Iterable[FlowOp]) -> Before:
         """Operations are on their way; returns what takes them back with `restore`."""
-        before = []
-        self._keys.setdefault(partition, set())
-        for op in ops:
-            key = op.entry.key
-            before.append((key, self.entries.get(key)))
-            self._put(partition, key, None if op.change is Change.DELETE else op.entry)
+        before: Before = []
+        self.declared.add(partition)
+        held, delete = self._held, Change.DELETE
+        for op in ops:  # the innermost loop of all: each look-up counts
+            entry = op.entry
+            key = entry.key
+            was = held.get(key)
+            before.append((key, was))
+            if op.change is not delete:
+                held[key] = _new_held(Held, (partition, entry))
+            elif was is not None:
+                del held[key]
         return before
 
-    def restore(self, partition: str, before: Iterable[tuple[FlowKey, FlowEntry | None]]) -> None:
+    def restore(self, before: Before) -> None:
         """Operations have not been carried out after all."""
-        for key, entry in reversed(list(before)):
-            self._put(partition, key, entry)
-
-    def _put(self, partition: str, key: FlowKey, entry: FlowEntry | None) -> None:
-        owner = self._owners.get(key)
-        if entry is None:
-            if owner is not None:
-                self._keys[owner].discard(key)
-                del self._owners[key], self.entries[key]
-            return
-        if owner != partition:
-            if owner is not None:
-                self._keys[owner].discard(key)
-            self._owners[key] = partition
-            self._keys[partition].add(key)
-        self.entries[key] = entry
+        for key, was in reversed(before):
+            if was is not None:
+                self._held[key] = was
+            else:
+                self._held.pop(key, None)
 
     def repair(
-        self, found: Iterable[FlowEntry], ignoring: frozenset[FlowKey] = frozenset()
+        self, found: Iterable[FlowEntry], ignoring: Collection[FlowKey] = frozenset()
     ) -> list[FlowOp]:
         """The operations that bring a switch with these entries (of ours) to what it should hold.
 
@@ -213,12 +229,32 @@ class Shadow:
         have = [
             e
             for e in found
-            if e.key not in ignoring and (e.key in self.entries or self._owner(e) in self._keys)
+            if (key := e.key) not in ignoring
+            and (key in self._held or self._owner(e) in self.declared)
         ]
-        want = [e for key, e in self.entries.items() if key not in ignoring]
+        want = [one.entry for key, one in self._held.items() if key not in ignoring]
         return difference({"": have}, {"": want}).get("", [])
 
     def _owner(self, entry: FlowEntry) -> str | None:
         if entry.match is None or entry.match.address >> 102 & 0x3FF == OWN_SPACE:
             return BASE
         return self._partition_of(entry)
+
+
+_new_held = tuple.__new__
+
+
+class _Entries(Mapping[FlowKey, FlowEntry]):
+    """The entries of a shadow, without a copy."""
+
+    def __init__(self, held: Mapping[FlowKey, Held]) -> None:
+        self._held = held
+
+    def __getitem__(self, key: FlowKey) -> FlowEntry:
+        return self._held[key].entry
+
+    def __iter__(self) -> Iterator[FlowKey]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)

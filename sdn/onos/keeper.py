@@ -140,7 +140,7 @@ class Keeper:
             # Whatever was not carried out for sure is not what the switch should hold.
             unsent = {step.place for one in left for step in one.ops} - refused.keys()
             for place in sorted(unsent | refused.keys(), reverse=True):
-                self.shadow.restore(partition, [before[place]])
+                self.shadow.restore([before[place]])
         return Failed(refused | dict.fromkeys(unsent, _NOT_SENT)) if refused else Acknowledged()
 
     # What the switch should hold

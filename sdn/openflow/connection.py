@@ -1,8 +1,8 @@
 """One connection from a switch: moves bytes between a socket and a session, and awaits answers."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from dzflow.errors import DzflowError
 from sdn.flows import FlowOp, GroupOp
@@ -23,7 +23,7 @@ from sdn.openflow.events import (
 from sdn.openflow.messages import FlowStat, GroupDesc
 from sdn.openflow.session import Sent, Session
 
-_CHUNK = 1 << 16
+_HIGH_WATER = 1 << 18  # bytes that the socket has not taken
 
 Answer = (
     BarrierReply | EchoReply | FlowStats | GroupDescs | GroupFeatures | RoleReply | TableFeatures
@@ -43,88 +43,119 @@ class Refused(DzflowError):
 
 
 class Run:
-    """Operations under way, acknowledged by one barrier."""
+    """Operations under way, acknowledged by one barrier.
 
-    __slots__ = ("done", "errors", "sent")
+    `finished` is called once: when the barrier is answered, or with the reason why it never will.
+    """
 
-    def __init__(self, sent: Sent, done: "asyncio.Future[None]") -> None:
+    __slots__ = ("errors", "finished", "sent")
+
+    def __init__(self, sent: Sent, finished: "Finished") -> None:
         self.sent = sent
-        self.done = done
+        self.finished = finished
         self.errors: dict[int, SwitchError] = {}  # by place in the run
 
 
-class Connection:
-    """A session with its socket; everything the switch says unasked goes to `on_event`."""
+Finished = Callable[[Run, str | None], None]
+
+
+class Connection(asyncio.Protocol):
+    """A session with its socket; everything the switch says unasked goes to `on_event`.
+
+    `on_made` is called when it stands, `on_writable` when it can be sent more after it could not.
+    """
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
         on_event: Callable[[Event], None],
         timeout: float,
+        on_made: Callable[["Connection"], None],
     ) -> None:
         self.session = Session()
         self.timeout = timeout
-        self._reader = reader
-        self._writer = writer
+        self.writable = True  # whether the socket takes what is sent
+        self.on_writable: Callable[[], None] = _nothing
         self._on_event = on_event
+        self._on_made = on_made
+        self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[list[Answer]]] = {}
         self._parts: dict[int, list[Answer]] = {}
         self._runs: dict[int, Run] = {}  # by the xid of their barrier, in the order of sending
         self._ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self.lost: str | None = None
-        self.ended = asyncio.Event()
+        self.ended = asyncio.Event()  # nothing can be asked any more
+        self.gone = asyncio.Event()  # the socket is closed
 
     async def ready(self) -> Ready:
         """Wait until the switch has introduced itself."""
         async with asyncio.timeout(self.timeout):
             return await asyncio.shield(self._ready)
 
-    async def serve(self) -> str:
-        """Read until the end; returns why it ended."""
-        self._flush()
-        reason = "the switch closed the connection"
-        try:
-            while not self.lost:
-                data = await self._reader.read(_CHUNK)
-                for event in self.session.feed(data) if data else self.session.eof():
-                    self._handle(event)
-                self._flush()
-                if not data:
-                    break
-            reason = self.session.closed or reason
-        except (OSError, EOFError) as error:
-            reason = f"the connection broke: {error}"
-        finally:
-            self._lose(self.lost or reason)
-            self._writer.close()
-            with contextlib.suppress(OSError, TimeoutError):  # it is over already; nobody waits
-                async with asyncio.timeout(self.timeout):
-                    await self._writer.wait_closed()
-        return self.lost or reason
-
     def close(self, reason: str) -> None:
         """End the connection from our side."""
         self._lose(reason)
-        self._writer.transport.abort()
+        if self._transport:
+            self._transport.abort()
+
+    # What the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands; greet the switch."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER)
+        self._on_made(self)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Take up what the switch says."""
+        if self.lost is not None:
+            return
+        for event in self.session.feed(data):
+            self._handle(event)
+        self._flush()
+        if self.lost is not None:  # what is to be said about it is sent before the end
+            assert self._transport
+            self._transport.close()
+            asyncio.get_running_loop().call_later(self.timeout, self._transport.abort)
+
+    def eof_received(self) -> None:
+        """The switch says nothing more; the loop closes the connection then."""
+        for event in self.session.eof():
+            self._handle(event)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is closed."""
+        self._lose(f"the connection broke: {error}" if error else "the connection was closed")
+        self.gone.set()
+
+    def pause_writing(self) -> None:
+        """The switch takes up less than it is sent."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self.writable = True
+        self.on_writable()
 
     # Asking
 
-    def send_ops(self, ops: Sequence[FlowOp]) -> Run:
-        """Send flow operations and a barrier; the run is done when the barrier is answered."""
-        return self._started(self._live.send_ops(ops))
+    def send_ops(self, ops: Sequence[FlowOp], finished: Finished) -> None:
+        """Send flow operations and a barrier; `finished` is called when that is answered."""
+        sent = self._live.send_ops(ops)
+        self._runs[sent.barrier_xid] = Run(sent, finished)
+        self._flush()
 
     async def barrier(self) -> None:
         """Wait until the switch has carried out what was sent."""
-        await self._finished(self.send_ops(()))
+        await self._finished(self._live.send_ops(()))
 
     async def group_ops(self, ops: Sequence[GroupOp]) -> Run:
         """Carry out operations on groups; wait for the barrier."""
-        return await self._finished(self._started(self._live.send_group_ops(ops)))
+        return await self._finished(self._live.send_group_ops(ops))
 
     async def removals(self, stats: Sequence[FlowStat]) -> Run:
         """Remove entries that are of no form we write; wait for the barrier."""
-        return await self._finished(self._started(self._live.send_removals(stats)))
+        return await self._finished(self._live.send_removals(stats))
 
     async def role(self, role: Role, generation: int) -> RoleReply:
         """Ask for a role; Refused if the generation is stale."""
@@ -134,7 +165,7 @@ class Connection:
 
     async def flow_stats(self) -> list[FlowStat]:
         """Our entries as the switch has them, after all that was sent before."""
-        self.send_ops(())  # a barrier: what was sent before is in the tables
+        self._live.send_barrier()  # what was sent before is in the tables
         found: list[FlowStat] = []
         for part in await self._answer(self._live.request_flow_stats()):
             assert isinstance(part, FlowStats)
@@ -181,11 +212,6 @@ class Connection:
         self._live.packet_out(port, data)
         self._flush()
 
-    async def drained(self) -> None:
-        """Wait until the socket has taken what was sent."""
-        async with asyncio.timeout(self.timeout):
-            await self._writer.drain()
-
     # Inside
 
     @property
@@ -195,16 +221,22 @@ class Connection:
             raise ConnectionLost(self.lost)
         return self.session
 
-    def _started(self, sent: Sent) -> Run:
-        run = Run(sent, asyncio.get_running_loop().create_future())
-        self._runs[sent.barrier_xid] = run
-        self._flush()
-        return run
+    async def _finished(self, sent: Sent) -> Run:
+        """Wait for the barrier of what was just sent."""
+        done: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
 
-    async def _finished(self, run: Run) -> Run:
+        def finished(run: Run, reason: str | None) -> None:
+            if done.done():
+                return
+            if reason is None:
+                done.set_result(run)
+            else:
+                done.set_exception(ConnectionLost(reason))
+
+        self._runs[sent.barrier_xid] = Run(sent, finished)
+        self._flush()
         async with asyncio.timeout(self.timeout):
-            await run.done
-        return run
+            return await done
 
     async def _answer(self, xid: int) -> list[Answer]:
         future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
@@ -220,16 +252,17 @@ class Connection:
 
     def _flush(self) -> None:
         data = self.session.outgoing()
-        if data and not self._writer.is_closing():
-            self._writer.write(data)
+        if data and self._transport and not self._transport.is_closing():
+            self._transport.write(data)
 
     def _handle(self, event: Event) -> None:
+        if type(event) is BarrierReply:  # by far the most frequent
+            if run := self._runs.pop(event.xid, None):
+                run.finished(run, None)
+            return
         match event:
             case Ready():
                 self._ready.set_result(event)
-            case BarrierReply(xid) if run := self._runs.pop(xid, None):
-                if not run.done.done():
-                    run.done.set_result(None)
             case SwitchError(xid):
                 self._refused(xid, event)
             case FlowStats(xid, _, False):
@@ -271,7 +304,10 @@ class Connection:
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(lost)
-            for run in self._runs.values():
-                if not run.done.done():
-                    run.done.set_exception(lost)
-                    run.done.exception()
+            runs, self._runs = self._runs, {}
+            for run in runs.values():
+                run.finished(run, reason)
+
+
+def _nothing() -> None:
+    """What is done when nobody waits to send."""

@@ -27,8 +27,9 @@ from sdn.openflow.events import (
 )
 from sdn.openflow.features import Unusable, check_features
 from sdn.openflow.finder import Finder, send_punts
-from sdn.openflow.keeper import Keeper, Limits
+from sdn.openflow.keeper import NOT_OURS, TAKING, Keeper
 from sdn.openflow.punts import is_punt
+from sdn.openflow.sender import Limits
 from sdn.pipeline import Pipeline
 from sdn.southbound import (
     Failed,
@@ -37,6 +38,7 @@ from sdn.southbound import (
     Outcome,
     PartitionOf,
     PortStateChanged,
+    StaleEpoch,
     Superseded,
     SwitchDown,
     SwitchRefused,
@@ -93,6 +95,8 @@ class Driver:
         self._topology = topology
         self._pipeline = pipeline
         self._keepers: dict[str, Keeper] = {}
+        self._peers: dict[str, _Peer] = {}  # of the switches that are connected
+        self._mine: frozenset[str] | None = None  # those that we are responsible for; None: all
         self._by_dpid: dict[int, str] = {}
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
@@ -103,8 +107,12 @@ class Driver:
         self._arrange()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(
-            self._accept, self.options.host, self.options.port, ssl=self.options.tls
+        self._server = await asyncio.get_running_loop().create_server(
+            self._accept,
+            self.options.host,
+            self.options.port,
+            ssl=self.options.tls,
+            ssl_handshake_timeout=self.options.timeout if self.options.tls else None,
         )
         self.port = self._server.sockets[0].getsockname()[1]
         self._spawn(self._audit())
@@ -138,16 +146,11 @@ class Driver:
     async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
         """Carry out operations; one outcome per switch. StaleEpoch if the fence is higher."""
         self._fence.check(partition, epoch)
-        keepers = {switch: self._keeper(switch) for switch in batch}
-        waiting = [keepers[s].submit(partition, epoch, ops) for s, ops in batch.items()]
-        outcomes: dict[str, Outcome] = {}
-        for switch, outcome in zip(
-            batch, await asyncio.gather(*waiting, return_exceptions=True), strict=True
-        ):
-            if isinstance(outcome, BaseException):
-                raise outcome
-            outcomes[switch] = outcome
-        return outcomes
+        keepers = [self._keeper(switch) for switch in batch]
+        gathering = _Gathering(len(batch))
+        for keeper, ops in zip(keepers, batch.values(), strict=True):
+            keeper.submit(partition, epoch, ops, gathering.put)
+        return await gathering.done
 
     async def raise_epoch(self, partition: str, epoch: int) -> None:
         """From now on, nothing older is sent for this partition, whatever is queued already."""
@@ -159,24 +162,54 @@ class Driver:
         self, partition: str, epoch: int, expected: Mapping[str, Iterable[FlowEntry]]
     ) -> dict[str, Outcome]:
         """Declare what a partition should have on each switch, and apply the difference only."""
+        await self.declare(partition, epoch, expected)
+        return await self.check(*self._keepers)
+
+    async def declare(
+        self,
+        partition: str,
+        epoch: int,
+        expected: Mapping[str, Iterable[FlowEntry]],
+        switches: Iterable[str] | None = None,
+    ) -> None:
+        """Say what a partition should have on switches (or on all), without comparing them.
+
+        Where `expected` names nothing, it should have nothing.
+        """
         self._fence.check(partition, epoch)
         for switch in expected:
             self._keeper(switch)
-        self._declared.add(partition)
-        for switch, keeper in self._keepers.items():
-            keeper.declare(partition, expected.get(switch, ()))
-        return await self.check(*self._keepers)
+        if switches is None:
+            self._declared.add(partition)
+            switches = list(self._keepers)
+        for switch in switches:
+            self._keeper(switch).declare(partition, expected.get(switch, ()))
 
     def claim(self, generation: int) -> None:
         """Become the master of all switches again, after having given way, with a new generation.
 
-        Their connections end; when the switches are back they are compared and used.
+        When they are taken over they are compared and used.
+        """
+        self.take(list(self._keepers) if self._mine is None else self._mine, generation)
+
+    def take(self, switches: Iterable[str], generation: int) -> None:
+        """Be responsible for these switches from now on, and for no others.
+
+        Those that were not ours, or were lost to another process, are taken over with the new
+        generation; what partitions should have on those that were not ours has to be declared.
+        To the others nothing is sent any more.
         """
         self._generation = generation
-        for keeper in self._keepers.values():
-            keeper.superseded = False
-        for connection in list(self._connections):
-            connection.close("a new generation begins")
+        self._mine = frozenset(switches)
+        for name, keeper in self._keepers.items():
+            if name not in self._mine:
+                keeper.release()
+                if self._finder:
+                    self._finder.switch_down(name)
+            elif keeper.off is not None:
+                keeper.take()
+                if peer := self._peers.get(name):
+                    self._spawn(self._take_over(keeper, peer))
 
     async def check(self, *switches: str) -> dict[str, Outcome]:
         """Compare switches with what they should hold, and repair what differs."""
@@ -211,8 +244,30 @@ class Driver:
         await self.check(*(s for s, keeper in self._keepers.items() if keeper.connection))
 
     def connected(self) -> set[str]:
-        """The switches that are up."""
-        return {switch for switch, keeper in self._keepers.items() if keeper.connection}
+        """The switches that are connected and ours to use."""
+        return {s for s, k in self._keepers.items() if k.connection and k.off is None}
+
+    def up(self) -> set[str]:
+        """The switches that are ours, hold what they should, and carry out batches."""
+        return {switch for switch, keeper in self._keepers.items() if keeper.up}
+
+    def down(self) -> dict[str, str]:
+        """The others that we are responsible for, each with the reason."""
+        return {
+            switch: keeper.trouble
+            for switch, keeper in self._keepers.items()
+            if not keeper.up and (self._mine is None or switch in self._mine)
+        }
+
+    def ports_down(self) -> list[tuple[str, int]]:
+        """The ports (switch and number) of switches of ours that are known to be down."""
+        return [
+            (name, number)
+            for name, peer in self._peers.items()
+            if self._keepers[name].off is None
+            for number, is_up in peer.all_ports().items()
+            if not is_up
+        ]
 
     # Connections
 
@@ -237,92 +292,112 @@ class Driver:
                 )
                 for partition in self._declared:
                     keeper.declare(partition, ())
+                if self._mine is not None and switch.id not in self._mine:
+                    keeper.release()
             self._keepers[switch.id].declare_base(self._topology, self._pipeline)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        if self._stopping:
-            writer.transport.abort()
-            return
-        self._accepted.add(task)
+    def _accept(self) -> Connection:
         peer = _Peer()
-        connection = Connection(
-            reader, writer, lambda event: self._happened(peer, event), self.options.timeout
+        peer.connection = Connection(
+            lambda event: self._happened(peer, event),
+            self.options.timeout,
+            lambda _: self._made(peer),
         )
-        peer.connection = connection
-        self._connections.add(connection)
-        serving = self._spawn(self._serve(connection))
+        return peer.connection
+
+    def _made(self, peer: "_Peer") -> None:
+        """A connection stands."""
+        assert peer.connection
+        if self._stopping:
+            peer.connection.close("the driver stops")
+            return
+        self._connections.add(peer.connection)
+        task = self._spawn(self._serve(peer, peer.connection))
+        self._accepted.add(task)
+        task.add_done_callback(self._accepted.discard)
+
+    async def _serve(self, peer: "_Peer", connection: Connection) -> None:
+        """Work with a connection until it is gone."""
         try:
-            ready = await connection.ready()
-            await self._keep(connection, ready, peer)
+            peer.ready = await connection.ready()
+            await self._keep(connection, peer.ready, peer)
         except (ConnectionLost, Refused, TimeoutError) as error:
             connection.close(str(error) or "no answer in time")
         finally:
             connection.close("nobody works with it any more")
-            await asyncio.wait([serving])
+            await connection.gone.wait()
             self._connections.discard(connection)
-            self._accepted.discard(task)
-
-    async def _serve(self, connection: Connection) -> None:
-        reason = await connection.serve()
-        log.info("connection ended: %s", reason)
+            log.info("connection ended: %s", connection.lost)
 
     async def _keep(self, connection: Connection, ready: Ready, peer: "_Peer") -> None:
-        """Set a switch up, then send its work until the connection ends."""
+        """Set a switch up, then have it used until the connection ends."""
         name = self._by_dpid.get(ready.dpid)
         try:
             if name is None:
                 raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
             await check_features(connection, ready, name, self._pipeline)
         except (Unusable, Refused) as error:
+            if name is not None and name in self._keepers:
+                self._keepers[name].trouble = str(error)
             self._tell(SwitchRefused(ready.dpid, str(error)))
             connection.close(str(error))
             return
         keeper = self._keepers[name]
-        # One that has given way stays connected, and waits for a new generation.
-        if not keeper.superseded and not await self._become_master(connection):
-            keeper.give_way()
         if keeper.connection is not None:
             keeper.connection.close("the switch has connected again")
             keeper.disconnected(keeper.connection, "the switch has connected again")
-        keeper.connection = connection
+        keeper.connected(connection)
         peer.name = name
+        self._peers[name] = peer
+        living = self._spawn(self._echo(connection))
         try:
-            await self._use(connection, ready, peer, keeper)
+            # One that has given way stays connected, and waits for a new generation.
+            if keeper.off is None:
+                keeper.off = TAKING
+            if keeper.off == TAKING:
+                await self._take_over(keeper, peer)
+            await connection.ended.wait()
         finally:
-            if keeper.connection in (None, connection):  # and not a newer one
+            living.cancel()
+            if self._peers.get(name) is peer:  # and not a newer one
+                del self._peers[name]
                 reason = connection.lost or "the connection ended"
                 keeper.disconnected(connection, reason)
                 if self._finder:
                     self._finder.switch_down(name)
-                self._tell(SwitchDown(name, reason))
+                if keeper.off != NOT_OURS:
+                    self._tell(SwitchDown(name, reason))
 
-    async def _use(
-        self, connection: Connection, ready: Ready, peer: "_Peer", keeper: Keeper
-    ) -> None:
-        """Bring a switch in line, then send its work until the connection ends."""
-        if not keeper.superseded:
+    async def _take_over(self, keeper: Keeper, peer: "_Peer") -> None:
+        """Become the master of a switch, bring it in line, and have its work sent."""
+        connection, ready = peer.connection, peer.ready
+        assert connection
+        assert ready
+        try:
+            if not await self._become_master(connection):
+                keeper.give_way()
+                return
+            if keeper.off != TAKING or keeper.connection is not connection:
+                return  # somebody else is responsible by now, or the switch has come back anew
+            keeper.off = None
             outcome = await keeper.sync()
             if isinstance(outcome, Failed):
                 reason = f"it refuses what it should hold: {next(iter(outcome.refused.values()))}"
                 self._tell(SwitchRefused(ready.dpid, reason))
+                connection.close(reason)
                 return
-        if self._finder and not keeper.superseded:
-            await send_punts(connection, self._pipeline.first_table)
-            ports = {port.number: port.up for port in ready.ports if port.real}
-            up = [number for number, is_up in (ports | peer.ports).items() if is_up]
-            self._finder.switch_up(keeper.switch, connection, up)
-        if not keeper.superseded and not connection.lost:
+            if self._finder and keeper.off is None:
+                await send_punts(connection, self._pipeline.first_table)
+                up = [number for number, is_up in peer.all_ports().items() if is_up]
+                self._finder.switch_up(keeper.switch, connection, up)
+        except (ConnectionLost, Refused, TimeoutError) as error:
+            connection.close(str(error) or "no answer in time")
+            return
+        if keeper.off is None and not connection.lost and not keeper.up:
             if ready.version >= V1_4:
                 keeper.monitor(connection)
+            keeper.begin()
             self._tell(SwitchUp(keeper.switch))
-        working = self._spawn(keeper.work(connection))
-        living = self._spawn(self._echo(connection))
-        ended = asyncio.ensure_future(connection.ended.wait())
-        await asyncio.wait([working, living, ended], return_when=asyncio.FIRST_COMPLETED)
-        for task in (working, living, ended):
-            task.cancel()
 
     async def _become_master(self, connection: Connection) -> bool:
         try:
@@ -372,6 +447,8 @@ class Driver:
                 log.warning("switch %s: %s", name, event.text)
 
     def _concerns_us(self, name: str, event: FlowUpdated) -> bool:
+        if self._keepers[name].off is not None:
+            return False
         ours = event.cookie & OUR_COOKIE_MASK == OUR_COOKIES or is_punt(event.cookie)
         return ours or event.entry.key in self._keepers[name].shadow.entries
 
@@ -397,7 +474,7 @@ class Driver:
         """Check a switch, and that it sends us what discovery needs."""
         await self.check(name)
         keeper = self._keepers[name]
-        if self._finder and keeper.connection and not keeper.superseded:
+        if self._finder and keeper.connection and keeper.off is None:
             try:
                 await send_punts(keeper.connection, self._pipeline.first_table)
             except (ConnectionLost, TimeoutError) as error:
@@ -439,10 +516,42 @@ class Driver:
             log.error("a task of the driver failed", exc_info=error)
 
 
+class _Gathering:
+    """The outcomes of a batch; `done` has them when all are there."""
+
+    def __init__(self, count: int) -> None:
+        self.done: asyncio.Future[dict[str, Outcome]] = asyncio.get_running_loop().create_future()
+        self._left = count
+        self._outcomes: dict[str, Outcome] = {}
+        self._stale: StaleEpoch | None = None
+        if not count:
+            self.done.set_result({})
+
+    def put(self, switch: str, outcome: Outcome | StaleEpoch) -> None:
+        """The outcome of one switch."""
+        if isinstance(outcome, StaleEpoch):
+            self._stale = outcome
+        else:
+            self._outcomes[switch] = outcome
+        self._left -= 1
+        if self._left or self.done.done():
+            return
+        if self._stale is None:
+            self.done.set_result(self._outcomes)
+        else:
+            self.done.set_exception(self._stale)
+
+
 class _Peer:
     """Who is at the other end of a connection, as far as it is known yet."""
 
     def __init__(self) -> None:
         self.name: str | None = None
+        self.ready: Ready | None = None
         self.connection: Connection | None = None
         self.ports: dict[int, bool] = {}  # those that changed since the greeting: up or down
+
+    def all_ports(self) -> dict[int, bool]:
+        """All ports of the switch: up or down."""
+        known = self.ready.ports if self.ready else ()
+        return {port.number: port.up for port in known if port.real} | self.ports

@@ -5,14 +5,13 @@ is back, its tables are compared with the shadow and only the difference is sent
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
-from sdn.openflow.codec import NotEncodable
 from sdn.openflow.connection import Connection, ConnectionLost, Refused, Run
 from sdn.openflow.messages import FlowStat, Foreign
+from sdn.openflow.sender import Limits, Part, Sender
 from sdn.pipeline import Pipeline
 from sdn.southbound import (
     BASE,
@@ -24,60 +23,27 @@ from sdn.southbound import (
     PartitionOf,
     Repaired,
     Shadow,
-    StaleEpoch,
     Superseded,
-    Undefined,
 )
 from sdn.topology import Topology
 
-Before = list[tuple[FlowKey, FlowEntry | None]]
 GROUPS = 1 << 16  # as many from the pipeline's first on are ours
 # With more operations under way, the flow monitor rests: a switch tells it of our own changes, too,
 # which halves the rate of Open vSwitch. After some quiet it is started and the switch compared.
 MONITOR_UP_TO = 200
-PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
 MONITOR_AFTER = 2.0
 
 
-class Limits:
-    """How much one switch may be given at a time."""
-
-    def __init__(
-        self,
-        window: int = 2_000,
-        queue: int = 1_000,
-        rate: float | None = None,
-        timeout: float = 10.0,
-    ) -> None:
-        self.window = window  # operations under way
-        self.queue = queue  # batches waiting
-        self.rate = rate  # operations per second, None: as fast as it takes them
-        self.timeout = timeout  # seconds for an answer
+SUPERSEDED = "another southbound process is its master"
+NOT_OURS = "another southbound process is responsible for it"
+TAKING = "it is being taken over"
 
 
-class _Job:
-    """A batch for this switch that waits or is under way, in pieces with a barrier each."""
+class Keeper(Sender):
+    """One switch: its shadow, its queue and, while it is connected, its connection.
 
-    __slots__ = ("before", "done", "epoch", "ops", "partition", "pieces", "refused", "table_full")
-
-    def __init__(self, partition: str, epoch: int, ops: Sequence[FlowOp]) -> None:
-        self.partition = partition
-        self.epoch = epoch
-        self.ops = ops
-        self.before: Before = []
-        self.pieces = 0  # not answered yet
-        self.refused: dict[int, str] = {}
-        self.table_full = False
-        self.done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-    def settle(self, outcome: Outcome) -> None:
-        """Tell the outcome, unless one was told or nobody waits for it any more."""
-        if not self.done.done():
-            self.done.set_result(outcome)
-
-
-class Keeper:
-    """One switch: its shadow, its queue and, while it is connected, its connection."""
+    `trouble` says why it is not up.
+    """
 
     def __init__(
         self,
@@ -88,211 +54,74 @@ class Keeper:
         tell: Callable[[NetworkEvent], None],
         check: Callable[[], None],
     ) -> None:
-        self.switch = switch
-        self.shadow = Shadow(partition_of)
-        self.connection: Connection | None = None
-        self.superseded = False  # for good, until a new generation is claimed
-        self.load = 0  # operations under way
-        self._fence = fence
-        self._limits = limits
+        super().__init__(switch, Shadow(partition_of), fence, limits)
+        self.trouble = "it has not connected yet"
+        self._partition_of = partition_of
         self._tell = tell
         self._check = check
+        self._base: list[FlowEntry] = []
         self._groups: dict[int, GroupEntry] = {}
         self._group_range = range(0)
-        self._waiting: deque[_Job] = deque()
-        self._under_way: dict[_Job, None] = {}  # in the order of sending
-        self._wake = asyncio.Event()
-        self._deadline: asyncio.TimerHandle | None = None
         self._syncing = asyncio.Lock()
-        self._touched: set[FlowKey] | None = None
         self._monitor: Literal["none", "on", "resting"] = "none"
         self._quiet: asyncio.TimerHandle | None = None
 
-    # Work
+    # Whose it is
 
-    def submit(
-        self, partition: str, epoch: int, ops: Sequence[FlowOp]
-    ) -> "asyncio.Future[Outcome]":
-        """Put a batch behind what waits already; the future brings its outcome."""
-        job = _Job(partition, epoch, ops)
-        if self.superseded:
-            job.settle(self._undefined("another southbound process is its master"))
-        elif self.connection is None:
-            job.settle(self._undefined("not connected"))
-        elif len(self._waiting) >= self._limits.queue:
-            job.settle(self._undefined(f"{self._limits.queue} batches wait for it already"))
-        else:
-            self._waiting.append(job)
-            self._wake.set()
-        return job.done
+    def connected(self, connection: Connection) -> None:
+        """The switch is there; nothing is sent to it before it is `begun`, except repairs."""
+        self.connection = connection
+        connection.on_writable = self.send_soon
 
-    def drop_older(self, partition: str, epoch: int) -> None:
-        """Refuse what waits for this partition from before an epoch."""
-        for job in [j for j in self._waiting if j.partition == partition and j.epoch < epoch]:
-            self._waiting.remove(job)
-            self._refuse_stale(job)
+    def begin(self) -> None:
+        """It holds what it should: from now on batches are sent."""
+        self.up = True
+        self.trouble = ""
+        self.send_soon()
 
-    async def work(self, connection: Connection) -> None:
-        """Send what is submitted, as fast as window and rate allow, until the connection ends."""
-        while not connection.lost:
-            if not self._waiting or self.load >= self._limits.window or self.superseded:
-                self._wake.clear()
-                await self._wake.wait()
-                continue
-            job = self._waiting.popleft()
-            try:
-                # Checked now, not when it was submitted: it may have waited while the fence rose.
-                self._fence.check(job.partition, job.epoch)
-            except StaleEpoch:
-                self._refuse_stale(job)
-                continue
-            job.before = self.shadow.note(job.partition, job.ops)
-            await self._send(connection, job)
-
-    async def _send(self, connection: Connection, job: _Job) -> None:
-        """Send a job in pieces: however slow a switch is, it answers one of them in time."""
-        if self._touched is not None:
-            self._touched.update(op.entry.key for op in job.ops)
-        self._under_way[job] = None
-        starts = range(0, len(job.ops), PIECE) or range(1)
-        job.pieces = len(starts)
-        for start in starts:
-            piece = job.ops[start : start + PIECE]
-            while self.load >= self._limits.window and not connection.lost:
-                self._wake.clear()
-                await self._wake.wait()
-            if job not in self._under_way:
-                return  # it was abandoned meanwhile, and its outcome told
-            try:
-                self._fence.check(job.partition, job.epoch)  # it may have risen since the last one
-                self._send_piece(connection, job, start, piece)
-                await connection.drained()
-            except StaleEpoch:
-                self._withdraw(job)
-                self._refuse_stale(job)
-                return
-            except (ConnectionLost, OSError, TimeoutError) as error:
-                connection.close(str(error) or "the switch takes nothing any more")
-                self.disconnected(connection, connection.lost or str(error))
-                return
-            except NotEncodable as error:
-                self._withdraw(job)
-                job.settle(Failed(dict.fromkeys(range(len(job.ops)), str(error))))
-                return
-            if self._limits.rate:
-                await asyncio.sleep(len(piece) / self._limits.rate)  # pacing: this is the rate
-
-    def _send_piece(
-        self, connection: Connection, job: _Job, start: int, piece: Sequence[FlowOp]
-    ) -> None:
-        if self._monitor == "on" and self.load + len(piece) > MONITOR_UP_TO:
-            self._monitor = "resting"
-            connection.monitor(on=False)
-        run = connection.send_ops(piece)
-        weight = max(1, len(piece))
-        self.load += weight
-        self._expect_answer(connection)
-
-        def finished(_: "asyncio.Future[None]") -> None:
-            if error := run.done.exception():
-                self.disconnected(connection, str(error))
-                return
-            if self.connection is not connection or self.superseded:
-                return
-            self.load -= weight
-            self._wake.set()
-            self._expect_answer(connection)
-            self._answered(job, start, run)
-            if self._monitor == "resting" and not self.load:
-                self._monitor_when_quiet(connection)
-
-        run.done.add_done_callback(finished)
-
-    def _expect_answer(self, connection: Connection) -> None:
-        """Give the switch its time anew; one that answers nothing at all is cut off.
-
-        Nobody knows what it has done: when it is back, its tables will be read.
-        """
-        if self._deadline:
-            self._deadline.cancel()
-            self._deadline = None
-        if self.load:
-            reason = f"no answer to a barrier within {self._limits.timeout:g} s"
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(self._limits.timeout, connection.close, reason)
-
-    def _answered(self, job: _Job, start: int, run: Run) -> None:
-        """A piece of a job is acknowledged, or partly refused."""
-        if job not in self._under_way:
-            return
-        if any(error.is_slave for error in run.errors.values()):
-            self.give_way()
-            return
-        for place, error in run.errors.items():
-            job.refused[start + place] = error.text
-            job.table_full |= error.table_full
-        job.pieces -= 1
-        if job.pieces:
-            return
-        del self._under_way[job]
-        if not job.refused:
-            job.settle(Acknowledged())
-            return
-        self._take_back(job, job.refused)
-        job.settle(Failed(dict(sorted(job.refused.items())), job.table_full))
-
-    def disconnected(self, connection: Connection, reason: str) -> None:
-        """A connection is gone: what was under way or waiting is undefined.
-
-        Harmless if it is said twice, or of a connection that was replaced before.
-        """
-        if self.connection is connection:
-            self.connection = None
-            self._monitor = "none"
-            self._abandon(reason)
+    def abandon(self, reason: str) -> None:
+        """Nobody knows what becomes of what was under way; what waits is not sent."""
+        self.trouble = reason
+        self._monitor = "none"
+        super().abandon(reason)
 
     def give_way(self) -> None:
         """Another southbound process is the master now; nothing more is sent from here."""
-        if not self.superseded:
-            self.superseded = True
-            self._abandon("another southbound process is its master")
+        if self.off in (None, TAKING):
+            self.off = SUPERSEDED
+            self.abandon(SUPERSEDED)
             self._tell(Superseded(self.switch))
 
-    def _abandon(self, reason: str) -> None:
-        for job in reversed(self._under_way):
-            self._take_back(job, range(len(job.ops)))
-        for job in (*self._under_way, *self._waiting):
-            job.settle(self._undefined(reason))
-        self._under_way.clear()
-        self._waiting.clear()
-        self.load = 0
-        if self._deadline:
-            self._deadline.cancel()
-            self._deadline = None
-        self._wake.set()
+    def release(self) -> None:
+        """Another southbound process is responsible; what should hold is for it to know."""
+        if self.off != NOT_OURS:
+            self.off = NOT_OURS
+            if self._monitor == "on" and self.connection and not self.connection.lost:
+                self.connection.monitor(on=False)
+            self.abandon(NOT_OURS)
+            self._forget()
 
-    def _withdraw(self, job: _Job) -> None:
-        self._take_back(job, range(len(job.ops)))
-        self._under_way.pop(job, None)
+    def take(self) -> None:
+        """This process becomes responsible; of partitions, nothing is known until declared."""
+        if self.off == NOT_OURS:
+            self._forget()
+        self.off = TAKING
+        self.trouble = TAKING if self.connection else "it has not connected yet"
 
-    def _take_back(self, job: _Job, places: Iterable[int]) -> None:
-        """Take operations out of the shadow, unless something newer was put there since."""
-        if job.before:
-            for place in sorted(places, reverse=True):
-                op, was = job.ops[place], job.before[place]
-                put = None if op.change is Change.DELETE else op.entry
-                if self.shadow.entries.get(op.entry.key) == put:
-                    self.shadow.restore(job.partition, [was])
+    def _forget(self) -> None:
+        self.shadow = Shadow(self._partition_of)
+        self.shadow.declare(BASE, self._base)
 
-    def _undefined(self, reason: str) -> Undefined:
-        return Undefined(f"switch {self.switch}: {reason}")
+    def sending(self, connection: Connection, count: int) -> None:
+        """So many operations are about to be sent; the monitor rests if they are many."""
+        if self._monitor == "on" and self.load + count > MONITOR_UP_TO:
+            self._monitor = "resting"
+            connection.monitor(on=False)
 
-    def _refuse_stale(self, job: _Job) -> None:
-        if not job.done.done():
-            try:
-                self._fence.check(job.partition, job.epoch)
-            except StaleEpoch as error:
-                job.done.set_exception(error)
+    def _answered(self, parts: list[Part], weight: int, run: Run) -> None:
+        super()._answered(parts, weight, run)
+        if self._monitor == "resting" and not self.load and self.connection:
+            self._monitor_when_quiet(self.connection)
 
     # Changes by others
 
@@ -326,7 +155,8 @@ class Keeper:
 
     def declare_base(self, topology: Topology, pipeline: Pipeline) -> None:
         """Base entries and groups of this switch in a network."""
-        self.declare(BASE, pipeline.base_entries(topology, self.switch))
+        self._base = list(pipeline.base_entries(topology, self.switch))
+        self.declare(BASE, self._base)
         groups = pipeline.base_groups(topology, self.switch)
         self._groups = {group.group: group for group in groups}
         self._group_range = range(pipeline.first_group, pipeline.first_group + GROUPS)
@@ -336,8 +166,8 @@ class Keeper:
         connection = self.connection
         if connection is None:
             return self._undefined("not connected; it is compared when it is")
-        if self.superseded:
-            return self._undefined("another southbound process is its master")
+        if self.off is not None:
+            return self._undefined(self.off)
         async with self._syncing:
             try:
                 return await self._sync(connection)
@@ -348,15 +178,15 @@ class Keeper:
             except Refused as refused:
                 if refused.error.is_slave:
                     self.give_way()
-                    return self._undefined("another southbound process is its master")
+                    return self._undefined(SUPERSEDED)
                 return Failed({0: str(refused)}, refused.error.table_full)
 
     async def _sync(self, connection: Connection) -> Outcome:
         gone = await self._sync_groups(connection)
-        self._touched = set()
+        ignored: set[FlowKey] = set()
+        self._touched = ignored
         try:
             stats = await connection.flow_stats()  # after all that was sent before
-            ignored = frozenset(self._touched)
         finally:
             self._touched = None
         found, odd, broken = _sorted_out(stats)
@@ -365,10 +195,7 @@ class Keeper:
         repairs += self._overwrites(broken, ignored, {op.entry.key for op in repairs})
         outcome: Outcome = Acknowledged()
         if repairs:
-            # At once: a batch that comes in between would be newer than these.
-            job = _Job(BASE, 0, repairs)  # nothing to note: the shadow is where they lead
-            await self._send(connection, job)
-            outcome = await job.done
+            outcome = await self.repair(repairs)
         if odd:
             _raise_first(await connection.removals(odd))
         if gone:
@@ -404,7 +231,7 @@ class Keeper:
         ]
 
     def _overwrites(
-        self, broken: Iterable[FlowKey], ignored: frozenset[FlowKey], known: set[FlowKey]
+        self, broken: Iterable[FlowKey], ignored: set[FlowKey], known: set[FlowKey]
     ) -> list[FlowOp]:
         ops = []
         for key in broken:

@@ -71,7 +71,7 @@ def test_noted_operations_can_be_taken_back(
     shadow.declare("p", before)
     was = dict(shadow.entries)
     ops = [FlowOp(Change.DELETE if one.key in was else Change.ADD, one) for one in changed]
-    shadow.restore("p", shadow.note("p", ops))
+    shadow.restore(shadow.note("p", ops))
     assert shadow.entries == was
 
 
