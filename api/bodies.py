@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from api.app_settings import ApiSettings
 from api.problems import ApiProblem
 
-_CLOSE = {"Connection": "close"}  # what is left of the body is not worth reading
+_CLOSE = {"Connection": "close"}
 
 
 async def read_body(request: Request, limit: int, timeout: float) -> bytes:
@@ -38,8 +38,9 @@ async def read_body(request: Request, limit: int, timeout: float) -> bytes:
 
 
 def _too_large(limit: int) -> ApiProblem:
-    text = f"a body has at most {limit} bytes"
-    return ApiProblem("too-large", text, headers=_CLOSE)
+    # The connection stays open, and the server throws away what still comes: a client that is
+    # cut off while it sends would not get to read the answer.
+    return ApiProblem("too-large", f"a body has at most {limit} bytes")
 
 
 def check_media_type(request: Request, wanted: str = "application/json") -> None:

@@ -10,6 +10,7 @@ from api.models import ProblemOut
 
 MAX_HEAD = 64 * 1024  # bytes of request line and headers
 HEAD_TIMEOUT = 20.0  # seconds for these to come
+MAX_REST = 64 * 1024 * 1024  # bytes of a body that are thrown away after it was refused
 MAX_CONNECTIONS = 4_096
 _RETRY_AFTER = b"retry-after: 1\r\n"
 
@@ -21,6 +22,7 @@ class Protocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._head = 0  # bytes of the request's head that have come so far
         self._in_head = True
+        self._rest = 0  # bytes of a body that came after the answer
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -58,9 +60,17 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """All headers are there."""
         self._in_head = False
-        self._head = 0
+        self._head = self._rest = 0
         self._stop_timer()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Some of the body has come."""
+        if self.cycle.response_complete:
+            self._rest += len(body)
+            if self._rest > MAX_REST:
+                self.transport.close()
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request is there: what comes next is another one's head."""
