@@ -91,7 +91,7 @@ class ConfiguratorProcess:
         self._outbox: dict[Stream, list[Done]] = {}
         self._telling = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._failed: asyncio.Future[None] | None = None
+        self._failed: asyncio.Future[Any] | None = None
         self._numbers = count(1)
         self._listener = Listener(
             listen, token, self._hear, ToConfigurator, name=id, on_open=lambda _: self._tell_soon()
@@ -116,7 +116,7 @@ class ConfiguratorProcess:
                 self._spawn(self._follow_spaces())
                 self._spawn(self._follow_owners())
                 self._spawn(self._tell_regularly())
-                stopping = asyncio.ensure_future(stop.wait())
+                stopping: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
                 await asyncio.wait([stopping, self._failed], return_when=asyncio.FIRST_COMPLETED)
                 stopping.cancel()
                 if self._failed.done():
