@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Enough to run the service; what else there is to work on it comes with $(STAMP).
+RUN    := $(VENV)/.runnable
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # What the Open vSwitch lab needs of Debian; its tests are skipped where it is missing.
 LAB_PACKAGES := openvswitch-switch ethtool iproute2 openssl util-linux
@@ -18,19 +21,35 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup etcd lab lint test bench lock clean
+.PHONY: help setup run demo etcd lab lint test bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## create .venv with everything that is needed to work on dzflow
 
-$(STAMP): pyproject.toml requirements/dev.txt
+define INSTALLED
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dzflow needs Python 3.11 or later; set PYTHON=…"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "Installing $(1) into $(VENV)"
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --require-hashes -r $(1)
+	@$(PIP) --no-deps --editable .
+endef
+
+$(STAMP): pyproject.toml requirements/dev.txt
+	$(call INSTALLED,requirements/dev.txt)
+	@touch $@ $(RUN)
+
+$(RUN): pyproject.toml requirements/run.txt
+	$(call INSTALLED,requirements/run.txt)
 	@touch $@
+
+# Ctrl-C ends the service in order, which is not an error.
+run: $(RUN) etcd  ## start the whole service; ARGS="…" are options of `dzflow up`
+	@exec $(BIN)/dzflow up $(ARGS)
+
+demo: $(RUN) etcd  ## start the service and drive stock quotes through it; ARGS="…" as for `run`
+	@exec $(BIN)/dzflow demo $(ARGS)
 
 lint: setup  ## ruff, mypy --strict, direction of imports
 	$(BIN)/ruff check .
@@ -55,7 +74,7 @@ lab:  ## install Open vSwitch and what else the lab needs (as root, on Debian)
 	$(INSTALL) $(LAB_PACKAGES) >/dev/null && \
 	if [ -n "$$fresh" ]; then update-rc.d openvswitch-switch disable; fi
 
-etcd: setup  ## have an etcd: the one on the path, Debian's, or one built with Go
+etcd: $(RUN)  ## have an etcd: the one on the path, Debian's, or one built with Go
 	@PATH="$$PATH:/usr/sbin:/sbin"; usable() { $(BIN)/python -m configurators.store.binary >/dev/null 2>&1; }; \
 	usable && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -94,6 +113,7 @@ lock:  ## pin the dependencies anew (no download addresses are recorded)
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(VENV)/lock/bin/uv pip compile pyproject.toml --all-extras --generate-hashes --no-emit-index-url --universal --python-version 3.11 --quiet --custom-compile-command "make lock" --output-file requirements/dev.txt
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra control --constraint requirements/dev.txt --generate-hashes --no-emit-index-url --universal --python-version 3.11 --quiet --custom-compile-command "make lock" --output-file requirements/run.txt
 
-clean:  ## remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tools *.egg-info
+clean:  ## remove what the other targets made, and the data of `make run`
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tools .dzflow *.egg-info

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from api.app_settings import ApiSettings, Token
 from api.settings import Settings
+from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
 from configurators.store.client import Access
 from dispatcher.asks import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
@@ -69,3 +70,14 @@ def switch_model(settings: Settings) -> SwitchModel:
     model = PRESETS[settings.emulated.model]
     delay = settings.emulated.switch_delay_ms / 1000
     return replace(model, acknowledge_after=delay) if delay else model
+
+
+def configurator(settings: Settings, id: str, node: str, listen: str) -> ConfiguratorProcess:
+    """A configurator that listens there for streams."""
+    options = ConfiguratorOptions(
+        ordering=settings.ordering,
+        slice_limit=settings.slices.limit,
+        gather_ms=settings.slices.gather_ms,
+        node=node,
+    )
+    return ConfiguratorProcess(access(settings), stream_token(settings), id, listen, options)

@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import bench, events, lab
+from dzflow.cli import bench, events, lab, up, views
 from dzflow.errors import DzflowError
 
 app = typer.Typer(
@@ -15,9 +15,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("bench")(bench.bench)
-app.add_typer(lab.app, name="lab")
+app.command()(up.up)
 events.add_to(app)
+views.add_to(app)
+app.add_typer(lab.app, name="lab")
+app.command("bench")(bench.bench)
 
 
 @app.callback()

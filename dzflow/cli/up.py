@@ -1,0 +1,150 @@
+"""`dzflow up`: the whole service on this machine."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from dzflow.cli import options
+from dzflow.cli.client import URL
+from dzflow.cli.options import settings_of
+
+if TYPE_CHECKING:
+    from api.settings import Settings
+    from api.up import Service
+
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def up(
+    config: options.Config = None,
+    data_plane: options.DataPlane = None,
+    topology: options.TopologyName = None,
+    configurators: options.Configurators = None,
+    southbound: options.Southbound = None,
+    dispatchers: options.Dispatchers = None,
+    mode: options.Mode = None,
+    plan: options.PlanName = None,
+    trees: options.Trees = None,
+    ordering: options.Ordering = None,
+    partitions: options.Partitions = None,
+    port: options.Port = None,
+    listen: options.Listen = None,
+    data_dir: options.DataDir = None,
+    switch_delay_ms: options.SwitchDelay = None,
+    switch_model: options.SwitchModel = None,
+    insecure: options.Insecure = False,
+    only: Annotated[
+        Literal["workers", "api"] | None,
+        typer.Option(help="Start these parts only; others meet them in etcd."),
+    ] = None,
+) -> None:
+    """Start the whole service and keep it until Ctrl-C; nothing is left running afterwards."""
+    given = {**locals()}
+    settings = settings_of(given.pop("config"), {k: v for k, v in given.items() if k != "only"})
+    console = Console(stderr=True)
+    with running(settings, only, console) as (service, ended):
+        Console().print(summary(service, only))
+        ended()
+
+
+@contextmanager
+def running(
+    settings: "Settings", only: Literal["workers", "api"] | None, console: Console
+) -> "Iterator[tuple[Service, Callable[[], None]]]":
+    """The service, and a function that waits until somebody wants it to end.
+
+    Signals end it in order at any moment; a second one, by force.
+    """
+    from api import logs
+    from api.up import Service
+
+    logs.configure(settings, "up")
+    status = console.status("starting")
+    started = False
+    ending = threading.Event()
+
+    def tell(text: str) -> None:
+        if started and not ending.is_set():
+            console.print(f"[yellow]{text}[/]", highlight=False)
+        else:
+            status.update(text)
+
+    service = Service(settings, only, tell)
+
+    def signalled(number: int, _: Any) -> None:
+        if ending.is_set():
+            service.force()
+            return
+        ending.set()
+        raise Ended(number)
+
+    before = {number: signal.signal(number, signalled) for number in _ENDS}
+    try:
+        status.start()
+        with service:
+            started = True
+            status.stop()
+            try:
+                yield service, _forever
+            finally:
+                ending.set()
+                status.start()
+    except Ended as ended:
+        if not started:
+            raise typer.Exit(128 + ended.number) from None
+    finally:
+        status.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Ended(BaseException):
+    """Somebody wants the service to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _forever() -> None:
+    threading.Event().wait()
+
+
+def summary(service: "Service", only: str | None) -> Panel:
+    """Where everything is, and what to try."""
+    settings, network = service.settings, service.network
+    rows = Table.grid(padding=(0, 2))
+    if only != "workers":
+        rows.add_row("API", service.url)
+        rows.add_row("documentation", f"{service.url}/docs")
+    hosts = [host.id for host in network.hosts]
+    shown = ", ".join(hosts[:8]) + (f", … ({len(hosts)})" if len(hosts) > 8 else "")
+    rows.add_row("network", f"{len(network.switches)} switches ({settings.data_plane})")
+    rows.add_row("hosts", shown)
+    workers = f"{settings.configurators} configurators, {settings.southbound} southbound"
+    rows.add_row("workers", workers)
+    rows.add_row("data", str(settings.data_dir))
+    if len(hosts) > 1 and only != "workers":
+        for number, line in enumerate(_to_try(service, hosts)):
+            rows.add_row("" if number else "try", line)
+    rows.add_row("", "Ctrl-C stops everything")
+    return Panel(rows, title="dzflow is ready", title_align="left", expand=False)
+
+
+def _to_try(service: "Service", hosts: list[str]) -> list[str]:
+    at = "" if service.url == URL else f" --url {service.url}"
+    there = [f"dzflow lab exec {host} -- " if service.lab else "" for host in hosts[:2]]
+    schema = '{"attributes":[{"name":"price","type":"float","min":0,"max":1000}]}'
+    return [
+        f"curl -X PUT {service.url}/spaces/stocks -d '{schema}'",
+        f"{there[0]}dzflow listen{at} --host {hosts[0]} --space stocks --filter 'price > 420'",
+        f"{there[1]}dzflow publish{at} --host {hosts[1]} --space stocks '{{\"price\": 500}}'",
+        f"dzflow status{at}",
+    ]

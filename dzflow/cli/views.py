@@ -1,0 +1,245 @@
+"""`dzflow status`, `topology`, `switches`, …: what a running control plane says of itself."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.errors import DzflowError
+
+if TYPE_CHECKING:
+    import httpx
+
+NOT_READY = 2
+"""The exit code of `dzflow status` when the service answers, but is not ready."""
+
+_PATIENCE = 10.0  # seconds until an answer is given up
+_LONG = 300.0  # the same for much data
+_COLOURS = {
+    "up": "green",
+    "ready": "green",
+    "waiting": "yellow",
+    "down": "red",
+    "unreachable": "red",
+}
+
+
+class NoFile(DzflowError):
+    """A backup cannot be written or read."""
+
+
+def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+    """Show whether the service is ready, and each of its parts; exits with 2 if it is not."""
+    ready, found = _ready(url, token, ca)
+    if json:
+        _print_json(found)
+    else:
+        table = Table("part", "state", "reason")
+        for part in found["parts"]:
+            state = "[green]ok[/]" if part["ok"] else "[red]down[/]"
+            table.add_row(part["name"], state, part.get("reason") or "")
+        console = Console()
+        console.print(table)
+        console.print("[green]ready[/]" if ready else "[red]not ready[/]")
+        for reason in found["reasons"]:
+            console.print(f"  {reason}", highlight=False)
+    if not ready:
+        raise typer.Exit(NOT_READY)
+
+
+def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+    """Show hosts, links and trees."""
+    found = _get(url, token, ca, "/topology")
+    if json:
+        _print_json(found)
+        return
+    console = Console()
+    hosts = Table("host", "switch", "port", "wire", title="hosts", title_justify="left")
+    for host in found["hosts"]:
+        hosts.add_row(host["id"], host["switch"], str(host["port"]), host.get("wire") or "")
+    links = Table("link", "state", title="links", title_justify="left")
+    for link in found["links"]:
+        links.add_row(_link(link), _state("up" if link["up"] else "down"))
+    trees = Table("tree", "root", "links", "whole", title="trees", title_justify="left")
+    for tree in found["trees"]:
+        whole = "yes" if tree["whole"] else f"no: {', '.join(tree['broken'])}"
+        trees.add_row(str(tree["number"]), tree["root"], str(len(tree["links"])), whole)
+    for table in (hosts, links, trees):
+        console.print(table)
+
+
+def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+    """Show the switches and who holds them."""
+    _list(
+        _get(url, token, ca, "/switches"),
+        json,
+        ("id", "dpid", "state", "southbound", "hosts", "links", "reason"),
+    )
+
+
+def flows(
+    switch: Annotated[str, typer.Argument(help="The switch, as s1.")],
+    source: Annotated[
+        Literal["cp", "dp"],
+        typer.Option(help="cp: as the control plane has them; dp: as the switch has them."),
+    ] = "cp",
+    json: AsJson = False,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Show the flow entries of a switch."""
+    found = _get(url, token, ca, f"/switches/{switch}/flows", source=source)
+    columns = ("table", "priority", "match", "in_port", "actions", "goto", "space", "partition")
+    _list(found, json, columns)
+
+
+def partitions(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+    """Show the partitions, their owners and load."""
+    _list(
+        _get(url, token, ca, "/partitions"),
+        json,
+        ("id", "space", "configurator", "state", "queued", "active", "entries", "tasks", "reason"),
+    )
+
+
+def configurators(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+    """Show the configurators and their load."""
+    _list(
+        _get(url, token, ca, "/configurators"),
+        json,
+        ("id", "state", "address", "pid", "partitions", "queued", "active", "tasks"),
+    )
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where to write; it is replaced if it is there.")],
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Write the state of the control plane (spaces, hosts, records) to a file."""
+    with interruptible(), _client(url, token, ca) as client:
+        data = _answer(client.get("/backup")).content
+    draft = file.with_name(file.name + ".part")
+    try:
+        draft.write_bytes(data)
+        draft.replace(file)
+    except OSError as error:
+        raise NoFile(f"{file} cannot be written: {error.strerror}") from None
+    Console(stderr=True).print(f"{len(data)} bytes written to {file}", highlight=False)
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="What `dzflow backup` wrote.")],
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Bring the state of the control plane back from a file."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise NoFile(f"{file} cannot be read: {error.strerror}") from None
+    headers = {"Content-Type": "application/octet-stream"}
+    with interruptible(), _client(url, token, ca) as client:
+        counts = _answer(client.post("/restore", content=data, headers=headers)).json()
+    text = f"restored {counts['spaces']} spaces and {counts['records']} records"
+    Console(stderr=True).print(text, highlight=False)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the `dzflow` command."""
+    commands: Sequence[Callable[..., None]] = (
+        status,
+        topology,
+        switches,
+        flows,
+        partitions,
+        configurators,
+        backup,
+        restore,
+    )
+    for command in commands:
+        app.command()(command)
+
+
+def _get(url: str, token: str | None, ca: Path | None, path: str, **params: str) -> Any:
+    from dzflow.sdk import Rest
+
+    with interruptible(), Rest(url, token, ca=ca, timeout=_PATIENCE) as rest:
+        return rest.get(path, **params)
+
+
+def _ready(url: str, token: str | None, ca: Path | None) -> tuple[bool, Any]:
+    # Not through the SDK's client, which would wait until the service is ready.
+    with interruptible(), _client(url, token, ca) as client:
+        answer = client.get("/readyz")
+        if answer.status_code not in (200, 503):
+            _answer(answer)
+        return answer.status_code == 200, answer.json()
+
+
+@contextmanager
+def _client(url: str, token: str | None, ca: Path | None) -> "Iterator[httpx.Client]":
+    import httpx
+
+    from dzflow.sdk.errors import Unreachable
+    from dzflow.sdk.rest import Access
+
+    access = Access(url, token, ca=ca, timeout=_LONG)
+    with httpx.Client(**access.options()) as client:
+        try:
+            yield client
+        except httpx.HTTPError as error:
+            raise Unreachable(access.lost(error).reason) from None
+
+
+def _answer(answer: "httpx.Response") -> "httpx.Response":
+    from dzflow.sdk.errors import refused
+
+    if answer.status_code >= 400:
+        try:
+            problem = answer.json()
+        except ValueError:
+            problem = {}
+        raise refused(answer.status_code, problem)
+    return answer
+
+
+def _list(found: dict[str, Any], json: bool, columns: Sequence[str]) -> None:
+    if json:
+        _print_json(found)
+        return
+    table = Table(*columns)
+    for item in found["items"]:
+        table.add_row(*(_cell(name, item.get(name)) for name in columns))
+    Console().print(table)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return escape(", ".join(map(str, value)))
+    return _state(value) if name == "state" else escape(str(value))
+
+
+def _state(name: str) -> str:
+    colour = _COLOURS.get(name)
+    return f"[{colour}]{name}[/]" if colour else name
+
+
+def _link(link: dict[str, Any]) -> str:
+    return f"{link['a']}:{link['a_port']} - {link['b']}:{link['b_port']}"
+
+
+def _print_json(found: Any) -> None:
+    print(msgspec.json.format(msgspec.json.encode(found)).decode())
