@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 
+from msgspec.structs import replace
+
 from configurators.engine import Engine, Ordering
 from configurators.partials import Kind, Partial, Request
 from configurators.partition_map import (
@@ -74,18 +76,8 @@ class Plant:
         self._decide([route_removal(self.map, request) for request in requests])
 
     def update(self, changed: Mapping[str, Iterable[Region]]) -> None:
-        """Replace the regions of requests, as one slice in each partition."""
-        routed = []
-        for name, regions in changed.items():
-            old = self.active[name]
-            new = Request(old.advertised, old.id, old.host, tuple(regions))
-            self.active[name] = new
-            routed.append(route_update(self.map, old, new))
-        # New partitions are told before old ones forget, as the service does it.
-        for removes in (False, True):
-            self._decide(
-                [{n: p for n, p in parts.items() if p.kind.removes is removes} for parts in routed]
-            )
+        """Replace the regions of requests, all together."""
+        self.mix(changed=changed)
 
     def mix(
         self,
@@ -94,25 +86,32 @@ class Plant:
         changed: Mapping[str, Iterable[Region]] | None = None,
     ) -> None:
         """Requests that begin, end and change, all at once; under `net` in one slice."""
-        routed = self.routed(added, removed, changed)
+        first = self.routed(added, removed)
+        second = []
         for request in added:
             self.active[request.id] = request
         for name in removed:
             del self.active[name]
         for name, regions in (changed or {}).items():
             old = self.active[name]
-            self.active[name] = Request(old.advertised, old.id, old.host, tuple(regions))
-        # New partitions are told of a change before old ones forget, as the service does it.
-        gone = set(removed)
-        leaving = [
-            {n: p for n, p in parts.items() if p.kind.removes and p.id not in gone}
-            for parts in routed
-        ]
-        for parts, later in zip(routed, leaving, strict=True):
-            for name in later:
-                del parts[name]
-        self._decide(routed)
-        self._decide(leaving)
+            self.active[name] = new = _changed(old, regions)
+            rounds = self._update_rounds(old, new)
+            first.append(rounds[0])
+            second.append(rounds[1])
+        self._decide(first)
+        self._decide(second)
+
+    def _update_rounds(
+        self, old: Request, new: Request
+    ) -> tuple[dict[str, Partial], dict[str, Partial]]:
+        """As the service does it: the old regions go when the new ones stand in all partitions."""
+        before, after = route(self.map, old), route(self.map, new)
+        if before.keys() == after.keys() and len(after) == 1:
+            return route_update(self.map, old, new), {}  # here the engine can do it by itself
+        both = _changed(old, (*old.regions, *new.regions))
+        growing = route_update(self.map, old, both)
+        shrinking = route_update(self.map, both, new)
+        return {name: growing[name] for name in after}, shrinking
 
     def routed(
         self,
@@ -125,8 +124,7 @@ class Plant:
         found += [route_removal(self.map, self.active[name]) for name in removed]
         for name, regions in (changed or {}).items():
             old = self.active[name]
-            new = Request(old.advertised, old.id, old.host, tuple(regions))
-            found.append(route_update(self.map, old, new))
+            found.append(route_update(self.map, old, _changed(old, regions)))
         return found
 
     def decide_and_discard(self, routed: list[dict[str, Partial]]) -> None:
@@ -229,3 +227,7 @@ class Plant:
                 self.operations += 1
                 if self.watch:
                     self.watch()
+
+
+def _changed(request: Request, regions: Iterable[Region]) -> Request:
+    return replace(request, regions=tuple(regions))

@@ -109,7 +109,10 @@ class ControlPlane(RuleBasedStateMachine):
             for request in added:
                 del self.wanted[request.id]
             return
-        with self._nothing_needed_is_missing():
+        # Only in one slice does what begins stand before what ends is gone.
+        together = self.plant.ordering == "net" and len(self.plant.engines) == 1
+        losing = () if together else {self.plant.active[name].host for name in gone}
+        with self._nothing_needed_is_missing(but=losing):
             self.plant.mix(added, gone, changed)
         self.wanted |= wanted
         for name in gone:
