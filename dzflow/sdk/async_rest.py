@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, cast
 
 import httpx
 
-from dzflow.sdk.errors import Unreachable, refused
+from dzflow.sdk.errors import Closed, Unreachable, refused
 from dzflow.sdk.rest import Access
 from dzflow.sdk.server_events import LineReader, ServerEvent
 from dzflow.sdk.talk import Call, Json, Kind, Pause, Reply, Steps, Talk, Wait
@@ -169,6 +169,8 @@ class AsyncRest:
             return None
         if isinstance(step, Wait):
             return await asyncio.wrap_future(step.future)
+        if self._http.is_closed:
+            raise Closed("the control plane's client is closed; make another one")
         try:
             response = await self._http.request(
                 step.method,

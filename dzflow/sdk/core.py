@@ -221,7 +221,7 @@ class Core:
         return handle
 
     def _at_host(self) -> Steps[Station]:
-        if self._station is None:
+        if self._station is None and not self._closed:
             link = yield from self._new_link()
             with self._lock:
                 if self._closed or self._station is not None:

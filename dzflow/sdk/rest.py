@@ -12,6 +12,7 @@ import httpx
 from msgspec import Struct
 
 from dzflow.errors import BadInput
+from dzflow.sdk.errors import Closed
 from dzflow.sdk.talk import Call, Json, Kind, Lost, Pause, Reply, Steps, Talk, Wait
 
 T = TypeVar("T")
@@ -182,6 +183,8 @@ class Rest:
             return None
         if isinstance(step, Wait):
             return step.future.result()
+        if self._http.is_closed:
+            raise Closed("the control plane's client is closed; make another one")
         try:
             response = self._http.request(
                 step.method,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from ipaddress import IPv6Address
+from socket import SO_RCVBUF, SOL_SOCKET
 from typing import cast
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from sdn.topology import Host
 
 LOOPBACK = "127.0.0.1"
 
+_ROOM = 4 << 20  # bytes of events that may wait to be sent
 _DELIVERY_BYTES = DELIVERY.to_bytes(16, "big")
 
 
@@ -127,6 +129,8 @@ class _Wire(asyncio.DatagramProtocol):
         # Not an instance of it by name in every version of Python.
         self.transport = cast("asyncio.DatagramTransport", transport)
         self.address = transport.get_extra_info("sockname")[:2]
+        # Applications publish in bursts; the kernel gives as much room as the machine allows.
+        transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_RCVBUF, _ROOM)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.closed.set()

@@ -5,8 +5,10 @@ The engine is the real one, and so are HTTP, sockets and the emulated switches; 
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+import warnings
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,13 +18,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as HttpScope
 
 from configurators.engine import Engine
 from configurators.partials import Kind, Partial
 from dzflow.address import PREFIX, Scope
-from dzflow.errors import BadInput
+from dzflow.errors import BadInput, LossWarning
 from dzflow.filters import parse_filter
-from dzflow.index import build_index
+from dzflow.index import Index, build_index
 from dzflow.space import Space
 from sdn.emulator import EmulatedNetwork
 from sdn.flows import Batch, Change, FlowOp, GroupOp
@@ -46,7 +50,7 @@ class Version:
 
     def __init__(self, service: "Service", name: str, number: int, version: int, schema: Any):
         self.space = Space.from_json(name, schema)
-        self.index = build_index(self.space, version)
+        self.index = _index(self.space, version)
         scope = Scope(number, version)
         self.engine = Engine(make_plan(service.routes, service.pipeline, scope))
 
@@ -112,7 +116,11 @@ class Service:
         async def task() -> Any:
             return work()
 
-        return asyncio.run_coroutine_threadsafe(task(), self.loop).result(LIMIT)
+        return self.run(task())
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in the service's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(LIMIT)
 
     def wire(self, host: str) -> str:
         address, port = self.network.endpoints()[host]
@@ -259,7 +267,7 @@ class Service:
             if key is not None:
                 self.keys[key] = status, answer
         if fault == "lost":
-            raise ConnectionResetError("the answer is lost")
+            return _Broken()
         return _json(status, answer, {})
 
     def _carry_out(
@@ -373,7 +381,22 @@ class Service:
                 switch.change(FlowOp(Change.ADD, entry))
 
 
+@cache
+def _index(space: Space, version: int) -> Index:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LossWarning)
+        return build_index(space, version)
+
+
 _KIND = {"subscribe": "subscription", "advertise": "advertisement"}
+
+
+class _Broken(Response):
+    """An answer that breaks off after its head."""
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        head = [(b"content-length", b"100")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
 
 
 def _json(status: int, content: Any, headers: dict[str, str]) -> Response:

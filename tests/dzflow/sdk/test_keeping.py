@@ -1,0 +1,97 @@
+"""Records with a ttl live as long as their application; what applications see is reported."""
+
+import logging
+from functools import partial
+
+import pytest
+
+from dzflow import ControlPlane
+from tests.dzflow.sdk.service import Service
+from tests.dzflow.sdk.support import EVENT, at, prices, until
+
+
+def renewals(service: Service) -> list[int]:
+    return [record["renewed"] for record in list(service.records.values())]
+
+
+def test_records_are_renewed_while_the_application_lives(service: Service) -> None:
+    with at(service, "h1") as application:
+        application.subscribe("stocks", {}, ttl=0.06)
+        application.advertise("stocks", {}, ttl=0.06)
+        until(lambda: min(renewals(service)) >= 2)
+    assert service.records == {}
+
+
+def test_without_a_ttl_nothing_is_renewed_and_the_default_is_a_minute(service: Service) -> None:
+    with at(service, "h1") as application:
+        application.subscribe("stocks", {}, ttl=None)
+        application.advertise("stocks", {}, label="mine")
+        found = {r["kind"]: (r["ttl"], r["label"]) for r in service.records.values()}
+        assert found == {"subscription": (None, None), "advertisement": (60.0, "mine")}
+
+
+def test_a_record_that_was_lost_is_made_anew(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "dzflow.sdk")
+    with at(service, "h1") as publisher, at(service, "h3") as subscriber:
+        subscription = subscriber.subscribe("stocks", {}, ttl=0.06)
+        advertisement = publisher.advertise("stocks", {}, ttl=0.06)
+        lost = {subscription.id, advertisement.id}
+        for name in lost:
+            service.do(partial(service.forget, name))
+        until(lambda: lost.isdisjoint({subscription.id, advertisement.id}))
+        advertisement.publish(EVENT)
+        assert prices(subscription, 1) == [500]
+    assert service.records == {}
+    assert "had ended; it is made anew" in caplog.text
+
+
+def test_a_control_plane_that_is_busy_is_asked_again(service: Service) -> None:
+    with at(service, "h1") as application:
+        application.subscribe("stocks", {}, ttl=0.06)
+        times = iter(range(3))
+        service.faults.append(
+            lambda _, path: (
+                "busy" if path.endswith("/renew") and next(times, None) is not None else None
+            )
+        )
+        until(lambda: min(renewals(service)) >= 2)
+
+
+def test_closing_what_has_ended_already_is_no_error(service: Service) -> None:
+    with at(service, "h1") as application:
+        one = application.subscribe("stocks", {})
+        other = application.subscribe("stocks", {})
+        for name in (one.id, other.id):
+            service.do(partial(service.forget, name))
+        one.close()
+
+
+def test_counters_and_some_events_are_reported(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dzflow.sdk.station.REPORT_EVERY", 0.05)
+    with at(service, "h1") as application:
+        subscription = application.subscribe("stocks", {})
+        advertisement = application.advertise("stocks", {})
+        advertisement.publish_many([EVENT] * 50)
+        prices(subscription, 50)
+        until(lambda: service.reports)
+    for report in service.reports:
+        assert report["host"] == "h1"
+        assert len(report["events"]) <= 20
+        for sample in report["events"]:
+            assert sample["space"] == "stocks"
+            assert sample["values"] == EVENT
+            assert sample["time_us"] > 1_700_000_000_000_000
+    totals = [report["counters"].get("stocks", {}) for report in service.reports]
+    for name in ("published", "received", "delivered"):
+        assert sum(found.get(name, 0) for found in totals) == 50
+    assert sum(len(report["events"]) for report in service.reports) >= 20
+
+
+def test_reports_can_be_turned_off(service: Service) -> None:
+    with ControlPlane(service.url, "h1", reports=False) as application:
+        application.advertise("stocks", {}).publish(EVENT)
+    assert service.reports == []
