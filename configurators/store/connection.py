@@ -25,13 +25,16 @@ from configurators.store.errors import (
 T = TypeVar("T")
 Metadata = Sequence[tuple[str, str]]
 
+PING_EVERY, PING_TIMEOUT = 10.0, 6.0
+"""Seconds until a silent member is asked for a sign of life, and until it counts as gone.
+
+For streams, which have no time limit. etcd allows one ping in 5 s.
+"""
+
 _MIB = 1 << 20
 _OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", 64 * _MIB),
     ("grpc.max_send_message_length", 64 * _MIB),
-    # A member that vanished without a word is noticed by these; etcd allows one ping in 5 s.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 4_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
@@ -65,10 +68,17 @@ class Member:
 
     def __init__(self, endpoint: str, credentials: grpc.ChannelCredentials | None) -> None:
         self.endpoint = endpoint
+        patience = int(1000 * PING_TIMEOUT)
+        options = [
+            *_OPTIONS,
+            ("grpc.keepalive_time_ms", int(1000 * PING_EVERY)),
+            ("grpc.keepalive_timeout_ms", patience),
+            ("grpc.http2.ping_timeout_ms", patience),
+        ]
         if credentials is None:
-            self.channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+            self.channel = grpc.aio.insecure_channel(endpoint, options=options)
         else:
-            self.channel = grpc.aio.secure_channel(endpoint, credentials, options=_OPTIONS)
+            self.channel = grpc.aio.secure_channel(endpoint, credentials, options=options)
         self.kv: Any = rpc.KVStub(self.channel)
         self.watch: Any = rpc.WatchStub(self.channel)
         self.leases: Any = rpc.LeaseStub(self.channel)

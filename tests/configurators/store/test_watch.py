@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from configurators.store import connection
 from configurators.store.client import (
+    Access,
     Change,
     Compacted,
     Delete,
@@ -85,6 +87,34 @@ def test_a_watch_goes_on_over_restarts_without_loss_or_repetition(tmp_path: Path
             assert list(dict.fromkeys(change.key for change in found)) == [*written, "w/end"]
 
     with running(tmp_path) as server:
+        asyncio.run(main())
+
+
+def test_a_watch_leaves_a_member_that_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "PING_EVERY", 1.0)
+    monkeypatch.setattr(connection, "PING_TIMEOUT", 1.0)
+    options = ["--grpc-keepalive-min-time=0s"]
+
+    async def main() -> None:
+        # Two that know nothing of each other: what comes shows which of them is watched.
+        access = Access((frozen.endpoint, other.endpoint), timeout=10)
+        async with Etcd(access) as etcd, Etcd(other.access()) as writer:
+            batches = etcd.watch("w/", 0)
+            async with aclosing(batches):
+                await etcd.put("w/a", b"")
+                assert (await anext(batches)).events[0].key == "w/a"
+                await writer.put("w/old", b"")
+                last = await writer.put("w/b", b"")
+                frozen.pause()
+                async with asyncio.timeout(60):
+                    assert (await anext(batches)).events[-1] == Change("w/b", b"", last)
+
+    with (
+        running(tmp_path / "frozen", options) as frozen,
+        running(tmp_path / "other", options) as other,
+    ):
         asyncio.run(main())
 
 

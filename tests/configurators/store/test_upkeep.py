@@ -1,0 +1,114 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from configurators.store.client import Compacted, Etcd
+from configurators.store.upkeep import SharedLeases, keep_compacted
+from tests.etcd import TestEtcd, running
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_keys_of_the_same_while_share_a_lease(etcd_server: TestEtcd) -> None:
+    clock = Clock()
+
+    async def main() -> None:
+        async with Etcd(etcd_server.access()) as etcd:
+            leases = SharedLeases(etcd, retention=3600, rotation=60, clock=clock)
+            first = await asyncio.gather(*(leases.current() for _ in range(50)))
+            assert len(set(first)) == 1
+            clock.now += 59
+            assert await leases.current() == first[0]
+            clock.now += 1
+            assert await leases.current() != first[0]
+
+    asyncio.run(main())
+
+
+def test_a_lease_that_is_gone_is_replaced_when_told(etcd_server: TestEtcd) -> None:
+    async def main() -> None:
+        async with Etcd(etcd_server.access()) as etcd:
+            leases = SharedLeases(etcd, retention=3600)
+            first = await leases.current()
+            await etcd.revoke(first)
+            leases.forget()
+            second = await leases.current()
+            assert second != first
+            await etcd.put("finished", b"", lease=second)
+
+    asyncio.run(main())
+
+
+def test_what_is_written_with_a_shared_lease_is_gone_after_its_time(
+    etcd_server: TestEtcd,
+) -> None:
+    async def main() -> None:
+        async with Etcd(etcd_server.access()) as etcd:
+            leases = SharedLeases(etcd, retention=0.5, rotation=0.5)
+            revision = await etcd.put("finished", b"", lease=await leases.current())
+            async with asyncio.timeout(60):
+                async for batch in etcd.watch("finished", revision):
+                    assert [change.value for change in batch.events] == [None]
+                    break
+
+    asyncio.run(main())
+
+
+def test_history_is_dropped_by_several_at_once_and_what_is_young_is_kept(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), Etcd(server.access()) as etcd:
+            stop = asyncio.Event()
+            loops = [
+                asyncio.create_task(keep_compacted(etcd, every=0.05, keep=20, stop=stop))
+                for _ in range(3)
+            ]
+            first = await etcd.put("a", b"0")
+            for number in range(40):
+                last = await etcd.put("a", str(number).encode())
+            while True:
+                try:
+                    await etcd.range("a", revision=first)
+                except Compacted:
+                    break
+                await asyncio.sleep(0.02)
+            assert (await etcd.range("a", revision=last - 10)).items
+            stop.set()
+            await asyncio.gather(*loops)
+
+    with running(tmp_path) as server:
+        asyncio.run(main())
+
+
+def test_compaction_goes_on_after_etcd_was_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), Etcd(server.access(timeout=0.2)) as etcd:
+            first = await etcd.put("a", b"0")
+            for _ in range(5):
+                await etcd.put("a", b"1")
+            await asyncio.to_thread(server.kill)
+            stop = asyncio.Event()
+            loop = asyncio.create_task(keep_compacted(etcd, every=0.05, keep=1, stop=stop))
+            while "was not compacted" not in caplog.text:
+                await asyncio.sleep(0.02)
+            await asyncio.to_thread(server.start)
+            async with Etcd(server.access()) as other:
+                while True:
+                    try:
+                        await other.range("a", revision=first)
+                    except Compacted:
+                        break
+                    await asyncio.sleep(0.02)
+            stop.set()
+            await loop
+
+    with running(tmp_path) as server:
+        asyncio.run(main())
