@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class ChildProcess:
         output: Path,
         *,
         files: Sequence[int] = (),
+        environment: Mapping[str, str] | None = None,
         patience: float = 10.0,
         heard: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
@@ -50,6 +51,7 @@ class ChildProcess:
         self._orders = orders
         self._output = output
         self._files = tuple(files)
+        self._environment = environment
         self._patience = patience
         self._heard = heard
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,6 +79,7 @@ class ChildProcess:
                     stdout=output,
                     stderr=output,
                     pass_fds=(writing, *self._files),
+                    env=self._environment,
                     start_new_session=True,  # Ctrl-C is for the parent, who ends it in order
                 )
         except BaseException:

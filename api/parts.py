@@ -5,9 +5,11 @@ from msgspec.structs import replace
 from api.app_settings import ApiSettings, Token
 from api.settings import Settings
 from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound import SouthboundOptions, SouthboundProcess
 from configurators.store.client import Access
 from dispatcher.asks import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
+from sdn.onos.client import Access as OnosAccess
 
 
 def access(settings: Settings) -> Access:
@@ -81,3 +83,26 @@ def configurator(settings: Settings, id: str, node: str, listen: str) -> Configu
         node=node,
     )
     return ConfiguratorProcess(access(settings), stream_token(settings), id, listen, options)
+
+
+def southbound(
+    settings: Settings, id: str, node: str, listen: str, openflow: str
+) -> SouthboundProcess:
+    """A southbound process that listens there for streams, and there for switches."""
+    tls, onos = settings.openflow, settings.onos
+    options = SouthboundOptions(
+        node=node,
+        cert=str(tls.cert) if tls.cert else None,
+        key=str(tls.key) if tls.key else None,
+        ca=str(tls.ca) if tls.ca else None,
+        onos=OnosAccess(onos.url, onos.user, onos.password.get_secret_value()),
+    )
+    return SouthboundProcess(
+        access(settings),
+        stream_token(settings),
+        id,
+        listen,
+        openflow,
+        "onos" if settings.data_plane == "onos" else "openflow",
+        options,
+    )

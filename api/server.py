@@ -1,0 +1,92 @@
+"""The API as a child process: uvicorn on a socket that the parent has bound.
+
+The parent keeps the socket open: while an API process is started anew, connections wait in it.
+"""
+
+import asyncio
+import gc
+import socket as sockets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+import uvicorn
+
+from api import child, parts
+from api.app import make_app
+from dispatcher.dispatcher import Dispatcher
+from dzflow.errors import DzflowError
+
+_GRACE = 5  # seconds that answers under way get when the server stops
+
+
+class Server(uvicorn.Server):
+    """A server that leaves signals to the child process, and tells when it listens."""
+
+    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._listening = listening
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do nothing about signals."""
+        yield
+
+    async def startup(self, sockets: list[sockets.socket] | None = None) -> None:
+        """Start to listen."""
+        await super().startup(sockets)
+        if self.started:
+            self._listening()
+
+
+class NotStarted(DzflowError):
+    """The application did not start."""
+
+
+async def _work(self: child.Child, stop: asyncio.Event) -> None:
+    settings = self.settings
+    options = parts.dispatcher_options(settings, self.orders["node"])
+    # Opened here and not by the application, so that the parent is told why it cannot be.
+    async with Dispatcher(
+        parts.access(settings), parts.stream_token(settings), options
+    ) as dispatcher:
+        await _serve(self, dispatcher, stop)
+
+
+async def _serve(self: child.Child, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
+    tls = self.settings.tls
+    app = make_app(parts.api_settings(self.settings), lambda: nullcontext(dispatcher))
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=4096,
+        timeout_graceful_shutdown=_GRACE,
+        ssl_certfile=tls.cert,
+        ssl_keyfile=str(tls.key) if tls.key else None,
+    )
+    server = Server(config, lambda: self.report(ready=True))
+    # What was imported is not looked through again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+    async def end() -> None:
+        await stop.wait()
+        app.state.streams.stop()
+        server.should_exit = True
+
+    ending = asyncio.create_task(end())
+    with sockets.socket(fileno=self.orders["socket"]) as listener:
+        await server.serve([listener])
+    ending.cancel()
+    if not server.started:
+        raise NotStarted("the application did not start; its log says why")
+
+
+if __name__ == "__main__":
+    child.run(_work)
