@@ -122,7 +122,7 @@ class Service:
         """Run a coroutine in the service's thread."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(LIMIT)
 
-    def wire(self, host: str) -> str:
+    def wire(self, host: str) -> str | None:
         address, port = self.network.endpoints()[host]
         return f"{address}:{port}"
 

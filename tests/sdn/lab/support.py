@@ -52,7 +52,7 @@ def install(lab: Lab, pipeline: Pipeline) -> None:
         for group in pipeline.base_groups(lab.topology, switch.id):
             lab.ofctl(switch.id, "add-group", _group(group))
         entries = pipeline.base_entries(lab.topology, switch.id)
-        lab.ofctl(switch.id, "add-flows", "-", stdin="".join(f"{_flow(e)}\n" for e in entries))
+        lab.ofctl(switch.id, "add-flows", "-", stdin="".join(f"{flow_text(e)}\n" for e in entries))
 
 
 def admit(lab: Lab, pipeline: Pipeline, host: str, match: Match) -> None:
@@ -61,7 +61,7 @@ def admit(lab: Lab, pipeline: Pipeline, host: str, match: Match) -> None:
     entry = FlowEntry(
         pipeline.first_table, ADMIT_PRIORITY, match, goto=pipeline.forward_table, in_port=at.port
     )
-    lab.ofctl(at.switch, "add-flow", _flow(entry))
+    lab.ofctl(at.switch, "add-flow", flow_text(entry))
 
 
 def forward(lab: Lab, pipeline: Pipeline, switch: str, leg: Leg, match: Match) -> None:
@@ -69,11 +69,12 @@ def forward(lab: Lab, pipeline: Pipeline, switch: str, leg: Leg, match: Match) -
     table = pipeline.table(switch, leg)
     actions = (pipeline.action(switch, leg),)
     lab.ofctl(
-        switch, "add-flow", _flow(FlowEntry(table, MATCH_PRIORITY, match, actions, table + 1))
+        switch, "add-flow", flow_text(FlowEntry(table, MATCH_PRIORITY, match, actions, table + 1))
     )
 
 
-def _flow(entry: FlowEntry) -> str:
+def flow_text(entry: FlowEntry) -> str:
+    """An entry as `ovs-ofctl` reads it."""
     words = [f"cookie={entry.cookie:#x}", f"table={entry.table}", f"priority={entry.priority}"]
     if entry.in_port is not None:
         words.append(f"in_port={entry.in_port}")

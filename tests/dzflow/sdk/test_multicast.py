@@ -1,0 +1,172 @@
+"""The SDK on a real network: IPv6 multicast between network namespaces, through Open vSwitch."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from sdn.flows import Batch, Change
+from sdn.lab import HOST_INTERFACE, Lab
+from sdn.topologies import topology
+from tests.dzflow.sdk.service import LIMIT, Service
+from tests.sdn.lab.support import flow_text, install, needs_lab
+
+pytestmark = needs_lab
+
+LISTENER = """
+import json, sys
+from dzflow import ControlPlane
+
+url, host, source, count, limit = sys.argv[1:]
+with ControlPlane(url, host, reports=False) as control_plane:
+    with control_plane.subscribe("stocks", source) as events:
+        print("listening", flush=True)
+        for _ in range(int(count)):
+            print(json.dumps(events.get(float(limit))), flush=True)
+    print(json.dumps(control_plane.counters()["stocks"].doubles), flush=True)
+"""
+
+# It has a subscription of its own, too: whatever it sends comes to that one as well.
+PUBLISHER = """
+import json, sys
+from dzflow import ControlPlane
+
+url, host, limit = sys.argv[1:]
+with ControlPlane(url, host, reports=False) as control_plane:
+    own = control_plane.subscribe("stocks", "price >= 200")
+    advertisement = control_plane.advertise("stocks", {})
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for price in (100, 200, 300):
+        advertisement.publish({"price": price, "volume": 1})
+    for _ in range(2):
+        print(json.dumps(own.get(float(limit))), flush=True)
+    sys.stdin.readline()
+"""
+
+
+class LabService(Service):
+    """The control plane before real switches."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__()
+        self._lab = lab
+
+    def wire(self, host: str) -> str | None:  # noqa: ARG002
+        return None
+
+    def _give_base(self) -> None:
+        install(self._lab, self.pipeline)
+
+    def _apply(self, batch: Batch) -> None:
+        for switch, ops in batch.items():
+            for op in ops:
+                if op.change is Change.DELETE:
+                    match = flow_text(op.entry).rpartition(",actions=")[0]
+                    match = match.partition(",")[2]  # without the cookie
+                    self._lab.ofctl(switch, "del-flows", "--strict", match)
+                else:
+                    self._lab.ofctl(switch, "add-flow", flow_text(op.entry))
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    # Not pytest's own folder: its path is too long for the names of sockets.
+    with (
+        tempfile.TemporaryDirectory(prefix="lab") as folder,
+        Lab(topology("line:3"), root=Path(folder) / "labs") as running,
+    ):
+        yield running
+
+
+def start(lab: Lab, host: str, program: str, *words: str) -> "subprocess.Popen[str]":
+    pipe = subprocess.PIPE
+    return lab.popen(
+        host, [sys.executable, "-c", program, *words], stdin=pipe, stdout=pipe, text=True
+    )
+
+
+def line(child: "subprocess.Popen[str]") -> str:
+    assert child.stdout
+    return child.stdout.readline().strip()
+
+
+def test_events_reach_every_process_on_other_hosts_and_on_the_own_one_once(lab: Lab) -> None:
+    with ExitStack() as stack:
+        service = stack.enter_context(LabService(lab))
+        lab.relay(service.port)
+        limit = str(LIMIT)
+        url = f"http://127.0.0.1:{service.port}"
+        children = [
+            stack.enter_context(start(lab, host, LISTENER, url, host, "price >= 200", "2", limit))
+            for host in ("h1", "h1", "h3", "h3", "h3")
+        ]
+        publisher = stack.enter_context(start(lab, "h1", PUBLISHER, url, "h1", limit))
+        for child in children:
+            assert line(child) == "listening"
+        assert line(publisher) == "ready"
+        # Copies for the own host stay there.
+        copies = "cookie=0x77,priority=65000,ipv6,ipv6_dst=ff1e::d2,actions=drop"
+        lab.ofctl("s1", "add-flow", copies)
+        lab.wait_cache()
+        assert publisher.stdin
+        print(file=publisher.stdin, flush=True)
+        wanted = ['{"price": 200, "volume": 1}', '{"price": 300, "volume": 1}']
+        assert [line(publisher), line(publisher)] == wanted
+        for child in children:
+            assert [line(child), line(child)] == wanted
+            assert line(child) == "0"  # no doubles
+            assert child.wait(LIMIT) == 0
+        print(file=publisher.stdin, flush=True)
+        assert publisher.wait(LIMIT) == 0
+        assert service.records == {}
+        assert "n_packets=0" in lab.ofctl("s1", "dump-flows", "cookie=0x77/-1")
+
+
+def test_the_interface_is_found_or_named(lab: Lab) -> None:
+    program = """
+import sys
+from dzflow.sdk.errors import NoInterface
+from dzflow.sdk.links import MulticastLink
+
+try:
+    link = MulticastLink(sys.argv[1] or None)
+    print(link.interface)
+    link.close()
+except NoInterface as error:
+    print(error)
+"""
+
+    def chosen(name: str) -> str:
+        return lab.exec("h1", [sys.executable, "-c", program, name]).stdout.strip()
+
+    assert chosen("") == HOST_INTERFACE
+    assert chosen(HOST_INTERFACE) == HOST_INTERFACE
+    assert "no interface 'eth77'; it has lo" in chosen("eth77")
+    lab.exec("h1", ["ip", "link", "add", "second", "type", "veth", "peer", "name", "third"])
+    lab.exec("h1", ["ip", "link", "set", "second", "up"])
+    assert f"any of {HOST_INTERFACE}, second; name it" in chosen("")
+
+
+def test_what_is_sent_to_the_machine_itself_is_no_event(lab: Lab) -> None:
+    program = """
+import select, socket, sys
+from dzflow.sdk.links import MulticastLink
+
+link = MulticastLink()
+link.join()
+with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:
+    stranger.sendto(b"spoofed", (sys.argv[1], 9700))
+select.select([link], [], [], 20)
+print(list(link.receive()))
+link.copy(b"an event")
+select.select([link], [], [], 20)
+print(list(link.receive()))
+link.close()
+"""
+    done = lab.exec("h1", [sys.executable, "-c", program, lab.site("h1").ipv6])
+    assert done.stdout.splitlines() == ["[None]", "[b'an event']"]
