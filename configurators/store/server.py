@@ -28,6 +28,7 @@ _HOST = "127.0.0.1"
 _GIB = 1 << 30
 _LOG_LIMIT = 8 << 20
 _POLL = 0.02
+_TAKEN = "address already in use"
 _STOP_SECONDS = 10.0
 
 
@@ -60,11 +61,13 @@ class EtcdServer:
         self.log = data_dir / "etcd.log"
         client, peer = ports or free_ports(2)
         self.ports = (client, peer)  # for clients, for other members
+        self._ports_are_free_to_choose = ports is None  # until somebody may know them
         self._quota, self._retention, self._fsync = quota, retention, fsync
         self._options = list(options)
         self._keys = keys
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: IO[bytes] | None = None
+        self._log_start = 0
 
     @property
     def endpoint(self) -> str:
@@ -84,8 +87,22 @@ class EtcdServer:
 
     def start(self, timeout: float = 60.0) -> None:
         """Start it and return when it serves; EtcdFailed if it does not in time."""
-        self.launch()
-        self.wait(timeout)
+        deadline = time.monotonic() + timeout
+        while True:
+            self.launch()
+            try:
+                self.wait(deadline - time.monotonic())
+            except EtcdFailed as failed:
+                # Somebody else was given a port between our choice and etcd's use of it.
+                if _TAKEN not in str(failed) or time.monotonic() >= deadline:
+                    raise
+                if self._ports_are_free_to_choose:
+                    client, peer = free_ports(2)
+                    self.ports = (client, peer)
+                time.sleep(_POLL)
+            else:
+                self._ports_are_free_to_choose = False
+                return
 
     def launch(self) -> None:
         """Start it, without waiting."""
@@ -101,6 +118,7 @@ class EtcdServer:
         self._hold()
         if self.log.exists() and self.log.stat().st_size > _LOG_LIMIT:
             self.log.replace(self.log.with_suffix(".log.1"))
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
         started = threading.Event()
         # The kernel ties the program to the thread that starts it, so that has to live as long.
         threading.Thread(target=self._run, args=(started,), name="etcd-keeper", daemon=True).start()
@@ -240,11 +258,11 @@ class EtcdServer:
         url = f"{'https' if context else 'http'}://{self.endpoint}/health"
         handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
         try:
-            with urllib.request.build_opener(*handlers).open(url, timeout=5) as answer:
-                answer.read()
+            with urllib.request.build_opener(*handlers).open(url, timeout=1) as answer:
+                said: bytes = answer.read()
         except OSError as error:
             return str(error)
-        return None
+        return None if b'"true"' in said else said.decode(errors="replace")
 
     def _hold(self) -> None:
         """Keep others off the data; a second etcd would wait for the first without a word."""
@@ -267,7 +285,7 @@ class EtcdServer:
 
     def _log_end(self) -> str:
         try:
-            return self.log.read_bytes()[-3000:].decode(errors="replace").strip()
+            return self.log.read_bytes()[self._log_start :][-3000:].decode(errors="replace").strip()
         except OSError as error:
             return str(error)
 

@@ -80,7 +80,7 @@ async def keep_compacted(
 
 
 class Room(Struct, frozen=True):
-    """How full the fullest member is, in bytes; `full` if a member takes no writes (any more)."""
+    """How full the fullest member is, in bytes; `full` if etcd takes no more writes."""
 
     size: int
     in_use: int
@@ -89,11 +89,12 @@ class Room(Struct, frozen=True):
 
 async def room(etcd: Etcd) -> Room:
     """How full etcd is."""
+    full = await etcd.maintenance.alarmed()
     states = [state for state in (await etcd.maintenance.states()).values() if state is not None]
     return Room(
-        size=max(state.size for state in states),
-        in_use=max(state.in_use for state in states),
-        full=await etcd.maintenance.alarmed(),
+        size=max((state.size for state in states), default=0),
+        in_use=max((state.in_use for state in states), default=0),
+        full=full,
     )
 
 

@@ -83,7 +83,10 @@ async def changes(
                     continue
                 refusals = 0
                 pause = _SHORTEST_PAUSE
-                fragments += [_change(skip, event) for event in answer.events]
+                # A member that was restored may send what we have seen at another.
+                fragments += [
+                    _change(skip, event) for event in answer.events if event.kv.mod_revision > seen
+                ]
                 if answer.fragment:
                     continue
                 if fragments:

@@ -1,6 +1,7 @@
 import asyncio
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -82,6 +83,21 @@ def test_an_etcd_that_does_not_start_says_why(tmp_path: Path) -> None:
         EtcdServer(tmp_path, options=["--no-such-option"]).start()
     with running(tmp_path) as server:  # and the folder can be used
         assert server.pid is not None
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced_but_not_one_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = EtcdServer(tmp_path, fsync=False)
+        server.ports = (port, server.ports[1])
+        with server:
+            assert server.ports[0] != port
+            write(server, "a")
+        asked = EtcdServer(tmp_path, fsync=False, ports=(port, server.ports[1]))
+        with pytest.raises(EtcdFailed, match="already in use"):
+            asked.start(timeout=1)
 
 
 def test_options_of_another_etcd_in_the_environment_are_not_taken(
