@@ -1,6 +1,7 @@
 """An etcd of our own: one member on this machine, which ends with the process that started it."""
 
 import fcntl
+import http.client
 import logging
 import os
 import signal
@@ -260,7 +261,7 @@ class EtcdServer:
         try:
             with urllib.request.build_opener(*handlers).open(url, timeout=1) as answer:
                 said: bytes = answer.read()
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             return str(error)
         return None if b'"true"' in said else said.decode(errors="replace")
 
