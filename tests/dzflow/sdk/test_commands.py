@@ -1,0 +1,134 @@
+"""`dzflow publish`, `listen` and their like, as processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.dzflow.sdk.service import LIMIT, Service
+from tests.dzflow.sdk.support import at, prices
+
+COMMAND = Path(sys.executable).parent / "dzflow"
+EVENT = '{"price": 500, "volume": 10}'
+
+
+def environment(service: Service | None) -> dict[str, str]:
+    return {**os.environ, "DZFLOW_URL": service.url if service else "http://127.0.0.1:1"}
+
+
+def run(
+    service: Service | None, *words: str, stdin: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [COMMAND, *words],
+        capture_output=True,
+        text=True,
+        input=stdin,
+        env=environment(service),
+        timeout=LIMIT,
+    )
+
+
+def listening(service: Service, *words: str) -> "subprocess.Popen[str]":
+    """A listener that has subscribed."""
+    child = subprocess.Popen(
+        [COMMAND, "listen", "--host", "h3", "--space", "stocks", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(service),
+    )
+    assert child.stderr
+    assert child.stderr.readline().startswith("listening as s1-")
+    return child
+
+
+def test_what_is_published_is_heard(service: Service) -> None:
+    with listening(service, "--filter", "price > 100", "--count", "3", "--json") as listener:
+        done = run(service, "publish", "--host", "h1", "--space", "stocks", EVENT)
+        assert (done.returncode, done.stderr) == (0, "published 1 event\n")
+        lines = "".join(f'{{"price": {price}, "volume": 1}}\n\n' for price in (50, 200, 300))
+        done = run(service, "publish", "--host", "h1", "--space", "stocks", "-", stdin=lines)
+        assert (done.returncode, done.stderr) == (0, "published 3 events\n")
+        out, _ = listener.communicate(timeout=LIMIT)
+        assert listener.returncode == 0
+    assert [json.loads(line)["price"] for line in out.splitlines()] == [500, 200, 300]
+    assert service.records == {}
+    filters = [body["filter"] for path, body in service.bodies if path == "/advertise"]
+    assert filters == [{"price": {"eq": 500}, "volume": {"eq": 10}}, {}]
+
+
+def test_nothing_is_advertised_that_the_host_has_advertised_already(service: Service) -> None:
+    advertise = ["advertise", "--host", "h1", "--space", "stocks", "--filter", "price > 400"]
+    done = run(service, *advertise)
+    assert done.returncode == 0
+    with at(service, "h3") as subscriber:
+        subscription = subscriber.subscribe("stocks", {})
+        assert run(service, "publish", "--host", "h1", "--space", "stocks", EVENT).returncode == 0
+        assert prices(subscription, 1) == [500]
+    assert service.count("POST", "/advertise") == 1
+    assert run(service, "unadvertise", done.stdout.strip()).returncode == 0
+    assert service.records == {}
+
+
+def test_records_are_made_and_ended(service: Service) -> None:
+    done = run(service, "subscribe", "--host", "h1", "--space", "stocks", "--filter", "price > 4")
+    assert done.returncode == 0
+    (record,) = service.records.values()
+    assert done.stdout == f"{record['id']}\n"
+    assert (record["host"], record["filter"], record["ttl"]) == ("h1", "price > 4", None)
+    assert run(service, "unsubscribe", record["id"]).returncode == 0
+    assert service.records == {}
+    done = run(service, "explain", "--space", "stocks", "--filter", "price > 4")
+    assert done.returncode == 0
+    assert "unwanted: 0.0%" in done.stdout
+    done = run(service, "explain", "--space", "stocks", "--filter", "price > 4", "--json")
+    assert json.loads(done.stdout)["flows"] == []
+
+
+def test_too_few_events_within_the_time_are_told(service: Service) -> None:
+    words = ["--filter", "price > 1", "--count", "2", "--timeout", "0.3"]
+    with listening(service, *words) as listener:
+        out, err = listener.communicate(timeout=LIMIT)
+    assert (listener.returncode, out, err) == (1, "", "0 of 2 events came within 0.3 s\n")
+    with listening(service, "--filter", "price > 1", "--timeout", "0.1") as listener:
+        assert listener.wait(LIMIT) == 0
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_listener_unsubscribes(
+    service: Service, sent: signal.Signals, code: int
+) -> None:
+    with listening(service, "--filter", "price > 100") as listener:
+        assert run(service, "publish", "--host", "h1", "--space", "stocks", EVENT).returncode == 0
+        assert listener.stdout
+        assert listener.stdout.readline() == "price=500  volume=10\n"
+        listener.send_signal(sent)
+        _, err = listener.communicate(timeout=LIMIT)
+    assert (listener.returncode, err) == (code, "")
+    assert service.records == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["publish", "--host", "h1", "--space", "stocks", "{"], "event 1 is not JSON"),
+        (["publish", "--host", "h1", "--space", "stocks", "3"], "event 1 is not an object"),
+        (["publish", "--host", "h1", "--space", "stocks", '{"price": 1}'], "lacks volume"),
+        (["publish", "--host", "h9", "--space", "stocks", EVENT], "no host 'h9'"),
+        (["listen", "--host", "h1", "--space", "nothing", "--filter", "x > 1"], "no space"),
+        (["listen", "--host", "h1", "--space", "stocks", "--filter", "x > 1"], "attribute 'x'"),
+        (["unsubscribe", "s1-77"], "there is no s1-77"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(service: Service, words: list[str], said: str) -> None:
+    done = run(service, *words)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert service.records == {}

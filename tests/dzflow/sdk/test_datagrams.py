@@ -1,0 +1,174 @@
+"""Events as bytes, doubles, server-sent lines, inboxes: the parts without sockets."""
+
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dzflow.address import MAX_SPACE, MAX_VERSION
+from dzflow.event_wire import MAX_PAYLOAD, deliver, joined, parse, parse_delivery, send
+from dzflow.sdk.datagrams import EventIds, Recent, decode, encode
+from dzflow.sdk.errors import BadAnswer, Closed, EventTooLarge
+from dzflow.sdk.inbox import ThreadInbox
+from dzflow.sdk.server_events import LineReader, ServerEvent
+from dzflow.sdk.views import Expression, SpaceView
+
+TOLD = {
+    "name": "stocks",
+    "number": 3,
+    "version": 1,
+    "prefix": 0xFF1E,
+    "trees": [0, 2],
+    "attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}],
+    "index": {"kind": "fields"},
+}
+
+values = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.booleans(), st.text()
+)
+
+
+@given(
+    st.integers(1, MAX_SPACE),
+    st.integers(0, MAX_VERSION),
+    st.dictionaries(st.text(max_size=20), values, max_size=8),
+)
+def test_an_event_comes_out_as_it_went_in(space: int, version: int, event: dict[str, Any]) -> None:
+    event_id = EventIds().next(space, version)
+    try:
+        payload = encode(event_id, event)
+    except EventTooLarge:
+        return
+    assert payload[:2] == b"\x01\x00"
+    found = decode(payload)
+    assert found is not None
+    assert (found.id, found.event) == (event_id, event)
+    assert (found.space, found.version) == (space, version)
+
+
+def test_times_survive() -> None:
+    moment = datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)
+    found = decode(encode(1, {"at": moment}))
+    assert found is not None
+    assert found.event == {"at": moment}
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_an_event_or_none(data: bytes) -> None:
+    for payload in (data, b"\x01\x00" + data, b"\x01\x00" + bytes(8) + data):
+        found = decode(payload)
+        assert found is None or isinstance(found.event, dict)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x01",
+        b"\x01\x00" + bytes(8),
+        b"\x02\x00" + bytes(8) + b"\x80",
+        b"\x01\x00" + bytes(8) + b"\x93\x01\x02\x03",
+        b"\x01\x00" + bytes(8) + b"\x80\x80",
+        b"\x01\x00" + bytes(8) + b"\x81\xa1a\xc4\xff" + bytes(MAX_PAYLOAD),
+    ],
+)
+def test_what_is_no_event_is_none(payload: bytes) -> None:
+    assert decode(payload) is None
+
+
+def test_ids_count_up_and_go_round() -> None:
+    ids = EventIds(start=(1 << 52) - 1)
+    assert [ids.next(1, 0) & (1 << 52) - 1 for _ in range(3)] == [(1 << 52) - 1, 0, 1]
+    assert EventIds().next(1, 0) != EventIds().next(1, 0)
+
+
+def test_doubles_are_known_within_a_bound() -> None:
+    recent = Recent(size=10)
+    assert not any(recent.seen(n) for n in range(20))
+    assert all(recent.seen(n) for n in range(10, 20))
+    for n in range(100, 130):
+        recent.seen(n)
+    assert not recent.seen(3)  # forgotten by now
+
+
+def test_what_a_host_says_is_understood() -> None:
+    there = (0xFF1E << 112 | 0xD2).to_bytes(16, "big")
+    assert parse_delivery(deliver(there, b"event")) == b"event"
+    assert parse_delivery(joined(True)) is True
+    assert parse_delivery(joined(False)) is False
+    for datagram in (b"", b"\x01", b"\x01\x05\x01", deliver(bytes(16), b"event")):
+        assert parse_delivery(datagram) is None
+    assert parse(send(77, b"event")) == (77, b"event")
+
+
+def test_lines_become_events() -> None:
+    lines = (
+        ": hello||event: space|data: {}||data: 1||event: bad|data: {||event:x|data:[1,|data:2]||"
+    )
+    reader = LineReader()
+    found = [told for line in lines.split("|") if (told := reader.read(line))]
+    assert found == [
+        ServerEvent("space", {}),
+        ServerEvent("message", 1),
+        ServerEvent("x", [1, 2]),
+    ]
+
+
+def test_a_space_is_read_and_reused_where_nothing_changed() -> None:
+    view = SpaceView.from_json(TOLD)
+    assert (view.number, view.version, view.trees) == (3, 1, (0, 2))
+    same = SpaceView.from_json({**TOLD, "trees": []}, view)
+    assert same.index is view.index
+    assert same.trees == (0, 2)
+    other = SpaceView.from_json({**TOLD, "version": 2}, view)
+    assert other.index is not view.index
+    with pytest.raises(BadAnswer, match="same version"):
+        SpaceView.from_json({"name": "stocks"})
+    with pytest.raises(BadAnswer):
+        SpaceView.from_json({**TOLD, "number": 0})
+
+
+def test_a_filter_is_read_for_each_version() -> None:
+    view = SpaceView.from_json(TOLD)
+    colours = [{"name": "colour", "type": "bool"}]
+    other = SpaceView.from_json({**TOLD, "version": 2, "attributes": colours}, view)
+    expression = Expression("price > 3")
+    found = expression.filter(view)
+    assert found is not None
+    assert found.matches((4,))
+    assert expression.filter(other) is None
+    assert expression.filter(view) is found
+
+
+def test_an_inbox_gives_what_is_left_and_then_the_end() -> None:
+    inbox = ThreadInbox(2)
+    assert inbox.put({"n": 1})
+    assert inbox.put({"n": 2})
+    assert not inbox.put({"n": 3})
+    inbox.close()
+    assert inbox.put({"n": 4})  # nobody will miss it
+    assert [inbox.get(), inbox.get()] == [{"n": 2}, {"n": 3}]
+    with pytest.raises(Closed):
+        inbox.get()
+    assert inbox.dropped == 1
+
+
+def test_closing_wakes_all_who_wait() -> None:
+    inbox = ThreadInbox(2)
+    ended = []
+
+    def wait() -> None:
+        with pytest.raises(Closed):
+            inbox.get(30)
+        ended.append(True)
+
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    inbox.close()
+    for thread in threads:
+        thread.join(30)
+    assert ended == [True] * 3
