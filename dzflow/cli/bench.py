@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dzflow.errors import BadInput
 
-NAMES = ("engine", "southbound")
+NAMES = ("engine", "southbound", "control", "end_to_end")
 
 
 class UnknownBench(BadInput):

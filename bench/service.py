@@ -1,0 +1,25 @@
+"""The whole service on this machine, started for a benchmark."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from api.settings_sources import load
+from api.up import Service
+
+# Nothing is refused for being too much: what counts is how long it takes.
+_LIMITS = {"queue": 200_000, "host_queue": 200_000, "wait": 120.0}
+
+
+@contextmanager
+def service(**options: Any) -> Iterator[str]:
+    """The service with these settings and all else by default; gives its address."""
+    with TemporaryDirectory(prefix="dzflow-bench-") as folder:
+        settings = load(
+            options={"port": 0, "data_dir": Path(folder), "limits": _LIMITS, **options},
+            environment={},
+        )
+        with Service(settings) as running:
+            yield running.url
