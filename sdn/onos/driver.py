@@ -7,7 +7,7 @@ process alone works with an application id.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -68,6 +68,7 @@ class OnosDriver:
         self._pipeline = pipeline
         self._trees = self.options.trees
         self._keepers: dict[str, Keeper] = {}
+        self._mine = frozenset(switch.id for switch in topology.switches)
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking = asyncio.Lock()
         self._client = Client(access)
@@ -135,6 +136,39 @@ class OnosDriver:
             }
         )
 
+    async def declare(
+        self,
+        partition: str,
+        epoch: int,
+        expected: Mapping[str, Iterable[FlowEntry]],
+        switches: Iterable[str] | None = None,
+    ) -> None:
+        """Say what a partition should have on switches (or on all), without comparing them.
+
+        Where `expected` names nothing, it should have nothing.
+        """
+        self._fence.check(partition, epoch)
+        wanted = {switch: list(entries) for switch, entries in expected.items()}
+        for switch, entries in wanted.items():
+            self._keeper(switch).check(entries)
+        for switch in list(self._keepers if switches is None else switches):
+            await self._keeper(switch).declare(partition, epoch, wanted.get(switch, []))
+
+    def declared(self, switch: str) -> Collection[str]:
+        """The partitions of which it is known what a switch should hold of them."""
+        return self._keeper(switch).shadow.declared
+
+    def take(self, switches: Iterable[str], generation: int) -> None:  # noqa: ARG002
+        """Be responsible for these switches from now on, and for no others.
+
+        What partitions should have on those that were not ours has to be declared. ONOS has no
+        generations: see to it that no other process is responsible any more.
+        """
+        before, self._mine = self._mine, frozenset(switches)
+        for switch in self._mine - before:
+            if switch in self._keepers:
+                self._keepers[switch].forget()
+
     async def check(self, *switches: str) -> dict[str, Outcome]:
         """Compare switches with what they should hold, and repair what differs."""
         keepers = {switch: self._keeper(switch) for switch in switches}
@@ -178,6 +212,22 @@ class OnosDriver:
     def connected(self) -> set[str]:
         """The switches that are up."""
         return {switch for switch, keeper in self._keepers.items() if keeper.down is None}
+
+    def up(self) -> set[str]:
+        """The switches that we are responsible for and that are up."""
+        return self.connected() & self._mine
+
+    def down(self) -> dict[str, str]:
+        """The others that we are responsible for, each with the reason."""
+        return {
+            switch: keeper.down
+            for switch, keeper in self._keepers.items()
+            if keeper.down is not None and switch in self._mine
+        }
+
+    def ports_down(self) -> list[tuple[str, int]]:
+        """The ports that are known to be down: none, ONOS is not asked for them."""
+        return []
 
     async def look(self) -> None:
         """Ask ONOS which switches are connected, and bring those in line that have come back."""

@@ -75,7 +75,8 @@ class Keeper:
         self.switch = switch.id
         self.device = device_id(switch.dpid)
         self.down: str | None = "ONOS has not been asked for it yet"
-        self.shadow = Shadow(lambda rule: partition_of(self._site.trees.whole(rule)))
+        self._partition_of = partition_of
+        self.shadow = self._new_shadow()
         self._client = client
         self._fence = fence
         self._options = options
@@ -84,6 +85,9 @@ class Keeper:
         self._turns = Turns(options.queue)
         self._spoilt = False  # whether a deletion has taken other rules along
         self._settle(site)
+
+    def _new_shadow(self) -> Shadow:
+        return Shadow(lambda rule: self._partition_of(self._site.trees.whole(rule)))
 
     async def close(self) -> None:
         """Ask ONOS for nothing more."""
@@ -153,6 +157,17 @@ class Keeper:
     async def arrange(self, site: Site) -> Outcome:
         """Bring the switch in line with a changed network."""
         return await self.sync(declare=lambda: self._settle(site))
+
+    async def declare(self, partition: str, epoch: int, expected: list[FlowEntry]) -> None:
+        """Say what a partition should have there, when all work that came before is done."""
+        async with self._turns.take():
+            self._fence.check(partition, epoch)
+            self.shadow.declare(partition, expected)
+
+    def forget(self) -> None:
+        """Of partitions, it is not known any more what they should have there."""
+        self.shadow = self._new_shadow()
+        self.shadow.declare(BASE, self._site.base)
 
     async def reconcile(self, partition: str, epoch: int, expected: list[FlowEntry]) -> Outcome:
         """Bring the switch in line with what a partition should have there."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import ssl
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -252,12 +252,19 @@ class Driver:
         return {switch for switch, keeper in self._keepers.items() if keeper.up}
 
     def down(self) -> dict[str, str]:
-        """The others that we are responsible for, each with the reason."""
+        """The others that we are responsible for, each with the reason.
+
+        Those that another process is the master of are neither up nor down for us.
+        """
         return {
             switch: keeper.trouble
             for switch, keeper in self._keepers.items()
-            if not keeper.up and (self._mine is None or switch in self._mine)
+            if not keeper.up and keeper.off in (None, TAKING)
         }
+
+    def declared(self, switch: str) -> Collection[str]:
+        """The partitions of which it is known what a switch should hold of them."""
+        return self._keeper(switch).shadow.declared
 
     def ports_down(self) -> list[tuple[str, int]]:
         """The ports (switch and number) of switches of ours that are known to be down."""

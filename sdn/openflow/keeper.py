@@ -63,6 +63,7 @@ class Keeper(Sender):
         self._groups: dict[int, GroupEntry] = {}
         self._group_range = range(0)
         self._syncing = asyncio.Lock()
+        self._next_sync: asyncio.Task[Outcome] | None = None  # one that has not begun
         self._monitor: Literal["none", "on", "resting"] = "none"
         self._quiet: asyncio.TimerHandle | None = None
 
@@ -102,8 +103,11 @@ class Keeper(Sender):
             self._forget()
 
     def take(self) -> None:
-        """This process becomes responsible; of partitions, nothing is known until declared."""
-        if self.off == NOT_OURS:
+        """Have it again, or for the first time, to ourselves.
+
+        Somebody else may have changed it: of partitions, nothing is known until declared.
+        """
+        if self.off in (NOT_OURS, SUPERSEDED):
             self._forget()
         self.off = TAKING
         self.trouble = TAKING if self.connection else "it has not connected yet"
@@ -162,24 +166,36 @@ class Keeper(Sender):
         self._group_range = range(pipeline.first_group, pipeline.first_group + GROUPS)
 
     async def sync(self) -> Outcome:
-        """Compare the switch with its shadow and send the difference; never more than that."""
+        """Compare the switch with its shadow and send the difference; never more than that.
+
+        Those who ask while it is being compared share the next comparison.
+        """
+        if self._next_sync is None:
+            self._next_sync = self._loop.create_task(self._sync_in_turn())
+        return await asyncio.shield(self._next_sync)
+
+    async def _sync_in_turn(self) -> Outcome:
+        async with self._syncing:
+            self._next_sync = None
+            return await self._sync_now()
+
+    async def _sync_now(self) -> Outcome:
         connection = self.connection
         if connection is None:
             return self._undefined("not connected; it is compared when it is")
         if self.off is not None:
             return self._undefined(self.off)
-        async with self._syncing:
-            try:
-                return await self._sync(connection)
-            except (ConnectionLost, TimeoutError) as error:
-                reason = str(error) or f"no answer within {connection.timeout:g} s"
-                connection.close(reason)
-                return self._undefined(reason)
-            except Refused as refused:
-                if refused.error.is_slave:
-                    self.give_way()
-                    return self._undefined(SUPERSEDED)
-                return Failed({0: str(refused)}, refused.error.table_full)
+        try:
+            return await self._sync(connection)
+        except (ConnectionLost, TimeoutError) as error:
+            reason = str(error) or f"no answer within {connection.timeout:g} s"
+            connection.close(reason)
+            return self._undefined(reason)
+        except Refused as refused:
+            if refused.error.is_slave:
+                self.give_way()
+                return self._undefined(SUPERSEDED)
+            return Failed({0: str(refused)}, refused.error.table_full)
 
     async def _sync(self, connection: Connection) -> Outcome:
         gone = await self._sync_groups(connection)

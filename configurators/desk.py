@@ -1,0 +1,160 @@
+"""The desk of a southbound process: answers what configurators ask, by means of a driver."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from typing import Any, Protocol
+
+from configurators.messages import (
+    Applied,
+    Apply,
+    Declare,
+    Flows,
+    Raised,
+    RaiseEpochs,
+    ReadFlows,
+    ToSouthbound,
+)
+from configurators.packing import pack_entries, unpack_entries, unpack_ops
+from configurators.stream import Stream
+from dzflow.errors import DzflowError
+from sdn.flows import FlowEntry
+from sdn.southbound import (
+    Acknowledged,
+    NetworkEvent,
+    Outcome,
+    Southbound,
+    StaleEpoch,
+    Undefined,
+)
+
+log = logging.getLogger(__name__)
+
+_ACKNOWLEDGED = Acknowledged()
+
+
+class SharedDriver(Southbound, Protocol):
+    """A driver of switches that may be shared with other processes."""
+
+    events: "asyncio.Queue[NetworkEvent]"
+
+    def take(self, switches: Iterable[str], generation: int) -> None:
+        """Be responsible for these switches from now on, and for no others."""
+
+    async def declare(
+        self,
+        partition: str,
+        epoch: int,
+        expected: Mapping[str, Iterable[FlowEntry]],
+        switches: Iterable[str] | None = None,
+    ) -> None:
+        """Say what a partition should have on switches, without comparing them."""
+
+    async def check(self, *switches: str) -> dict[str, Outcome]:
+        """Compare switches with what they should hold, and repair what differs."""
+
+    def declared(self, switch: str) -> Collection[str]:
+        """The partitions of which it is known what a switch should hold of them."""
+
+    def up(self) -> set[str]:
+        """The switches that are ours, hold what they should, and carry out batches."""
+
+    def down(self) -> dict[str, str]:
+        """The others that we are responsible for, each with the reason."""
+
+    def ports_down(self) -> list[tuple[str, int]]:
+        """The ports of switches of ours that are known to be down."""
+
+
+class Desk:
+    """Answers questions about the switches that this process is responsible for.
+
+    A partition has to be declared on a switch before anything is carried out for it there: until
+    then nobody here knows what the switch should hold of it.
+    """
+
+    def __init__(self, driver: SharedDriver) -> None:
+        self.driver = driver
+        self.operations = 0  # acknowledged
+        self.switches: frozenset[str] = frozenset()  # those that we are responsible for
+
+    def take(self, switches: Iterable[str], generation: int) -> None:
+        """Be responsible for these switches from now on, and for no others."""
+        self.switches = frozenset(switches)
+        self.driver.take(self.switches, generation)
+
+    def hear(self, _: Stream, message: ToSouthbound) -> "Awaitable[Any]":
+        """The answer to a question."""
+        if type(message) is Apply:
+            return self._apply(message)
+        if type(message) is RaiseEpochs:
+            return self._raise(message)
+        if type(message) is Declare:
+            return self._declare(message)
+        assert type(message) is ReadFlows
+        return self._read(message)
+
+    async def _apply(self, message: Apply) -> Applied:
+        partition = message.partition
+        outcomes: dict[str, Outcome] = {}
+        batch = {}
+        count = 0
+        for switch, packed in message.batch.items():
+            if switch not in self.switches:
+                outcomes[switch] = _not_ours(switch)
+            elif partition not in self.driver.declared(switch):
+                outcomes[switch] = Undefined(
+                    f"switch {switch}: partition {partition} has to be declared there first"
+                )
+            else:
+                batch[switch] = ops = unpack_ops(packed)
+                count += len(ops)
+        try:
+            found = await self.driver.apply(partition, message.epoch, batch)
+        except StaleEpoch as error:
+            return Applied({}, str(error))
+        if any(type(outcome) is not Acknowledged for outcome in found.values()):
+            count = sum(
+                len(batch[switch])
+                for switch, outcome in found.items()
+                if isinstance(outcome, Acknowledged)
+            )
+        self.operations += count
+        return Applied(outcomes | found if outcomes else found)
+
+    async def _raise(self, message: RaiseEpochs) -> Raised:
+        stale = {}
+        for partition, epoch in message.epochs.items():
+            try:
+                await self.driver.raise_epoch(partition, epoch)
+            except StaleEpoch as error:
+                stale[partition] = str(error)
+        return Raised(stale)
+
+    async def _declare(self, message: Declare) -> Applied:
+        asked = self.switches if message.switches is None else message.switches
+        outcomes: dict[str, Outcome] = {s: _not_ours(s) for s in asked}
+        try:
+            for partition, epoch in message.epochs.items():
+                # What was given away meanwhile is for others to know.
+                ours = [switch for switch in asked if switch in self.switches]
+                packed = message.entries.get(partition, {})
+                expected = {s: unpack_entries(packed[s]) for s in ours if s in packed}
+                await self.driver.declare(partition, epoch, expected, ours)
+                await asyncio.sleep(0)  # for those who wait for something smaller
+        except StaleEpoch as error:
+            return Applied({}, str(error))
+        ours = [switch for switch in asked if switch in self.switches]
+        if message.check:
+            return Applied(outcomes | await self.driver.check(*ours))
+        return Applied(outcomes | dict.fromkeys(ours, _ACKNOWLEDGED))
+
+    async def _read(self, message: ReadFlows) -> Flows:
+        try:
+            return Flows(pack_entries(await self.driver.read(message.switch)))
+        except (DzflowError, TimeoutError) as error:
+            return Flows(b"", str(error) or f"switch {message.switch} does not answer in time")
+
+
+def _not_ours(switch: str) -> Undefined:
+    return Undefined(f"switch {switch}: this southbound process is not responsible for it")
