@@ -260,6 +260,11 @@ class Holders:
             return {switch: Undefined(f"switch {switch}: {reason}") for switch in message.batch}
         if answer.stale:
             raise StaleEpoch(answer.stale)
+        for switch, outcome in answer.outcomes.items():
+            if isinstance(outcome, Undefined):
+                # Perhaps it has forgotten what is ours there: it is told anew.
+                southbound.declared.discard(switch)
+                southbound.heard.set()
         return answer.outcomes
 
     async def _ask(self, southbound: "_Southbound", message: Any) -> Any | None:

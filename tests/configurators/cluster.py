@@ -1,0 +1,273 @@
+"""Configurators, southbound processes and emulated switches on one loop, with a real etcd."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
+from configurators.engine import Engine
+from configurators.loading import partials
+from configurators.messages import Done, Dones, FromConfigurator, Load, Task, Tasks, Waiting
+from configurators.network import Network, first_network
+from configurators.packing import pack_regions, unpack_regions
+from configurators.partials import Request
+from configurators.southbound import SouthboundProcess
+from configurators.spaces import SpaceView, new_space
+from configurators.store import keys
+from configurators.store.client import Access, Etcd
+from configurators.store.documents import decode_process, encode
+from configurators.store.model import NetworkDoc, Record, RecordKind, SpaceDoc
+from configurators.stream import Stream, connect, split_address
+from sdn.emulator.model import SOFTWARE, SwitchModel
+from sdn.emulator.network import EmulatedNetwork
+from sdn.flows import FlowEntry
+from sdn.pipeline import PlanName
+from sdn.topologies import topology
+
+WAIT = 30.0
+TOKEN = b"a token that the processes of a test share"
+SCHEMA: dict[str, Any] = {
+    "attributes": [
+        {"name": "x", "type": "int", "min": 0, "max": 255},
+        {"name": "y", "type": "int", "min": 0, "max": 255},
+    ]
+}
+
+
+class Cluster:
+    """What runs, and what a dispatcher would see of it."""
+
+    def __init__(self, access: Access, etcd: Etcd, doc: NetworkDoc, space: SpaceDoc) -> None:
+        self.access = access
+        self.etcd = etcd
+        self.doc = doc
+        self.space = SpaceView.of(space)
+        self.network: EmulatedNetwork
+        self.records: dict[str, Record] = {}
+        self.dones: dict[tuple[str, str, int], Done] = {}
+        self.waiting: list[Waiting] = []
+        self.loads: dict[str, Load] = {}
+        self._streams: dict[str, Stream] = {}
+        self._heard = asyncio.Condition()
+
+    # Processes
+
+    @asynccontextmanager
+    async def southbound(self, id: str = "sb1") -> AsyncIterator[SouthboundProcess]:
+        """A southbound process that the switches connect to."""
+        process = SouthboundProcess(self.access, TOKEN, id, "127.0.0.1:0", "127.0.0.1:0")
+        async with _running(process.run):
+            async with asyncio.timeout(WAIT):
+                await process.ready.wait()
+            yield process
+
+    @asynccontextmanager
+    async def configurator(
+        self, id: str = "c1", options: ConfiguratorOptions | None = None
+    ) -> AsyncIterator[ConfiguratorProcess]:
+        """A configurator, with a stream to it as a dispatcher has one."""
+        options = options or ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
+        process = ConfiguratorProcess(self.access, TOKEN, id, "127.0.0.1:0", options)
+        async with _running(process.run):
+            stream = await self.stream(id)
+            try:
+                yield process
+            finally:
+                stream.close()
+                await stream.closed.wait()
+
+    async def stream(self, id: str) -> Stream:
+        """A stream to a configurator, as soon as it is registered."""
+        async with asyncio.timeout(WAIT):
+            while True:
+                stored = await self.etcd.get(keys.CONFIGURATORS + id)
+                if stored:
+                    address = decode_process(stored.value).address
+                    stream = await connect(address, TOKEN, self._hear, FromConfigurator, "d1")
+                    self._streams[id] = stream
+                    return stream
+                await asyncio.sleep(0.02)
+
+    async def _hear(self, _: Stream, message: Dones | Waiting | Load) -> None:
+        match message:
+            case Dones(dones):
+                for done in dones:
+                    self.dones[done.partition, done.id, done.seq] = done
+            case Waiting():
+                self.waiting.append(message)
+            case Load(configurator):
+                self.loads[configurator] = message
+        async with self._heard:
+            self._heard.notify_all()
+
+    async def until(self, so: Callable[[], bool]) -> None:
+        """Wait until something that configurators tell has come true."""
+        async with asyncio.timeout(WAIT), self._heard:
+            await self._heard.wait_for(so)
+
+    async def ready(self, id: str = "c1") -> None:
+        """Wait until all partitions of the space are ready at a configurator."""
+        names = set(self.space.partitions())
+        await self.until(
+            lambda: (
+                id in self.loads
+                and {p.partition for p in self.loads[id].partitions if p.state == "ready"} >= names
+            )
+        )
+
+    # Requests
+
+    async def own(self, id: str = "c1", names: Iterable[str] | None = None) -> None:
+        """Give partitions to a configurator."""
+        for name in self.space.partitions() if names is None else names:
+            await self.etcd.put(keys.owner_key(name), id.encode())
+
+    def subscribe(self, filter_: str, host: str = "h3") -> Record:
+        return self._record("subscription", host, filter_)
+
+    def advertise(self, filter_: str, host: str = "h1") -> Record:
+        return self._record("advertisement", host, filter_)
+
+    def again(self, record: Record) -> Record:
+        """A record with regions in all versions there are now."""
+        regions = {n: pack_regions(r) for n, r in self.space.regions(record.filter).items()}
+        return replace(record, regions=regions, seq=record.seq + 1)
+
+    def _record(self, kind: RecordKind, host: str, filter_: str) -> Record:
+        regions = {n: pack_regions(found) for n, found in self.space.regions(filter_).items()}
+        return Record(
+            keys.new_record_id(kind, self.space.number),
+            kind,
+            host,
+            self.space.name,
+            filter_,
+            regions,
+            "active",
+            1,
+            0.0,
+        )
+
+    def tasks(self, records: Iterable[Record], gone: bool = False) -> dict[str, list[Task]]:
+        """The tasks that begin (or end) records."""
+        found: dict[str, list[Task]] = {}
+        for record in records:
+            for view in self.space.versions.values():
+                regions = unpack_regions(record.regions[view.version])
+                advertised = record.kind == "advertisement"
+                request = Request(advertised, record.id, record.host, regions)
+                for name, partial in view.route(request).items():
+                    task = Task(
+                        record.id,
+                        record.seq * 4 + (2 if gone else 0),
+                        record.host,
+                        advertised,
+                        b"" if gone else pack_regions(partial.regions),
+                        b"" if gone else pack_regions(partial.edge),
+                    )
+                    found.setdefault(name, []).append(task)
+        return found
+
+    async def do(self, *records: Record, gone: bool = False, id: str = "c1") -> list[Done]:
+        """Have records installed (or removed); stored as active (or not) if all went well."""
+        tasks = self.tasks(records, gone)
+        dones = await self.send(tasks, id)
+        failed = {done.id for done in dones if done.outcome != "done"}
+        for record in records:
+            if record.id in failed:
+                continue
+            if gone:
+                self.records.pop(record.id, None)
+                await self.etcd.delete(keys.record_key(record.id))
+            else:
+                self.records[record.id] = record
+                await self.etcd.put(keys.record_key(record.id), encode(record))
+        return dones
+
+    async def send(self, tasks: dict[str, list[Task]], id: str = "c1") -> list[Done]:
+        """Send tasks to a configurator, and wait for all answers."""
+        asked = {(name, task.id, task.seq) for name, some in tasks.items() for task in some}
+        for key in asked:
+            self.dones.pop(key, None)
+        self._streams[id].tell(Tasks(tasks))
+        await self.until(lambda: asked <= self.dones.keys())
+        return [self.dones[key] for key in asked]
+
+    # Switches
+
+    def held(self) -> dict[str, set[FlowEntry]]:
+        """The entries of the space on each switch, as the switches themselves have them."""
+        number = self.space.number
+        return {
+            name: {
+                entry
+                for entry in switch.entries()
+                if isinstance(entry, FlowEntry)
+                and entry.match
+                and entry.match.address >> 102 & 0x3FF == number
+            }
+            for name, switch in self.network.switches.items()
+        }
+
+    def expected(self) -> dict[str, set[FlowEntry]]:
+        """The same, rebuilt from the records."""
+        network = Network.of(self.doc)
+        found: dict[str, set[FlowEntry]] = {name: set() for name in self.network.switches}
+        engines: dict[str, Engine] = {}
+        for view in self.space.versions.values():
+            for name, loaded in partials(self.records.values(), [view]):
+                if name not in engines:
+                    engines[name] = Engine(network.plan(view.scope()))
+                engines[name].load([loaded.partial])
+        for engine in engines.values():
+            for switch, entries in engine.entries().items():
+                found[switch].update(entries)
+        return found
+
+    def check(self) -> None:
+        assert self.held() == self.expected()
+
+
+@asynccontextmanager
+async def cluster(
+    access: Access,
+    shape: str = "line:3",
+    plan: PlanName = "legs",
+    partitions: int = 3,
+    southbounds: int = 1,
+    model: SwitchModel = SOFTWARE,
+    trees: int = 1,
+) -> AsyncIterator[Cluster]:
+    """A network with its southbound processes, and a space whose partitions are c1's."""
+    doc = first_network(topology(shape), plan, trees)
+    space = new_space("small", 5, SCHEMA, plan, partitions)
+    async with Etcd(access) as etcd, AsyncExitStack() as stack:
+        await etcd.put(keys.NETWORK, encode(doc))
+        await etcd.put(keys.SPACES + space.name, encode(space))
+        made = Cluster(access, etcd, doc, space)
+        await made.own()
+        processes = [
+            await stack.enter_async_context(made.southbound(f"sb{n + 1}"))
+            for n in range(southbounds)
+        ]
+        controllers = [split_address(process.openflow) for process in processes]
+        made.network = await stack.enter_async_context(
+            EmulatedNetwork(topology(shape), controllers, model=model)
+        )
+        yield made
+
+
+@asynccontextmanager
+async def _running(
+    run: Callable[[asyncio.Event], Coroutine[None, None, None]],
+) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        async with asyncio.timeout(WAIT):
+            await task
