@@ -281,3 +281,11 @@ class Change(Struct, frozen=True):
 
     type: ChangeType
     data: Any
+
+
+class Restored(Struct, frozen=True):
+    """What a restore has brought back, and how many records the switches refused."""
+
+    spaces: int
+    records: int
+    failed: int = 0

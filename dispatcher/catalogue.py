@@ -46,8 +46,9 @@ class Catalogue:
         self._newest_owner: dict[int, int] = {}  # the highest epoch by number of space
         self._spaces = Follower(etcd, SPACES, self._take_space)
         self._owners = Follower(etcd, OWNERS, self._take_owner)
+        self._network_key = Follower(etcd, NETWORK, self._take_network)
         self._followers = [
-            Follower(etcd, NETWORK, self._take_network),
+            self._network_key,
             Follower(etcd, WIRES, self._take_wires),
             self._spaces,
             self._owners,
@@ -66,6 +67,14 @@ class Catalogue:
         """Take up at once what changed about a space."""
         await self._spaces.refresh(space.name)
         await self._owners.refresh(owners_of_space(space.number)[len(OWNERS) :])
+
+    async def refresh_spaces(self) -> None:
+        """Take up at once what changed about any space."""
+        await self._spaces.refresh()
+
+    async def refresh_network(self) -> None:
+        """Take up at once what changed about the network."""
+        await self._network_key.refresh()
 
     # Reading
 

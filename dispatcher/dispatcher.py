@@ -1,29 +1,50 @@
 """The dispatcher: what the REST service asks, and everything behind it tied together."""
 
 import asyncio
+import logging
+import os
+import platform
 import secrets
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from configurators.store.client import Access, Etcd
-from configurators.store.model import Record, RecordKind, State
+from configurators.messages import Done
+from configurators.registration import Registration
+from configurators.store.client import Access, Etcd, StoreError
+from configurators.store.keys import DISPATCHERS
+from configurators.store.model import Process, Record, RecordKind, State
 from configurators.store.upkeep import SharedLeases
+from dispatcher import asks
 from dispatcher.answers import Answers
 from dispatcher.asks import Answer, Ask, DispatcherOptions, Page, RecordView, Refused
+from dispatcher.backups import Backups
 from dispatcher.catalogue import Catalogue
 from dispatcher.expiry import Expiry
-from dispatcher.fleet import Fleet, stay_registered
+from dispatcher.fleet import Fleet
+from dispatcher.flows import FlowReader, Source
 from dispatcher.gather import Gatherer
+from dispatcher.hosts import Hosts
+from dispatcher.insight import Insight
 from dispatcher.intake import Draft, Intake
 from dispatcher.journal import Journal
 from dispatcher.limits import Admission, Rates
 from dispatcher.metrics import Metrics
+from dispatcher.migration import Migration
+from dispatcher.news import News
 from dispatcher.records import Records
 from dispatcher.requests import Operation
 from dispatcher.siblings import Siblings
+from dispatcher.space_changes import SpaceChanges
+from dispatcher.traces import Sample, Traces
+from sdn.topology import Host
+
+_log = logging.getLogger(__name__)
+
+_CHECK_EVERY = 2.0  # seconds between looks whether etcd answers
 
 
 class Dispatcher:
@@ -58,31 +79,70 @@ class Dispatcher:
         self._records = Records(
             etcd, catalogue, intake, self._gatherer, self._answers, self._expiry, key_leases
         )
+        self._migration = Migration(etcd, self.id, options.grace, catalogue, intake, self._journal)
+        self._space_changes = SpaceChanges(
+            etcd,
+            self.id,
+            options,
+            catalogue,
+            self._migration,
+            lambda: self._fleet.configurators.processes,
+        )
+        self._hosts = Hosts(etcd, catalogue, self._fleet, options.network_timeout)
+        self._insight = Insight(catalogue, self._fleet, self._hosts)
+        self._flows = FlowReader(etcd, catalogue, self._fleet, self._insight)
+        self._news = News(etcd, catalogue, self._fleet, self._insight, self._answers)
+        self._backups = Backups(etcd, catalogue, intake, self._hosts, self._space_changes)
+        self._traces = (
+            Traces(Path(options.traces), self.id, options.mode) if options.traces else None
+        )
+        self._etcd_state = asks.Part("etcd", True)
+        self._stack = AsyncExitStack()
+        self._connect_parts()
+
+    def _connect_parts(self) -> None:
         self._fleet.on_dones = self._gatherer.hear_dones
         self._fleet.on_waiting = self._gatherer.hear_waiting
         self._fleet.on_connected = self._gatherer.connected
         self._gatherer.on_end = self._ended
+        if self._traces:
+            self._gatherer.on_done = self._done
         self._intake.on_elsewhere = self._elsewhere
-        self._stack = AsyncExitStack()
+        self._siblings.on_gone.append(
+            lambda _: self._migration.dispatcher_gone(self._siblings.alive)
+        )
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._etcd)
-            ready = asyncio.Event()
-            options = self.options
-            _run(
-                stack,
-                stay_registered(self._etcd, self.id, options.node, options.lease_ttl, ready),
+            node = self.options.node or platform.node()
+            me = Process(self.id, "", os.getpid(), node)
+            registration = Registration(
+                self._etcd, DISPATCHERS + self.id, me, self.options.lease_ttl
             )
-            await ready.wait()
+            _run(stack, registration.keep())
+            await registration.known.wait()
             stack.push_async_callback(self._catalogue.stop)
             await self._catalogue.start()
             await stack.enter_async_context(self._fleet)
-            for part in (self._journal, self._gatherer, self._intake, self._answers):
+            if self._traces:
+                self._traces.start()
+                stack.push_async_callback(asyncio.to_thread, self._traces.close)
+            parts = (
+                self._journal,
+                self._gatherer,
+                self._intake,
+                self._answers,
+                self._news,
+                self._migration,
+            )
+            for part in parts:
                 stack.push_async_callback(part.close)
             for follower in (self._siblings, self._expiry):
                 stack.push_async_callback(follower.close)
                 await follower.start()
+            self._migration.dispatcher_gone(self._siblings.alive)
+            _run(stack, self._look_after_etcd())
             self._stack = stack.pop_all()
         return self
 
@@ -147,27 +207,135 @@ class Dispatcher:
             kind, host=host, space=space, state=state, limit=limit, after=after
         )
 
+    # Spaces
+
+    async def put_space(self, name: str, schema: object) -> asks.SpaceView:
+        """Make a space, or change its schema; returns when publishers are told of it.
+
+        BadInput if it is no schema, Conflict if it is being changed, or names filters that do not
+        fit, Failed if switches refuse it, Unavailable if no configurator is alive.
+        """
+        return self._insight.space(await self._space_changes.put(name, schema))
+
+    async def delete_space(self, name: str) -> asks.SpaceView:
+        """Delete a space, which is returned as it was; NotFound, Conflict while it is in use."""
+        return self._insight.space(await self._space_changes.delete(name))
+
+    def spaces(self) -> list[asks.SpaceView]:
+        """All spaces."""
+        return self._insight.spaces()
+
+    def space(self, name: str) -> asks.SpaceView:
+        """One space; UnknownSpace if there is none of this name."""
+        return self._insight.space(self._catalogue.spaces.named(name))
+
+    async def explain(self, space: str, filter: Any, host: str | None = None) -> asks.Explanation:
+        """What a filter comes to; with a host, also the flow operations of subscribing to it."""
+        return await self._flows.explain(self._catalogue.spaces.named(space), filter, host)
+
+    # The network
+
+    async def put_host(self, host: Host) -> asks.HostView:
+        """Add or move a host; TopologyError if it does not fit, Unavailable if not all follow."""
+        return await self._hosts.put(host)
+
+    async def delete_host(self, id: str) -> asks.HostView:
+        """Remove a host, which is returned; NotFound, or Conflict while it has records."""
+        return await self._hosts.delete(id)
+
+    def hosts(self) -> list[asks.HostView]:
+        """All hosts."""
+        return self._hosts.views()
+
+    def topology(self) -> asks.TopologyView:
+        """Switches, links, hosts, and trees with what is broken of them."""
+        return self._insight.topology()
+
+    def switches(self) -> list[asks.SwitchView]:
+        """All switches."""
+        return self._insight.switches()
+
+    async def flows(self, switch: str, source: Source) -> list[asks.FlowView]:
+        """Entries of a switch as it should have them (`cp`), or has them (`dp`).
+
+        NotFound if there is no such switch, Unavailable if it cannot be read.
+        """
+        return await self._flows.flows(switch, source)
+
+    # The control plane
+
+    def partitions(self) -> list[asks.PartitionView]:
+        """All partitions, their owners and loads."""
+        return self._insight.partitions()
+
+    def configurators(self) -> list[asks.ConfiguratorView]:
+        """All configurators that are alive, or own something."""
+        return self._insight.configurators()
+
+    def health(self) -> asks.Health:
+        """Whether requests can be served now, and if not, why."""
+        return self._insight.health(self._etcd_state, self._siblings.alive)
+
+    def queue(self) -> tuple[int, int]:
+        """How many operations wait, and how many are in flight."""
+        return self._intake.admission.queued, self._intake.admission.running
+
+    def changes(self, types: Collection[asks.ChangeType]) -> AsyncIterator[asks.Change]:
+        """What changes from now on; first the present state of all but records. Close it."""
+        return self._news.changes(types)
+
+    def sample_events(self, host: str, events: Iterable[Sample]) -> int:
+        """Keep sampled events in the traces; how many there was room for."""
+        return self._traces.sample(host, events) if self._traces else 0
+
+    async def backup(self) -> bytes:
+        """Spaces, hosts and active records as one document."""
+        return await self._backups.backup()
+
+    async def restore(self, data: bytes) -> asks.Restored:
+        """Bring a backup back, under the same ids; Conflict unless there are no records."""
+        return await self._backups.restore(data)
+
     # In between
 
     def _ended(self, operation: Operation, record: Record, outcome: str) -> None:
         self._intake.admission.release(record.host)
-        self.metrics.finished(
-            record.kind, operation.action, outcome, time.monotonic() - operation.received
-        )
+        self.metrics.finished(operation, record, outcome, time.monotonic())
         self._answers.ended(operation, record, outcome)
         self._intake.pump()
+
+    def _done(self, operation: Operation, done: Done) -> None:
+        assert self._traces
+        owner = self._catalogue.owners.get(done.partition)
+        self._traces.note(operation, done, owner[0] if owner else "")
 
     def _elsewhere(self, draft: Draft, record: Record) -> None:
         if draft.call:
             self._answers.follow(draft.call, draft.place, draft.action, record)
 
+    async def _look_after_etcd(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_CHECK_EVERY * 2):
+                    await self._etcd.check()
+                self._etcd_state = asks.Part("etcd", True)
+            except (StoreError, TimeoutError) as error:
+                self._etcd_state = asks.Part("etcd", False, str(error) or "it does not answer")
+            await asyncio.sleep(_CHECK_EVERY)
+
 
 def _run(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
     """Work in the background until the stack is left."""
     task = asyncio.create_task(work)
+    task.add_done_callback(_complain)
 
     async def stop() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     stack.push_async_callback(stop)
+
+
+def _complain(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()):
+        _log.error("something in the background ended", exc_info=error)

@@ -8,7 +8,7 @@ from configurators.spaces import UnknownSpace
 from configurators.store.keys import BadRecordId
 from dzflow.attribute import FieldError
 from dzflow.errors import BadInput, DzflowError
-from sdn.topology import UnknownHost, UnknownSwitch
+from sdn.topology import UnknownHost
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -111,7 +111,7 @@ def problem_of(error: DzflowError, id: str | None = None) -> Problem:
             retry_after=error.retry_after if isinstance(error, Retryable) else None,
         )
     field = error.attribute if isinstance(error, FieldError) else None
-    if isinstance(error, UnknownHost | UnknownSwitch | UnknownSpace | BadRecordId):
+    if isinstance(error, UnknownHost | UnknownSpace | BadRecordId):
         status, kind = 404, "not-found"
     elif isinstance(error, BadInput):
         status, kind = 422, "invalid"

@@ -1,8 +1,6 @@
 """The other processes: streams to configurators and southbound processes, and what they tell."""
 
-import asyncio
 import logging
-import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -17,15 +15,11 @@ from configurators.messages import (
     Waiting,
 )
 from configurators.peers import Peers
-from configurators.store.client import Etcd, StoreError
-from configurators.store.documents import encode
-from configurators.store.keys import CONFIGURATORS, DISPATCHERS, SOUTHBOUND
-from configurators.store.model import Process
+from configurators.store.client import Etcd
+from configurators.store.keys import CONFIGURATORS, SOUTHBOUND
 from configurators.stream import Stream
 
 _log = logging.getLogger(__name__)
-
-_PAUSE = 1.0
 
 
 class Fleet:
@@ -129,18 +123,3 @@ class Fleet:
     def _tell_holds(self) -> None:
         for tell in self.on_holds:
             tell()
-
-
-async def stay_registered(etcd: Etcd, me: str, node: str, ttl: int, ready: asyncio.Event) -> None:
-    """Have a leased key that says that this dispatcher lives; for ever, over lost leases."""
-    process = encode(Process(me, "", os.getpid(), node))
-    while True:
-        try:
-            async with etcd.lease(ttl) as lease:
-                await etcd.put(DISPATCHERS + me, process, lease.id)
-                ready.set()
-                await lease.lost.wait()
-            _log.warning("the lease of dispatcher %s was lost; registering again", me)
-        except StoreError as error:
-            _log.warning("dispatcher %s cannot be registered: %s", me, error)
-            await asyncio.sleep(_PAUSE)

@@ -40,6 +40,7 @@ class Draft:
         "ask",
         "call",
         "compares",
+        "created",
         "given",
         "id",
         "indexed",
@@ -58,6 +59,7 @@ class Draft:
         self.place = place
         self.ask: Ask | None = None  # of a beginning
         self.id = ""
+        self.created: float | None = None  # if that was before now
         self.record: Record | None = None  # that is to be changed, and its revision
         self.revision = 0
         self.given: Any = None  # the new filter of an update
@@ -211,7 +213,7 @@ class Intake:
             indexed.regions,
             "pending",
             1,
-            now,
+            draft.created or now,
             self._me,
             label=ask.label,
             ttl=ask.ttl,
