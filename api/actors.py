@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import ray
 import uvloop
 
 from api import logs, parts
@@ -29,10 +30,10 @@ Service = Callable[[Settings, asyncio.Event], Awaitable[None]]
 class Worker:
     """What both kinds of actors have in common."""
 
-    def __init__(self, id: str, settings: dict[str, Any], node: str, **rest: Any) -> None:
+    def __init__(self, id: str, settings: dict[str, Any], **rest: Any) -> None:
         self._id = id
         self._settings = restore(settings)
-        self._node = node
+        self._node = ray.get_runtime_context().get_node_id()
         self._rest = rest
         logs.configure(self._settings, id)
         _as_nice_as_others()

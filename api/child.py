@@ -1,7 +1,8 @@
 """A child process of the service, seen from inside.
 
-It reads what it shall do from its standard input, as one line of JSON, and keeps it open: when the
-parent is gone, for whatever reason, the child ends at once. What it has to report goes to a pipe.
+It reads what it shall do from its standard input, as one line of JSON, and goes on to listen there:
+another line means that it shall end in order; when the parent is gone, for whatever reason, it ends
+at once. What it has to report goes to a pipe.
 """
 
 import asyncio
@@ -55,14 +56,13 @@ Work = Callable[[Child, asyncio.Event], Awaitable[None]]
 
 
 def run(work: Work) -> None:
-    """Be a child process: do the work until SIGTERM, or until the parent is gone."""
+    """Be a child process: do the work until the parent says so, or is gone, or until SIGTERM."""
     _die_with_parent()
     reports = int(sys.argv[1])
     orders = _orders()
     settings = restore(orders.settings)
     logs.configure(settings, orders.name)
     child = Child(orders, settings, reports)
-    threading.Thread(target=_await_parent, name="parent", daemon=True).start()
     try:
         uvloop.run(_work(child, work))
     except DzflowError as error:
@@ -74,6 +74,8 @@ async def _work(child: Child, work: Work) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
+    args = (loop, stop)
+    threading.Thread(target=_listen_to_parent, args=args, name="parent", daemon=True).start()
     await work(child, stop)
 
 
@@ -85,11 +87,12 @@ def _orders() -> Orders:
     return Orders(said["name"], said["settings"], said["rest"])
 
 
-def _await_parent() -> None:
-    """End this process when the parent's end of the pipe is closed."""
+def _listen_to_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Stop when the parent says something; end this process when its end of the pipe is closed."""
     # Not through sys.stdin: its lock, held here for good, would spoil the interpreter's exit.
+    # Not by a signal: libraries such as Ray have handlers of their own.
     while os.read(0, 1):
-        pass
+        loop.call_soon_threadsafe(stop.set)
     os._exit(1)
 
 

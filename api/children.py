@@ -117,7 +117,10 @@ class ChildProcess:
         """End it in order, or by force if it takes too long."""
         if self._process is None:
             return
-        self.send(signal.SIGTERM)
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError, ValueError):  # it is gone
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
         try:
             async with asyncio.timeout(self._patience):
                 await self.exited.wait()

@@ -183,9 +183,7 @@ class Cluster:
         }
         made = ray.remote(job.kind).options(**options)
         try:
-            job.actor = made.remote(
-                job.id, self._settings.revealed(), job.node.id, listen=f"{host}:0", **rest
-            )
+            job.actor = made.remote(job.id, self._settings.revealed(), listen=f"{host}:0", **rest)
         except ValueError as error:
             if "already" not in str(error):
                 raise

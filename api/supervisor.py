@@ -37,7 +37,7 @@ Only = Literal["workers", "api"]
 START_SECONDS = 120.0
 OPENFLOW_PORT = 6653
 _ETCD_LOOK = 0.5
-_READY_LOOK = 0.05
+_READY_LOOK = 0.1
 _API_PATIENCE, _WORKERS_PATIENCE, _NETWORK_PATIENCE = 12.0, 25.0, 20.0
 
 
@@ -209,6 +209,8 @@ class Supervisor:
                         if got.status_code == 200:
                             return
                         answer = got.text[:1000]
+                        if got.status_code != 503:
+                            raise StartFailed(f"/readyz answers {got.status_code}: {answer}")
                     except httpx.TransportError as error:
                         answer = str(error) or type(error).__name__
                     for child, task in gone.items():

@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import bench, events, lab, up, views
+from dzflow.cli import bench, demo, events, lab, up, views
 from dzflow.errors import DzflowError
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(up.up)
+app.command()(demo.demo)
 events.add_to(app)
 views.add_to(app)
 app.add_typer(lab.app, name="lab")

@@ -43,7 +43,7 @@ class NamespaceThread:
         def task() -> T:
             if namespace is None:
                 return work()
-            with _inside(namespace):
+            with inside(namespace):
                 return work()
 
         return self._executor.submit(task).result(TIMEOUT)
@@ -90,7 +90,8 @@ def in_new_namespace(work: Callable[[], T]) -> T:
 
 
 @contextmanager
-def _inside(namespace: str) -> Iterator[None]:
+def inside(namespace: str) -> Iterator[None]:
+    """Let this thread be inside a network namespace."""
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         there = os.open(path_of(namespace), os.O_RDONLY | os.O_CLOEXEC)

@@ -1,0 +1,55 @@
+"""The stock quotes of `dzflow demo`: a space, quotes and filters, all from one seed."""
+
+import random
+from typing import Any
+
+SPACE = "stocks"
+SYMBOLS = (
+    *("ACME", "BOLT", "CASK", "DUNE", "ECHO", "FERN", "GLOW", "HALO"),
+    *("IRIS", "JADE", "KELP", "LUNA", "MOSS", "NOVA", "OPAL", "PINE"),
+)
+HIGHEST, LARGEST = 1_000.0, 10_000
+
+SCHEMA: dict[str, Any] = {
+    "attributes": [
+        {"name": "symbol", "type": "enum", "values": list(SYMBOLS)},
+        {"name": "price", "type": "float", "min": 0, "max": HIGHEST},
+        {"name": "volume", "type": "int", "min": 0, "max": LARGEST},
+        {"name": "number", "type": "int", "min": 0, "max": 10_000_000},
+    ]
+}
+
+Quote = dict[str, Any]
+
+
+def quotes(count: int, seed: int) -> list[Quote]:
+    """So many quotes, numbered: each price walks at random, some symbols are traded more."""
+    dice = random.Random(seed)  # noqa: S311 - not a secret
+    prices = {symbol: dice.uniform(50, 900) for symbol in SYMBOLS}
+    weights = [1 / rank for rank in range(1, len(SYMBOLS) + 1)]
+    found = []
+    for number in range(count):
+        (symbol,) = dice.choices(SYMBOLS, weights)
+        price = min(HIGHEST, max(1.0, prices[symbol] * dice.gauss(1, 0.01)))
+        prices[symbol] = price
+        volume = min(LARGEST, int(dice.paretovariate(1.2) * 100))
+        found.append(
+            {"symbol": symbol, "price": round(price, 2), "volume": volume, "number": number}
+        )
+    return found
+
+
+def filters(count: int, seed: int) -> list[str]:
+    """So many filters as people have them."""
+    dice = random.Random(seed)  # noqa: S311 - not a secret
+    found = []
+    for _ in range(count):
+        low = dice.randrange(0, 900, 25)
+        kinds = (
+            f'symbol == "{dice.choice(SYMBOLS)}"',
+            f'symbol == "{dice.choice(SYMBOLS)}" and price > {low}',
+            f"price >= {low} and price < {low + 100}",
+            f"volume > {dice.randrange(200, 2_000, 100)} and price > {low}",
+        )
+        found.append(dice.choice(kinds))
+    return found
