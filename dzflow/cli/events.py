@@ -72,7 +72,6 @@ def _publish(
         count += 1
     if own is not None:
         time.sleep(_ON_THE_WAY)
-        own.close()
     return count
 
 
@@ -108,8 +107,8 @@ def listen(
     with (
         interruptible(),
         ControlPlane(url, host, token, ca=ca, interface=interface) as control_plane,
-        control_plane.subscribe(space, filter, label="listen") as events,
     ):
+        events = control_plane.subscribe(space, filter, label="listen")
         Console(stderr=True).print(f"listening as {events.id}", highlight=False)
         until = None if timeout is None else time.monotonic() + timeout
         seen = 0

@@ -1,6 +1,7 @@
 """One thread per process in which everything runs that an application does not wait for."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -49,3 +50,5 @@ class Background:
 
 
 BACKGROUND = Background()
+# Threads do not come along into a child process; what is made there starts one of its own.
+os.register_at_fork(after_in_child=BACKGROUND.__init__)  # type: ignore[misc]

@@ -16,6 +16,7 @@ from dzflow.sdk.talk import Json, Kind, Steps, Talk, Wait
 from dzflow.sdk.views import Expression, SpaceView
 
 TTL = 60.0  # seconds until a record ends whose application has crashed
+PATIENCE = 5.0  # seconds to end what is open when everything is closed; a ttl ends the rest
 QUEUE = 10_000  # events that may wait at a subscription
 
 
@@ -182,7 +183,7 @@ class Core:
                 mine = [handle for handle in handles if handle.kept.kind == kind]
                 ids = [handle.kept.id for handle in mine if self._let_go(handle)]
                 if ids:
-                    yield from self._talk.end_all(kind, ids)
+                    yield from self._talk.end_all(kind, ids, PATIENCE)
         finally:
             yield Wait(station.close())
             station.closed()

@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
+from dzflow.errors import BadInput
 from dzflow.sdk.errors import Closed
 
 Event = dict[str, Any]
@@ -16,6 +17,8 @@ class Inbox(ABC):
     """Events in the order they came; when it is full the oldest one makes room."""
 
     def __init__(self, size: int) -> None:
+        if size < 1:
+            raise BadInput(f"a queue has room for one event at least, got {size}")
         self._size = size
         self._events: deque[Event] = deque()
         self._lock = threading.Lock()

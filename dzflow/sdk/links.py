@@ -130,6 +130,8 @@ class EmulatedLink(Link):
             self.trouble = True
             with suppress(ConnectionRefusedError):
                 self._socket.send(datagram)
+        except OSError as error:
+            raise Unreachable(f"the host's wire {self.wire} cannot be used: {error}") from error
 
 
 class MulticastLink(Link):

@@ -83,6 +83,10 @@ class Sorter:
         """Know a space under one version of its index; earlier ones stay known."""
         self._views[view.number, view.version] = view
 
+    def see_new(self, view: SpaceView) -> None:
+        """Know a space under a version of its index that was not known."""
+        self._views.setdefault((view.number, view.version), view)
+
     def view(self, number: int, version: int) -> SpaceView | None:
         """A space as it was told."""
         return self._views.get((number, version))

@@ -22,7 +22,7 @@ from dzflow.intervals import Key
 from dzflow.sdk import datagrams
 from dzflow.sdk.async_rest import AsyncRest
 from dzflow.sdk.background import BACKGROUND
-from dzflow.sdk.errors import NotFound, Refused, Unreachable
+from dzflow.sdk.errors import Closed, NotFound, Refused, Unreachable
 from dzflow.sdk.links import EmulatedLink, Link
 from dzflow.sdk.rest import Access
 from dzflow.sdk.sorter import Counters, Sorter
@@ -70,11 +70,13 @@ class Station:
         self._names: set[str] = set()
         self._samples: list[dict[str, Any]] = []
         self._sampled = 0
+        self._closing = False
         self._reported: dict[str, Counters] = {}
         # From here on: for the background only.
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._others: dict[int, list[Expression]] | None = None
         self._others_until = 0.0
+        self._known_others: dict[str, Expression] = {}
         BACKGROUND.enter()
         BACKGROUND.start(self._open()).result()
 
@@ -84,6 +86,7 @@ class Station:
 
     def close(self) -> "Future[None]":
         """Stop everything in the background; done when all is closed. Then call `closed`."""
+        self._closing = True
         return BACKGROUND.start(self._close())
 
     def closed(self) -> None:
@@ -119,6 +122,8 @@ class Station:
 
     def send(self, view: SpaceView, keys: Sequence[Key], event: Mapping[str, object]) -> int:
         """Send an event into the network, and to the other applications here; gives its id."""
+        if self._closing:
+            raise Closed("the control plane's client is closed; make another one")
         event_id = self._ids.next(view.number, view.version)
         payload = datagrams.encode(event_id, event)
         self._link.send(view.address(keys, event_id), payload)
@@ -233,21 +238,18 @@ class Station:
         pause = _FIRST_PAUSE
         while True:
             try:
-                async with aclosing(self._rest.stream("space,network", _SILENCE)) as changes:
+                async with aclosing(self._rest.stream("space", _SILENCE)) as changes:
                     async for told in changes:
                         pause = _FIRST_PAUSE
-                        if told is None or told.type == "network":
-                            await self._read_spaces()
+                        if told is None:
+                            for known in await self._rest.spaces():
+                                self._heard(known)
                         elif told.type == "space":
                             self._heard(told.data)
             except DzflowError as error:
                 _log.info("changes cannot be followed, trying again: %s", error)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
             pause = min(_LONGEST_PAUSE, pause * 2)
-
-    async def _read_spaces(self) -> None:
-        for told in await self._rest.spaces():
-            self._heard(told)
 
     def _heard(self, told: Mapping[str, Any]) -> None:
         if told.get("name") in self._names and not told.get("deleted"):
@@ -290,7 +292,7 @@ class Station:
             self._unsorted.clear()
             try:
                 if self.sorter.held:
-                    await self._read_spaces()
+                    await self._learn_versions()
                 if self.sorter.unmatched and time.monotonic() > self._others_until:
                     self._others = await self._read_others()
                     self._others_until = time.monotonic() + OTHERS_FOR
@@ -300,14 +302,29 @@ class Station:
             self.sorter.classify(self._others)
             await asyncio.sleep(0.1)  # so that many events cost one round only
 
+    async def _learn_versions(self) -> None:
+        """Learn versions that events come under before we have heard of them.
+
+        What publishers use does not change by that: only the stream tells it in the right order.
+        """
+        for told in await self._rest.spaces():
+            if told["name"] in self._names:
+                self.sorter.see_new(SpaceView.from_json(told))
+
     async def _read_others(self) -> dict[int, list[Expression]] | None:
         page = await self._rest.get("/subscriptions", host=self._host, limit=MOST_OTHERS)
         if page.get("next") is not None:
             return None
+        known = self._known_others
+        self._known_others = {}
         found: dict[int, list[Expression]] = {}
         for record in page["items"]:
+            expression = known.get(record["id"])
+            if expression is None or expression.source != record["filter"]:
+                expression = Expression(record["filter"])
+            self._known_others[record["id"]] = expression
             number = int(record["id"][1:].partition("-")[0], 16)  # an id names the space
-            found.setdefault(number, []).append(Expression(record["filter"]))
+            found.setdefault(number, []).append(expression)
         return found
 
     def _sample(self, space: str, event: Mapping[str, object]) -> None:

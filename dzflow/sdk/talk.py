@@ -14,7 +14,15 @@ import msgspec
 from msgspec import Struct
 
 from dzflow.errors import BadInput
-from dzflow.sdk.errors import BadAnswer, NotAcknowledged, RequestFailed, Unreachable, refused
+from dzflow.sdk.errors import (
+    BadAnswer,
+    Busy,
+    NotAcknowledged,
+    RequestFailed,
+    Unavailable,
+    Unreachable,
+    refused,
+)
 
 T = TypeVar("T")
 Json = Any
@@ -172,7 +180,7 @@ class Talk:
         reply = yield from self._ask(call, deadline)
         try:
             return (yield from self._settled(reply, "active", deadline))
-        except NotAcknowledged:
+        except (NotAcknowledged, Unreachable, Busy, Unavailable):
             end = Call("POST", _END[kind], body={"id": reply.body["id"], "wait": False})
             yield end  # as well as it goes; what has a ttl ends by itself
             raise
@@ -184,12 +192,14 @@ class Talk:
         reply = yield from self._ask(call, deadline)
         return (yield from self._settled(reply, "removed", deadline))
 
-    def end_all(self, kind: Kind, records: Sequence[str]) -> Steps[None]:
-        """End many records; those that have ended already are passed over."""
+    def end_all(self, kind: Kind, records: Sequence[str], patience: float) -> Steps[None]:
+        """End many records, within so many seconds; those that have ended are passed over."""
+        deadline = self._clock() + min(patience, self._timeout)
         for first in range(0, len(records), _BATCH):
             body = [{"id": record} for record in records[first : first + _BATCH]]
-            answers = yield from self.post(_END[kind], body)
-            for answer in answers:
+            call = Call("POST", _END[kind], body=body, key=_new_key())
+            reply = yield from self._ask(call, deadline)
+            for answer in reply.body:
                 if answer["status"] >= 400 and answer["status"] != 404:
                     raise refused(answer["status"], answer)
 
