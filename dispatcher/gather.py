@@ -117,7 +117,10 @@ class Gatherer:
                         self._post(configurator, partition, operation.latest[partition])
 
     def _owner_changed(self, partition: str, epoch: int | None) -> None:
-        for operation in list(self._by_partition.get(partition, ())):
+        concerned = list(self._by_partition.get(partition, ()))
+        if epoch is None:
+            self._by_partition.pop(partition, None)
+        for operation in concerned:
             self._act(operation, operation.owner_changed(partition, epoch))
 
     # Acting

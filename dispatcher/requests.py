@@ -87,6 +87,7 @@ class Operation:
         "indexed",
         "journal_began",
         "journal_ended",
+        "known",
         "last_done",
         "latest",
         "open",
@@ -112,6 +113,7 @@ class Operation:
         self.latest: dict[str, Task] = {}  # what each partition was told last
         self.open: dict[str, None] = {}  # partitions that have not done it yet
         self.held: dict[str, int] = {}  # the epochs under which others have
+        self.known: dict[str, int] = {}  # epochs of owners that came new meanwhile
         self.reason: str | None = None  # why it was refused
         self.waiting: str | None = None  # why it takes so long
         self.flow_ops = 0
@@ -143,6 +145,8 @@ class Operation:
         task = self.latest.get(name)
         if task is None or task.seq != done.seq or name not in self.open:
             return Next.WAIT
+        if done.epoch < self.known.get(name, 0) and done.outcome != "superseded":
+            return Next.WAIT  # by a former owner
         if done.outcome == "done":
             del self.open[name]
             self.held[name] = done.epoch
@@ -162,14 +166,17 @@ class Operation:
 
     def owner_changed(self, name: str, epoch: int | None) -> Next:
         """A partition has a new owner, or (None) is no more. What the old one did may be lost."""
-        if name not in self.latest or self.held.get(name) == epoch:
-            return Next.WAIT
         if epoch is None:
-            del self.latest[name]
+            self.latest.pop(name, None)
             self.held.pop(name, None)
+            self.before = {other: share for other, share in self.before.items() if other != name}
+            self.after = {other: share for other, share in self.after.items() if other != name}
             if self.open.pop(name, self) is self or self.open:
                 return Next.WAIT
             return self._shrink() if self._phase == _GROW else Next.SETTLE
+        if name not in self.latest or self.held.get(name) == epoch:
+            return Next.WAIT
+        self.known[name] = epoch
         self.open[name] = None
         self.held.pop(name, None)
         return Next.SEND
