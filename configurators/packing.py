@@ -2,11 +2,11 @@
 
 Regions are 24 bytes each. Operations and entries are a table of the different tails (where packets
 are sent, and which table is next) and then a record of 44 bytes each, all alike so that reading
-takes one step; the same few thousand matches and tails come again and again, and are remembered.
+takes one step; the same matches and tables of tails come again and again, and are remembered.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from struct import Struct
 
@@ -16,13 +16,12 @@ from dzflow.region import FULL, Region
 from sdn.flows import Action, Change, FlowEntry, FlowOp, Output, ToGroup
 
 _REGION = Struct("!12s12s")
-_HEAD = Struct("!I")  # how many tails
+_HEAD = Struct("!I")  # bytes of all tails
 _TAIL = Struct("!hH")  # the next table, or -1; how many actions
 _ACTION = Struct("!BI")  # whether it is a group; its number or the port
 _RECORD = Struct("!BBHII32s")  # flags, table, priority, port, tail, address and mask
 
 _CHANGES = (Change.ADD, Change.MODIFY, Change.DELETE)
-_FLAGS = {change: number for number, change in enumerate(_CHANGES)}
 _CHANGE = 3
 _MATCHED = 4
 _PORTED = 8
@@ -64,75 +63,79 @@ def _region(data: bytes) -> Region:
 
 def pack_ops(ops: Sequence[FlowOp]) -> bytes:
     """Operations in order."""
-    flags = _FLAGS
-    return _pack((flags[op.change], op.entry) for op in ops)
+    add, modify = Change.ADD, Change.MODIFY
+    return _pack(
+        [0 if op.change is add else 1 if op.change is modify else 2 for op in ops],
+        [op.entry for op in ops],
+    )
 
 
 def unpack_ops(data: bytes) -> list[FlowOp]:
     """The operations that were packed."""
-    changes = _CHANGES
+    tails, records = _split(data)
+    changes, known = _CHANGES, _match
+    ops: list[FlowOp] = []
     try:
-        return [FlowOp(changes[flags & _CHANGE], entry) for flags, entry in _unpack(data)]
+        for flags, table, priority, port, number, raw in _RECORD.iter_unpack(records):
+            actions, goto = tails[number]
+            match = known(raw) if flags & _MATCHED else None
+            in_port = port if flags & _PORTED else None
+            entry = FlowEntry(table, priority, match, actions, goto, in_port)
+            ops.append(FlowOp(changes[flags & _CHANGE], entry))
     except IndexError:
         raise BadPacking("an operation of unknown kind, or a tail that is missing") from None
+    return ops
 
 
 def pack_entries(entries: Iterable[FlowEntry]) -> bytes:
     """Entries in order."""
-    return _pack((0, entry) for entry in entries)
+    listed = list(entries)
+    return _pack([0] * len(listed), listed)
 
 
 def unpack_entries(data: bytes) -> list[FlowEntry]:
     """The entries that were packed."""
-    try:
-        return [entry for _, entry in _unpack(data)]
-    except IndexError:
-        raise BadPacking("an entry with a tail that is missing") from None
+    return [op.entry for op in unpack_ops(data)]
 
 
-def _pack(flagged: Iterable[tuple[int, FlowEntry]]) -> bytes:
+def _pack(changes: list[int], entries: list[FlowEntry]) -> bytes:
     numbers: dict[Tail, int] = {}
     records: list[bytes] = []
     pack = _RECORD.pack
     try:
-        for flags, entry in flagged:
+        for flags, entry in zip(changes, entries, strict=True):
             tail = entry.actions, entry.goto
             number = numbers.setdefault(tail, len(numbers))
             match, port = entry.match, entry.in_port
             address = b""
             if match is not None:
                 flags |= _MATCHED
-                address = match.address.to_bytes(16, "big") + match.mask.to_bytes(16, "big")
+                address = _raw(match)
             if port is None:
                 port = 0
             else:
                 flags |= _PORTED
             records.append(pack(flags, entry.table, entry.priority, port, number, address))
-        return b"".join((_HEAD.pack(len(numbers)), *map(_pack_tail, numbers), *records))
+        tails = b"".join(map(_pack_tail, numbers))
+        return b"".join((_HEAD.pack(len(tails)), tails, *records))
     except (struct.error, OverflowError) as error:
         raise BadPacking(f"an entry holds a number that no switch has: {error}") from error
 
 
-def _unpack(data: bytes) -> Iterator[tuple[int, FlowEntry]]:
-    """Flags and entry of each record; IndexError if one names a tail that is not there."""
-    tails, at = _unpack_tails(data)
+def _split(data: bytes) -> tuple[tuple[Tail, ...], memoryview]:
+    """The tails, and all records."""
+    if len(data) < _HEAD.size:
+        raise BadPacking(f"{len(data)} bytes are too few")
+    at = _HEAD.size + _HEAD.unpack_from(data)[0]
     records = memoryview(data)[at:]
-    if len(records) % _RECORD.size:
-        raise BadPacking(f"{len(records)} bytes are not records of {_RECORD.size} bytes each")
-    known = _match
-    for flags, table, priority, port, number, raw in _RECORD.iter_unpack(records):
-        actions, goto = tails[number]
-        yield (
-            flags,
-            FlowEntry(
-                table,
-                priority,
-                known(raw) if flags & _MATCHED else None,
-                actions,
-                goto,
-                port if flags & _PORTED else None,
-            ),
-        )
+    if at > len(data) or len(records) % _RECORD.size:
+        raise BadPacking(f"{len(data)} bytes end in the middle of a record")
+    return _unpack_tails(data[_HEAD.size : at]), records
+
+
+@lru_cache(_REMEMBERED)
+def _raw(match: Match) -> bytes:
+    return match.address.to_bytes(16, "big") + match.mask.to_bytes(16, "big")
 
 
 @lru_cache(_REMEMBERED)
@@ -155,22 +158,21 @@ def _pack_tail(tail: Tail) -> bytes:
     return b"".join(parts)
 
 
-def _unpack_tails(data: bytes) -> tuple[list[Tail], int]:
+@lru_cache(_REMEMBERED)
+def _unpack_tails(data: bytes) -> tuple[Tail, ...]:
     tails: list[Tail] = []
-    try:
-        (count,) = _HEAD.unpack_from(data)
-        at = _HEAD.size
-        for _ in range(count):
-            goto, length = _TAIL.unpack_from(data, at)
-            at += _TAIL.size
-            after = at + length * _ACTION.size
-            tails.append((_actions(data[at:after]), None if goto < 0 else goto))
-            at = after
-    except struct.error:
-        raise BadPacking(f"{len(data)} bytes end in the middle of what entries do") from None
-    if at > len(data):
-        raise BadPacking(f"{len(data)} bytes end in the middle of an action")
-    return tails, at
+    at = 0
+    while at < len(data):
+        if len(data) - at < _TAIL.size:
+            raise BadPacking("a tail is too short")
+        goto, length = _TAIL.unpack_from(data, at)
+        at += _TAIL.size
+        after = at + length * _ACTION.size
+        if after > len(data):
+            raise BadPacking("a tail ends in the middle of an action")
+        tails.append((_actions(data[at:after]), None if goto < 0 else goto))
+        at = after
+    return tuple(tails)
 
 
 @lru_cache(_REMEMBERED)

@@ -47,7 +47,7 @@ from sdn.openflow.wire import MAX_MESSAGE, MULTIPART, TYPE_LENGTH, message, mult
 _ANYWHERE = struct.pack("!III", NO_BUFFER, ANY, ANY)
 _ANY_IPV6 = Match(0, 0)
 # The most frequent match is packed in one go with all that is before it.
-_FLOW_MOD_MASKED = Struct("!IIQQBB4xH30s16s16s2x")
+_FLOW_MOD_MASKED = Struct("!IIQQBB4xH30s32s2x")
 _ANYWHERE_MASKED = _ANYWHERE + bytes(4) + MASKED_MATCH
 
 # Plain numbers and names: members of an enum are slow to get and to pack.
@@ -76,6 +76,8 @@ def encode_ops(version: int, ops: Iterable[FlowOp], first_xid: int) -> bytes:
     Modifying and deleting is strict and touches no entry without our cookie.
     """
     head = version << 24 | _FLOW_MOD_TYPE << 16
+    head_masked = head + _FLOW_MOD_MASKED.size
+    pack_masked = _FLOW_MOD_MASKED.pack
     parts: list[bytes] = []
     for xid, op in enumerate(ops, first_xid):
         entry, change = op.entry, op.change
@@ -89,19 +91,19 @@ def encode_ops(version: int, ops: Iterable[FlowOp], first_xid: int) -> bytes:
             else:
                 command, cookie_mask, rest = _FLOW_DELETE, OUR_COOKIE_MASK, b""
             match = entry.match
-            if match is not None and entry.in_port is None and 0 < match.mask < ALL:
+            masked = _masked(match) if match is not None and entry.in_port is None else None
+            if masked is not None:
                 parts.append(
-                    _FLOW_MOD_MASKED.pack(
-                        head + _FLOW_MOD_MASKED.size + len(rest),
+                    pack_masked(
+                        head_masked + len(rest),
                         xid,
-                        entry.cookie,
+                        masked[0],
                         cookie_mask,
                         entry.table,
                         command,
                         entry.priority,
                         _ANYWHERE_MASKED,
-                        match.address.to_bytes(16, "big"),
-                        match.mask.to_bytes(16, "big"),
+                        masked[1],
                     )
                 )
             else:
@@ -221,6 +223,15 @@ def _match(in_port: int | None, match: Match | None) -> bytes:
             fields += MASKED + address + match.mask.to_bytes(16, "big")
     length = TYPE_LENGTH.size + len(fields)
     return TYPE_LENGTH.pack(1, length) + fields + bytes(-length % 8)
+
+
+@lru_cache(maxsize=1 << 16)
+def _masked(match: Match) -> tuple[int, bytes] | None:
+    """Cookie, and address and mask, of a match that has a mask; None if it has none to write."""
+    if not 0 < match.mask < ALL:
+        return None
+    cookie = FlowEntry(0, 0, match).cookie
+    return cookie, match.address.to_bytes(16, "big") + match.mask.to_bytes(16, "big")
 
 
 @lru_cache(maxsize=4096)

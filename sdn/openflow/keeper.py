@@ -11,7 +11,7 @@ from typing import Literal
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
 from sdn.openflow.connection import Connection, ConnectionLost, Refused, Run
 from sdn.openflow.messages import FlowStat, Foreign
-from sdn.openflow.sender import Limits, Part, Sender
+from sdn.openflow.sender import Limits, Sender
 from sdn.pipeline import Pipeline
 from sdn.southbound import (
     BASE,
@@ -28,8 +28,8 @@ from sdn.southbound import (
 from sdn.topology import Topology
 
 GROUPS = 1 << 16  # as many from the pipeline's first on are ours
-# With more operations under way, the flow monitor rests: a switch tells it of our own changes, too,
-# which halves the rate of Open vSwitch. After some quiet it is started and the switch compared.
+# With more operations in a second, the flow monitor rests: a switch tells it of our own changes,
+# too, which halves the rate of Open vSwitch. After some quiet it is started, the switch compared.
 MONITOR_UP_TO = 200
 MONITOR_AFTER = 2.0
 
@@ -65,7 +65,8 @@ class Keeper(Sender):
         self._syncing = asyncio.Lock()
         self._next_sync: asyncio.Task[Outcome] | None = None  # one that has not begun
         self._monitor: Literal["none", "on", "resting"] = "none"
-        self._quiet: asyncio.TimerHandle | None = None
+        self._second = 0.0  # when a second began in which operations are counted
+        self._in_second = 0
 
     # Whose it is
 
@@ -118,14 +119,16 @@ class Keeper(Sender):
 
     def sending(self, connection: Connection, count: int) -> None:
         """So many operations are about to be sent; the monitor rests if they are many."""
-        if self._monitor == "on" and self.load + count > MONITOR_UP_TO:
+        if self._monitor != "on":
+            return
+        now = self._loop.time()
+        if now > self._second + 1.0:
+            self._second, self._in_second = now, 0
+        self._in_second += count
+        if self._in_second > MONITOR_UP_TO:
             self._monitor = "resting"
             connection.monitor(on=False)
-
-    def _answered(self, parts: list[Part], weight: int, run: Run) -> None:
-        super()._answered(parts, weight, run)
-        if self._monitor == "resting" and not self.load and self.connection:
-            self._monitor_when_quiet(self.connection)
+            self._monitor_when_quiet(connection)
 
     # Changes by others
 
@@ -135,15 +138,17 @@ class Keeper(Sender):
         self._monitor = "on"
 
     def _monitor_when_quiet(self, connection: Connection) -> None:
-        if self._quiet:
-            self._quiet.cancel()
-
-        def quiet() -> None:
-            if self._monitor == "resting" and not self.load and not connection.lost:
+        def look() -> None:
+            if self._monitor != "resting" or self.connection is not connection:
+                return
+            quiet = self._loop.time() - self._progress
+            if self.load or quiet < MONITOR_AFTER:
+                self._loop.call_later(MONITOR_AFTER - min(quiet, MONITOR_AFTER / 2), look)
+            else:
                 self.monitor(connection)
                 self._check()
 
-        self._quiet = asyncio.get_running_loop().call_later(MONITOR_AFTER, quiet)
+        self._loop.call_later(MONITOR_AFTER, look)
 
     # What the switch should hold
 
