@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import uvloop
 
 from bench.arrivals import Arrival, arrival_times
-from bench.calls import Client
 from bench.centralised import serve
 from bench.cpu import Cpu
-from bench.load import CONNECTIONS, Load, Measured, Way
+from bench.load import Load, Measured, Way
 from bench.report import Report, Row
 from bench.service import service
 from bench.traffic import Traffic
@@ -145,23 +144,22 @@ async def _load(
         spent = processor_row(cpu.spent(), measured)
         rows.append({"measure": "processor", **case, **told, **spent})
 
-    async with Client(url, CONNECTIONS) as client:
-        load = Load(client, traffic)
-        await load.prepare()
-        progress(f"{scale.active:,} subscriptions")
-        cpu.spent()
-        filled = await load.fill(scale.active)
-        note("saturation", _told("batch", "as fast as can be, empty network"), filled)
-        for way, seconds in zip(WAYS, (scale.saturation, scale.single), strict=True):
-            progress(f"saturation, {way}")
-            ready(filled.rate * seconds * 2)
-            measured = await load.saturate(seconds, way)
-            note("saturation", _told(way, "as fast as can be"), measured)
-        for way, arrival, rate, seconds in scale.arrivals:
-            progress(f"{rate} requests/s, {arrival}, {way}")
-            ready(rate * seconds)
-            measured = await load.arrive(arrival_times(arrival, rate, seconds), way)
-            note("latency", _told(way, arrival, rate), measured)
+    load = Load(url, traffic)
+    await load.prepare()
+    progress(f"{scale.active:,} subscriptions")
+    cpu.spent()
+    filled = await load.fill(scale.active)
+    note("saturation", _told("batch", "as fast as can be, empty network"), filled)
+    for way, seconds in zip(WAYS, (scale.saturation, scale.single), strict=True):
+        progress(f"saturation, {way}")
+        ready(filled.rate * seconds * 2)
+        measured = await load.saturate(seconds, way)
+        note("saturation", _told(way, "as fast as can be"), measured)
+    for way, arrival, rate, seconds in scale.arrivals:
+        progress(f"{rate} requests/s, {arrival}, {way}")
+        ready(rate * seconds)
+        measured = await load.arrive(arrival_times(arrival, rate, seconds), way)
+        note("latency", _told(way, arrival, rate), measured)
     return rows
 
 

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import uvloop
 
-from bench.calls import Client
 from bench.control import processor_row
 from bench.cpu import Cpu
-from bench.load import CALLS, Load, Measured
+from bench.load import Load, Measured
 from bench.report import Report, Row
 from bench.service import service
 from bench.southbound import raw_stream
@@ -79,20 +78,19 @@ async def _load(
         rows.append({"measure": "stages", **told, **measured.stages_row()})
         rows.append({"measure": "processor", **told, **processor_row(cpu.spent(), measured)})
 
-    async with Client(url, CALLS) as client:
-        load = Load(client, traffic)
-        await load.prepare()
-        progress(f"{name}: {scale.active:,} subscriptions")
-        gc.collect()
-        gc.freeze()
-        cpu.spent()
-        filled = await load.fill(scale.active)
-        note("subscriptions", filled)
-        traffic.encode(int(filled.rate * scale.seconds))
-        progress(f"{name}: subscriptions and unsubscriptions")
-        cpu.spent()
-        churned = await load.saturate(scale.seconds, "batch")
-        note("subscriptions and unsubscriptions", churned)
+    load = Load(url, traffic)
+    await load.prepare()
+    progress(f"{name}: {scale.active:,} subscriptions")
+    gc.collect()
+    gc.freeze()
+    cpu.spent()
+    filled = await load.fill(scale.active)
+    note("subscriptions", filled)
+    traffic.encode(int(filled.rate * scale.seconds))
+    progress(f"{name}: subscriptions and unsubscriptions")
+    cpu.spent()
+    churned = await load.saturate(scale.seconds, "batch")
+    note("subscriptions and unsubscriptions", churned)
     done, took = filled.flow_ops + churned.flow_ops, filled.seconds + churned.seconds
     rows.append(_rate(name, "all requests", done, took))
     return rows

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from bench.arrivals import summary
 from bench.calls import Client, Reply
 from bench.report import Row
-from bench.traffic import Traffic, batch
+from bench.traffic import SPACE, Traffic, batch
 from dzflow.errors import DzflowError
 
 Way = Literal["single", "batch"]
@@ -116,18 +116,20 @@ class Measured(Struct):
 class Load:
     """Sends the requests of some traffic and keeps account."""
 
-    def __init__(self, client: Client, traffic: Traffic) -> None:
-        self._client = client
+    def __init__(self, url: str, traffic: Traffic) -> None:
+        self._url = url
         self._traffic = traffic
         self._measured = Measured()
+        self._client = Client(url, CONNECTIONS)  # a new one for each measurement
 
     async def prepare(self) -> None:
         """Make the space and the publishers' advertisements."""
-        traffic = self._traffic
-        made = await self._client.call("PUT", "/spaces/bench", msgspec.json.encode(traffic.schema))
-        if made.status not in (200, 201):
-            raise LoadFailed(f"the space is refused: {made.status} {made.body[:300]!r}")
-        done = await self._client.call("POST", "/advertise", batch(traffic.publishers))
+        schema, publishers = self._traffic.schema, self._traffic.publishers
+        async with Client(self._url, 1) as client:
+            made = await client.call("PUT", f"/spaces/{SPACE}", msgspec.json.encode(schema))
+            if made.status not in (200, 201):
+                raise LoadFailed(f"the space is refused: {made.status} {made.body[:300]!r}")
+            done = await client.call("POST", "/advertise", batch(publishers))
         states = {answer.state or answer.detail for answer in _answers(done)}
         if states != {"active"}:
             raise LoadFailed(f"the publishers' advertisements are {states}, not active")
@@ -189,8 +191,8 @@ class Load:
 
     async def _measure(self, workers: Sequence[Coroutine[None, None, None]]) -> Measured:
         self._measured = measured = Measured()
-        began = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
+        async with Client(self._url, CONNECTIONS) as self._client, asyncio.TaskGroup() as group:
+            began = time.perf_counter()
             for worker in workers:
                 group.create_task(worker)
         measured.seconds = time.perf_counter() - began

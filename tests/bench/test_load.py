@@ -78,8 +78,8 @@ async def serving(handle: Handle) -> AsyncIterator[str]:
 def loaded(handle: Handle, work: Callable[[Load], Any]) -> Any:
     async def main() -> Any:
         traffic = Traffic("uniform", 8)
-        async with asyncio.timeout(30), serving(handle) as url, Client(url, 4) as client:
-            return await work(Load(client, traffic))
+        async with asyncio.timeout(30), serving(handle) as url:
+            return await work(Load(url, traffic))
 
     return uvloop.run(main())
 
