@@ -106,6 +106,11 @@ class ConfiguratorProcess:
         )
         self._registration: Registration | None = None
 
+    @property
+    def address(self) -> str:
+        """Where its stream listens, once it runs."""
+        return self.options.advertise or self._listener.address
+
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; Superseded if another process takes the id over."""
         self._failed = asyncio.get_running_loop().create_future()
@@ -130,9 +135,8 @@ class ConfiguratorProcess:
 
     def _register(self) -> None:
         options = self.options
-        address = options.advertise or self._listener.address
         node = options.node or platform.node()
-        process = Process(self.id, address, os.getpid(), node)
+        process = Process(self.id, self.address, os.getpid(), node)
         self._registration = Registration(
             self._etcd, CONFIGURATORS + self.id, process, options.lease_s
         )

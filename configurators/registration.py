@@ -27,6 +27,7 @@ class Registration:
         self._key = key
         self._value = encode(process)
         self._ttl = ttl
+        self._lease = 0
 
     async def keep(self) -> None:
         """Stand registered until cancelled, again after etcd was away.
@@ -37,7 +38,8 @@ class Registration:
         while True:
             try:
                 async with self._etcd.lease(self._ttl) as lease:
-                    await self._put(lease.id, first)
+                    self._lease = lease.id
+                    await self._put(anyway=first)
                     first = False
                     self.known.set()
                     await lease.lost.wait()
@@ -52,30 +54,20 @@ class Registration:
         while True:
             await self.known.wait()
             try:
-                stored = await self._etcd.get(self._key)
+                await self._put()
             except StoreError as error:
-                log.warning("%s cannot be read: %s", self._key, error)
+                log.warning("%s cannot be confirmed: %s", self._key, error)
                 await asyncio.sleep(_RETRY)
-                continue
-            if stored is None:
-                await asyncio.sleep(_RETRY)
-                continue
-            self._check(stored.value)
-            return
-
-    async def _put(self, lease: int, first: bool) -> None:
-        put = Put(self._key, self._value, lease)
-        if first:
-            await self._etcd.transact([], [put])
-            return
-        while True:
-            stored = await self._etcd.get(self._key)
-            if stored:
-                self._check(stored.value)
-            compare = unchanged(self._key, stored.revision) if stored else absent(self._key)
-            if (await self._etcd.transact([compare], [put])).succeeded:
+            else:
                 return
 
-    def _check(self, value: bytes) -> None:
-        if value != self._value:
-            raise Superseded(f"another process is {self._key} now; this one stops")
+    async def _put(self, anyway: bool = False) -> None:
+        """Store the key, unless it is another's."""
+        while True:
+            stored = None if anyway else await self._etcd.get(self._key)
+            if stored and stored.value != self._value:
+                raise Superseded(f"another process is {self._key} now; this one stops")
+            compare = unchanged(self._key, stored.revision) if stored else absent(self._key)
+            put = Put(self._key, self._value, self._lease)
+            if (await self._etcd.transact([] if anyway else [compare], [put])).succeeded:
+                return

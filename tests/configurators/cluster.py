@@ -72,20 +72,20 @@ class Cluster:
         options = options or ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
         process = ConfiguratorProcess(self.access, TOKEN, id, "127.0.0.1:0", options)
         async with _running(process.run):
-            stream = await self.stream(id)
+            stream = await self.stream(id, process)
             try:
                 yield process
             finally:
                 stream.close()
                 await stream.closed.wait()
 
-    async def stream(self, id: str) -> Stream:
+    async def stream(self, id: str, process: ConfiguratorProcess) -> Stream:
         """A stream to a configurator, as soon as it is registered."""
         async with asyncio.timeout(WAIT):
             while True:
                 stored = await self.etcd.get(keys.CONFIGURATORS + id)
-                if stored:
-                    address = decode_process(stored.value).address
+                address = decode_process(stored.value).address if stored else ""
+                if address and address == process.address:
                     stream = await connect(address, TOKEN, self._hear, FromConfigurator, "d1")
                     self._streams[id] = stream
                     return stream

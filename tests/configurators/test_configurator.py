@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from configurators.configurator import ConfiguratorOptions
+from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
 from configurators.engine import Ordering
 from configurators.messages import Applied, Apply, FromSouthbound
 from configurators.network import with_host, without_host
@@ -139,16 +139,18 @@ async def _apply(it: Cluster, partition: str, epoch: int, entry: FlowEntry) -> A
 def test_of_two_processes_with_one_id_the_later_one_works(etcd_server: TestEtcd) -> None:
     async def check() -> None:
         async with cluster(etcd_server.access()) as it:
-            with pytest.raises(Superseded):
-                async with it.configurator():
-                    await it.ready()
-                    await it.do(it.advertise("x < 100"), it.subscribe("x < 10"))
-                    async with it.configurator():
-                        await it.ready()
-                        dones = await it.do(it.subscribe("x < 20"))
-                        assert {done.outcome for done in dones} == {"done"}
-                        it.check()
-                        await asyncio.sleep(0)
+            first = ConfiguratorProcess(it.access, TOKEN, "c1")
+            working = asyncio.create_task(first.run(asyncio.Event()))
+            await it.stream("c1", first)
+            await it.ready()
+            it.loads.clear()
+            async with it.configurator():
+                await it.ready()
+                with pytest.raises(Superseded):
+                    await asyncio.wait_for(working, WAIT)
+                dones = await it.do(it.advertise("x < 100"), it.subscribe("x < 20"))
+                assert {done.outcome for done in dones} == {"done"}
+                it.check()
 
     asyncio.run(check())
 
