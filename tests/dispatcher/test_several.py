@@ -1,0 +1,236 @@
+"""Several dispatchers on one etcd: nothing is lost or doubled, whoever dies, whoever repeats."""
+
+import asyncio
+
+import pytest
+
+from configurators.store.keys import owner_key
+from dispatcher.asks import Ask
+from dispatcher.errors import Conflict
+from tests.dispatcher.support import TIMEOUT, World, eventually, world
+from tests.dispatcher.test_records import asks, views
+from tests.etcd import TestEtcd
+
+
+async def hold(w: World) -> None:
+    for worker in w.workers:
+        worker.holding = True
+
+
+async def release(w: World) -> None:
+    for worker in w.workers:
+        worker.holding = False
+        await worker.release()
+
+
+def test_what_one_begins_another_may_end(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+            both = await asyncio.gather(
+                *(d.begin("subscription", asks(60, "h1"), wait=TIMEOUT) for d in (d1, d2))
+            )
+            ids = [record.id for answers in both for record in views(answers)]
+            assert len(set(ids)) == 120
+            assert w.has() == await w.expected()
+            ended = await asyncio.gather(
+                d1.end("subscription", ids[60:], wait=TIMEOUT),
+                d2.end("subscription", ids[:60], wait=TIMEOUT),
+            )
+            assert {answer.status for answers in ended for answer in answers} == {200}
+            assert w.has() == {}
+
+    asyncio.run(run())
+
+
+def test_ending_a_pending_one_through_another_dispatcher(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+            await hold(w)
+            begun = asyncio.create_task(d1.begin("subscription", asks(5), wait=TIMEOUT))
+
+            async def five() -> bool:
+                return len((await d2.records("subscription")).items) == 5
+
+            await eventually(five)
+            ids = [record.id for record in (await d2.records("subscription")).items]
+            ended = asyncio.create_task(d2.end("subscription", ids, wait=TIMEOUT))
+
+            async def removing() -> bool:
+                found = (await d1.records("subscription")).items
+                return all(record.state == "removing" for record in found)
+
+            await eventually(removing)
+            await release(w)
+            assert {answer.status for answer in await ended} == {200}
+            assert {answer.status for answer in await begun} == {409}
+            assert w.has() == {}
+
+    asyncio.run(run())
+
+
+def test_both_end_the_same_and_both_are_told_it_is_removed(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+            ids = [r.id for r in views(await d1.begin("subscription", asks(20), wait=TIMEOUT))]
+            ended = await asyncio.gather(
+                *(d.end("subscription", ids, wait=TIMEOUT) for d in (d1, d2))
+            )
+            statuses = [answer.status for answers in ended for answer in answers]
+            # One of the two may come when all is over.
+            assert set(statuses) <= {200, 404}
+            assert statuses.count(200) >= 20
+            assert w.has() == {}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("action", ["begin", "end", "update"])
+def test_what_a_dead_dispatcher_left_is_taken_over(etcd_server: TestEtcd, action: str) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher(lease_ttl=2) as alive:
+            known = views(await alive.begin("subscription", asks(3), wait=TIMEOUT))
+            await hold(w)
+            async with w.dispatcher(lease_ttl=2) as dying:
+                if action == "begin":
+                    answers = await dying.begin("subscription", asks(3, "h2"), wait=0)
+                elif action == "end":
+                    answers = await dying.end("subscription", [r.id for r in known], wait=0)
+                else:
+                    wider = {"price": {"gte": 0, "lt": 900}}
+                    answers = [await dying.update("subscription", known[0].id, wider, wait=0)]
+                assert {answer.status for answer in answers} == {202}
+            await release(w)
+
+            async def over() -> bool:
+                found = (await alive.records("subscription")).items
+                return all(r.state == "active" and not r.updating for r in found)
+
+            await eventually(over)
+            left = (await alive.records("subscription")).items
+            assert len(left) == {"begin": 6, "end": 0, "update": 3}[action]
+            assert w.has() == await w.expected()
+            assert alive.metrics.adopted >= 1
+
+    asyncio.run(run())
+
+
+def test_a_dispatcher_that_starts_takes_over_what_it_finds(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w:
+            await hold(w)
+            async with w.dispatcher() as first:
+                await first.begin("subscription", asks(150), wait=0)
+            await release(w)
+            async with w.dispatcher() as second:
+
+                async def active() -> bool:
+                    found = (await second.records("subscription", limit=1000)).items
+                    return len(found) == 150 and {r.state for r in found} == {"active"}
+
+                await eventually(active)
+                assert w.has() == await w.expected()
+
+    asyncio.run(run())
+
+
+def test_new_owners_are_told_what_old_ones_did_not_settle(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d:
+            await hold(w)
+            begun = asyncio.create_task(d.begin("subscription", asks(40), wait=TIMEOUT))
+
+            async def told() -> bool:
+                return sum(len(worker.heard) for worker in w.workers) >= 40
+
+            await eventually(told)
+            third = await w.worker("c3")
+            for partition in {name for worker in w.workers for name, _ in worker.heard}:
+                await w.etcd.put(owner_key(partition), b"c3")
+            await release(w)
+            assert {answer.status for answer in await begun} == {201}
+            assert third.has() == await w.expected()
+
+    asyncio.run(run())
+
+
+# Idempotency keys
+
+
+def test_a_repeated_call_answers_with_the_same_records(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+            batch = [*asks(120), Ask("nobody", "stocks", {})]
+            first = await d1.begin("subscription", batch, wait=TIMEOUT, key="k", who="me")
+            second = await d2.begin("subscription", batch, wait=TIMEOUT, key="k", who="me")
+            assert [a.record and a.record.id for a in first] == [
+                a.record and a.record.id for a in second
+            ]
+            assert [answer.status for answer in second] == [201] * 120 + [404]
+            other = await d2.begin("subscription", batch, wait=TIMEOUT, key="k", who="you")
+            assert {r.id for r in views(other[:-1])}.isdisjoint(r.id for r in views(first[:-1]))
+            with pytest.raises(Conflict, match="another call") as caught:
+                await d1.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me")
+            assert caught.value.kind == "key-reused"
+            with pytest.raises(Conflict):
+                await d1.begin("advertisement", batch, wait=TIMEOUT, key="k", who="me")
+
+    asyncio.run(run())
+
+
+def test_calls_with_one_key_at_the_same_time_make_one_set_of_records(
+    etcd_server: TestEtcd,
+) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+            calls = [
+                d.begin("subscription", asks(30), wait=TIMEOUT, key="k", who="me")
+                for d in (d1, d2, d1, d2)
+            ]
+            answers = await asyncio.gather(*calls)
+            assert {answer.status for some in answers for answer in some} == {201}
+            assert len({tuple(r.id for r in views(some)) for some in answers}) == 1
+            assert len((await d1.records("subscription")).items) == 30
+
+    asyncio.run(run())
+
+
+def test_a_repeat_after_a_crash_makes_the_records_that_are_missing(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d:
+            first = views(await d.begin("subscription", asks(4), wait=TIMEOUT, key="k", who="me"))
+            # As if the dispatcher had died before it wrote these.
+            for record in first[2:]:
+                await w.etcd.delete(f"records/1/{record.id}")
+            second = views(await d.begin("subscription", asks(4), wait=TIMEOUT, key="k", who="me"))
+            assert [r.id for r in second] == [r.id for r in first]
+            assert {r.state for r in second} == {"active"}
+            assert len((await d.records("subscription")).items) == 4
+
+    asyncio.run(run())
+
+
+def test_a_repeated_end_is_answered_as_the_first(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d:
+            ids = [r.id for r in views(await d.begin("subscription", asks(2), wait=TIMEOUT))]
+            for _ in range(2):
+                ended = await d.end("subscription", ids, wait=TIMEOUT, key="k", who="me")
+                assert [answer.status for answer in ended] == [200, 200]
+                assert {r.state for r in views(ended)} == {"removed"}
+            assert [a.status for a in await d.end("subscription", ids, wait=0)] == [404, 404]
+            with pytest.raises(Conflict):
+                await d.end("subscription", ids[:1], wait=TIMEOUT, key="k", who="me")
+
+    asyncio.run(run())
+
+
+def test_a_call_that_was_refused_as_a_whole_does_not_use_up_its_key(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d:
+            wrong = [Ask("h1", "stocks", {"colour": 1})]
+            [answer] = await d.begin("subscription", wrong, wait=TIMEOUT, key="k", who="me")
+            assert answer.status == 422
+            [answer] = await d.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me")
+            assert answer.status == 201
+
+    asyncio.run(run())
