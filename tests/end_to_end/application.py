@@ -1,0 +1,115 @@
+"""An application on a host that does what a test tells it, a line of JSON at a time.
+
+Called as `python -m tests.end_to_end.application URL HOST`. Each line is answered by one.
+"""
+
+import itertools
+import json
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import asdict
+
+from dzflow import ControlPlane
+from dzflow.errors import DzflowError
+from dzflow.sdk import Advertisement, Subscription
+
+GAP = 0.002  # seconds between the events of a stream
+
+
+class Streaming:
+    """Publishes events one after the other until it is stopped; each has a number of its own."""
+
+    def __init__(self, advertisement: Advertisement, events: list[dict[str, Any]]) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self._advertisement = advertisement
+        self._events = events
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> list[dict[str, Any]]:
+        self._stop.set()
+        self._thread.join()
+        return self.sent
+
+    def _run(self) -> None:
+        for number, event in enumerate(itertools.cycle(self._events)):
+            if self._stop.wait(GAP):
+                return
+            numbered = {**event, "n": event["n"] + number}
+            self._advertisement.publish(numbered)
+            self.sent.append(numbered)
+
+
+class Application:
+    """Holds subscriptions and advertisements under the names that the test gave them."""
+
+    def __init__(self, control_plane: ControlPlane) -> None:
+        self._control_plane = control_plane
+        self._subscriptions: dict[str, Subscription] = {}
+        self._advertisements: dict[str, Advertisement] = {}
+        self._streams: dict[str, Streaming] = {}
+
+    def subscribe(self, name: str, space: str, filter: Any) -> str:
+        made = self._control_plane.subscribe(space, filter, queue=100_000)
+        self._subscriptions[name] = made
+        return made.id
+
+    def advertise(self, name: str, space: str, filter: Any) -> str:
+        self._advertisements[name] = made = self._control_plane.advertise(space, filter)
+        return made.id
+
+    def update(self, name: str, filter: Any) -> None:
+        (self._subscriptions | self._advertisements)[name].update(filter)
+
+    def close(self, name: str) -> None:
+        (self._subscriptions | self._advertisements)[name].close()
+
+    def publish(self, name: str, events: list[dict[str, Any]]) -> int:
+        return self._advertisements[name].publish_many(events)
+
+    def smuggle(self, name: str, event: dict[str, Any]) -> None:
+        """Send an event that nothing of what is advertised holds, as a broken application might."""
+        handle = self._advertisements[name]._handle
+        view = handle.view
+        handle.station.send(view, view.space.keys(event), event)
+
+    def stream(self, name: str, events: list[dict[str, Any]]) -> None:
+        self._streams[name] = Streaming(self._advertisements[name], events)
+
+    def halt(self, name: str) -> list[dict[str, Any]]:
+        return self._streams.pop(name).stop()
+
+    def take(self, name: str, count: int, timeout: float) -> list[dict[str, Any]]:
+        """The next events, so many of them or all that come until the time is up."""
+        found: list[dict[str, Any]] = []
+        try:
+            while len(found) < count:
+                found.append(self._subscriptions[name].get(timeout))
+        except TimeoutError:
+            return found
+        return found
+
+    def counters(self, space: str) -> dict[str, int]:
+        return asdict(self._control_plane.counters()[space])
+
+
+def main() -> None:
+    url, host = sys.argv[1:]
+    with ControlPlane(url, host, timeout=60.0) as control_plane:
+        application = Application(control_plane)
+        for line in sys.stdin:
+            asked = json.loads(line)
+            call: Callable[..., Any] = getattr(application, asked.pop("do"))
+            try:
+                answer = {"answer": call(**asked)}
+            except DzflowError as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,338 @@
+"""The whole service, from REST to sockets: whoever asked gets every event, and nobody else."""
+
+import asyncio
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+
+from configurators.network import Network
+from configurators.store import keys
+from configurators.store.client import Access, Etcd
+from configurators.store.documents import decode_network, decode_space
+from configurators.store.server import free_ports
+from dzflow.address import Scope
+from sdn.flows import FlowEntry, Output
+from sdn.lab import Lab
+from sdn.pipeline import PlanName
+from sdn.topologies import topology
+from tests.end_to_end.crowd import WAIT, Application, Crowd, here
+from tests.end_to_end.world import Event, Json, World, make_schema, requests
+from tests.oracle import expected_entries, receivers
+from tests.sdn.lab.support import needs_lab
+from tests.service import running
+
+TOPOLOGY = "ring:4"
+HOSTS = ("h1", "h2", "h3", "h4")
+ROUNDS = 3
+ROOM = 1_000_000  # numbers for the events of one stream
+
+Row = tuple[int, int, str | None, int | None, tuple[str, ...], int | None]
+
+
+class Plane:
+    """A running service, with what a test needs of its network."""
+
+    def __init__(self, url: str, access: Access, crowd: Crowd, settled: Callable[[], None]) -> None:
+        self.access = access
+        self.crowd = crowd
+        self.settled = settled  # returns when new tables are in force for events, too
+        self.rest = httpx.Client(base_url=url, timeout=WAIT, trust_env=False)
+
+
+@contextmanager
+def emulated(folder: Path, plan: PlanName) -> Iterator[Plane]:
+    with (
+        running(folder, topology=TOPOLOGY, plan=plan, partitions=5) as service,
+        Crowd(service.url, HOSTS, here) as crowd,
+    ):
+        yield Plane(service.url, service.access, crowd, lambda: None)
+
+
+@contextmanager
+def open_vswitch(folder: Path, plan: PlanName) -> Iterator[Plane]:
+    """The service before switches that are not its own; the test has the lab, to ask it things."""
+    (port,) = free_ports(1)
+    with (
+        running(
+            folder,
+            topology=TOPOLOGY,
+            plan=plan,
+            partitions=5,
+            data_plane="external",
+            openflow={"ports": [port]},
+        ) as service,
+        Lab(topology(TOPOLOGY), f"tcp:127.0.0.1:{port}") as lab,
+    ):
+        lab.relay(int(service.url.rpartition(":")[2]))
+
+        def start(host: str, command: list[str]) -> "subprocess.Popen[Any]":
+            pipe = subprocess.PIPE
+            return lab.popen(host, command, stdin=pipe, stdout=pipe, text=True)
+
+        with Crowd(service.url, HOSTS, start) as crowd:
+            yield Plane(service.url, service.access, crowd, lab.wait_cache)
+
+
+PLANES = {"emulated": emulated, "ovs": open_vswitch}
+
+
+class Scenario:
+    """Hosts that subscribe, change their minds and publish, all at once."""
+
+    def __init__(self, plane: Plane, plan: PlanName, seed: int) -> None:
+        self.plane = plane
+        self.plan: PlanName = plan
+        self.random = Random(seed)
+        self.worlds = [
+            World(name, make_schema(self.random, plan), self.random) for name in ("one", "two")
+        ]
+        self.wanted: dict[tuple[str, str], tuple[World, Json]] = {}  # by host and name
+        self.offered: dict[tuple[str, str], Json] = {}  # by host and space
+        self.taken: dict[tuple[str, str], list[Event]] = {}
+        self._names = 0
+
+    def run(self) -> None:
+        for world in self.worlds:
+            put = self.plane.rest.put(f"/spaces/{world.name}", json=world.schema)
+            assert put.status_code == 201, put.text
+        self._each(self._begin)
+        for _ in range(ROUNDS):
+            self._change_under_traffic()
+            self._publish_to_all()
+            self._check_tables()
+        self._smuggle()
+
+    def _each(self, work: Callable[[Application, list[Any]], None]) -> None:
+        """Have all hosts do something at the same time, what it is decided beforehand."""
+        plans = {host: self._plan(host) for host in HOSTS}
+        crowd = self.plane.crowd
+        crowd.together([partial(work, crowd[host], plans[host]) for host in HOSTS])
+        self.plane.settled()
+
+    def _plan(self, host: str) -> list[Any]:
+        """What a host will do next: advertise, subscribe, update, close."""
+        steps: list[Any] = []
+        for world in self.worlds:
+            if (host, world.name) not in self.offered:
+                offer = self.random.choice(({}, world.filter()))
+                self.offered[host, world.name] = offer
+                steps.append(("advertise", f"a-{world.name}", world, offer))
+                keep = world.filter()
+                self.wanted[host, f"keep-{world.name}"] = (world, keep)
+                steps.append(("subscribe", f"keep-{world.name}", world, keep))
+            self._names += 1
+            name, source = f"s{self._names}", world.filter()
+            self.wanted[host, name] = (world, source)
+            steps.append(("subscribe", name, world, source))
+        mine = [n for h, n in self.wanted if h == host and n.startswith("s")]
+        if len(mine) > 3:
+            changed, closed = self.random.sample(mine, 2)
+            world = self.wanted[host, changed][0]
+            new = world.filter()
+            self.wanted[host, changed] = (world, new)
+            steps.append(("update", changed, world, new))
+            del self.wanted[host, closed]
+            steps.append(("close", closed, None, None))
+        return steps
+
+    @staticmethod
+    def _begin(application: Application, steps: list[Any]) -> None:
+        for what, name, world, source in steps:
+            match what:
+                case "update":
+                    application.do("update", name=name, filter=source)
+                case "close":
+                    application.do("close", name=name)
+                case _:
+                    application.do(what, name=name, space=world.name, filter=source)
+
+    # Events
+
+    def _change_under_traffic(self) -> None:
+        """Requests come and go while events flow; who is subscribed throughout misses nothing."""
+        crowd = self.plane.crowd
+        streams = []
+        for host in HOSTS:
+            for world in self.worlds:
+                events = world.events(20, self.offered[host, world.name])
+                if events:
+                    first = world.base(ROOM)
+                    events = [{**event, "n": first} for event in events]
+                    crowd[host].do("stream", name=f"a-{world.name}", events=events)
+                    streams.append((host, world))
+        self._each(self._begin)
+        sent = [
+            (world, event)
+            for host, world in streams
+            for event in crowd[host].do("halt", name=f"a-{world.name}")
+        ]
+        assert sent
+        for (host, name), (world, source) in self.wanted.items():
+            if name.startswith("keep"):
+                self._check_got(host, name, world, source, sent)
+        # What came to the others meanwhile depends on when they were changed.
+        for host, name in self.wanted:
+            if not name.startswith("keep"):
+                crowd[host].do("take", name=name, count=10**9, timeout=0)
+
+    def _check_got(
+        self, host: str, name: str, world: World, source: Json, sent: list[tuple[World, Event]]
+    ) -> None:
+        wanted = world.parsed(source)
+        expected = {e["n"] for w, e in sent if w is world and world.matches(wanted, e)}
+        got = self.plane.crowd[host].do("take", name=name, count=len(expected), timeout=20.0)
+        got += self.plane.crowd[host].do("take", name=name, count=10**9, timeout=0)
+        numbers = [event["n"] for event in got]
+        assert sorted(numbers) == sorted(expected), (host, name, source)
+
+    def _publish_to_all(self) -> None:
+        """Everybody gets what they want, and no host more than its regions let through."""
+        crowd = self.plane.crowd
+        before = {
+            (host, world.name): crowd[host].do("counters", space=world.name)
+            for host in HOSTS
+            for world in self.worlds
+        }
+        sent = []
+        for host in HOSTS:
+            for world in self.worlds:
+                events = world.events(15, self.offered[host, world.name])
+                crowd[host].do("publish", name=f"a-{world.name}", events=events)
+                sent += [(host, world, event) for event in events]
+        for (host, name), (world, source) in self.wanted.items():
+            self._check_got(host, name, world, source, [(w, e) for _, w, e in sent])
+        for host in HOSTS:
+            for world in self.worlds:
+                self._check_received(host, world, before[host, world.name], sent)
+
+    def _check_received(
+        self, host: str, world: World, before: Json, sent: list[tuple[str, World, Event]]
+    ) -> None:
+        """The network brings an event to a host if it lies in its regions, and only then."""
+        shown = self.plane.rest.get(f"/spaces/{world.name}").json()
+        index = world.index(shown["version"])
+        active = requests(self._records(world.name))
+        expected = 0
+        for publisher, its_world, event in sent:
+            if its_world is world:
+                point = index.point(world.space.keys(event))
+                expected += publisher == host or host in receivers(active, publisher, point)
+        # What is unwanted comes last, maybe: no subscription tells when it is there.
+        now = before
+        for _ in range(2_000):
+            now = self.plane.crowd[host].do("counters", space=world.name)
+            if now["received"] - before["received"] >= expected:
+                break
+        assert now["received"] - before["received"] == expected
+        assert now["doubles"] == before["doubles"]
+        assert now["malformed"] == 0
+
+    def _smuggle(self) -> None:
+        """What was not advertised reaches nobody."""
+        crowd, world = self.plane.crowd, self.worlds[0]
+        host, other = HOSTS[:2]
+        narrow = {"n": {"lt": 10}}
+        for application in (crowd[host], crowd[other]):
+            application.do("update", name=f"a-{world.name}", filter=narrow)
+        crowd[other].do("subscribe", name="all", space=world.name, filter={})
+        self.plane.settled()
+        outside = {
+            **world.event(),
+            "n": 1 << 30,
+        }  # in the other half, which the one bit tells apart
+        crowd[host].do("smuggle", name=f"a-{world.name}", event=outside)
+        crowd[host].do("publish", name=f"a-{world.name}", events=[{**outside, "n": 5}])
+        got = crowd[other].do("take", name="all", count=1, timeout=20.0)
+        assert [event["n"] for event in got] == [5]
+        crowd[host].do("close", name=f"a-{world.name}")
+        crowd[host].do("advertise", name="again", space=world.name, filter=narrow)
+        self.plane.settled()
+        crowd[host].do("publish", name="again", events=[{**outside, "n": 6}])
+        got = crowd[other].do("take", name="all", count=1, timeout=20.0)
+        assert [event["n"] for event in got] == [6]
+
+    # Tables
+
+    def _records(self, space: str) -> list[Json]:
+        found = []
+        for kind in ("subscriptions", "advertisements"):
+            page = self.plane.rest.get(f"/{kind}", params={"space": space, "limit": 1000}).json()
+            assert page["next"] is None
+            assert {record["state"] for record in page["items"]} == {"active"}
+            found += page["items"]
+        return found
+
+    def _check_tables(self) -> None:
+        """Switches hold what the records that REST shows make them hold: no more, no less."""
+        network, docs = asyncio.run(self._stored())
+        expected: dict[str, set[Row]] = {
+            switch.id: {
+                _row(entry) for entry in network.pipeline.base_entries(network.topology, switch.id)
+            }
+            for switch in network.topology.switches
+        }
+        for doc in docs:
+            (version,) = doc.versions
+            entries = expected_entries(
+                requests(self._records(doc.name)),
+                doc.versions[version].map,
+                network.topology,
+                network.trees,
+                network.pipeline,
+                Scope(doc.number, version),
+            )
+            for switch, found in entries.items():
+                expected[switch] |= {_row(entry) for entry in found}
+        with ThreadPoolExecutor() as pool:
+            read = dict(zip(expected, pool.map(self._read, expected), strict=True))
+        for switch, rows in expected.items():
+            assert read[switch] == rows, switch
+
+    def _read(self, switch: str) -> set[Row]:
+        answer = self.plane.rest.get(f"/switches/{switch}/flows", params={"source": "dp"})
+        assert answer.status_code == 200, answer.text
+        return {
+            (
+                flow["table"],
+                flow["priority"],
+                flow["match"],
+                flow["in_port"],
+                tuple(sorted(flow["actions"])),
+                flow["goto"],
+            )
+            for flow in answer.json()["items"]
+        }
+
+    async def _stored(self) -> tuple[Network, list[Any]]:
+        async with Etcd(self.plane.access) as etcd:
+            stored = await etcd.get(keys.NETWORK)
+            assert stored
+            spaces = await etcd.range(keys.SPACES)
+        docs = [decode_space(item.value) for item in spaces.items]
+        return Network.of(decode_network(stored.value)), docs
+
+
+def _row(entry: FlowEntry) -> Row:
+    actions = [
+        f"output:{action.port}" if isinstance(action, Output) else f"group:{action.group:#x}"
+        for action in entry.actions
+    ]
+    match = None if entry.match is None else str(entry.match)
+    return (entry.table, entry.priority, match, entry.in_port, tuple(sorted(actions)), entry.goto)
+
+
+@pytest.mark.parametrize("plan", ["legs", "lpm"])
+@pytest.mark.parametrize("name", ["emulated", pytest.param("ovs", marks=needs_lab)])
+def test_everybody_gets_what_they_asked_for_while_requests_come_and_go(
+    name: str, plan: PlanName, tmp_path: Path
+) -> None:
+    with PLANES[name](tmp_path, plan) as plane, plane.rest:
+        Scenario(plane, plan, seed=7).run()
