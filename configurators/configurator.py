@@ -10,7 +10,7 @@ import gc
 import logging
 import os
 import platform
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -25,8 +25,13 @@ from configurators.network import Network
 from configurators.partition import PartitionOptions, Worker
 from configurators.registration import TTL, Registration
 from configurators.spaces import Spaces, VersionView
-from configurators.store.client import Access, Etcd, Put, StoreError, unchanged
-from configurators.store.documents import decode_network, decode_record, decode_space
+from configurators.store.client import Access, Change, Etcd, Page, Put, StoreError, unchanged
+from configurators.store.documents import (
+    BadDocument,
+    decode_network,
+    decode_record,
+    decode_space,
+)
 from configurators.store.keys import (
     CONFIGURATORS,
     NETWORK,
@@ -35,13 +40,14 @@ from configurators.store.keys import (
     SPACES,
     PartitionName,
 )
-from configurators.store.model import Process
+from configurators.store.model import Process, Record
 from configurators.stream import Listener, Stream, StreamClosed
 from sdn.southbound import StaleEpoch
 
 log = logging.getLogger(__name__)
 
 PUT_AT_ONCE = 100
+TUNE_FROM = 1000  # requests that were loaded, below which the garbage collector is left as it is
 EARLY = (
     2  # turns of telling the load for which a task waits until it is known who owns its partition
 )
@@ -238,14 +244,24 @@ class ConfiguratorProcess:
                 if change.value is None:
                     self._spaces.drop(change.key.removeprefix(SPACES))
                 else:
-                    self._spaces.put(decode_space(change.value))
+                    self._take_space(change)
             self._spaces_read = True
             for name in [n for n in self._workers if not self._view(n)]:
                 self._drop(name, "its space, or this version of it, is gone")
             self._take_over_known()
 
+    def _take_space(self, change: Change) -> None:
+        assert change.value is not None
+        try:
+            self._spaces.put(decode_space(change.value))
+        except BadDocument as error:
+            log.error("%s cannot be read: %s", change.key, error)
+
     def _view(self, partition: str) -> VersionView | None:
-        return self._spaces.version(PartitionName.parse(partition))
+        try:
+            return self._spaces.version(PartitionName.parse(partition))
+        except ValueError:
+            return None  # a key of somebody else's making
 
     # Ownership
 
@@ -328,7 +344,7 @@ class ConfiguratorProcess:
             worker.entries = worker.engine.count()
             self._loaded[name] = worker
             await asyncio.sleep(0)
-        if self.options.tune_gc:
+        if self.options.tune_gc and sum(map(len, found.values())) > TUNE_FROM:
             _tune_gc()
         for name, worker in workers.items():
             if self._loaded.get(name) is worker:
@@ -382,8 +398,7 @@ class ConfiguratorProcess:
                     log.warning("records cannot be read: %s", error)
                     await asyncio.sleep(_RETRY)
                     continue
-                records = (decode_record(item.value) for item in page.items)
-                for name, loaded in partials(records, versions.values()):
+                for name, loaded in partials(_records(page), versions.values()):
                     if name in found:
                         found[name].append(loaded)
                 after, more = page.items[-1].key if page.items else None, page.more
@@ -433,6 +448,14 @@ class ConfiguratorProcess:
         error = None if task.cancelled() else task.exception()
         if error and self._failed and not self._failed.done():
             self._failed.set_exception(error)
+
+
+def _records(page: Page) -> Iterator[Record]:
+    for item in page.items:
+        try:
+            yield decode_record(item.value)
+        except BadDocument as error:
+            log.error("%s is left out: %s", item.key, error)
 
 
 def _tune_gc() -> None:

@@ -19,7 +19,7 @@ from configurators.messages import Done, PartitionLoad, Task, TaskOutcome, Waiti
 from configurators.slices import Item, Queue, Slice
 from configurators.undo import way_back
 from dzflow.address import Scope
-from sdn.flows import Batch, Change, FlowEntry, FlowKey, FlowOp, count
+from sdn.flows import Batch, Change, FlowEntry, FlowKey, FlowOp
 from sdn.plans import Plan
 from sdn.southbound import Acknowledged, Failed, Outcome, StaleEpoch
 
@@ -66,6 +66,7 @@ class _Push:
         self.again = again  # decides the same once more
         self.round = 0
         self.restart = False
+        self.tally = (0, 0, 0)  # operations that add, modify, delete
         self.carried_out: dict[str, list[FlowOp]] = {}
 
     def note(self, seen: "_Seen") -> None:
@@ -259,7 +260,7 @@ class Worker:
         push = _Push(decision, lambda: self.engine.decide(part.partials, ordering))
         reason = await self._carry_out(push, part.items)
         if reason is None:
-            self._answer_done(part, push.decision, decided - began, time.perf_counter() - decided)
+            self._answer_done(part, push, decided - began, time.perf_counter() - decided)
         return reason
 
     async def _rewire(self, revision: int, network: Wired) -> None:
@@ -284,8 +285,8 @@ class Worker:
         self._push = None
         if reason is None:
             self.engine.commit(push.decision)
-            changed = count(push.decision.rounds)
-            self.entries += changed[Change.ADD] - changed[Change.DELETE]
+            push.tally = adds, _, deletes = _tally(push.decision)
+            self.entries += adds - deletes
         else:
             undo = self.engine.discard(push.decision)
             await self._undo(push, undo, items)
@@ -354,13 +355,9 @@ class Worker:
         for to, tasks in by_whom.values():
             self._answer(to, Waiting(self.name, tasks, reason))
 
-    def _answer_done(self, part: Slice, decision: Decision, decided: float, pushed: float) -> None:
-        changed = count(decision.rounds)
-        shares = [
-            _shares(changed[change], len(part))
-            for change in (Change.ADD, Change.MODIFY, Change.DELETE)
-        ]
-        switches = len({switch for batch in decision.rounds for switch in batch})
+    def _answer_done(self, part: Slice, push: _Push, decided: float, pushed: float) -> None:
+        shares = [_shares(total, len(part)) for total in push.tally]
+        switches = len({switch for batch in push.decision.rounds for switch in batch})
         number = next(self._numbers)
         for item, adds, modifies, deletes in zip(part.items, *shares, strict=True):
             done = Done(
@@ -449,6 +446,20 @@ class _Pause:
 
 def _ops(decision: Decision, switch: str) -> list[FlowOp]:
     return [op for batch in decision.rounds for op in batch.get(switch, ())]
+
+
+def _tally(decision: Decision) -> tuple[int, int, int]:
+    """How many operations of a decision add, modify and delete."""
+    total = adds = deletes = 0
+    for batch in decision.rounds:
+        for ops in batch.values():
+            total += len(ops)
+            for op in ops:
+                if op.change is Change.ADD:
+                    adds += 1
+                elif op.change is Change.DELETE:
+                    deletes += 1
+    return adds, total - adds - deletes, deletes
 
 
 def _shares(total: int, parts: int) -> list[int]:
