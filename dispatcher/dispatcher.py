@@ -6,7 +6,7 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -280,7 +280,7 @@ class Dispatcher:
         """How many operations wait, and how many are in flight."""
         return self._intake.admission.queued, self._intake.admission.running
 
-    def changes(self, types: Collection[asks.ChangeType]) -> AsyncIterator[asks.Change]:
+    def changes(self, types: Collection[asks.ChangeType]) -> AsyncGenerator[asks.Change, None]:
         """What changes from now on; first the present state of all but records. Close it."""
         return self._news.changes(types)
 
