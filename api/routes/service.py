@@ -83,14 +83,13 @@ async def _seen(changes: AsyncIterator[Change], caller: Caller) -> AsyncIterator
 async def _reports(call: Call) -> Reply:
     report = call.read(ReportIn)
     call.caller.must_act_for(report.host)
-    spaces = {view.name for view in call.dispatcher.spaces()}
-    for space in [*report.counters, *(event.space for event in report.events)]:
-        if space not in spaces:
-            raise ApiProblem("invalid", f"there is no space {space!r}", "space")
 
     async def take() -> Reply:
-        call.context.metrics.report(report.counters)
-        samples = [(event.space, event.time_us, event.values) for event in report.events]
+        # What is told of spaces that are gone is of no use any more.
+        spaces = {view.name for view in call.dispatcher.spaces()}
+        counters = {space: counts for space, counts in report.counters.items() if space in spaces}
+        call.context.metrics.report(counters)
+        samples = [e for e in report.events if e.space in spaces]
         return Reply(202, ReportOut(call.dispatcher.sample_events(report.host, samples)))
 
     return await once(call, take)

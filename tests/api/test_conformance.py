@@ -1,0 +1,37 @@
+"""The service does what its OpenAPI document says, whatever is sent to it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import schemathesis
+
+from api.app import OPERATIONS
+from api.openapi import make_document
+from tests.stack import Stack
+
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+
+
+def test_the_document_is_valid_openapi() -> None:
+    for guarded in (False, True):
+        schemathesis.openapi.from_dict(make_document(OPERATIONS, "1", guarded)).validate()
+
+
+def test_every_operation_has_an_example_of_its_body() -> None:
+    for operation in OPERATIONS:
+        assert operation.body is None or operation.examples or operation.media != "application/json"
+
+
+def test_schemathesis_finds_nothing(stack: Stack, tmp_path: Path) -> None:
+    """All checks in all phases, with a bounded number of cases that are always the same."""
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"),
+        f"{stack.url}/openapi.json",
+        *("--checks", "all", "--max-examples", "12", "--generation-deterministic"),
+        *("--request-timeout", "60", "--no-color", "--continue-on-failure"),
+    ]
+    ran = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert ran.returncode == 0, ran.stdout[-20_000:] + ran.stderr[-2_000:]
