@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import uvicorn
-from configurators.southbound import SouthboundProcess
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -24,6 +23,7 @@ from api.network_process import emulate
 from api.settings import Settings
 from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
 from configurators.network import first_network
+from configurators.southbound import SouthboundProcess
 from configurators.store import keys
 from configurators.store.client import Access, Etcd
 from configurators.store.documents import encode

@@ -28,7 +28,7 @@ def test_schemathesis_finds_nothing(stack: Stack, tmp_path: Path) -> None:
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"),
         f"{stack.url}/openapi.json",
-        *("--checks", "all", "--max-examples", "12", "--generation-deterministic"),
+        *("--checks", "all", "--max-examples", "6", "--generation-deterministic"),
         *("--request-timeout", "60", "--no-color", "--continue-on-failure"),
     ]
     ran = subprocess.run(

@@ -48,7 +48,8 @@ def reading(client: httpx.Client, query: str = "") -> Iterator[Reader]:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
         assert response.headers["x-request-id"]
-        yield Reader(response)
+        reader = Reader(response)  # kept: the connection is closed when nobody reads any more
+        yield reader
 
 
 def test_records_are_told_of_as_they_change(client: httpx.Client, space: str) -> None:
