@@ -6,10 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -19,22 +17,10 @@ from api.listening import PortTaken
 from api.settings import BadSettings
 from api.up import Service
 from dzflow.sdk import Rest
-from tests.service import processes_with, running
+from tests.service import LIMIT, eventually, processes_with, running
 
-LIMIT = 120.0
 COMMAND = str(Path(sys.executable).parent / "dzflow")
 SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}
-
-
-def eventually(condition: Callable[[], Any], what: str) -> Any:
-    """Wait until something is so."""
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"not so within {LIMIT:.0f} s: {what}")
 
 
 def is_ready(url: str) -> bool:
