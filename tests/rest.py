@@ -8,7 +8,9 @@ SCHEMA: dict[str, Any] = {
     "attributes": [
         {"name": "price", "type": "float", "min": 0, "max": 1000},
         {"name": "volume", "type": "int", "min": 0, "max": 1000},
-    ]
+    ],
+    # Few shapes: they are quickly found.
+    "index": {"kind": "fields", "budget": 4, "shapes": 4},
 }
 
 

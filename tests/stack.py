@@ -48,6 +48,7 @@ class StackOptions(Struct, frozen=True):
     configurators: int = 1
     southbound: int = 1
     partitions: int = 3
+    grace: float = 0.1  # for an old index version after a change
     api: ApiSettings = ApiSettings(body_timeout=1.0, keep_alive=0.5)
 
 
@@ -130,7 +131,9 @@ class Stack:
 
             group.create_task(emulate(etcd, Settings(), self._stop, connected))
             await there.wait()
-            dispatching = DispatcherOptions(plan=options.plan, partitions=options.partitions)
+            dispatching = DispatcherOptions(
+                plan=options.plan, partitions=options.partitions, grace=options.grace
+            )
             async with Dispatcher(self.access, TOKEN, dispatching) as self.dispatcher:
                 await self._serve()
 

@@ -13,7 +13,6 @@ from api.models import (
     ReadyOut,
     ReportIn,
     ReportOut,
-    RestoreOut,
     StreamQuery,
     given,
 )
@@ -21,7 +20,7 @@ from api.operations import BYTES, Call, Operation, Reply, Shown, once
 from api.problems import ApiProblem
 from api.routes.spaces import space_out
 from api.streams import EventStream
-from dispatcher.asks import Change, ChangeType, RecordView, SpaceView
+from dispatcher.asks import Change, ChangeType, RecordView, Restored, SpaceView
 
 TYPES = tuple(name for name in get_args(ChangeType) if name != "lagged")
 _FOR_HOSTS = ("record", "space", "network")
@@ -102,8 +101,7 @@ async def _backup(call: Call) -> Response:
 
 async def _restore(call: Call) -> Reply:
     async def restore() -> Reply:
-        counts = await call.dispatcher.restore(call.raw)
-        return Reply(200, RestoreOut(spaces=counts.spaces, records=counts.records))
+        return Reply(200, await call.dispatcher.restore(call.raw))
 
     return await once(call, restore)
 
@@ -182,7 +180,7 @@ OPERATIONS = (
         "service",
         "Bring the state of a backup into a control plane that has none",
         _restore,
-        {200: Shown(RestoreOut, "What was restored.")},
+        {200: Shown(Restored, "What was restored.")},
         (409,),
         body=bytes,
         media=BYTES,
