@@ -129,6 +129,8 @@ class Listener:
 
     def made(self, stream: "_Accepted") -> bool:
         """Somebody has connected; whether there is room for one more stranger."""
+        if self._server is not None and not self._server.is_serving():
+            return False  # it came while the listener stopped
         if len(self._known) - len(self.streams) >= self._habits.strangers:
             return False
         self._known.add(stream)
