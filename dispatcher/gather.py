@@ -93,7 +93,8 @@ class Gatherer:
                 self.on_done(operation, done)
                 if done.outcome == "done":
                     operation.last_done = time.monotonic()
-            elif done.outcome == "moved":
+            if done.outcome == "moved" or operation.outlived(done):
+                # Perhaps the new owner is the same process, which has not noticed yet.
                 self._told_moved(operation)
             self._act(operation, operation.done(done))
 

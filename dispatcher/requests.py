@@ -145,7 +145,7 @@ class Operation:
         task = self.latest.get(name)
         if task is None or task.seq != done.seq or name not in self.open:
             return Next.WAIT
-        if done.epoch < self.known.get(name, 0) and done.outcome != "superseded":
+        if self.outlived(done):
             return Next.WAIT  # by a former owner
         if done.outcome == "done":
             del self.open[name]
@@ -163,6 +163,10 @@ class Operation:
         if done.outcome == "superseded":
             return Next.CHECK
         return Next.WAIT  # moved: told again when the new owner is known
+
+    def outlived(self, done: Done) -> bool:
+        """Whether it is by a former owner of the partition, and the new one has to be told."""
+        return done.outcome != "superseded" and done.epoch < self.known.get(done.partition, 0)
 
     def owner_changed(self, name: str, epoch: int | None) -> Next:
         """A partition has a new owner, or (None) is no more. What the old one did may be lost."""

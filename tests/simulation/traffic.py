@@ -134,11 +134,11 @@ class Traffic:
         ]
         for kind, host, filter in plan:
             label = f"stays-{host}"
+            self.asked.add(host)
             told = await self._until_known(
                 lambda d, k=kind, h=host, f=filter, n=label: self._begin_at(d, k, h, f, n, n)
             )
             assert told.outcome == "ok" and told.record, told
-            self.asked.add(host)
             since = self.loop.now
             self.entries.append(Steady(label, kind, host, FILTERS[filter], told.record.id, since))
             self.stable[label] = Stable(kind, host, filter)
@@ -266,7 +266,9 @@ class Traffic:
             loop.at(when, self.node.context, _settle, answer, found)
 
         loop.at(
-            loop.now + self.world.wires.delay(), process.node.context, loop.create_task, serve()
+            loop.now + self.world.wires.delay(),
+            process.node.context,
+            lambda: loop.create_task(serve()),
         )
         process.calls.add(answer)
         try:
