@@ -231,6 +231,9 @@ class Gatherer:
     # Settling
 
     def _settle(self, operation: Operation) -> None:
+        if operation.gone:
+            self._spawn(self._superseded_by_end(operation))
+            return
         if operation in self._noting:
             self._noting[operation] = self._resettle
             return
@@ -320,7 +323,7 @@ class Gatherer:
     def _superseded(self, operation: Operation, found: Stored | None) -> None:
         """Somebody else has changed the record: this operation is over."""
         if found is None:
-            self._spawn(self._superseded_by_end(operation))
+            self._act(operation, operation.withdraw())
         else:
             self._end(operation, decode_record(found.value), "superseded")
 

@@ -8,6 +8,7 @@ import asyncio
 import contextvars
 import heapq
 from collections.abc import Callable
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -48,7 +49,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """Runs callbacks in the order in which they become ready; no time passes while they run."""
 
     _ready: Any
-    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -56,6 +56,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.now = _START
         self.steps = 0
         self._ending = False
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = count()
         self.made: list[asyncio.Task[Any]] = []  # so that none is collected before the end
         self.set_task_factory(self._make)
 
@@ -67,7 +69,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, when: float, context: contextvars.Context, call: Callable[..., object], *args: Any
     ) -> None:
         """Have something happen in a process, or `NOWHERE`."""
-        self.call_at(when, call, *args, context=context)
+        timer = asyncio.TimerHandle(when, call, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+
+    def call_at(
+        self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As every loop has it, but without looking for mistakes."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
+
+    def call_soon(
+        self, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """As every loop has it, but without looking for mistakes."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def go_on(self, node: Node) -> None:
         """A process that was paused works again; what it missed comes first."""
@@ -83,17 +102,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def _run_once(self) -> None:
-        ready, scheduled = self._ready, self._scheduled
+        ready, timers = self._ready, self._timers
         if not ready:
-            while scheduled and scheduled[0]._cancelled:
-                heapq.heappop(scheduled)._scheduled = False
-            if not scheduled:
+            while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
+                heapq.heappop(timers)
+            if not timers:
                 raise Stuck("nobody waits for anything that will happen")
-            self.now = max(self.now, scheduled[0]._when)
-        while scheduled and scheduled[0]._when <= self.now:
-            handle: Any = heapq.heappop(scheduled)
-            handle._scheduled = False
-            ready.append(handle)
+            self.now = max(self.now, timers[0][0])
+        while timers and timers[0][0] <= self.now:
+            ready.append(heapq.heappop(timers)[2])
         self.steps += len(ready)
         if self.steps > _STEPS:
             raise Stuck(f"more than {_STEPS} callbacks were run")

@@ -13,6 +13,7 @@ from collections import Counter
 from multiprocessing import get_context
 
 _now = time.perf_counter
+_cpu = time.process_time
 _COLLECT = 20  # runs between collections of garbage
 
 
@@ -66,7 +67,8 @@ def _run_all(given: argparse.Namespace) -> int:
     seconds = _now() - began
     done = totals.pop("seeds")
     print(
-        f"{done} seeds in {seconds:.1f} s, {done / seconds:.0f} a second on {jobs} core(s):"
+        f"{done} seeds in {seconds:.1f} s on {jobs} core(s),"
+        f" {done / totals.pop('cpu') * 1000:.0f} per second of CPU:"
         f" {totals.pop('requests')} requests, {totals.pop('events')} events,"
         f" {totals.pop('callbacks')} callbacks"
     )
@@ -84,12 +86,14 @@ def _run_part(part: tuple[range, str, int, bool]) -> tuple["Counter[str]", list[
     totals: Counter[str] = Counter()
     failed: list[int] = []
     told = _now()
+    gc.freeze()
     with installed() as use, mutated(mutation):
         for number, seed in enumerate(seeds):
             result = run(seed, use)
             if number % _COLLECT == 0:
                 gc.collect()
             totals["seeds"] += 1
+            totals["cpu"] = int(_cpu() * 1000)
             totals["requests"] += result.requests
             totals["events"] += result.events
             totals["callbacks"] += result.callbacks

@@ -297,6 +297,8 @@ class Scenario:
         name = self._switch()
         switch = self.world.switches[name]
         switch.room = len(switch.tables.entries) + self.random.randint(0, 3)
+        # What comes behind a refused operation is carried out all the same, until it is undone.
+        switch.refused = lambda: self.traffic.dark.add(name)
         self._after(self.random.choice((1.0, 4.0)), self._make_room, name)
         return name
 

@@ -53,6 +53,7 @@ class SimSwitch:
         self.generation = -1
         self.connections: dict[Node, SimConnection] = {}
         self.snapshots: list[dict[FlowKey, FlowEntry]] = []
+        self.refused: Callable[[], None] = lambda: None
         self.watch: Callable[[], None] = lambda: None  # called after each operation
 
     def delay(self) -> float:
@@ -128,6 +129,7 @@ class SimSwitch:
             elif op.change is Change.ADD:
                 if self.room is not None and not there and len(table.entries) >= self.room:
                     refused[place] = _FULL
+                    self.refused()
                     continue
                 table.put(key, op.entry)
             elif there:
