@@ -158,8 +158,11 @@ class Journal:
         batch: list[Write] = []
         left = _MOST
         spaces: set[int] = set()
+        keys: set[str] = set()
         while self._queue:
             write = self._queue[0]
+            if write.key in keys:
+                break  # etcd takes no key twice; of two that change a record, one comes too late
             weight = write.weight
             if write.space and write.space.number not in spaces:
                 weight += 2
@@ -168,6 +171,7 @@ class Journal:
             left -= weight
             if write.space:
                 spaces.add(write.space.number)
+            keys.add(write.key)
             batch.append(self._queue.popleft())
         return batch
 

@@ -58,6 +58,7 @@ def run(seed: int, use: Callable[[VirtualLoop], None], verbose: bool = False) ->
         if verbose:
             world.steps = []
             world.wires.trace = world.note
+            world.store.on_change = world.note_change
             logger.addHandler(notes := _Notes(world))
             logger.setLevel(logging.INFO)
         scenario = Scenario(world, Random(seed))

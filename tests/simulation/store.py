@@ -16,6 +16,8 @@ from configurators.store.client import (
     Page,
     Put,
     Stored,
+    StoreError,
+    StoreRefused,
     StoreUnavailable,
     TxnResult,
     WatchBatch,
@@ -37,7 +39,7 @@ class Store:
         self.down = False
         self.flaky = 0.0  # how likely it is that a call fails, carried out or not
         self.slow = 1.0
-        self.on_change: Callable[[Change, Stored | None], None] = lambda *_: None
+        self.on_change: Callable[[Change], None] = lambda _: None
         self._leases: dict[int, tuple[float, float]] = {}  # time to live, end
         self._numbers = count(1)
         self._watches: list[_Watch] = []
@@ -69,9 +71,11 @@ class Store:
         """A transaction."""
         succeeded = all(map(self._holds, compares))
         ops = then if succeeded else otherwise
-        for op in ops:
-            if isinstance(op, Put) and op.lease and op.lease not in self._leases:
-                raise LeaseGone("the lease has expired or was revoked")
+        puts = [op for op in ops if isinstance(op, Put)]
+        if len({op.key for op in puts}) < len(puts):
+            raise StoreRefused("duplicate key given in txn request")
+        if any(op.lease and op.lease not in self._leases for op in puts):
+            raise LeaseGone("the lease has expired or was revoked")
         changes: list[Change] = []
         gets: list[list[Stored]] = []
         revision = self.revision + 1
@@ -142,7 +146,7 @@ class Store:
         self.revision = revision
         self.log += changes
         for change in changes:
-            self.on_change(change, self.keys.get(change.key))
+            self.on_change(change)
         for watch in self._watches:
             watch.note(changes)
 
@@ -273,8 +277,8 @@ class SimEtcd:
                 return
             try:
                 result = call(*args)
-            except LeaseGone as gone:
-                loop.at(loop.now + store.delay(), context, _settle, answer, None, gone)
+            except StoreError as error:
+                loop.at(loop.now + store.delay(), context, _settle, answer, None, error)
                 return
             if draw < store.flaky:
                 loop.at(loop.now + 0.5, context, fail, changes)

@@ -110,6 +110,7 @@ class Traffic:
         self.violations: list[Violation] = []
         self.known: list[Known] = []
         self.stable: dict[str, Stable] = {}
+        self._changed: set[str] = set()  # labels of records that somebody has begun to change
         self.asked: set[str] = set()  # hosts that ever subscribed
         self.dark: set[str] = set()  # switches that may not carry events
         self.events = 0
@@ -176,7 +177,7 @@ class Traffic:
         if told.outcome == "ok" and told.record is not None:
             self.known.append(Known(label, told.record.id, kind, host))
             told = await self._settle(told, lambda r: r.state == "active")
-            if told.outcome == "ok":
+            if told.outcome == "ok" and label not in self._changed:
                 self.stable[label] = Stable(kind, host, filter)
         self._write("begin", label, kind, host, FILTERS[filter], told)
 
@@ -188,6 +189,7 @@ class Traffic:
 
     async def _update(self, known: Known, random: Random) -> None:
         filter = random.randrange(len(FILTERS))
+        self._changed.add(known.label)
         self.stable.pop(known.label, None)
         for _ in range(3):
             told = await self._once(
@@ -205,6 +207,7 @@ class Traffic:
     async def _end(self, known: Known) -> None:
         if known in self.known:
             self.known.remove(known)
+        self._changed.add(known.label)
         self.stable.pop(known.label, None)
         key = f"end-{known.label}-{self.loop.now}"
 

@@ -22,9 +22,9 @@ from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
 from configurators.network import first_network, topology_of
 from configurators.partition import Worker
 from configurators.spaces import SpaceView, new_space
-from configurators.store.client import Access, Put, StoreError
+from configurators.store.client import Access, Change, Put, StoreError
 from configurators.store.documents import decode_record, encode
-from configurators.store.keys import NETWORK, NUMBERS, OWNERS, RECORDS, SPACES, owner_key
+from configurators.store.keys import FINISHED, NETWORK, NUMBERS, OWNERS, RECORDS, SPACES, owner_key
 from configurators.store.model import NetworkDoc, Record, SpaceDoc
 from dispatcher.asks import DispatcherOptions
 from dispatcher.dispatcher import Dispatcher
@@ -249,6 +249,15 @@ class World:
         """Write down what happens."""
         if self.steps is not None:
             self.steps.append(f"{self.loop.now - 1000:9.4f}  {text}")
+
+    def note_change(self, change: Change) -> None:
+        """Write down what becomes of a key."""
+        text = "is gone" if change.value is None else f"is {change.value[:20]!r}"
+        if change.value is not None and change.key.startswith((RECORDS, FINISHED)):
+            record = decode_record(change.value)
+            following = f", next {record.next.filter}" if record.next else ""
+            text = f"is {record.state} {record.filter}{following}, seq {record.seq}, by {record.by}"
+        self.note(f"etcd {change.revision}: {change.key} {text}")
 
     def of(self, kind: str) -> list[Process]:
         """The processes of a kind."""
