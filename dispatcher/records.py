@@ -14,7 +14,7 @@ from dispatcher.answers import Answers
 from dispatcher.asks import Answer, Ask, Page, RecordView, Refused
 from dispatcher.calls import Call
 from dispatcher.catalogue import Catalogue
-from dispatcher.errors import Conflict, NotFound
+from dispatcher.errors import Conflict, NotFound, Unavailable
 from dispatcher.expiry import Expiry
 from dispatcher.gather import Gatherer
 from dispatcher.idempotency import claim, fingerprint, key_name
@@ -25,6 +25,7 @@ from dzflow.errors import DzflowError
 from sdn.topology import UnknownHost
 
 _POLL = 0.05
+_TURN = 50  # filters that are read in one turn of the loop
 
 
 class Records:
@@ -47,6 +48,12 @@ class Records:
         self._answers = answers
         self._expiry = expiry
         self._key_leases = key_leases
+        self._calls: set[Call] = set()  # that somebody waits for
+
+    async def close(self) -> None:
+        """Leave nobody waiting."""
+        for call in self._calls:
+            call.give_up(Unavailable("the service is stopping; it may still be done by another"))
 
     async def begin(
         self,
@@ -70,8 +77,7 @@ class Records:
             await self._claim_begin(kind, asks, call, drafts, key_name(who, key))
         for draft in drafts.values():
             self._intake.add(draft)
-        await call.wait(wait)
-        return self._answers.of(call)
+        return await self._answered(call, wait)
 
     async def _claim_begin(
         self,
@@ -82,35 +88,50 @@ class Records:
         name: str,
     ) -> None:
         """Give drafts the ids that the key stands for; what was begun before is left out."""
-        for place, draft in list(drafts.items()):
-            assert draft.ask
-            try:
-                if not self._catalogue.knows_host(draft.ask.host):
-                    raise UnknownHost(f"there is no host {draft.ask.host[:64]!r}")
-                space = self._catalogue.spaces.named(draft.ask.space)
-                self._catalogue.routing.index(space, kind == "advertisement", draft.ask.filter)
-                draft.id = new_record_id(kind, space.number)
-            except DzflowError as error:
-                call.refuse(place, error)
-                del drafts[place]
-            if place % 50 == 49:
-                await asyncio.sleep(0)
-        if not drafts:
-            return
-        ids = [drafts[place].id if place in drafts else "" for place in range(len(asks))]
         mark = fingerprint(kind, [[type(ask).__name__, ask] for ask in asks])
-        use = await claim(self._etcd, self._key_leases, name, mark, ids)
+        use = await self._used(name, mark)
         if use is None:
-            return
+            for place, draft in list(drafts.items()):
+                try:
+                    draft.id = self._new_id(draft)
+                except DzflowError as error:
+                    call.refuse(place, error)
+                    del drafts[place]
+                if place % _TURN == _TURN - 1:
+                    await asyncio.sleep(0)
+            if not drafts:
+                return  # a call of which nothing is left does not use up its key
+            ids = [drafts[place].id if place in drafts else "" for place in range(len(asks))]
+            use = await claim(self._etcd, self._key_leases, name, mark, ids)
+            if use is None:
+                return
         known = await self._read_any(use.ids)
         for place, draft in list(drafts.items()):
             draft.id = use.ids[place]
-            if not draft.id:
-                call.refuse(place, Conflict("this element was refused when the key was first used"))
-                del drafts[place]
-            elif draft.id in known:
+            if draft.id in known:
                 self._replay(call, place, "begin", known[draft.id].record)
                 del drafts[place]
+            elif not draft.id:
+                call.refuse(place, self._refusal(draft))
+                del drafts[place]
+
+    def _new_id(self, draft: Draft) -> str:
+        """An id for a record that can be begun; raises if it cannot."""
+        ask = draft.ask
+        assert ask
+        if not self._catalogue.knows_host(ask.host):
+            raise UnknownHost(f"there is no host {ask.host[:64]!r}; GET /hosts lists all there are")
+        space = self._catalogue.spaces.named(ask.space)
+        self._catalogue.routing.index(space, draft.kind == "advertisement", ask.filter)
+        return new_record_id(draft.kind, space.number)
+
+    def _refusal(self, draft: Draft) -> DzflowError:
+        """Why an element is refused that was refused when its key was first used."""
+        try:
+            self._new_id(draft)
+        except DzflowError as error:
+            return error
+        return Conflict("this element was refused when the key was first used; take a new key")
 
     async def end(
         self,
@@ -153,8 +174,7 @@ class Records:
                 call.answer(place, self._answers.settled("end", again[name].record))
             else:
                 call.refuse(place, NotFound(f"there is no {kind} {name[:64]!r}"))
-        await call.wait(wait)
-        return self._answers.of(call)
+        return await self._answered(call, wait)
 
     async def update(self, kind: RecordKind, id: str, filter: Any, *, wait: float) -> Answer:
         """Replace a filter; what both filters want is never interrupted."""
@@ -173,8 +193,7 @@ class Records:
         draft.id, (draft.record, draft.revision) = id, held
         draft.given = filter
         self._intake.add(draft)
-        await call.wait(max(0.0, deadline - time.monotonic()))
-        return self._answers.of(call)[0]
+        return (await self._answered(call, max(0.0, deadline - time.monotonic())))[0]
 
     async def renew(self, kind: RecordKind, id: str) -> RecordView:
         """Let a record with a ttl live on; NotFound if it is gone, Conflict if it has no ttl."""
@@ -213,6 +232,14 @@ class Records:
         return Page([self._answers.view(record) for record in found.records], found.next)
 
     # In between
+
+    async def _answered(self, call: Call, wait: float) -> list[Answer]:
+        self._calls.add(call)
+        try:
+            await call.wait(wait)
+        finally:
+            self._calls.discard(call)
+        return self._answers.of(call)
 
     async def _held(self, kind: RecordKind, id: str) -> Held:
         record_key(id)  # says so if it is none

@@ -154,6 +154,9 @@ class Sender:
     def _pump(self) -> None:
         self._scheduled = False
         connection = self.connection
+        if connection is not None and connection.lost is not None:
+            # Nothing was under way that would tell; who waits is not left waiting.
+            self.disconnected(connection, connection.lost)
         while connection is not None and connection is self.connection and self._may_send():
             parts = self._next_parts()
             if parts:
