@@ -30,6 +30,7 @@ class Node:
         self.context.run(_node.set, self)
         self.stopped = False  # paused or dead
         self.dead = False
+        self.hears_late = 0.0  # seconds by which it hears of changes in etcd too late
         self.kept: list[asyncio.Handle] = []
 
 
@@ -72,7 +73,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timer = asyncio.TimerHandle(when, call, args, self, context)
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """As every loop has it, but without looking for mistakes."""
@@ -80,7 +81,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return timer
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """As every loop has it, but without looking for mistakes."""
@@ -104,7 +105,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         ready, timers = self._ready, self._timers
         if not ready:
-            while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
+            while timers and timers[0][2]._cancelled:
                 heapq.heappop(timers)
             if not timers:
                 raise Stuck("nobody waits for anything that will happen")

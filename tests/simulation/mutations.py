@@ -2,10 +2,78 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from configurators import loading
+from configurators.holders import Holders
+from configurators.messages import Raised, RaiseEpochs
+from configurators.partition import Worker
+from configurators.slices import Queue
+from dispatcher.catalogue import Catalogue
+from dispatcher.gather import Gatherer
+from dispatcher.requests import Next, Operation
+from dispatcher.siblings import Siblings
+from sdn.southbound import Fence, Shadow
+
+
+def _nothing(*_: Any) -> None:
+    """Nothing is done."""
+
+
+async def _nothing_either(*_: Any) -> None:
+    """Nothing is done."""
+
+
+def _space_only(self: Catalogue, space: Any) -> Any:
+    return _guards(self, space)[:1]
+
+
+def _forgetful(self: Queue, tombstones: int = 0) -> None:
+    _new_queue(self, tombstones)
+
+
+async def _raised(self: Holders, southbound: Any, epochs: Any) -> bool:
+    answer = await self._ask(southbound, RaiseEpochs(dict(epochs)))
+    if not isinstance(answer, Raised):
+        return False
+    for partition, reason in answer.stale.items():
+        self._stale(partition, reason)
+    return True
+
+
+def _left_there(self: Operation) -> Next:
+    self.latest.clear()
+    return _withdraw(self)
+
+
+_guards = Catalogue.guards
+_new_queue = Queue.__init__
+_withdraw = Operation.withdraw
+
+Patch = tuple[object, str, Any]
+
+MUTATIONS: dict[str, list[Patch]] = {
+    # What the design rests on.
+    "settle-without-epochs": [(Catalogue, "guards", _space_only)],
+    "no-fence": [(Fence, "stale", lambda *_: False)],
+    "no-tombstones": [(Queue, "__init__", _forgetful)],
+    "no-undo": [(Worker, "_undo", _nothing_either)],
+    "no-reconciliation": [(Shadow, "repair", lambda *_: [])],
+    "no-telling-again": [(Gatherer, "connected", _nothing)],
+    "no-adoption": [(Siblings, "_is_left_behind", lambda *_: False)],
+    "pending-is-loaded": [(loading, "counts", lambda _: True)],
+    # What the simulation has found, taken out again.
+    "former-owner-is-heard": [(Operation, "outlived", lambda *_: False)],
+    "too-late-stays": [(Operation, "withdraw", _left_there)],
+    "stale-loses-the-new": [(Holders, "_raise", _raised)],
+}
 
 
 @contextlib.contextmanager
 def mutated(name: str) -> Iterator[None]:
     """The product with a bug built in; none if the name is empty."""
-    assert not name
-    yield
+    with contextlib.ExitStack() as stack:
+        for where, attribute, instead in MUTATIONS[name] if name else ():
+            stack.enter_context(mock.patch.object(where, attribute, instead))
+        yield

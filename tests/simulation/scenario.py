@@ -20,6 +20,7 @@ from tests.simulation.loop import NOWHERE, Stuck, VirtualLoop
 from tests.simulation.traffic import Traffic
 from tests.simulation.world import Complaints, Shape, World
 
+_MOMENT = 1.0  # seconds for which a fault waits for its moment
 _REST = 240.0  # virtual seconds after which a healed world must be at rest
 SHAPES = (
     Shape(),
@@ -27,7 +28,7 @@ SHAPES = (
     Shape(plan="lpm"),
     Shape(southbound=2),
     Shape(topology="ring:3", configurators=3),
-    Shape(topology="line:3", partitions=4, southbound=2, ordering="ordered"),
+    Shape(topology="line:3", partitions=5, southbound=2, ordering="ordered"),
 )
 
 
@@ -117,6 +118,9 @@ class Scenario:
             ("dispatcher paused", 2, lambda: self._pause("dispatcher")),
             ("southbound paused", 2, lambda: self._pause("southbound")),
             ("owner changed", 4, self._give_away),
+            ("owner usurped", 6, self._usurp),
+            ("stream slow", 4, self._slow_stream),
+            ("watch slow", 4, self._slow_watch),
             ("stream cut", 4, self._cut_stream),
             ("unreachable", 2, self._block),
             ("switch hangs up", 4, self._hang_up),
@@ -227,6 +231,9 @@ class Scenario:
             await asyncio.sleep(self.random.expovariate(1.5))
             begin = self.loop.now
             target = by_name[kind]()
+            while not target and self.loop.now < begin + _MOMENT:
+                await asyncio.sleep(0.003)  # the right moment has not come yet
+                target = by_name[kind]()
             self.world.note(f"FAULT {kind}: {target}")
             self.faults.append(Fault(kind, target, begin, begin))
 
@@ -247,13 +254,44 @@ class Scenario:
     def _give_away(self) -> str:
         """Somebody decides that a partition shall have another owner."""
         name = self.random.choice(self.world.partitions)
-        to = self.random.choice(self.world.of("configurator")).name
+        return self._give(name, self.random.choice(self.world.of("configurator")).name)
+
+    def _give(self, name: str, to: str) -> str:
         key = owner_key(name)
         stored = self.world.store.get(key)
         assert stored
         put = Put(key, to.encode())
         self.world.store.transact([unchanged(key, stored.revision)], [put], [])
         return f"{name} to {to}"
+
+    def _usurp(self) -> str:
+        """An owner at work is paused, and somebody else made the owner meanwhile."""
+        busy = [
+            (process, name)
+            for process in self.world.of("configurator")
+            if process.alive and process.main
+            for name, worker in process.main._workers.items()
+            if worker.load().queued
+        ]
+        if not busy:
+            return ""
+        process, name = self.random.choice(busy)
+        process.pause(self.random.choice((0.5, 1.5, 3.0)))
+        others = [other.name for other in self.world.of("configurator") if other is not process]
+        return self._give(name, self.random.choice(others))
+
+    def _slow_stream(self) -> str:
+        streams = [end for s in self.world.wires.streams for end in (s, s.other) if not s.over]
+        if not streams:
+            return "none"
+        stream = self.random.choice(streams)
+        stream.slow = self.random.choice((0.2, 1.0, 2.0))
+        return f"{stream.node.name} to {stream.peer}"
+
+    def _slow_watch(self) -> str:
+        process = self.random.choice([*self.world.processes.values()])
+        process.node.hears_late = self.random.choice((0.2, 1.0, 3.0))
+        return process.name
 
     def _cut_stream(self) -> str:
         streams = [s for s in self.world.wires.streams if not s.over]
@@ -335,6 +373,9 @@ class Scenario:
             switch.room = None
             if not switch.up:
                 switch.come_back()
+        for stream in world.wires.streams:
+            stream.slow = stream.other.slow = 0.0
         for process in world.processes.values():
+            process.node.hears_late = 0.0
             process.wake()
             process.start()

@@ -176,7 +176,9 @@ class _Watch:
         mine = [change for change in changes if change.key.startswith(self._prefix)]
         if mine and not self.over and not self._node.dead:
             loop = self._store.loop
-            self._last = max(self._last + 1e-6, loop.now + self._store.delay())
+            self._last = max(
+                self._last + 1e-6, loop.now + self._store.delay() + self._node.hears_late
+            )
             batch = WatchBatch(mine, mine[-1].revision)
             loop.at(self._last, self._node.context, self._arrive, batch)
 

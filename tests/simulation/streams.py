@@ -67,6 +67,7 @@ class SimStream(Stream):
         self.reason = ""
         self.over = False  # nothing is sent or heard here any more
         self.opened_at = 0.0
+        self.slow = 0.0  # seconds that each message takes longer
         self._hear = hear
         self._era = 0
         self._last = 0.0
@@ -122,10 +123,8 @@ class SimStream(Stream):
             raise StreamClosed(f"the stream to {self.peer} is over: {self.reason}")
         wires, other = Wires.current, self.other
         loop = wires.loop
-        self._last = max(self._last + 1e-6, loop.now + wires.delay(), self.opened_at)
-        loop.at(
-            self._last, other.node.context, other._arrive, other._era, kind, number, message
-        )
+        self._last = max(self._last + 1e-6, loop.now + wires.delay() + self.slow, self.opened_at)
+        loop.at(self._last, other.node.context, other._arrive, other._era, kind, number, message)
 
     def _arrive(self, era: int, kind: str, number: int, message: Any) -> None:
         if self.over or era != self._era:
@@ -150,14 +149,14 @@ class SimStream(Stream):
         if inspect.isawaitable(reply):
             asyncio.get_running_loop().create_task(self._await(number, reply))
         elif number:
-            self._answer(number, reply)
+            self._give(number, reply)
 
     async def _await(self, number: int, reply: Awaitable[Any]) -> None:
         answer = await reply
         if number:
-            self._answer(number, answer)
+            self._give(number, answer)
 
-    def _answer(self, number: int, answer: Any) -> None:
+    def _give(self, number: int, answer: Any) -> None:
         if not self.over:
             self._post("reply", number, answer)
 

@@ -40,7 +40,11 @@ class SimSwitch:
     drivers: "dict[Node, SimDriver]"  # all that it dials; shared by all switches of a run
 
     def __init__(
-        self, loop: VirtualLoop, dpid: int, tables: SimulatedSwitch, drivers: "dict[Node, SimDriver]"
+        self,
+        loop: VirtualLoop,
+        dpid: int,
+        tables: SimulatedSwitch,
+        drivers: "dict[Node, SimDriver]",
     ) -> None:
         self.name = tables.name
         self.loop = loop

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from configurators.spaces import SpaceView, VersionView
 from configurators.store.model import RecordKind
 from dispatcher.asks import Answer, Ask, RecordView
 from dispatcher.dispatcher import Dispatcher
@@ -22,7 +23,7 @@ from sdn.simulate import AmbiguousMatch, OperationRefused
 from sdn.trees import Tree, legs
 from tests.robustness.checker import Violation
 from tests.robustness.record import Entry, Outcome, Request, Steady
-from tests.simulation.loop import NOWHERE, Node
+from tests.simulation.loop import Node
 from tests.simulation.world import SPACE, Shape, World, documents
 
 Json = dict[str, Any]
@@ -63,9 +64,7 @@ def points(shape: Shape) -> tuple[int, ...]:
     )
 
 
-def _view(shape: Shape) -> Any:
-    from configurators.spaces import SpaceView
-
+def _view(shape: Shape) -> VersionView:
     return SpaceView.of(documents(shape)[1]).current
 
 
@@ -139,7 +138,8 @@ class Traffic:
             told = await self._until_known(
                 lambda d, k=kind, h=host, f=filter, n=label: self._begin_at(d, k, h, f, n, n)
             )
-            assert told.outcome == "ok" and told.record, told
+            assert told.outcome == "ok", told
+            assert told.record
             since = self.loop.now
             self.entries.append(Steady(label, kind, host, FILTERS[filter], told.record.id, since))
             self.stable[label] = Stable(kind, host, filter)
@@ -150,7 +150,9 @@ class Traffic:
         """Ask for things, one after the other."""
         for _ in range(count):
             await asyncio.sleep(random.expovariate(2.0))
-            known = random.choice(self.known) if self.known else None
+            # What was begun last is the most likely to be changed: that is where things meet.
+            recent = self.known[-2:] if random.random() < 0.5 else self.known
+            known = random.choice(recent) if recent else None
             draw = random.random()
             if known is None or draw < 0.4:
                 await self._begin(number, random)
@@ -171,26 +173,42 @@ class Traffic:
         host, filter = random.choice(hosts), random.randrange(len(FILTERS))
         if kind == "subscription":
             self.asked.add(host)
+        hasty = random.random() < 0.3  # it does not wait, and thinks better of it
         told = await self._until_known(
-            lambda d: self._begin_at(d, kind, host, filter, label, f"key-{label}")
+            lambda d: self._begin_at(
+                d, kind, host, filter, label, f"key-{label}", 0.0 if hasty else _WAIT
+            )
         )
+        ending: asyncio.Task[None] | None = None
         if told.outcome == "ok" and told.record is not None:
-            self.known.append(Known(label, told.record.id, kind, host))
+            known = Known(label, told.record.id, kind, host)
+            self.known.append(known)
+            if hasty:
+                self._change(known)
+                ending = asyncio.create_task(self._end(known))
             told = await self._settle(told, lambda r: r.state == "active")
             if told.outcome == "ok" and label not in self._changed:
                 self.stable[label] = Stable(kind, host, filter)
         self._write("begin", label, kind, host, FILTERS[filter], told)
+        if ending:
+            await ending
 
     async def _begin_at(
-        self, d: Dispatcher, kind: RecordKind, host: str, filter: int, label: str, key: str
+        self,
+        d: Dispatcher,
+        kind: RecordKind,
+        host: str,
+        filter: int,
+        label: str,
+        key: str,
+        wait: float = _WAIT,
     ) -> Answer:
         ask = Ask(host, SPACE, FILTERS[filter], label)
-        return (await d.begin(kind, [ask], wait=_WAIT, key=key))[0]
+        return (await d.begin(kind, [ask], wait=wait, key=key))[0]
 
     async def _update(self, known: Known, random: Random) -> None:
         filter = random.randrange(len(FILTERS))
-        self._changed.add(known.label)
-        self.stable.pop(known.label, None)
+        self._change(known)
         for _ in range(3):
             told = await self._once(
                 lambda d: d.update(known.kind, known.id, FILTERS[filter], wait=_WAIT)
@@ -204,11 +222,15 @@ class Traffic:
                 return
             await asyncio.sleep(0.5)
 
+    def _change(self, known: Known) -> None:
+        """From now on nobody knows what there is of a record."""
+        self._changed.add(known.label)
+        self.stable.pop(known.label, None)
+
     async def _end(self, known: Known) -> None:
         if known in self.known:
             self.known.remove(known)
-        self._changed.add(known.label)
-        self.stable.pop(known.label, None)
+        self._change(known)
         key = f"end-{known.label}-{self.loop.now}"
 
         async def end(d: Dispatcher) -> Answer:
@@ -322,9 +344,18 @@ class Traffic:
         found = id or (told.record.id if told.record else "")
         self.entries.append(
             Request(
-                action, label, told.start, told.end, told.outcome, kind, host, source, found,
-                told.status, told.detail,
-            )  # fmt: skip
+                action,
+                label,
+                told.start,
+                told.end,
+                told.outcome,
+                kind,
+                host,
+                source,
+                found,
+                told.status,
+                told.detail,
+            )
         )
 
     # Events

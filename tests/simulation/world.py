@@ -21,18 +21,20 @@ import sdn.openflow.reception
 from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
 from configurators.network import first_network, topology_of
 from configurators.partition import Worker
-from configurators.spaces import SpaceView, new_space
+from configurators.partition_map import Node, PartitionMap
+from configurators.spaces import SpaceView
 from configurators.store.client import Access, Change, Put, StoreError
 from configurators.store.documents import decode_record, encode
 from configurators.store.keys import FINISHED, NETWORK, NUMBERS, OWNERS, RECORDS, SPACES, owner_key
-from configurators.store.model import NetworkDoc, Record, SpaceDoc
+from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
 from dispatcher.asks import DispatcherOptions
 from dispatcher.dispatcher import Dispatcher
 from sdn.pipeline import PlanName
 from sdn.simulate import SimulatedNetwork
 from sdn.topologies import topology
 from tests.simulation import streams
-from tests.simulation.loop import NOWHERE, Node, VirtualLoop
+from tests.simulation.loop import NOWHERE, VirtualLoop
+from tests.simulation.loop import Node as ProcessNode
 from tests.simulation.store import SimEtcd, Store
 from tests.simulation.streams import SILENCE, SimListener, Wires
 from tests.simulation.switches import SimDriver, SimSouthbound, SimSwitch
@@ -63,11 +65,23 @@ class Shape(Struct, frozen=True):
     ordering: str = "net"
 
 
+_SHAPES = ((0, 0), (3, 2), (0, 2), (4, 0), (4, 2), (3, 0), (3, 1), (4, 1))
+_MAPS = {
+    ("legs", 3): PartitionMap("legs", Node(1)),
+    ("lpm", 3): PartitionMap("lpm", Node(0, one=Node(1))),
+    ("legs", 5): PartitionMap("legs", Node(1, zero=Node(0))),
+}
+
+
 @lru_cache
 def documents(shape: Shape) -> tuple[NetworkDoc, SpaceDoc]:
-    """Network and space, as they are stored."""
+    """Network and space, as they are stored; as the product makes them, without a search."""
     doc = first_network(topology(shape.topology), shape.plan, shape.trees)
-    return doc, new_space(SPACE, 1, SCHEMA, shape.plan, shape.partitions)
+    kind = "zorder" if shape.plan == "lpm" else "fields"
+    schema = {**SCHEMA, "index": {"kind": kind}}
+    shapes = _SHAPES if kind == "fields" else None
+    version = Version(schema, shapes, _MAPS[shape.plan, shape.partitions])
+    return doc, SpaceDoc(SPACE, 1, {0: version}, 0)
 
 
 class Complaints(logging.Handler):
@@ -90,7 +104,7 @@ class Process:
         self.world = world
         self.kind = kind
         self.name = name
-        self.node = Node(name)
+        self.node = ProcessNode(name)
         self.node.dead = self.node.stopped = True
         self.runs = 0
         self.paused = False
@@ -107,7 +121,7 @@ class Process:
         if not self.node.dead:
             return
         self.runs += 1
-        self.node = Node(self.name)
+        self.node = ProcessNode(self.name)
         self.main = None
         self.paused = False
         self.world.note(f"{self.name} starts")
@@ -131,14 +145,14 @@ class Process:
             world.loop.at(world.loop.now + SILENCE, NOWHERE, self._silent, node)
         world.loop.at(world.loop.now + seconds, NOWHERE, self.wake, node)
 
-    def wake(self, node: Node | None = None) -> None:
+    def wake(self, node: ProcessNode | None = None) -> None:
         """Go on."""
         if self.paused and node in (None, self.node) and not self.node.dead:
             self.world.note(f"{self.name} goes on")
             self.paused = False
             self.world.loop.go_on(self.node)
 
-    def _silent(self, node: Node) -> None:
+    def _silent(self, node: ProcessNode) -> None:
         if node is self.node and self.paused:
             for stream in self.world.wires.of(node):
                 self.world.wires.cut(stream, "it gives no sign of life")
@@ -208,11 +222,9 @@ class World:
         self.topology = topology_of(network_doc)
         self.space = SpaceView.of(space_doc)
         self.network = SimulatedNetwork(self.topology, network_doc.pipeline)
-        self.drivers: dict[Node, SimDriver] = {}
+        self.drivers: dict[ProcessNode, SimDriver] = {}
         self.switches = {
-            switch.id: SimSwitch(
-                loop, switch.dpid, self.network.switches[switch.id], self.drivers
-            )
+            switch.id: SimSwitch(loop, switch.dpid, self.network.switches[switch.id], self.drivers)
             for switch in self.topology.switches
         }
         SimDriver.drivers, SimDriver.switches = self.drivers, self.switches
