@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+from msgspec import Struct
+
 from configurators import loading
 from configurators.holders import Holders
 from configurators.messages import Raised, RaiseEpochs
@@ -51,29 +53,39 @@ _guards = Catalogue.guards
 _new_queue = Queue.__init__
 _withdraw = Operation.withdraw
 
-Patch = tuple[object, str, Any]
 
-MUTATIONS: dict[str, list[Patch]] = {
+class Mutation(Struct, frozen=True):
+    """What is replaced, and within how many seeds that is found."""
+
+    where: object
+    name: str
+    instead: Any
+    seeds: int = 100
+
+
+MUTATIONS: dict[str, Mutation] = {
     # What the design rests on.
-    "settle-without-epochs": [(Catalogue, "guards", _space_only)],
-    "no-fence": [(Fence, "stale", lambda *_: False)],
-    "no-tombstones": [(Queue, "__init__", _forgetful)],
-    "no-undo": [(Worker, "_undo", _nothing_either)],
-    "no-reconciliation": [(Shadow, "repair", lambda *_: [])],
-    "no-telling-again": [(Gatherer, "connected", _nothing)],
-    "no-adoption": [(Siblings, "_is_left_behind", lambda *_: False)],
-    "pending-is-loaded": [(loading, "counts", lambda _: True)],
+    "settle-without-epochs": Mutation(Catalogue, "guards", _space_only),
+    "no-fence": Mutation(Fence, "stale", lambda *_: False),
+    "no-tombstones": Mutation(Queue, "__init__", _forgetful),
+    "no-undo": Mutation(Worker, "_undo", _nothing_either),
+    "no-reconciliation": Mutation(Shadow, "repair", lambda *_: []),
+    "no-telling-again": Mutation(Gatherer, "connected", _nothing),
+    "no-adoption": Mutation(Siblings, "_is_left_behind", lambda *_: False),
+    "pending-is-loaded": Mutation(loading, "counts", lambda _: True),
     # What the simulation has found, taken out again.
-    "former-owner-is-heard": [(Operation, "outlived", lambda *_: False)],
-    "too-late-stays": [(Operation, "withdraw", _left_there)],
-    "stale-loses-the-new": [(Holders, "_raise", _raised)],
+    "former-owner-is-heard": Mutation(Operation, "outlived", lambda *_: False),
+    "too-late-stays": Mutation(Operation, "withdraw", _left_there),
+    "stale-loses-the-new": Mutation(Holders, "_raise", _raised),
 }
 
 
 @contextlib.contextmanager
 def mutated(name: str) -> Iterator[None]:
     """The product with a bug built in; none if the name is empty."""
-    with contextlib.ExitStack() as stack:
-        for where, attribute, instead in MUTATIONS[name] if name else ():
-            stack.enter_context(mock.patch.object(where, attribute, instead))
+    if not name:
+        yield
+        return
+    mutation = MUTATIONS[name]
+    with mock.patch.object(mutation.where, mutation.name, mutation.instead):
         yield

@@ -5,7 +5,7 @@ What they see is written down as the fault harness does it, for the same checker
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Any
 
@@ -135,9 +135,8 @@ class Traffic:
         for kind, host, filter in plan:
             label = f"stays-{host}"
             self.asked.add(host)
-            told = await self._until_known(
-                lambda d, k=kind, h=host, f=filter, n=label: self._begin_at(d, k, h, f, n, n)
-            )
+            given = (kind, host, filter, label, label)
+            told = await self._until_known(partial(self._begin_there, given))
             assert told.outcome == "ok", told
             assert told.record
             since = self.loop.now
@@ -192,6 +191,11 @@ class Traffic:
         self._write("begin", label, kind, host, FILTERS[filter], told)
         if ending:
             await ending
+
+    async def _begin_there(
+        self, given: tuple[RecordKind, str, int, str, str], d: Dispatcher
+    ) -> Answer:
+        return await self._begin_at(d, *given)
 
     async def _begin_at(
         self,
