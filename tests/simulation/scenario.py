@@ -109,7 +109,7 @@ class Scenario:
         self.traffic = Traffic(world, random)
         self.faults: list[Fault] = []
         self.found: list[Violation] = []
-        self._faulty = True
+        self._extra: list[asyncio.Task[None]] = []
         self._menu: list[tuple[str, int, Callable[[], str]]] = [
             ("configurator killed", 4, lambda: self._kill("configurator")),
             ("dispatcher killed", 3, lambda: self._kill("dispatcher")),
@@ -147,8 +147,8 @@ class Scenario:
         faults = asyncio.create_task(self._make_faults(self.random.randint(1, 5)))
         events = asyncio.create_task(self._publish())
         await asyncio.gather(*clients, faults)
+        await asyncio.gather(*self._extra)
         events.cancel()
-        self._faulty = False
         self._heal()
         healed = self.loop.now
         trouble = await self._rest("after healing")
@@ -276,9 +276,18 @@ class Scenario:
         if not busy:
             return ""
         process, name = self.random.choice(busy)
-        process.pause(self.random.choice((0.5, 1.5, 3.0)))
+        worker = process.main._workers[name]
+        tasks = {item.task.id for item in (*worker._in_work, *worker.queue._waiting.values())}
+        # What the old owner was about to do is done by the new one, and taken back, meanwhile.
+        self._extra.append(asyncio.create_task(self._think_better(tasks)))
+        process.pause(self.random.choice((1.0, 2.0, 3.0)))
         others = [other.name for other in self.world.of("configurator") if other is not process]
         return self._give(name, self.random.choice(others))
+
+    async def _think_better(self, ids: set[str]) -> None:
+        await asyncio.sleep(0.3)
+        for known in [each for each in self.traffic.known if each.id in ids]:
+            await self.traffic.end(known)
 
     def _slow_stream(self) -> str:
         streams = [end for s in self.world.wires.streams for end in (s, s.other) if not s.over]

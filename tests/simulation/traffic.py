@@ -158,7 +158,7 @@ class Traffic:
             elif draw < 0.62:
                 await self._update(known, random)
             elif draw < 0.92:
-                await self._end(known)
+                await self.end(known)
             else:
                 await self._read(known)
 
@@ -184,7 +184,7 @@ class Traffic:
             self.known.append(known)
             if hasty:
                 self._change(known)
-                ending = asyncio.create_task(self._end(known))
+                ending = asyncio.create_task(self.end(known))
             told = await self._settle(told, lambda r: r.state == "active")
             if told.outcome == "ok" and label not in self._changed:
                 self.stable[label] = Stable(kind, host, filter)
@@ -231,7 +231,8 @@ class Traffic:
         self._changed.add(known.label)
         self.stable.pop(known.label, None)
 
-    async def _end(self, known: Known) -> None:
+    async def end(self, known: Known) -> None:
+        """End what was begun."""
         if known in self.known:
             self.known.remove(known)
         self._change(known)
