@@ -30,6 +30,7 @@ class Node:
         self.context.run(_node.set, self)
         self.stopped = False  # paused or dead
         self.dead = False
+        self.woke = 0.0  # when it went on after a pause
         self.hears_late = 0.0  # seconds by which it hears of changes in etcd too late
         self.kept: list[asyncio.Handle] = []
 
@@ -92,6 +93,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def go_on(self, node: Node) -> None:
         """A process that was paused works again; what it missed comes first."""
         node.stopped = False
+        node.woke = self.now
         self._ready.extend(node.kept)
         node.kept.clear()
 

@@ -183,9 +183,13 @@ class _Watch:
             loop.at(self._last, self._node.context, self._arrive, batch)
 
     def _arrive(self, batch: WatchBatch) -> None:
-        if self._store.down:
-            self._last = max(self._last, self._store.loop.now) + 0.1
-            self._store.loop.at(self._last, self._node.context, self._arrive, batch)
+        store, node = self._store, self._node
+        loop = store.loop
+        if store.down or node.woke == loop.now:
+            # Who wakes up goes on with what it was about to do; what others did it hears then.
+            pause = 0.1 if store.down else store.random.uniform(0.0, 0.05)
+            self._last = max(self._last, loop.now) + pause + 1e-6
+            loop.at(self._last, node.context, self._arrive, batch)
             return
         self.queue.append(batch)
         self.queue.sort(key=lambda each: each.revision)

@@ -236,8 +236,16 @@ async def connect(
         if far.over:
             return
         far.opened_at = loop.now + wires.delay() + wires.delay()
-        loop.at(far.opened_at - 1e-7, node.context, _open, opened)
+        loop.at(far.opened_at - 1e-7, node.context, open)
         listener.take(far)
+
+    def open() -> None:
+        """Here, before anything is heard."""
+        if opened.done():
+            return
+        if on_open and not near.over:
+            on_open(near)
+        opened.set_result(None)
 
     loop.at(loop.now + wires.delay(), listener.node.context, accept)
     try:
@@ -247,13 +255,4 @@ async def connect(
         near.over = True
         loop.at(loop.now, NOWHERE, wires.cut, near, "no handshake in time")
         raise CannotConnect(f"{address}: no answer in time") from None
-    if near.over:
-        raise CannotConnect(f"{address}: {near.reason}")
-    if on_open:
-        on_open(near)
     return near
-
-
-def _open(opened: "asyncio.Future[None]") -> None:
-    if not opened.done():
-        opened.set_result(None)
