@@ -265,7 +265,7 @@ class Scenario:
         return f"{name} to {to}"
 
     def _usurp(self) -> str:
-        """An owner at work is paused, and somebody else made the owner meanwhile."""
+        """Somebody else is made the owner at a busy moment, of which some hear too late."""
         busy = [
             (process, name)
             for process in self.world.of("configurator")
@@ -280,7 +280,15 @@ class Scenario:
         tasks = {item.task.id for item in (*worker._in_work, *worker.queue._waiting.values())}
         # What the old owner was about to do is done by the new one, and taken back, meanwhile.
         self._extra.append(asyncio.create_task(self._think_better(tasks)))
-        process.pause(self.random.choice((1.0, 2.0, 3.0)))
+        late = self.random.choice(("paused", "owner late", "dispatchers late"))
+        seconds = self.random.choice((1.0, 2.0, 3.0))
+        if late == "paused":
+            process.pause(seconds)
+        elif late == "owner late":
+            process.node.hears_late = seconds
+        else:
+            for each in self.world.of("dispatcher"):
+                each.node.hears_late = seconds
         others = [other.name for other in self.world.of("configurator") if other is not process]
         return self._give(name, self.random.choice(others))
 
