@@ -52,7 +52,7 @@ class Insight:
         return found
 
     def usable_trees(self) -> list[int]:
-        """The trees that publishers should use: those of which the least is broken."""
+        """The trees that publishers should use: those of the current of which least is broken."""
         doc = self._catalogue.network_doc
         if doc is None:
             return []
@@ -63,6 +63,7 @@ class Insight:
                 for link in tree.links
             )
             for number, tree in doc.trees.items()
+            if number in doc.usable
         }
         least = min(broken.values(), default=0)
         return sorted(number for number, count in broken.items() if count == least)
