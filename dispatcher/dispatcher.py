@@ -123,6 +123,7 @@ class Dispatcher:
         self._gatherer.on_end = self._ended
         self._catalogue.on_network.append(self._gatherer.network_changed)
         self._fleet.on_configurator.append(lambda _: self._gatherer.network_changed())
+        self._fleet.on_holds.append(self._gatherer.network_changed)
         if self._traces:
             self._gatherer.on_done = self._done
         self._intake.on_elsewhere = self._elsewhere

@@ -280,10 +280,10 @@ class Gatherer:
         self._journal.write(write)
 
     def _waits_for_its_switch(self, operation: Operation) -> bool:
-        """Whether the host's own switch is lost, so that nothing was installed there."""
+        """Whether the host's own switch is away, so that nothing was installed there."""
         if operation.action == "end" or operation.refused:
             return False
-        reason = self._reach.behind_lost(operation.record.host)
+        reason = self._reach.switch_away(operation.record.host)
         if reason is None and operation in self._cut_off and not self._reach.taken_up():
             reason = operation.waiting  # the switch is back, but not all stands there yet
         if reason is None:

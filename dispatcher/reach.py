@@ -11,24 +11,31 @@ class Reach:
     def __init__(self, catalogue: Catalogue, fleet: Fleet) -> None:
         self._catalogue = catalogue
         self._fleet = fleet
-        self._known: tuple[int, dict[str, str]] = (0, {})
+        self._cut_off: dict[str, str] = {}
+        self._switches: dict[str, str] = {}  # of hosts
+        self._lost: frozenset[str] = frozenset()
+        catalogue.on_network.append(self._network_changed)
+
+    def _network_changed(self) -> None:
+        doc = self._catalogue.network_doc
+        assert doc
+        self._cut_off = cut_off(doc)
+        self._switches = {host.id: host.switch for host in doc.hosts}
+        self._lost = frozenset(doc.lost.switches)
 
     def cut_off(self, host: str) -> str | None:
         """Why a host cannot be reached by others; None if it can."""
-        doc, revision = self._catalogue.network_doc, self._catalogue.network_revision
-        if doc is None:
-            return None
-        if self._known[0] != revision:
-            self._known = revision, cut_off(doc)
-        return self._known[1].get(host)
+        return self._cut_off.get(host)
 
-    def behind_lost(self, host: str) -> str | None:
+    def switch_away(self, host: str) -> str | None:
         """Why nobody can install anything for a host; None if its switch is there."""
-        doc = self._catalogue.network_doc
-        if doc is None or not doc.lost.switches:
-            return None
-        lost = any(h.id == host and h.switch in doc.lost.switches for h in doc.hosts)
-        return self.cut_off(host) if lost else None
+        switch = self._switches.get(host, "")
+        if switch in self._lost:
+            return self._cut_off[host]
+        for holds in self._fleet.holds.values():
+            if switch in holds.down and self._fleet.switch_holder(switch) is None:
+                return f"switch {switch}: {holds.down[switch]}"
+        return None
 
     def missing(self, revision: int) -> list[str]:
         """Processes that have not told that they have taken up a revision of the network."""
