@@ -79,7 +79,7 @@ def _with_coming(doc: NetworkDoc, now: float) -> NetworkDoc:
 def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
     if lost == doc.lost:
         return doc
-    wanted = doc.wanted or len(doc.usable)
+    wanted = doc.tree_count
     doc = replace(doc, lost=lost, wanted=wanted)
     new = coming(doc)
     bad = {n for n, tree in doc.trees.items() if not _is_good(doc, tree)}

@@ -92,7 +92,7 @@ def first_network(
         topology.hosts,
         tables,
         {number: tree_doc(tree) for number, tree in enumerate(different.values())},
-        wanted=trees,
+        wanted=len(different),
         last=len(different) - 1,
     )
 

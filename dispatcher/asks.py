@@ -144,13 +144,17 @@ class LinkView(Struct, frozen=True):
 
 
 class TreeView(Struct, frozen=True):
-    """A tree, whether every link and switch of it is up, and if not, what is broken."""
+    """A tree, whether every link and switch of it is up, and if not, what is broken.
+
+    One that is not `used` is being installed, or goes soon.
+    """
 
     number: int
     root: str
     links: list[LinkView]
     whole: bool
     broken: list[str]
+    used: bool = True
 
 
 class SwitchView(Struct, frozen=True):

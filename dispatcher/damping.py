@@ -55,7 +55,7 @@ class Damper:
         """Take up what is told now."""
         for switch in doc.switches:
             name = switch.id
-            down = None if name not in sight.up | sight.down else name not in sight.up
+            down = False if name in sight.up else True if name in sight.down else None
             _note(_of(self._switches, name, name in doc.lost.switches, now), down, now)
         for link in doc.links:
             if not sight.ports_down.isdisjoint(link.ends):

@@ -48,7 +48,8 @@ class Insight:
             ]
             members = {tree.root, *(end for link in tree.links for end in (link.a, link.b))}
             broken += sorted(members & lost)
-            found.append(asks.TreeView(number, tree.root, links, not broken, broken))
+            used = number in doc.usable
+            found.append(asks.TreeView(number, tree.root, links, not broken, broken, used))
         return found
 
     def usable_trees(self) -> list[int]:

@@ -113,8 +113,13 @@ class NetworkDoc(Struct, frozen=True, array_like=True):
     lost: Lost = Lost()
     current: tuple[int, ...] | None = None
     retired: dict[int, float] = {}  # since when publishers are told of others
-    wanted: int = 0  # how many trees there should be, if that is possible; 0: as many as there are
+    wanted: int = 0  # how many trees there should be; 0: as many as there are
     last: int = -1  # the number that was given last
+
+    @property
+    def tree_count(self) -> int:
+        """How many trees there are when nothing is lost."""
+        return self.wanted or len(self.trees)
 
     @property
     def usable(self) -> frozenset[int]:

@@ -111,7 +111,7 @@ def begun(client: httpx.Client, host: str, wanted: dict[str, Any]) -> str:
 
 def drain(subscription: Subscription, until_number: int) -> list[int]:
     """All numbers up to one that must come."""
-    found = []
+    found: list[int] = []
     while not found or found[-1] < until_number:
         found.append(subscription.get(WAIT)["n"])
     return found
