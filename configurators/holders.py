@@ -246,8 +246,10 @@ class Holders:
         answer = await self._ask(southbound, RaiseEpochs(dict(epochs)))
         if not isinstance(answer, Raised):
             return False
+        ours = self._epochs()
         for partition, reason in answer.stale.items():
-            self._stale(partition, reason)
+            if ours.get(partition) == epochs[partition]:  # and not given to us anew meanwhile
+                self._stale(partition, reason)
         return True
 
     async def _declare(

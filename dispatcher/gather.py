@@ -102,7 +102,8 @@ class Gatherer:
                 self.on_done(operation, done)
                 if done.outcome == "done":
                     operation.last_done = time.monotonic()
-            elif done.outcome == "moved":
+            if done.outcome == "moved" or operation.outlived(done):
+                # Perhaps the new owner is the same process, which has not noticed yet.
                 self._told_moved(operation)
             self._act(operation, operation.done(done))
 
@@ -248,6 +249,9 @@ class Gatherer:
     # Settling
 
     def _settle(self, operation: Operation) -> None:
+        if operation.gone:
+            self._spawn(self._superseded_by_end(operation))
+            return
         if operation in self._noting:
             self._noting[operation] = self._resettle
             return
@@ -360,7 +364,7 @@ class Gatherer:
     def _superseded(self, operation: Operation, found: Stored | None) -> None:
         """Somebody else has changed the record: this operation is over."""
         if found is None:
-            self._spawn(self._superseded_by_end(operation))
+            self._act(operation, operation.withdraw())
         else:
             self._end(operation, decode_record(found.value), "superseded")
 
