@@ -1,0 +1,405 @@
+"""Traffic against a running service, drawn from a seed, written down in a record.
+
+Control requests of several hosts come and go; a few publishers and subscribers stay throughout.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from msgspec import Struct
+
+from dzflow.errors import DzflowError
+from dzflow.filters import Filter
+from dzflow.sdk import AsyncAdvertisement, AsyncControlPlane, AsyncSubscription
+from dzflow.sdk.datagrams import decode
+from dzflow.sdk.links import EmulatedLink
+from tests.end_to_end.world import Json, World
+from tests.robustness.record import Outcome, Published, Received, Recorder, Request, Steady
+
+BYSTANDER = "h4"
+"""A host that never asks for anything."""
+
+HOSTS = ("h1", "h2", "h3")
+_CLIENTS = 4
+_MOST = 30  # records that come and go, at a time
+_PATIENCE = 25.0  # seconds until a request is given up
+_CALL = 8.0  # seconds until one try of it is
+_WAIT = 5  # seconds that the service may take before it answers 202
+_PAUSE = 0.1
+_GAP = 0.05  # seconds between the events of a publisher
+_OPENING = 60.0
+_JOIN_EVERY = 5.0
+_SILENCE, _MOST_SILENCES = 0.5, 20
+_SEEN: dict[str, Outcome] = {
+    "active": "ok",
+    "removed": "absent",
+    "failed": "absent",
+    "pending": "unknown",  # neither there nor gone
+    "removing": "unknown",
+}
+
+
+class _Known(Struct):
+    """A record that was asked for."""
+
+    label: str
+    id: str
+    kind: str
+    host: str
+
+
+class Traffic:
+    """Requests while `flowing` is set, events while `publishing` is; a context manager."""
+
+    def __init__(self, url: str, world: World, random: Random, recorder: Recorder) -> None:
+        self.flowing = asyncio.Event()
+        self.publishing = asyncio.Event()
+        self._url = url
+        self._world = world
+        self._random = random
+        self._recorder = recorder
+        self._known: list[_Known] = []
+        self._names = 0
+        self._events = 0
+        self._wanted: list[tuple[str, str, Filter]] = []  # steady: name, host, filter
+        self._received = 0
+        self._active = 0  # requests under way
+        self._idle = asyncio.Event()
+        self._opened = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        limits = httpx.Limits(max_connections=2 * _CLIENTS)
+        self._http = await self._opened.enter_async_context(
+            httpx.AsyncClient(base_url=self._url, timeout=_CALL, limits=limits, trust_env=False)
+        )
+        put = await self._http.put(f"/spaces/{self._world.name}", json=self._world.schema)
+        put.raise_for_status()
+        planes = {
+            host: await self._opened.enter_async_context(
+                AsyncControlPlane(self._url, host, timeout=_OPENING, reports=False)
+            )
+            for host in HOSTS
+        }
+        await self._stay(planes)
+        await self._watch_bystander()
+        for number in range(_CLIENTS):
+            random = Random(f"{self._random.random()}/{number}")
+            self._start(self._client(number, random))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        ends = await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            # Records of the SDK end with the service that they were made for.
+            async with asyncio.timeout(_CALL):
+                await self._opened.aclose()
+        except (TimeoutError, DzflowError, BaseExceptionGroup):
+            if kind is None:
+                raise
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    async def rest(self, timeout: float) -> None:
+        """Let no new request begin, and wait for those under way; events go on."""
+        self.flowing.clear()
+        async with asyncio.timeout(timeout):
+            while self._active:
+                self._idle.clear()
+                await self._idle.wait()
+
+    async def fall_silent(self) -> None:
+        """Publish nothing more, and wait until nothing comes any more."""
+        self.publishing.clear()
+        for _ in range(_MOST_SILENCES):
+            before = self._received
+            await asyncio.sleep(_SILENCE)
+            if self._received == before:
+                return
+
+    def check(self) -> None:
+        """Raise what a task has failed with, if one has."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    def _start(self, work: Any) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    # Those that stay
+
+    async def _stay(self, planes: dict[str, AsyncControlPlane]) -> None:
+        world = self._world
+        for host, source in (
+            ("h2", {}),
+            ("h3", {}),
+            ("h1", world.filter()),
+            ("h3", world.filter()),
+        ):
+            name = f"stays-{len(self._wanted)}"
+            made = await planes[host].subscribe(
+                world.name, source, label=name, ttl=None, queue=1 << 20
+            )
+            self._wanted.append((name, host, world.parsed(source)))
+            self._recorder.add(
+                Steady(name, "subscription", host, source, made.id, since=time.time())
+            )
+            self._start(self._take(name, host, made))
+        for host in ("h1", "h2"):
+            name = f"publishes-{host}"
+            offer = await planes[host].advertise(world.name, {}, label=name, ttl=None)
+            self._recorder.add(Steady(name, "advertisement", host, {}, offer.id, time.time()))
+            self._start(self._publish(host, offer))
+
+    async def _take(self, name: str, host: str, subscription: AsyncSubscription) -> None:
+        async for event in subscription:
+            self._received += 1
+            self._recorder.add(Received(event["n"], time.time(), host, name))
+
+    async def _publish(self, host: str, advertisement: AsyncAdvertisement) -> None:
+        while True:
+            await self.publishing.wait()
+            self._events += 1
+            event = {**self._world.event(), "n": self._events}
+            wanted = tuple(
+                name
+                for name, where, source in self._wanted
+                if where != host and self._world.matches(source, event)
+            )
+            # Written down first: it may come before anything else is done here.
+            self._recorder.add(Published(event["n"], time.time(), host, wanted))
+            await advertisement.publish(event)
+            await asyncio.sleep(_GAP)
+
+    async def _watch_bystander(self) -> None:
+        """Listen at a host that has asked for nothing."""
+        hosts = (await self._http.get("/hosts")).json()["items"]
+        wire = next(host["wire"] for host in hosts if host["id"] == BYSTANDER)
+        link = EmulatedLink(wire)
+        self._opened.callback(link.close)
+        loop = asyncio.get_running_loop()
+
+        def readable() -> None:
+            for payload in link.receive():
+                event = decode(payload) if payload is not None else None
+                number = -1 if event is None else event.event.get("n", -1)
+                self._recorder.add(Received(number, time.time(), BYSTANDER))
+
+        loop.add_reader(link.fileno(), readable)
+        self._opened.callback(loop.remove_reader, link.fileno())
+
+        async def stay() -> None:
+            while True:
+                link.join()
+                await asyncio.sleep(_JOIN_EVERY)
+
+        self._start(stay())
+
+    # Those that come and go
+
+    async def _client(self, number: int, random: Random) -> None:
+        while True:
+            await self.flowing.wait()
+            self._active += 1
+            try:
+                await self._do_something(number, random)
+            finally:
+                self._active -= 1
+                if not self._active:
+                    self._idle.set()
+            await asyncio.sleep(random.uniform(0, 2 * _PAUSE))
+
+    async def _do_something(self, number: int, random: Random) -> None:
+        known = random.choice(self._known) if self._known else None
+        draw = random.random()
+        if known is None or draw < (0.4 if len(self._known) < _MOST else 0.1):
+            await self._begin(number, random)
+        elif draw < 0.65:
+            await self._update(known)
+        elif draw < 0.9:
+            await self._end(known)
+        else:
+            await self._read(known)
+
+    async def _begin(self, number: int, random: Random) -> None:
+        self._names += 1
+        label = f"c{number}-{self._names}"
+        kind = random.choices(("subscription", "advertisement"), (4, 1))[0]
+        host, source = random.choice(HOSTS), self._world.filter()
+        verb = "subscribe" if kind == "subscription" else "advertise"
+        body: Json = {"host": host, "space": self._world.name, "filter": source}
+        body |= {"label": label, "wait": _WAIT}
+        told = await self._ask("POST", f"/{verb}", body, key=f"{label}-{random.random()}")
+        record = told.record
+        # Without an answer there is no id; whether it is there is seen at the end by its label.
+        if told.outcome == "ok" and record is not None:
+            self._known.append(_Known(label, record["id"], kind, host))
+            told = await self._settle(told, record, lambda r: r["state"] == "active")
+        self._write("begin", label, kind, host, source, told)
+
+    async def _update(self, known: _Known) -> None:
+        """Each try counts as a request of its own: there is no key that makes them one."""
+        source = self._world.filter()
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            told = await self._once("PUT", _path(known), {"filter": source, "wait": _WAIT})
+            if told.outcome == "ok" and told.record is not None:
+                told = await self._settle(
+                    told, told.record, lambda r: r["state"] == "active" and not r["updating"]
+                )
+            self._write("update", known.label, known.kind, known.host, source, told, known.id)
+            if told.outcome != "unknown" or time.monotonic() > deadline or not told.again:
+                return
+            await asyncio.sleep(_PAUSE)
+
+    async def _end(self, known: _Known) -> None:
+        if known in self._known:
+            self._known.remove(known)
+        verb = "unsubscribe" if known.kind == "subscription" else "unadvertise"
+        body = {"id": known.id, "wait": _WAIT}
+        told = await self._ask("POST", f"/{verb}", body, key=f"end-{known.label}-{time.time()}")
+        if told.outcome == "ok" and told.record is not None:
+            told = await self._settle(told, told.record, lambda r: r["state"] == "removed")
+        self._write("end", known.label, known.kind, known.host, None, told, known.id)
+
+    async def _read(self, known: _Known) -> None:
+        told = await self._once("GET", _path(known), None)
+        record = told.record or {}
+        if told.outcome == "ok":
+            told.outcome = _SEEN[record["state"]]
+        source = record.get("filter")
+        self._write("read", known.label, known.kind, known.host, source, told, known.id)
+
+    # Calls
+
+    async def _ask(self, method: str, path: str, body: Json, key: str) -> "_Told":
+        """Make a call under a key, again and again until there is an answer, as the SDK does."""
+        start, tries = time.time(), 0
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            told = await self._once(method, path, body, key)
+            tries += 1
+            told.start, told.tries = start, tries
+            if not told.again or time.monotonic() + told.pause > deadline:
+                return told
+            await asyncio.sleep(told.pause)
+
+    async def _once(self, method: str, path: str, body: Json | None, key: str = "") -> "_Told":
+        start = time.time()
+        headers = {"Idempotency-Key": key} if key else {}
+        try:
+            answer = await self._http.request(method, path, json=body, headers=headers)
+        except httpx.HTTPError as error:
+            told = _Told("unknown", detail=repr(error)[:200], again=True)
+        else:
+            told = _told(answer)
+        told.start, told.end = start, time.time()
+        return told
+
+    async def _settle(
+        self, told: "_Told", record: Json, settled: Callable[[Json], bool]
+    ) -> "_Told":
+        """Wait until an accepted request is at its end; unknown if that takes too long."""
+        deadline = time.monotonic() + _PATIENCE
+        while told.status == 202 and not settled(record):
+            if record["state"] in ("failed", "removed"):
+                told.outcome = "failed" if record["state"] == "failed" else "unknown"
+                told.detail = str(record.get("reason"))
+                break
+            if time.monotonic() > deadline:
+                told.outcome, told.detail = "unknown", f"still {record['state']}"
+                break
+            await asyncio.sleep(_PAUSE)
+            look = await self._once("GET", f"/requests/{record['id']}", None)
+            if look.record is not None:
+                record = look.record
+        told.record, told.end = record, time.time()
+        return told
+
+    def _write(
+        self,
+        action: Any,
+        label: str,
+        kind: str,
+        host: str,
+        source: Any,
+        told: "_Told",
+        id: str = "",
+    ) -> None:
+        found = id or (told.record or {}).get("id", "")
+        self._recorder.add(
+            Request(
+                action,
+                label,
+                told.start,
+                told.end,
+                told.outcome,
+                kind,
+                host,
+                source,
+                found,
+                told.status,
+                told.detail,
+                told.tries,
+            )
+        )
+
+
+class _Told(Struct):
+    """What came of a call."""
+
+    outcome: Outcome
+    record: Json | None = None
+    status: int = 0
+    detail: str = ""
+    again: bool = False
+    pause: float = _PAUSE
+    start: float = 0.0
+    end: float = 0.0
+    tries: int = 1
+
+
+def _told(answer: httpx.Response) -> _Told:
+    status = answer.status_code
+    if 200 <= status < 300:
+        return _Told("ok", answer.json(), status)
+    detail = answer.text[:300]
+    if status in (429, 503):
+        # It may have been begun before something failed.
+        after = float(answer.headers.get("retry-after", 0) or 0)
+        return _Told("unknown", None, status, detail, True, max(_PAUSE, min(after, 2.0)))
+    if status == 404:
+        return _Told("absent", None, status, detail)
+    if status in (400, 413, 422, 502):
+        return _Told("failed", None, status, detail)
+    return _Told("unknown", None, status, detail)
+
+
+def _path(known: _Known) -> str:
+    return f"/{known.kind}s/{known.id}"
+
+
+async def eventually(
+    condition: Callable[[], Awaitable[str]], timeout: float, pause: float = 0.2
+) -> str:
+    """Wait until a condition has nothing to complain about; its last complaint if it still does."""
+    deadline = time.monotonic() + timeout
+    while complaint := await condition():
+        if time.monotonic() > deadline:
+            return complaint
+        await asyncio.sleep(pause)
+    return ""
