@@ -35,14 +35,15 @@ def main() -> None:
     def say(text: str) -> None:
         _console.print(f"[dim]{time.monotonic() - start:7.1f}[/dim] {text}", markup=True)
 
-    while time.monotonic() < end and not (results and results[-1].violations):
+    while time.monotonic() < end:
         seed = given.seed + len(results)
         _console.print(f"session with seed {seed}, record in {folder / str(seed)}")
         session = run_session(
             seed, options, folder / str(seed), say, lambda: time.monotonic() < end
         )
         results.append(asyncio.run(session))
-        if given.sessions and len(results) >= given.sessions:
+        enough = given.sessions and len(results) >= given.sessions
+        if enough or (results[-1].violations and not given.keep_going):
             break
     sys.exit(_tell(results, given, folder))
 
@@ -58,6 +59,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--mode", choices=("sna", "sea"), default="sna")
     add("--plan", choices=("legs", "lpm"), default="legs")
     add("--arrangement", choices=("whole", "wired"), default="", help="default: drawn by the seed")
+    add("--keep-going", action="store_true", help="with the next seed after a violation")
     add("--record", help="folder for the records; default: a temporary one")
     return parser
 

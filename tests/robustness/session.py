@@ -103,6 +103,8 @@ async def _round(
             trouble = f"requests are not answered within {_REQUESTS_END:g} s"
         look = _Look(plant, client)
         trouble = trouble or await eventually(look.complaint, REST_SECONDS)
+        # Applications find an emulated host that was started anew within some seconds.
+        trouble = trouble or await traffic.everybody_hears(REST_SECONDS)
     await _note_ways(plant, recorder)
     healed = time.time()
     # Events that are sent from now on find everything in order.

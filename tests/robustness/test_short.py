@@ -8,7 +8,9 @@ import pytest
 from tests.robustness.session import Options, run_session
 
 
-@pytest.mark.parametrize(("arrangement", "seed", "rounds"), [("whole", 1240, 2), ("wired", 1578, 3)])
+@pytest.mark.parametrize(
+    ("arrangement", "seed", "rounds"), [("whole", 1240, 2), ("wired", 1578, 3)]
+)
 def test_faults_cost_neither_requests_nor_events(
     arrangement: str, seed: int, rounds: int, tmp_path: Path
 ) -> None:

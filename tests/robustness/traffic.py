@@ -68,6 +68,8 @@ class Traffic:
         self._names = 0
         self._events = 0
         self._wanted: list[tuple[str, str, Filter]] = []  # steady: name, host, filter
+        self._publishers: dict[int, str] = {}  # of each event
+        self._heard: dict[str, int] = {}  # steady: the last event that came over switches
         self._received = 0
         self._active = 0  # requests under way
         self._idle = asyncio.Event()
@@ -144,13 +146,8 @@ class Traffic:
 
     async def _stay(self, planes: dict[str, AsyncControlPlane]) -> None:
         world = self._world
-        for host, source in (
-            ("h2", {}),
-            ("h3", {}),
-            ("h1", world.filter()),
-            ("h3", world.filter()),
-        ):
-            name = f"stays-{len(self._wanted)}"
+        for host in ("h1", "h2", "h2", "h3", "h3"):
+            name, source = f"stays-{len(self._wanted)}", self._middling()
             made = await planes[host].subscribe(
                 world.name, source, label=name, ttl=None, queue=1 << 20
             )
@@ -159,31 +156,56 @@ class Traffic:
                 Steady(name, "subscription", host, source, made.id, since=time.time())
             )
             self._start(self._take(name, host, made))
-        for host in ("h1", "h2"):
+        for host, source in (("h1", {}), ("h2", self._middling()), ("h3", {})):
             name = f"publishes-{host}"
-            offer = await planes[host].advertise(world.name, {}, label=name, ttl=None)
-            self._recorder.add(Steady(name, "advertisement", host, {}, offer.id, time.time()))
-            self._start(self._publish(host, offer))
+            offer = await planes[host].advertise(world.name, source, label=name, ttl=None)
+            self._recorder.add(Steady(name, "advertisement", host, source, offer.id, time.time()))
+            self._start(self._publish(host, offer, world.parsed(source)))
+
+    def _middling(self) -> Json:
+        """A filter that neither nearly all events match, nor hardly any."""
+        events = [self._world.event() for _ in range(100)]
+        while True:
+            source = self._world.filter()
+            parsed = self._world.parsed(source)
+            if 15 <= sum(self._world.matches(parsed, event) for event in events) <= 70:
+                return source
 
     async def _take(self, name: str, host: str, subscription: AsyncSubscription) -> None:
         async for event in subscription:
-            self._received += 1
             self._recorder.add(Received(event["n"], time.time(), host, name))
+            self._received += 1
+            if self._publishers[event["n"]] != host:  # else it is a copy that no switch has seen
+                self._heard[name] = event["n"]
 
-    async def _publish(self, host: str, advertisement: AsyncAdvertisement) -> None:
+    async def _publish(self, host: str, advertisement: AsyncAdvertisement, offer: Filter) -> None:
         while True:
             await self.publishing.wait()
+            event = self._world.event()
+            if not self._world.matches(offer, event):
+                continue
             self._events += 1
-            event = {**self._world.event(), "n": self._events}
+            event["n"] = self._events
+            self._publishers[self._events] = host
             wanted = tuple(
                 name
                 for name, where, source in self._wanted
                 if where != host and self._world.matches(source, event)
             )
             # Written down first: it may come before anything else is done here.
-            self._recorder.add(Published(event["n"], time.time(), host, wanted))
+            self._recorder.add(Published(self._events, time.time(), host, wanted))
             await advertisement.publish(event)
             await asyncio.sleep(_GAP)
+
+    async def everybody_hears(self, timeout: float) -> str:
+        """Wait until an event of now has come to each who stays; whom none comes to, if any."""
+        first = self._events
+
+        async def deaf() -> str:
+            names = [name for name, _, _ in self._wanted if self._heard.get(name, 0) <= first]
+            return f"no events come to {', '.join(names)}" if names else ""
+
+        return await eventually(deaf, timeout)
 
     async def _watch_bystander(self) -> None:
         """Listen at a host that has asked for nothing."""
