@@ -158,8 +158,12 @@ class Journal:
         batch: list[Write] = []
         left = _MOST
         spaces: set[int] = set()
+        keys: set[str] = set()
         while self._queue:
             write = self._queue[0]
+            if write.key in keys:
+                break  # etcd takes a key once in a transaction; the second finds it changed
+            keys.add(write.key)
             weight = write.weight
             if write.space and write.space.number not in spaces:
                 weight += 2
