@@ -16,12 +16,13 @@ from msgspec import Struct
 
 from configurators.store.errors import StoreError
 from tests.end_to_end.world import World, make_schema
+from tests.robustness.calls import eventually
 from tests.robustness.checker import Violation, check
 from tests.robustness.faults import WHOLE, WIRED, Kind, Planned, carry_out, plan_round
 from tests.robustness.plants import ARRANGEMENTS, Plant
 from tests.robustness.record import Fault, Recorder, Round, Setup, Ways
 from tests.robustness.state import Truth, read_tables, read_truth
-from tests.robustness.traffic import HOSTS, Traffic, eventually
+from tests.robustness.traffic import HOSTS, Traffic
 
 KINDS: dict[str, tuple[Kind, ...]] = {"whole": WHOLE, "wired": WIRED}
 REST_SECONDS = 120.0  # within which the service has come to rest after the last fault

@@ -176,6 +176,8 @@ def test_hosts_that_never_asked_get_nothing() -> None:
 def test_callers_get_clear_answers() -> None:
     assert "answer" in rules(begin(outcome="unknown", status=500, detail="internal"))
     assert "answer" in rules(begin(outcome="failed", status=502))
+    refused = "the store does not take it: etcd does not accept this: duplicate key"
+    assert "answer" in rules(begin(outcome="unknown", status=503, detail=refused))
     assert rules(begin(outcome="unknown", status=503)) == set()
 
 

@@ -5,7 +5,6 @@ Control requests of several hosts come and go; a few publishers and subscribers 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from random import Random
 from types import TracebackType
@@ -20,6 +19,7 @@ from dzflow.sdk import AsyncAdvertisement, AsyncControlPlane, AsyncSubscription
 from dzflow.sdk.datagrams import decode
 from dzflow.sdk.links import EmulatedLink
 from tests.end_to_end.world import Json, World
+from tests.robustness.calls import PATIENCE, PAUSE, TRY_SECONDS, Calls, Told, eventually
 from tests.robustness.record import Outcome, Published, Received, Recorder, Request, Steady
 
 BYSTANDER = "h4"
@@ -28,10 +28,7 @@ BYSTANDER = "h4"
 HOSTS = ("h1", "h2", "h3")
 _CLIENTS = 4
 _MOST = 30  # records that come and go, at a time
-_PATIENCE = 25.0  # seconds until a request is given up
-_CALL = 8.0  # seconds until one try of it is
 _WAIT = 5  # seconds that the service may take before it answers 202
-_PAUSE = 0.1
 _GAP = 0.05  # seconds between the events of a publisher
 _OPENING = 60.0
 _JOIN_EVERY = 5.0
@@ -79,8 +76,11 @@ class Traffic:
     async def __aenter__(self) -> Self:
         limits = httpx.Limits(max_connections=2 * _CLIENTS)
         self._http = await self._opened.enter_async_context(
-            httpx.AsyncClient(base_url=self._url, timeout=_CALL, limits=limits, trust_env=False)
+            httpx.AsyncClient(
+                base_url=self._url, timeout=TRY_SECONDS, limits=limits, trust_env=False
+            )
         )
+        self._calls = Calls(self._http)
         put = await self._http.put(f"/spaces/{self._world.name}", json=self._world.schema)
         put.raise_for_status()
         planes = {
@@ -107,7 +107,7 @@ class Traffic:
         ends = await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             # Records of the SDK end with the service that they were made for.
-            async with asyncio.timeout(_CALL):
+            async with asyncio.timeout(TRY_SECONDS):
                 await self._opened.aclose()
         except (TimeoutError, DzflowError, BaseExceptionGroup):
             if kind is None:
@@ -243,7 +243,7 @@ class Traffic:
                 self._active -= 1
                 if not self._active:
                     self._idle.set()
-            await asyncio.sleep(random.uniform(0, 2 * _PAUSE))
+            await asyncio.sleep(random.uniform(0, 2 * PAUSE))
 
     async def _do_something(self, number: int, random: Random) -> None:
         known = random.choice(self._known) if self._known else None
@@ -265,92 +265,48 @@ class Traffic:
         verb = "subscribe" if kind == "subscription" else "advertise"
         body: Json = {"host": host, "space": self._world.name, "filter": source}
         body |= {"label": label, "wait": _WAIT}
-        told = await self._ask("POST", f"/{verb}", body, key=f"{label}-{random.random()}")
+        told = await self._calls.ask("POST", f"/{verb}", body, key=f"{label}-{random.random()}")
         record = told.record
         # Without an answer there is no id; whether it is there is seen at the end by its label.
         if told.outcome == "ok" and record is not None:
             self._known.append(_Known(label, record["id"], kind, host))
-            told = await self._settle(told, record, lambda r: r["state"] == "active")
+            told = await self._calls.settle(told, record, lambda r: r["state"] == "active")
         self._write("begin", label, kind, host, source, told)
 
     async def _update(self, known: _Known) -> None:
         """Each try counts as a request of its own: there is no key that makes them one."""
         source = self._world.filter()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while True:
-            told = await self._once("PUT", _path(known), {"filter": source, "wait": _WAIT})
+            told = await self._calls.once("PUT", _path(known), {"filter": source, "wait": _WAIT})
             if told.outcome == "ok" and told.record is not None:
-                told = await self._settle(
+                told = await self._calls.settle(
                     told, told.record, lambda r: r["state"] == "active" and not r["updating"]
                 )
             self._write("update", known.label, known.kind, known.host, source, told, known.id)
             if told.outcome != "unknown" or time.monotonic() > deadline or not told.again:
                 return
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
 
     async def _end(self, known: _Known) -> None:
         if known in self._known:
             self._known.remove(known)
         verb = "unsubscribe" if known.kind == "subscription" else "unadvertise"
         body = {"id": known.id, "wait": _WAIT}
-        told = await self._ask("POST", f"/{verb}", body, key=f"end-{known.label}-{time.time()}")
+        told = await self._calls.ask(
+            "POST", f"/{verb}", body, key=f"end-{known.label}-{time.time()}"
+        )
         if told.outcome == "ok" and told.record is not None:
-            told = await self._settle(told, told.record, lambda r: r["state"] == "removed")
+            told = await self._calls.settle(told, told.record, lambda r: r["state"] == "removed")
         self._write("end", known.label, known.kind, known.host, None, told, known.id)
 
     async def _read(self, known: _Known) -> None:
-        told = await self._once("GET", _path(known), None)
+        told = await self._calls.once("GET", _path(known), None)
         record = told.record or {}
         if told.outcome == "ok":
             told.outcome = _SEEN[record["state"]]
         source = record.get("filter")
         self._write("read", known.label, known.kind, known.host, source, told, known.id)
-
-    # Calls
-
-    async def _ask(self, method: str, path: str, body: Json, key: str) -> "_Told":
-        """Make a call under a key, again and again until there is an answer, as the SDK does."""
-        start, tries = time.time(), 0
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            told = await self._once(method, path, body, key)
-            tries += 1
-            told.start, told.tries = start, tries
-            if not told.again or time.monotonic() + told.pause > deadline:
-                return told
-            await asyncio.sleep(told.pause)
-
-    async def _once(self, method: str, path: str, body: Json | None, key: str = "") -> "_Told":
-        start = time.time()
-        headers = {"Idempotency-Key": key} if key else {}
-        try:
-            answer = await self._http.request(method, path, json=body, headers=headers)
-        except httpx.HTTPError as error:
-            told = _Told("unknown", detail=repr(error)[:200], again=True)
-        else:
-            told = _told(answer)
-        told.start, told.end = start, time.time()
-        return told
-
-    async def _settle(
-        self, told: "_Told", record: Json, settled: Callable[[Json], bool]
-    ) -> "_Told":
-        """Wait until an accepted request is at its end; unknown if that takes too long."""
-        deadline = time.monotonic() + _PATIENCE
-        while told.status == 202 and not settled(record):
-            if record["state"] in ("failed", "removed"):
-                told.outcome = "failed" if record["state"] == "failed" else "unknown"
-                told.detail = str(record.get("reason"))
-                break
-            if time.monotonic() > deadline:
-                told.outcome, told.detail = "unknown", f"still {record['state']}"
-                break
-            await asyncio.sleep(_PAUSE)
-            look = await self._once("GET", f"/requests/{record['id']}", None)
-            if look.record is not None:
-                record = look.record
-        told.record, told.end = record, time.time()
-        return told
 
     def _write(
         self,
@@ -359,7 +315,7 @@ class Traffic:
         kind: str,
         host: str,
         source: Any,
-        told: "_Told",
+        told: Told,
         id: str = "",
     ) -> None:
         found = id or (told.record or {}).get("id", "")
@@ -381,47 +337,5 @@ class Traffic:
         )
 
 
-class _Told(Struct):
-    """What came of a call."""
-
-    outcome: Outcome
-    record: Json | None = None
-    status: int = 0
-    detail: str = ""
-    again: bool = False
-    pause: float = _PAUSE
-    start: float = 0.0
-    end: float = 0.0
-    tries: int = 1
-
-
-def _told(answer: httpx.Response) -> _Told:
-    status = answer.status_code
-    if 200 <= status < 300:
-        return _Told("ok", answer.json(), status)
-    detail = answer.text[:300]
-    if status in (429, 503):
-        # It may have been begun before something failed.
-        after = float(answer.headers.get("retry-after", 0) or 0)
-        return _Told("unknown", None, status, detail, True, max(_PAUSE, min(after, 2.0)))
-    if status == 404:
-        return _Told("absent", None, status, detail)
-    if status in (400, 413, 422, 502):
-        return _Told("failed", None, status, detail)
-    return _Told("unknown", None, status, detail)
-
-
 def _path(known: _Known) -> str:
     return f"/{known.kind}s/{known.id}"
-
-
-async def eventually(
-    condition: Callable[[], Awaitable[str]], timeout: float, pause: float = 0.2
-) -> str:
-    """Wait until a condition has nothing to complain about; its last complaint if it still does."""
-    deadline = time.monotonic() + timeout
-    while complaint := await condition():
-        if time.monotonic() > deadline:
-            return complaint
-        await asyncio.sleep(pause)
-    return ""
