@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from sdn.emulator import EmulatedNetwork
+from sdn.lab import Lab
 from tests.robustness.proxy import Proxy
 from tests.robustness.record import Fault, Recorder
 
@@ -25,6 +26,8 @@ class Plant(Protocol):
     """What faults are done to."""
 
     network: EmulatedNetwork | None
+    lab: Lab | None
+    lab_lock: asyncio.Lock
     proxies: Mapping[str, Proxy]
 
     async def pids(self, role: str) -> list[int]:
@@ -70,7 +73,7 @@ WHOLE = (
     Kind("stop briefly", ("network",), 0.5, 3.0, cuts=True),
     Kind("cut streams", _STREAMS, 0.0, 3.0),
 )
-WIRED = (
+_LINES = (
     Kind("kill", _PROCESSES),
     Kind("stop", _PROCESSES, _LEASE + 1, _LEASE + 4),
     Kind("stop briefly", _PROCESSES, 0.5, 4.0),
@@ -78,12 +81,21 @@ WIRED = (
     Kind("hang", ("etcd", "openflow"), 1.0, _LEASE + 4),
     Kind("delay", ("etcd", "openflow"), 2.0, 8.0),
     Kind("cut streams", _STREAMS, 0.0, 3.0),
+)
+WIRED = (
+    *_LINES,
     Kind("switch drops", SWITCHES, 0.0, 6.0),
     Kind("switch restarts", SWITCHES, 0.0, 4.0, cuts=True),
     Kind("switch ignores barriers", SWITCHES, 2.0, 8.0),
     Kind("switch answers early", SWITCHES, 1.0, 5.0, cuts=True),
     Kind("switch loses flow-mods", SWITCHES, 1.0, 5.0, cuts=True),
     Kind("switch refuses", SWITCHES, 1.0, 5.0),
+)
+LAB = (
+    *_LINES,
+    Kind("Open vSwitch: bridge restarts", SWITCHES, 0.0, 4.0),
+    Kind("Open vSwitch: bridge disconnects", SWITCHES, 0.0, 6.0),
+    Kind("Open vSwitch: daemon killed", ("all",), 0.0, 4.0),
 )
 
 
@@ -255,6 +267,22 @@ def _switch(begin: str, reconnect: bool = False) -> How:
     return how
 
 
+def _lab(begin: Callable[[Lab, str], None], end: Callable[[Lab, str], None]) -> How:
+    """Let real switches fail; one such fault after the other."""
+
+    @asynccontextmanager
+    async def how(planned: Planned, plant: Plant) -> AsyncIterator[str | None]:
+        assert plant.lab is not None
+        async with plant.lab_lock:
+            await asyncio.to_thread(begin, plant.lab, planned.target)
+            try:
+                yield f"for {planned.lasts} s"
+            finally:
+                await asyncio.to_thread(end, plant.lab, planned.target)
+
+    return how
+
+
 _HOW: dict[str, How] = {
     "kill": _kill,
     "stop": _stop,
@@ -269,4 +297,9 @@ _HOW: dict[str, How] = {
     "switch answers early": _switch("lie", reconnect=True),
     "switch loses flow-mods": _switch("lose", reconnect=True),
     "switch refuses": _switch("refuse"),
+    "Open vSwitch: bridge restarts": _lab(Lab.stop_switch, Lab.start_switch),
+    "Open vSwitch: bridge disconnects": _lab(Lab.disconnect, Lab.reconnect),
+    "Open vSwitch: daemon killed": _lab(
+        lambda lab, _: lab.kill_switches(), lambda lab, _: lab.start_switches()
+    ),
 }

@@ -1,7 +1,7 @@
-"""The service under test, in two arrangements that differ in what can be got at.
+"""The service under test, in arrangements that differ in what can be got at.
 
 `whole`: everything is the service's own, as `dzflow up` has it. `wired`: etcd and the emulated
-switches are ours, with proxies before them.
+switches are ours, with proxies before them. `lab`: the same with Open vSwitch (needs root).
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from configurators.store.documents import decode_process, encode
 from configurators.store.errors import StoreError
 from configurators.store.server import EtcdServer, free_ports
 from sdn.emulator import EmulatedNetwork
+from sdn.lab import Lab
 from sdn.topologies import topology
 from tests.robustness.proxy import Proxy
 
@@ -35,6 +36,8 @@ class Plant:
         self.service = service
         self.access = access
         self.network: EmulatedNetwork | None = None
+        self.lab: Lab | None = None
+        self.lab_lock = asyncio.Lock()
         self.proxies: Mapping[str, Proxy] = {}
         self.etcd: EtcdServer | None = None
 
@@ -113,12 +116,38 @@ async def whole(folder: Path, say: Callable[[str], None], **options: Any) -> Asy
 
 @asynccontextmanager
 async def wired(folder: Path, say: Callable[[str], None], **options: Any) -> AsyncIterator[Plant]:
-    """A service whose etcd and switches are reached through proxies."""
+    """A service whose etcd and emulated switches are reached through proxies."""
+    async with _proxied(folder, say, options) as (plant, opened):
+        to = [plant.proxies["openflow"].address]
+        plant.network = await opened.enter_async_context(EmulatedNetwork(topology(TOPOLOGY), to))
+        async with Etcd(plant.access) as client:
+            await client.put(keys.WIRES, encode(plant.network.endpoints()))
+        await opened.enter_async_context(_running(plant.service))
+        yield plant
+
+
+@asynccontextmanager
+async def lab(folder: Path, say: Callable[[str], None], **options: Any) -> AsyncIterator[Plant]:
+    """A service whose etcd and Open vSwitches are reached through proxies."""
+    async with _proxied(folder, say, options) as (plant, opened):
+        to = "tcp:{}:{}".format(*plant.proxies["openflow"].address)
+        plant.lab = await opened.enter_async_context(Lab(topology(TOPOLOGY), to))
+        await opened.enter_async_context(_running(plant.service))
+        yield plant
+
+
+@asynccontextmanager
+async def _proxied(
+    folder: Path, say: Callable[[str], None], options: dict[str, Any]
+) -> AsyncIterator[tuple[Plant, AsyncExitStack]]:
+    """What both have in common; the service is not started yet."""
     (openflow_port,) = free_ports(1)
     async with AsyncExitStack() as opened:
         etcd = EtcdServer(folder / "own-etcd")
         await asyncio.to_thread(etcd.start)
         opened.push_async_callback(asyncio.to_thread, etcd.stop)
+        keeper = asyncio.create_task(_keep(etcd, say))
+        opened.push_async_callback(_end, keeper)
         proxies = {
             "etcd": await opened.enter_async_context(Proxy(address_of(etcd.endpoint))),
             "openflow": await opened.enter_async_context(Proxy(("127.0.0.1", openflow_port))),
@@ -132,16 +161,9 @@ async def wired(folder: Path, say: Callable[[str], None], **options: Any) -> Asy
             etcd={"endpoints": [endpoint]},
             **options,
         )
-        network = EmulatedNetwork(topology(TOPOLOGY), [proxies["openflow"].address])
-        await opened.enter_async_context(network)
-        access = etcd.access()
-        async with Etcd(access) as client:
-            await client.put(keys.WIRES, encode(network.endpoints()))
-        plant = Plant(await opened.enter_async_context(_running(service)), access)
-        plant.network, plant.proxies, plant.etcd = network, proxies, etcd
-        keeper = asyncio.create_task(_keep(etcd, say))
-        opened.push_async_callback(_end, keeper)
-        yield plant
+        plant = Plant(service, etcd.access())
+        plant.proxies, plant.etcd = proxies, etcd
+        yield plant, opened
 
 
 async def _keep(etcd: EtcdServer, say: Callable[[str], None]) -> None:
@@ -158,4 +180,6 @@ async def _end(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-ARRANGEMENTS = {"whole": whole, "wired": wired}
+ARRANGEMENTS = {"whole": whole, "wired": wired, "lab": lab}
+DRAWN = ("whole", "wired")
+"""Those that need nothing special; seeds choose among them."""

@@ -58,7 +58,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--faults", type=int, default=3, help="of a round, at most")
     add("--mode", choices=("sna", "sea"), default="sna")
     add("--plan", choices=("legs", "lpm"), default="legs")
-    add("--arrangement", choices=("whole", "wired"), default="", help="default: drawn by the seed")
+    add("--arrangement", choices=("whole", "wired", "lab"), default="", help="default: drawn")
     add("--keep-going", action="store_true", help="with the next seed after a violation")
     add("--record", help="folder for the records; default: a temporary one")
     return parser

@@ -18,13 +18,13 @@ from configurators.store.errors import StoreError
 from tests.end_to_end.world import World, make_schema
 from tests.robustness.calls import eventually
 from tests.robustness.checker import Violation, check
-from tests.robustness.faults import WHOLE, WIRED, Kind, Planned, carry_out, plan_round
-from tests.robustness.plants import ARRANGEMENTS, Plant
+from tests.robustness.faults import LAB, WHOLE, WIRED, Kind, Planned, carry_out, plan_round
+from tests.robustness.plants import ARRANGEMENTS, DRAWN, Plant
 from tests.robustness.record import Fault, Recorder, Round, Setup, Ways
 from tests.robustness.state import Truth, read_tables, read_truth
 from tests.robustness.traffic import HOSTS, Traffic
 
-KINDS: dict[str, tuple[Kind, ...]] = {"whole": WHOLE, "wired": WIRED}
+KINDS: dict[str, tuple[Kind, ...]] = {"whole": WHOLE, "wired": WIRED, "lab": LAB}
 REST_SECONDS = 120.0  # within which the service has come to rest after the last fault
 _CALM = 1.0  # seconds of traffic before, and of events after the faults
 _CALL = 10.0
@@ -58,8 +58,8 @@ async def run_session(
 ) -> Result:
     """Run rounds until one of them finds something, or there are enough; the record is kept."""
     random = Random(seed)
-    arrangement = random.choice(sorted(ARRANGEMENTS))
-    arrangement = options.arrangement or arrangement
+    drawn = random.choice(DRAWN)
+    arrangement = options.arrangement or drawn
     result = Result(seed, arrangement)
     world = World("one", make_schema(random, "legs"), random)
     shutil.rmtree(folder / "data", ignore_errors=True)  # of an earlier session
@@ -68,7 +68,8 @@ async def run_session(
         recorder.add(Setup(seed, {"arrangement": arrangement, **options.service}))
         async with ARRANGEMENTS[arrangement](folder / "data", say, **options.service) as plant:
             drawing = Random(f"traffic of {seed}")
-            async with Traffic(plant.service.url, world, drawing, recorder) as traffic:
+            events = plant.lab is None  # its hosts are reached from their namespaces only
+            async with Traffic(plant.service.url, world, drawing, recorder, events) as traffic:
                 for number in range(1, options.rounds + 1):
                     faults = plan_round(
                         Random(f"round {number} of {seed}"), KINDS[arrangement], options.most_faults

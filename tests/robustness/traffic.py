@@ -54,10 +54,13 @@ class _Known(Struct):
 class Traffic:
     """Requests while `flowing` is set, events while `publishing` is; a context manager."""
 
-    def __init__(self, url: str, world: World, random: Random, recorder: Recorder) -> None:
+    def __init__(
+        self, url: str, world: World, random: Random, recorder: Recorder, events: bool = True
+    ) -> None:
         self.flowing = asyncio.Event()
         self.publishing = asyncio.Event()
         self._url = url
+        self._with_events = events
         self._world = world
         self._random = random
         self._recorder = recorder
@@ -83,14 +86,9 @@ class Traffic:
         self._calls = Calls(self._http)
         put = await self._http.put(f"/spaces/{self._world.name}", json=self._world.schema)
         put.raise_for_status()
-        planes = {
-            host: await self._opened.enter_async_context(
-                AsyncControlPlane(self._url, host, timeout=_OPENING, reports=False)
-            )
-            for host in HOSTS
-        }
-        await self._stay(planes)
-        await self._watch_bystander()
+        if self._with_events:
+            await self._stay()
+            await self._watch_bystander()
         for number in range(_CLIENTS):
             random = Random(f"{self._random.random()}/{number}")
             self._start(self._client(number, random))
@@ -144,8 +142,14 @@ class Traffic:
 
     # Those that stay
 
-    async def _stay(self, planes: dict[str, AsyncControlPlane]) -> None:
+    async def _stay(self) -> None:
         world = self._world
+        planes = {
+            host: await self._opened.enter_async_context(
+                AsyncControlPlane(self._url, host, timeout=_OPENING, reports=False)
+            )
+            for host in HOSTS
+        }
         for host in ("h1", "h2", "h2", "h3", "h3"):
             name, source = f"stays-{len(self._wanted)}", self._middling()
             made = await planes[host].subscribe(
