@@ -10,6 +10,7 @@ the child processes with it.
 
 import asyncio
 import logging
+import shutil
 import socket as sockets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from api.children import LONGEST_PAUSE, SHORTEST_PAUSE, ChildProcess, keep
 from api.data_folder import DataFolder
 from api.first_network import settle_network
 from api.listening import bind
-from api.ray_environment import environment
+from api.ray_environment import environment, folder_of
 from api.settings import BadSettings, Settings, is_loopback
 from configurators.store.client import Etcd
 from configurators.store.errors import StoreError
@@ -30,6 +31,7 @@ from configurators.store.model import NetworkDoc
 from configurators.store.server import EtcdServer, free_ports
 from dzflow.errors import DzflowError
 from sdn.lab import missing_prerequisites
+from sdn.topologies import topology
 
 _log = logging.getLogger(__name__)
 
@@ -272,6 +274,9 @@ class Supervisor:
             if child is not None:
                 self._tell(f"stopping the {child.name}")
                 await child.stop()
+        if workers is not None and self.settings.ray.address is None:
+            # Ray removes it itself, unless it was killed.
+            shutil.rmtree(folder_of(self.settings.data_dir), ignore_errors=True)
         if self.etcd is not None:
             self._tell("stopping etcd")
             await asyncio.to_thread(self.etcd.stop)
@@ -288,6 +293,8 @@ class Supervisor:
 
 def _check(settings: Settings, only: Only | None) -> None:
     """What cannot work is said before anything is started."""
+    if "topology" in settings.model_fields_set:
+        topology(settings.topology)
     if only is not None and not settings.etcd.endpoints:
         raise BadSettings("etcd.endpoints: parts that are started apart meet in etcd; name it")
     if only is not None and settings.stream_token is None:

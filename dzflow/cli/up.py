@@ -66,7 +66,6 @@ def running(
     from api import logs
     from api.up import Service
 
-    logs.configure(settings, "up")
     status = console.status("starting")
     started = False
     ending = threading.Event()
@@ -78,6 +77,7 @@ def running(
             status.update(text)
 
     service = Service(settings, only, tell)
+    logs.configure(settings, "up")
 
     def signalled(number: int, _: Any) -> None:
         if ending.is_set():
