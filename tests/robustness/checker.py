@@ -299,8 +299,11 @@ def _unasked(entries: Sequence[Entry]) -> list[Violation]:
 
 
 def main() -> None:
-    """Check the record that is named on the command line."""
-    found = check(read(Path(sys.argv[1])))
+    """Check the record that is named on the command line, up to its last round."""
+    entries = read(Path(sys.argv[1]))
+    while entries and not isinstance(entries[-1], Round):
+        entries.pop()  # what came of this was not seen any more
+    found = check(entries)
     for violation in found:
         print(violation)
     print(f"{len(found)} violations")

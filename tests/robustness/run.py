@@ -24,9 +24,8 @@ _console = Console(highlight=False)
 def main() -> None:
     """Run sessions until the time is up or something is wrong."""
     given = _arguments().parse_args()
-    options = Options(
-        given.rounds, given.faults, given.arrangement, {"mode": given.mode, "plan": given.plan}
-    )
+    settings = {"mode": given.mode} | ({"plan": given.plan} if given.plan else {})
+    options = Options(given.rounds, given.faults, given.arrangement, settings)
     folder = Path(given.record or tempfile.mkdtemp(prefix="dzflow-robustness-"))
     end = time.monotonic() + 60 * given.minutes
     results: list[Result] = []
@@ -57,7 +56,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=8, help="of a session")
     add("--faults", type=int, default=3, help="of a round, at most")
     add("--mode", choices=("sna", "sea"), default="sna")
-    add("--plan", choices=("legs", "lpm"), default="legs")
+    add("--plan", choices=("legs", "lpm"), default="", help="default: drawn")
     add("--arrangement", choices=("whole", "wired", "lab"), default="", help="default: drawn")
     add("--keep-going", action="store_true", help="with the next seed after a violation")
     add("--record", help="folder for the records; default: a temporary one")
@@ -86,8 +85,11 @@ def _tell(results: Sequence[Result], given: argparse.Namespace, folder: Path) ->
         _console.print(
             f"again: python -m tests.robustness.run --seed {result.seed} --sessions 1"
             f" --rounds {result.rounds} --faults {given.faults} --mode {given.mode}"
-            f" --plan {given.plan}"
-            + (f" --arrangement {given.arrangement}" if given.arrangement else "")
+            + "".join(
+                f" --{name} {value}"
+                for name in ("plan", "arrangement")
+                if (value := getattr(given, name))
+            )
         )
         _console.print(
             f"its record: python -m tests.robustness.checker {folder}/{result.seed}/record.jsonl"

@@ -37,7 +37,7 @@ class Options(Struct, frozen=True):
     rounds: int = 8
     most_faults: int = 3
     arrangement: str = ""  # drawn if it is empty
-    service: dict[str, Any] = {}  # settings, such as the mode
+    service: dict[str, Any] = {}  # settings, such as the mode; those not given are drawn
 
 
 class Result(Struct):
@@ -60,13 +60,15 @@ async def run_session(
     random = Random(seed)
     drawn = random.choice(DRAWN)
     arrangement = options.arrangement or drawn
+    settings = {**_settings(random, arrangement), **options.service}
+    say(", ".join(f"{name}: {value}" for name, value in settings.items()))
     result = Result(seed, arrangement)
-    world = World("one", make_schema(random, "legs"), random)
+    world = World("one", make_schema(random, settings["plan"]), random)
     shutil.rmtree(folder / "data", ignore_errors=True)  # of an earlier session
     folder.mkdir(parents=True, exist_ok=True)
     with Recorder(folder / "record.jsonl") as recorder:
-        recorder.add(Setup(seed, {"arrangement": arrangement, **options.service}))
-        async with ARRANGEMENTS[arrangement](folder / "data", say, **options.service) as plant:
+        recorder.add(Setup(seed, {"arrangement": arrangement, **settings}))
+        async with ARRANGEMENTS[arrangement](folder / "data", say, **settings) as plant:
             drawing = Random(f"traffic of {seed}")
             events = plant.lab is None  # its hosts are reached from their namespaces only
             async with Traffic(plant.service.url, world, drawing, recorder, events) as traffic:
@@ -82,6 +84,18 @@ async def run_session(
                     if result.violations or not go_on():
                         break
     return result
+
+
+def _settings(random: Random, arrangement: str) -> dict[str, Any]:
+    """A service as people may have it."""
+    return {
+        "dispatchers": random.choice((1, 2)),
+        # Switches outside of the service are told one address.
+        "southbound": random.choice((1, 2)) if arrangement == "whole" else 1,
+        "plan": random.choice(("legs", "legs", "lpm")),
+        "trees": random.choice((1, 2)),
+        "ordering": random.choice(("net", "net", "fifo", "ordered")),
+    }
 
 
 async def _round(
