@@ -54,7 +54,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--minutes", type=float, default=30.0, help="after which no round begins")
     add("--sessions", type=int, default=0, help="at most so many; 0: as the time allows")
     add("--rounds", type=int, default=8, help="of a session")
-    add("--faults", type=int, default=3, help="of a round, at most")
+    add("--faults", type=int, default=4, help="of a round, at most")
     add("--mode", choices=("sna", "sea"), default="sna")
     add("--plan", choices=("legs", "lpm"), default="", help="default: drawn")
     add("--arrangement", choices=("whole", "wired", "lab"), default="", help="default: drawn")

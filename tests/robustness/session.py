@@ -35,7 +35,7 @@ class Options(Struct, frozen=True):
     """What a session is told, besides its seed."""
 
     rounds: int = 8
-    most_faults: int = 3
+    most_faults: int = 4
     arrangement: str = ""  # drawn if it is empty
     service: dict[str, Any] = {}  # settings, such as the mode; those not given are drawn
 
