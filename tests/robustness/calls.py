@@ -3,9 +3,11 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import httpx
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.end_to_end.world import Json
 from tests.robustness.record import Outcome
@@ -19,7 +21,7 @@ class Told(Struct):
     """What came of a call."""
 
     outcome: Outcome
-    record: Json | None = None
+    record: Any = None  # or what else the body is
     status: int = 0
     detail: str = ""
     again: bool = False
@@ -35,7 +37,7 @@ class Calls:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
-    async def ask(self, method: str, path: str, body: Json, key: str) -> Told:
+    async def ask(self, method: str, path: str, body: Any, key: str) -> Told:
         """Make a call under a key, again and again until there is an answer, as the SDK does."""
         start, tries = time.time(), 0
         deadline = time.monotonic() + PATIENCE
@@ -47,7 +49,7 @@ class Calls:
                 return told
             await asyncio.sleep(told.pause)
 
-    async def once(self, method: str, path: str, body: Json | None, key: str = "") -> Told:
+    async def once(self, method: str, path: str, body: Any, key: str = "") -> Told:
         """Make a call once."""
         start = time.time()
         headers = {"Idempotency-Key": key} if key else {}
@@ -79,15 +81,30 @@ class Calls:
         return told
 
 
+def elements(told: Told, count: int) -> list[Told]:
+    """What came of each element of a batch."""
+    if told.outcome != "ok":
+        return [replace(told) for _ in range(count)]
+    found = []
+    for each in told.record:
+        part = _judge(each["status"], each, str(each.get("detail", "")), PAUSE)
+        part.start, part.end, part.tries = told.start, told.end, told.tries
+        found.append(part)
+    return found
+
+
 def _told(answer: httpx.Response) -> Told:
-    status = answer.status_code
+    body = answer.json() if answer.is_success else None
+    after = float(answer.headers.get("retry-after", 0) or 0)
+    return _judge(answer.status_code, body, answer.text[:300], max(PAUSE, min(after, 2.0)))
+
+
+def _judge(status: int, body: Any, detail: str, pause: float) -> Told:
     if 200 <= status < 300:
-        return Told("ok", answer.json(), status)
-    detail = answer.text[:300]
+        return Told("ok", body, status)
     if status in (429, 503):
         # It may have been begun before something failed.
-        after = float(answer.headers.get("retry-after", 0) or 0)
-        return Told("unknown", None, status, detail, True, max(PAUSE, min(after, 2.0)))
+        return Told("unknown", None, status, detail, True, pause)
     if status == 404:
         return Told("absent", None, status, detail)
     if status in (400, 413, 422, 502):

@@ -19,7 +19,7 @@ from dzflow.sdk import AsyncAdvertisement, AsyncControlPlane, AsyncSubscription
 from dzflow.sdk.datagrams import decode
 from dzflow.sdk.links import EmulatedLink
 from tests.end_to_end.world import Json, World
-from tests.robustness.calls import PATIENCE, PAUSE, TRY_SECONDS, Calls, Told, eventually
+from tests.robustness.calls import PATIENCE, PAUSE, TRY_SECONDS, Calls, Told, elements, eventually
 from tests.robustness.record import Outcome, Published, Received, Recorder, Request, Steady
 
 BYSTANDER = "h4"
@@ -27,7 +27,8 @@ BYSTANDER = "h4"
 
 HOSTS = ("h1", "h2", "h3")
 _CLIENTS = 4
-_MOST = 30  # records that come and go, at a time
+_MOST = 40  # records that come and go, at a time
+_BATCHES, _BATCH = 0.1, 12  # how often several are begun in one call, and how many
 _WAIT = 5  # seconds that the service may take before it answers 202
 _GAP = 0.05  # seconds between the events of a publisher
 _OPENING = 60.0
@@ -252,7 +253,10 @@ class Traffic:
     async def _do_something(self, number: int, random: Random) -> None:
         known = random.choice(self._known) if self._known else None
         draw = random.random()
-        if known is None or draw < (0.4 if len(self._known) < _MOST else 0.1):
+        few = len(self._known) < _MOST
+        if few and draw < _BATCHES:
+            await self._begin_many(number, random)
+        elif known is None or draw < (0.4 if few else 0.1):
             await self._begin(number, random)
         elif draw < 0.65:
             await self._update(known)
@@ -262,20 +266,39 @@ class Traffic:
             await self._read(known)
 
     async def _begin(self, number: int, random: Random) -> None:
-        self._names += 1
-        label = f"c{number}-{self._names}"
         kind = random.choices(("subscription", "advertisement"), (4, 1))[0]
-        host, source = random.choice(HOSTS), self._world.filter()
+        body = self._body(number, random)
         verb = "subscribe" if kind == "subscription" else "advertise"
-        body: Json = {"host": host, "space": self._world.name, "filter": source}
-        body |= {"label": label, "wait": _WAIT}
-        told = await self._calls.ask("POST", f"/{verb}", body, key=f"{label}-{random.random()}")
-        record = told.record
+        key = f"{body['label']}-{random.random()}"
+        told = await self._calls.ask("POST", f"/{verb}", body, key)
+        await self._begun(kind, body, told)
+
+    async def _begin_many(self, number: int, random: Random) -> None:
+        """A batch under one key: each of its elements is a request of its own."""
+        bodies = [self._body(number, random) for _ in range(_BATCH)]
+        key = f"{bodies[0]['label']}-{random.random()}"
+        told = await self._calls.ask("POST", "/subscribe", bodies, key)
+        parts = elements(told, len(bodies))
+        begun = (self._begun("subscription", *each) for each in zip(bodies, parts, strict=True))
+        await asyncio.gather(*begun)
+
+    def _body(self, number: int, random: Random) -> Json:
+        self._names += 1
+        return {
+            "host": random.choice(HOSTS),
+            "space": self._world.name,
+            "filter": self._world.filter(),
+            "label": f"c{number}-{self._names}",
+            "wait": _WAIT,
+        }
+
+    async def _begun(self, kind: str, body: Json, told: Told) -> None:
+        label, host = body["label"], body["host"]
         # Without an answer there is no id; whether it is there is seen at the end by its label.
-        if told.outcome == "ok" and record is not None:
-            self._known.append(_Known(label, record["id"], kind, host))
-            told = await self._calls.settle(told, record, lambda r: r["state"] == "active")
-        self._write("begin", label, kind, host, source, told)
+        if told.outcome == "ok" and told.record is not None:
+            self._known.append(_Known(label, told.record["id"], kind, host))
+            told = await self._calls.settle(told, told.record, lambda r: r["state"] == "active")
+        self._write("begin", label, kind, host, body["filter"], told)
 
     async def _update(self, known: _Known) -> None:
         """Each try counts as a request of its own: there is no key that makes them one."""
@@ -287,6 +310,8 @@ class Traffic:
                 told = await self._calls.settle(
                     told, told.record, lambda r: r["state"] == "active" and not r["updating"]
                 )
+                if told.status == 202 and told.record and told.record["filter"] != source:
+                    told.outcome = "unknown"  # taken back, or overtaken by another update
             self._write("update", known.label, known.kind, known.host, source, told, known.id)
             if told.outcome != "unknown" or time.monotonic() > deadline or not told.again:
                 return
