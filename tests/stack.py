@@ -49,7 +49,7 @@ class StackOptions(Struct, frozen=True):
     southbound: int = 1
     partitions: int = 3
     grace: float = 0.1  # for an old index version after a change
-    api: ApiSettings = ApiSettings(body_timeout=1.0, keep_alive=0.5)
+    api: ApiSettings = ApiSettings(keep_alive=0.5)
 
 
 class Stack:
