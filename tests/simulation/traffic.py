@@ -10,6 +10,8 @@ from random import Random
 from typing import Any
 
 from msgspec import Struct
+from tests.robustness.checker import Violation
+from tests.robustness.record import Entry, Outcome, Request, Steady
 
 from configurators.spaces import SpaceView, VersionView
 from configurators.store.model import RecordKind
@@ -21,8 +23,6 @@ from dzflow.filters import parse_filter
 from dzflow.region import Region
 from sdn.simulate import AmbiguousMatch, OperationRefused
 from sdn.trees import Tree, legs
-from tests.robustness.checker import Violation
-from tests.robustness.record import Entry, Outcome, Request, Steady
 from tests.simulation.loop import Node
 from tests.simulation.world import SPACE, Shape, World, documents
 
