@@ -8,14 +8,14 @@ from collections.abc import Callable
 from random import Random
 
 from msgspec import Struct
-from tests.robustness.checker import Violation, check
-from tests.robustness.record import Fault, Round, Stored
 
 from configurators.packing import unpack_regions
 from configurators.partials import Request as Active
 from configurators.store.client import Put, unchanged
 from configurators.store.keys import owner_key
 from tests.oracle import expected_entries
+from tests.robustness.checker import Violation, check
+from tests.robustness.record import Fault, Round, Stored
 from tests.simulation.loop import NOWHERE, Stuck, VirtualLoop
 from tests.simulation.traffic import Traffic
 from tests.simulation.world import Complaints, Shape, World
@@ -190,7 +190,7 @@ class Scenario:
         ]
         scope = view.scope(doc.pipeline.prefix)
         expected = expected_entries(
-            active, view.map, world.topology, self.traffic._trees(), doc.pipeline, scope
+            active, view.map, world.topology, self.traffic.trees(), doc.pipeline, scope
         )
         has = world.network.entries(doc.pipeline)
         same = has == expected

@@ -10,11 +10,10 @@ from random import Random
 from typing import Any
 
 from msgspec import Struct
-from tests.robustness.checker import Violation
-from tests.robustness.record import Entry, Outcome, Request, Steady
 
+from configurators.network import tree_of
 from configurators.spaces import SpaceView, VersionView
-from configurators.store.model import RecordKind
+from configurators.store.model import NetworkDoc, RecordKind
 from dispatcher.asks import Answer, Ask, RecordView
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import problem_of
@@ -23,6 +22,8 @@ from dzflow.filters import parse_filter
 from dzflow.region import Region
 from sdn.simulate import AmbiguousMatch, OperationRefused
 from sdn.trees import Tree, legs
+from tests.robustness.checker import Violation
+from tests.robustness.record import Entry, Outcome, Request, Steady
 from tests.simulation.loop import Node
 from tests.simulation.world import SPACE, Shape, World, documents
 
@@ -114,15 +115,19 @@ class Traffic:
         self.dark: set[str] = set()  # switches that may not carry events
         self.events = 0
         self._names = 0
-        self._tree = next(iter(self._trees().values()))
-        self._ways: dict[tuple[str, str], frozenset[str]] = {}
+        self._ways: dict[tuple[Tree, str, str], frozenset[str] | None] = {}
+        self._known_trees: tuple[NetworkDoc, dict[int, Tree]] | None = None
         self._regions = regions(world.shape)
         self._points = points(world.shape)
         self._scope = world.space.current.scope(world.network_doc.pipeline.prefix)
 
-    def _trees(self) -> dict[int, Tree]:
-        trees = self.world.network_doc.trees
-        return {number: Tree.build(tree.links, tree.root) for number, tree in trees.items()}
+    def trees(self) -> dict[int, Tree]:
+        """The trees of the network as it is now."""
+        doc = self.world.network_doc
+        if self._known_trees is None or self._known_trees[0] is not doc:
+            made = {number: tree_of(tree) for number, tree in doc.trees.items()}
+            self._known_trees = doc, made
+        return self._known_trees[1]
 
     # Those that stay
 
@@ -375,16 +380,21 @@ class Traffic:
         if not self._holds(offer.filter, point):
             return
         self.events += 1
+        trees, usable = self.trees(), sorted(self.world.network_doc.usable)
+        if not usable:
+            return
+        number = self.random.choice(usable)
         wanted = {
             stable.host: label
             for label, stable in self.stable.items()
             if stable.kind == "subscription"
             and stable.host != offer.host
             and self._holds(stable.filter, point)
-            and not self._way(offer.host, stable.host) & self.dark
+            and (way := self._way(trees[number], offer.host, stable.host)) is not None
+            and not way & self.dark
         }
         try:
-            journey = self.world.network.send(offer.host, self._scope.event(point, 0))
+            journey = self.world.network.send(offer.host, self._scope.event(point, number))
         except (AmbiguousMatch, OperationRefused) as error:
             if not self.dark:
                 self._violate("event", str(error))
@@ -408,14 +418,17 @@ class Traffic:
     def _holds(self, filter: int, point: int) -> bool:
         return any(region.holds(point) for region in self._regions[filter])
 
-    def _way(self, source: str, target: str) -> frozenset[str]:
-        known = self._ways.get((source, target))
-        if known is None:
-            passed = legs(self.world.topology, self._tree, source, target)
-            first = self.world.topology.host(source).switch
-            known = frozenset({first, *(switch for switch, _ in passed)})
-            self._ways[source, target] = known
-        return known
+    def _way(self, tree: Tree, source: str, target: str) -> frozenset[str] | None:
+        """The switches that an event passes; None if the tree does not lead there."""
+        if (tree, source, target) not in self._ways:
+            topology = self.world.topology
+            first, last = topology.host(source).switch, topology.host(target).switch
+            passed = frozenset((first,)) if first == last else None
+            if first != last and tree.joins(first, last):
+                on_the_way = legs(topology, tree, source, target)
+                passed = frozenset({first, *(switch for switch, _ in on_the_way)})
+            self._ways[tree, source, target] = passed
+        return self._ways[tree, source, target]
 
 
 def _settle(answer: "asyncio.Future[Answer | None]", found: Answer) -> None:
