@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import secrets
 import time
@@ -368,6 +369,7 @@ def installed() -> Iterator[Callable[[VirtualLoop], None]]:
             (configurators.peers, "connect", streams.connect),
             (dispatcher.dispatcher, "Etcd", SimEtcd),
             (sdn.openflow.reception, "check_features", _any_features),
+            (os, "getpid", lambda: 1),
             (secrets, "token_hex", _token_hex),
             (time, "monotonic", lambda: _Clock.loop.now),
             (time, "perf_counter", lambda: _Clock.loop.now),
