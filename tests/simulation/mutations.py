@@ -46,7 +46,7 @@ class Mutation(Struct, frozen=True):
 
 
 MUTATIONS: dict[str, Mutation] = {
-    "settle-without-epochs": Mutation(Catalogue, "guards", _space_only),
+    "settle-without-epochs": Mutation(Catalogue, "guards", _space_only, seeds=500),
     "no-fence": Mutation(Fence, "stale", lambda *_: False),
     "no-tombstones": Mutation(Queue, "__init__", _forgetful),
     "no-undo": Mutation(Worker, "_undo", _nothing_either),

@@ -280,13 +280,13 @@ class Scenario:
         tasks = {item.task.id for item in (*worker._in_work, *worker.queue._waiting.values())}
         # What the old owner was about to do is done by the new one, and taken back, meanwhile.
         self._extra.append(asyncio.create_task(self._think_better(tasks)))
-        late = self.random.choice(("paused", "owner late", "dispatchers late"))
+        late = self.random.choice(("paused", "owner late", "all late", "all late"))
         seconds = self.random.choice((1.0, 2.0, 3.0))
         if late == "paused":
             process.pause(seconds)
-        elif late == "owner late":
-            process.node.hears_late = seconds
         else:
+            process.node.hears_late = seconds
+        if late == "all late":
             for each in self.world.of("dispatcher"):
                 each.node.hears_late = seconds
         others = [other.name for other in self.world.of("configurator") if other is not process]

@@ -32,7 +32,7 @@ def run(*given: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_seeds_run_without_a_violation() -> None:
-    done = run("--seeds", "300")
+    done = run("--seeds", "200")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
