@@ -283,11 +283,12 @@ class Holders:
             return {switch: Undefined(f"switch {switch}: {reason}") for switch in message.batch}
         if answer.stale:
             raise StaleEpoch(answer.stale)
-        for switch, outcome in answer.outcomes.items():
-            if isinstance(outcome, Undefined):
-                # Perhaps it has forgotten what is ours there: it is told anew.
-                southbound.declared.discard(switch)
-                southbound.heard.set()
+        undefined = {s for s, o in answer.outcomes.items() if isinstance(o, Undefined)}
+        if undefined & southbound.declared:
+            # Perhaps it has forgotten what is ours there: it is told anew, and not used before.
+            southbound.declared -= undefined
+            southbound.heard.set()
+            self._arrange()
         return answer.outcomes
 
     async def _ask(self, southbound: "_Southbound", message: Any) -> Any | None:
