@@ -229,6 +229,9 @@ class Journal:
                 gone = isinstance(error, LeaseGone)
                 if gone:
                     self._leases.forget()
+                uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
+                for write in batch:
+                    write.uncertain |= uncertain
                 late = time.monotonic() - began > self._patience
                 if late or not (gone or isinstance(error, StoreUnavailable)):
                     _log.error("%d writes failed: %s", len(batch), error)
@@ -236,9 +239,6 @@ class Journal:
                         write.error = error
                         write.tell(Verdict.FAILED)
                     return
-                uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
-                for write in batch:
-                    write.uncertain |= uncertain
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
