@@ -322,6 +322,11 @@ class Settings(BaseSettings):
         """Partitions of a new space."""
         return self.partitions or 4 * self.configurators
 
+    def for_workers(self) -> "Settings":
+        """What workers need of it: not who may call the API, nor its key."""
+        without = {"tokens": TokenSettings(), "tls": TlsSettings(), "listen": "127.0.0.1"}
+        return self.model_copy(update=without)
+
     def revealed(self) -> dict[str, Any]:
         """Everything, secrets too, as JSON has it: for the processes that are started with it."""
         revealed: dict[str, Any] = _reveal(self.model_dump())

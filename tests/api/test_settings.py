@@ -124,6 +124,13 @@ def test_secrets_are_not_shown_but_reach_the_processes() -> None:
     assert found.revealed()["tokens"]["operator"] == ["one-geheim", "two-geheim"]
 
 
+def test_workers_are_not_told_who_may_call() -> None:
+    found = load(None, {"listen": EVERYWHERE}, SECRETS)
+    told = restore(found.for_workers().revealed())
+    assert not told.tokens.given
+    assert (told.etcd, told.stream_token, told.onos) == (found.etcd, found.stream_token, found.onos)
+
+
 def test_the_documentation_lists_all_settings() -> None:
     page = Path("docs/configuration.md").read_text()
     assert table() in page, "run: .venv/bin/python -m api.settings_table docs/configuration.md"
