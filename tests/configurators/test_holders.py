@@ -112,13 +112,13 @@ def test_a_switch_is_declared_to_the_next_one_when_nobody_holds_it_any_more(
             async with b.serving(etcd):
                 await usable(made, "s3")
                 assert b.declared() == [{"s3"}]
-                assert await made.apply(Partition.name, 7, {"s1": ()}) == {"s1": Acknowledged()}
+                assert await made.apply(Partition.name, 7, {"s1": []}) == {"s1": Acknowledged()}
                 assert any(isinstance(message, Apply) for message in a.heard)
                 a.hold("s2")
                 await b.until(lambda: b.declared() == [{"s3"}, {"s1"}])
                 b.hold("s3", "s1", "s2")  # two hold s2: the first is believed
                 await usable(made, "s1")
-                await made.apply(Partition.name, 7, {"s1": (), "s2": ()})
+                await made.apply(Partition.name, 7, {"s1": [], "s2": []})
                 asked = [set(m.batch) for s in (a, b) for m in s.heard if isinstance(m, Apply)]
                 assert asked == [{"s1"}, {"s2"}, {"s1"}]
                 a.hold()
@@ -134,8 +134,8 @@ def test_a_switch_that_is_declared_anew_is_not_used_meanwhile(etcd_server: TestE
         async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd) as made:
             await usable(made, "s1")
             a.outcome = Undefined("nobody knows")
-            assert await made.apply(Partition.name, 7, {"s1": ()}) == {"s1": a.outcome}
-            again = await made.apply(Partition.name, 7, {"s1": ()})
+            assert await made.apply(Partition.name, 7, {"s1": []}) == {"s1": a.outcome}
+            again = await made.apply(Partition.name, 7, {"s1": []})
             assert "is being told what it should hold" in str(again["s1"])
             await usable(made, "s1")
             assert a.declared() == [{"s1"}, {"s1"}]
