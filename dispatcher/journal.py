@@ -23,15 +23,18 @@ from configurators.store.client import (
     Put,
     Stored,
     StoreError,
+    StoreRefused,
     StoreUnavailable,
     TxnResult,
 )
+from configurators.store.errors import TooLarge
 from configurators.store.upkeep import SharedLeases
 from dispatcher.catalogue import Catalogue
 
 _log = logging.getLogger(__name__)
 
 _MOST = 120  # operations and compares of one transaction; etcd's own limit is 128
+_MOST_BYTES = 1 << 20  # that one transaction puts; etcd's own limit is 1.5 MiB
 _AT_ONCE = 4
 _GATHER = 0.003  # seconds
 _TICK = 0.0005  # seconds by which a timer may be early
@@ -107,6 +110,16 @@ class Write:
     def weight(self) -> int:
         """How much of a transaction it takes."""
         return max(len(self.ops) + len(self.leased), 1 + len(self.compares))
+
+    @property
+    def size(self) -> int:
+        """How many bytes it puts."""
+        size = 0
+        for ops in (self.ops, self.leased):
+            for op in ops:
+                if isinstance(op, Put):
+                    size += len(op.value)
+        return size
 
 
 class Journal:
@@ -195,7 +208,7 @@ class Journal:
 
     def _batch(self) -> list[Write]:
         batch: list[Write] = []
-        left = _MOST
+        left, room = _MOST, _MOST_BYTES
         guards: dict[int, Sequence[Compare]] = {}  # one set by number of space
         keys: set[str] = set()
         while self._queue and self._queue[0].key not in keys:  # etcd takes each key once
@@ -208,9 +221,11 @@ class Journal:
                     weight += len(same)
                 elif same != write.guards:
                     break  # decided before something changed, or after
-            if weight > left and batch:
+            size = write.size
+            if batch and (weight > left or size > room):
                 break
             left -= weight
+            room -= size
             batch.append(self._queue.popleft())
         return batch
 
@@ -232,6 +247,12 @@ class Journal:
                 uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
                 for write in batch:
                     write.uncertain |= uncertain
+                if isinstance(error, StoreRefused | TooLarge) and len(batch) > 1:
+                    # Perhaps one of them is at fault, or they are too much together.
+                    half = len(batch) // 2
+                    await self._run(batch[:half], waited)
+                    await self._run(batch[half:], waited)
+                    return
                 late = time.monotonic() - began > self._patience
                 if late or not (gone or isinstance(error, StoreUnavailable)):
                     _log.error("%d writes failed: %s", len(batch), error)
