@@ -257,7 +257,7 @@ class TouchedFlow(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """What a filter comes to. `note` says if not everything was looked at for the flows."""
+    """What a filter comes to. `note` says what was not looked at for the flows."""
 
     regions: list[str]
     cells: list[str]
