@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 COMMAND = Path(sys.executable).parent / "dzflow"
+LIMIT = 300
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([COMMAND, *words], capture_output=True, text=True)
+    return subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=LIMIT)
 
 
 @pytest.mark.parametrize(

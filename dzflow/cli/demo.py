@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PUBLISHERS = 2
 MOST_HOSTS = 16
-_QUIET = 2.0  # seconds without an event after which no more are expected
+_QUIET = 10.0  # seconds without an event after which no more are expected
 _LONGEST_WAIT = 30.0
 
 
@@ -258,7 +258,9 @@ def _show(outcomes: Sequence[Outcome], operations: int, events: int, console: Co
         highlight=False,
     )
     good = not missed and not surplus
-    console.print("[green]nothing was missed[/]" if good else f"[red]{missed} missed[/]")
+    console.print(
+        "[green]nothing was missed[/]" if good else f"[red]{missed} missed, {surplus} surplus[/]"
+    )
     return good
 
 
