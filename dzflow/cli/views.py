@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.tables import print_json, show_list, state
 from dzflow.errors import DzflowError
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ NOT_READY = 2
 """The exit code of `dzflow status` when the service answers, but is not ready."""
 
 _PATIENCE = 300.0  # seconds; a backup may be large
-_COLOURS = {
-    "up": "green",
-    "ready": "green",
-    "waiting": "yellow",
-    "down": "red",
-    "unreachable": "red",
-}
 
 
 class NoFile(DzflowError):
@@ -38,17 +31,17 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
     """Show whether the service is ready, and each of its parts; exits with 2 if it is not."""
     ready, found = _ready(url, token, ca)
     if json:
-        _print_json(found)
+        print_json(found)
     else:
         table = Table("part", "state", "reason")
         for part in found["parts"]:
-            state = "[green]ok[/]" if part["ok"] else "[red]down[/]"
-            table.add_row(part["name"], state, part.get("reason") or "")
+            shown = "[green]ok[/]" if part["ok"] else "[red]down[/]"
+            table.add_row(escape(part["name"]), shown, escape(part.get("reason") or ""))
         console = Console()
         console.print(table)
         console.print("[green]ready[/]" if ready else "[red]not ready[/]")
         for reason in found["reasons"]:
-            console.print(f"  {reason}", highlight=False)
+            console.print(f"  {escape(reason)}", highlight=False)
     if not ready:
         raise typer.Exit(NOT_READY)
 
@@ -57,7 +50,7 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
     """Show hosts, links and trees."""
     found = _get(url, token, ca, "/topology")
     if json:
-        _print_json(found)
+        print_json(found)
         return
     console = Console()
     hosts = Table("host", "switch", "port", "wire", title="hosts", title_justify="left")
@@ -65,7 +58,7 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
         hosts.add_row(host["id"], host["switch"], str(host["port"]), host.get("wire") or "")
     links = Table("link", "state", title="links", title_justify="left")
     for link in found["links"]:
-        links.add_row(_link(link), _state("up" if link["up"] else "down"))
+        links.add_row(_link(link), state("up" if link["up"] else "down"))
     trees = Table("tree", "root", "links", "whole", title="trees", title_justify="left")
     for tree in found["trees"]:
         whole = "yes" if tree["whole"] else f"no: {', '.join(tree['broken'])}"
@@ -76,7 +69,7 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
 
 def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show the switches and who holds them."""
-    _list(
+    _show(
         _get(url, token, ca, "/switches"),
         json,
         ("id", "dpid", "state", "southbound", "hosts", "links", "reason"),
@@ -85,6 +78,7 @@ def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
 
 def flows(
     switch: Annotated[str, typer.Argument(help="The switch, as s1.")],
+        ("dpid", "links", "hosts"),
     source: Annotated[
         Literal["cp", "dp"],
         typer.Option(help="cp: as the control plane has them; dp: as the switch has them."),
@@ -97,12 +91,12 @@ def flows(
     """Show the flow entries of a switch."""
     found = _get(url, token, ca, f"/switches/{switch}/flows", source=source)
     columns = ("table", "priority", "match", "in_port", "actions", "goto", "space", "partition")
-    _list(found, json, columns)
+    _show(found, json, columns, ("goto", "table", "in_port", "space"))
 
 
 def partitions(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show the partitions, their owners and load."""
-    _list(
+    _show(
         _get(url, token, ca, "/partitions"),
         json,
         ("id", "space", "configurator", "state", "queued", "active", "entries", "tasks", "reason"),
@@ -111,7 +105,8 @@ def partitions(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca
 
 def configurators(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show the configurators and their load."""
-    _list(
+        ("tasks", "queued", "entries", "active"),
+    _show(
         _get(url, token, ca, "/configurators"),
         json,
         ("id", "state", "address", "pid", "partitions", "queued", "active", "tasks"),
@@ -120,6 +115,7 @@ def configurators(json: AsJson = False, url: Url = URL, token: Token = None, ca:
 
 def backup(
     file: Annotated[Path, typer.Argument(help="Where to write; it is replaced if it is there.")],
+        ("tasks", "pid", "address", "queued", "active"),
     url: Url = URL,
     token: Token = None,
     ca: Ca = None,
@@ -133,7 +129,7 @@ def backup(
         draft.replace(file)
     except OSError as error:
         raise NoFile(f"{file} cannot be written: {error.strerror}") from None
-    Console(stderr=True).print(f"{len(data)} bytes written to {file}", highlight=False)
+    Console(stderr=True).print(f"{len(data)} bytes written to {escape(str(file))}", highlight=False)
 
 
 def restore(
@@ -211,32 +207,12 @@ def _answer(answer: "httpx.Response") -> "httpx.Response":
     return answer
 
 
-def _list(found: dict[str, Any], json: bool, columns: Sequence[str]) -> None:
+def _show(found: dict[str, Any], json: bool, columns: Sequence[str], lesser: Sequence[str]) -> None:
     if json:
-        _print_json(found)
-        return
-    table = Table(*columns)
-    for item in found["items"]:
-        table.add_row(*(_cell(name, item.get(name)) for name in columns))
-    Console().print(table)
-
-
-def _cell(name: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        return escape(", ".join(map(str, value)))
-    return _state(value) if name == "state" else escape(str(value))
-
-
-def _state(name: str) -> str:
-    colour = _COLOURS.get(name)
-    return f"[{colour}]{name}[/]" if colour else name
+        print_json(found)
+    else:
+        show_list(found["items"], columns, lesser)
 
 
 def _link(link: dict[str, Any]) -> str:
     return f"{link['a']}:{link['a_port']} - {link['b']}:{link['b_port']}"
-
-
-def _print_json(found: Any) -> None:
-    print(msgspec.json.format(msgspec.json.encode(found)).decode())
