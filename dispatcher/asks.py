@@ -246,6 +246,8 @@ class Health(Struct, frozen=True):
     southbound: list[Part]
     switches_up: int
     switches: int
+    partitions_ready: int
+    partitions: int
 
 
 class TouchedFlow(Struct, frozen=True):

@@ -61,11 +61,14 @@ def end_all(rest: Rest) -> None:
 def test_status_tells_of_every_part(url: str) -> None:
     found = told("status", url=url)
     assert found["ready"]
+    assert found["switches_up"] == found["switches"] == 3
+    assert found["partitions"] > 0
     names = {part["name"] for part in found["parts"]}
     assert {"etcd", "southbound-1", "configurator-1", "configurator-2"} < names
     done = run("status", url=url)
     assert done.returncode == 0
     assert "configurator-2" in done.stdout
+    assert "3 of 3 switches are up" in done.stdout
     assert "ready" in done.stdout
 
     assert "3 of 3 switches are up" in done.stdout

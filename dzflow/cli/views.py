@@ -39,6 +39,11 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
             table.add_row(escape(part["name"]), shown, escape(part.get("reason") or ""))
         console = Console()
         console.print(table)
+        for up, every, what in (
+            ("switches_up", "switches", "switches are up"),
+            ("partitions_ready", "partitions", "partitions are ready"),
+        ):
+            console.print(f"{found[up]} of {found[every]} {what}", highlight=False)
         console.print("[green]ready[/]" if ready else "[red]not ready[/]")
         for reason in found["reasons"]:
             console.print(f"  {escape(reason)}", highlight=False)
