@@ -38,6 +38,21 @@ def test_a_mistake_is_answered_in_one_line(words: list[str], said: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ('tokens = { hosts = { h1 = "t" } }', "give it one of tokens.operator, too"),
+        ('tls = { cert = "c.pem", key = "k.pem" }', "start it without tls.cert"),
+    ],
+)
+def test_the_demo_says_what_it_cannot_do(settings: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(settings)
+    done = run("demo", "--config", str(file))
+    assert done.returncode == 1
+    assert said in " ".join(done.stderr.split())
+
+
 def test_help_lists_the_subcommands() -> None:
     done = run("--help")
     assert done.returncode == 0

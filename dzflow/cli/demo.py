@@ -103,6 +103,10 @@ def demo(
                 f"the demo plays the hosts itself, which it cannot with {settings.data_plane};"
                 " choose --data-plane emulated or ovs"
             )
+        if settings.tls.cert:
+            raise NotForDemo("the demo cannot tell whom to trust; start it without tls.cert")
+        if settings.tokens.hosts and not settings.tokens.operator:
+            raise NotForDemo("the demo acts for all hosts; give it one of tokens.operator, too")
         outcomes: list[Outcome] = []
         operations = 0
         with running(settings, None, console) as (service, _):

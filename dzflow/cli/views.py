@@ -152,7 +152,11 @@ def restore(
     with interruptible(), _client(url, token, ca) as client:
         counts = _answer(client.post("/restore", content=data, headers=headers)).json()
     text = f"restored {counts['spaces']} spaces and {counts['records']} records"
-    Console(stderr=True).print(text, highlight=False)
+    console = Console(stderr=True)
+    console.print(text, highlight=False)
+    if failed := counts["failed"]:
+        console.print(f"[red]the switches refused {failed} records[/]", highlight=False)
+        raise typer.Exit(1)
 
 
 def add_to(app: typer.Typer) -> None:
