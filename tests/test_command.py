@@ -18,6 +18,7 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
     ("words", "said"),
     [
         (["bench", "nothing"], "there is no benchmark 'nothing'; choose from engine"),
+        (["bench", "[/x] [red]"], "there is no benchmark '[/x] [red]'"),
         (["bench", "all", "--json", "x"], "name one benchmark"),
         (["lab", "up", "--topology", "mesh:3"], "mesh:3"),
         (["up", "--topology", "mesh:3"], "mesh:3"),

@@ -93,8 +93,6 @@ def test_flows_are_shown(url: str, source: str) -> None:
     assert SPACE in shown
 
 
-def test_partitions_and_configurators_are_shown(url: str) -> None:
-    partitions = [each for each in told("partitions", url=url)["items"] if each["space"] == SPACE]
 def test_a_filter_is_explained(url: str) -> None:
     words = ["explain", "--space", SPACE, "--filter", "price > 420"]
     without = run(*words, url=url).stdout
@@ -105,6 +103,8 @@ def test_a_filter_is_explained(url: str) -> None:
     assert re.fullmatch(r"flows: \d+ on s\d(, s\d)*", flows)
 
 
+def test_partitions_and_configurators_are_shown(url: str) -> None:
+    partitions = [each for each in told("partitions", url=url)["items"] if each["space"] == SPACE]
     assert 1 < len(partitions) <= 8
     owners = {each["configurator"] for each in partitions}
     assert owners == {"configurator-1", "configurator-2"}
@@ -113,8 +113,6 @@ def test_a_filter_is_explained(url: str) -> None:
     assert "configurator-1" in run("configurators", url=url).stdout
 
 
-def test_what_there_is_not_is_said_in_one_line(url: str) -> None:
-    done = run("flows", "s99", url=url)
 @pytest.mark.parametrize("words", [["partitions"], ["configurators"], ["flows", "s2"]])
 def test_ids_can_be_read_on_narrow_terminals(url: str, words: list[str]) -> None:
     key = "partition" if words[0] == "flows" else "id"
@@ -127,6 +125,8 @@ def test_ids_can_be_read_on_narrow_terminals(url: str, words: list[str]) -> None
     assert "…" not in run(*words, url=url, columns=40).stdout
 
 
+def test_what_there_is_not_is_said_in_one_line(url: str) -> None:
+    done = run("flows", "s99", url=url)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "s99" in done.stderr
