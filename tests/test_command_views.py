@@ -71,7 +71,6 @@ def test_status_tells_of_every_part(url: str) -> None:
     assert "3 of 3 switches are up" in done.stdout
     assert "ready" in done.stdout
 
-    assert "3 of 3 switches are up" in done.stdout
 
 def test_the_network_is_shown(url: str) -> None:
     found = told("topology", url=url)

@@ -78,12 +78,12 @@ def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
         _get(url, token, ca, "/switches"),
         json,
         ("id", "dpid", "state", "southbound", "hosts", "links", "reason"),
+        ("dpid", "links", "hosts"),
     )
 
 
 def flows(
     switch: Annotated[str, typer.Argument(help="The switch, as s1.")],
-        ("dpid", "links", "hosts"),
     source: Annotated[
         Literal["cp", "dp"],
         typer.Option(help="cp: as the control plane has them; dp: as the switch has them."),
@@ -105,22 +105,22 @@ def partitions(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca
         _get(url, token, ca, "/partitions"),
         json,
         ("id", "space", "configurator", "state", "queued", "active", "entries", "tasks", "reason"),
+        ("tasks", "queued", "entries", "active"),
     )
 
 
 def configurators(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show the configurators and their load."""
-        ("tasks", "queued", "entries", "active"),
     _show(
         _get(url, token, ca, "/configurators"),
         json,
         ("id", "state", "address", "pid", "partitions", "queued", "active", "tasks"),
+        ("tasks", "pid", "address", "queued", "active"),
     )
 
 
 def backup(
     file: Annotated[Path, typer.Argument(help="Where to write; it is replaced if it is there.")],
-        ("tasks", "pid", "address", "queued", "active"),
     url: Url = URL,
     token: Token = None,
     ca: Ca = None,
