@@ -99,7 +99,7 @@ class Gatherer:
             operation = operations.get(done.id)
             if operation is None:
                 continue
-            if done.outcome in ("done", "failed"):
+            if done.outcome in ("done", "failed") and operation.awaits(done):
                 self.on_done(operation, done)
                 if done.outcome == "done":
                     operation.last_done = time.monotonic()
