@@ -31,7 +31,8 @@ setup: $(STAMP)  ## create .venv with everything that is needed to work on dzflo
 define INSTALLED
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dzflow needs Python 3.11 or later; set PYTHON=…"; exit 1; }
 	@echo "Installing $(1) into $(VENV)"
-	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
+	  { echo "There is no virtual environment to be had; on Debian, install python3-venv."; exit 1; }
 	@$(PIP) --require-hashes -r $(1)
 	@$(PIP) --no-deps --editable .
 endef
@@ -104,7 +105,7 @@ etcd: $(RUN)  ## have an etcd: the one on the path, Debian's, or one built with 
 	echo "Tests that need etcd are skipped, and the service needs the endpoints of a cluster."
 
 test: setup etcd lab  ## all tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --reruns 1 $(ARGS)
 
 # Each session has a seed of its own, beginning with SEED.
 MINUTES ?= 30

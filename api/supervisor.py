@@ -40,6 +40,7 @@ START_SECONDS = 120.0
 OPENFLOW_PORT = 6653
 _ETCD_LOOK = 0.5
 _READY_LOOK = 0.1
+_WHOLE_SECONDS = 60.0  # for own switches to connect, and to be brought up to date
 _API_PATIENCE, _WORKERS_PATIENCE, _NETWORK_PATIENCE = 12.0, 25.0, 20.0
 
 
@@ -50,14 +51,23 @@ class StartFailed(DzflowError):
 class Supervisor:
     """The parts of one service."""
 
-    def __init__(self, settings: Settings, only: Only | None, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        only: Only | None,
+        tell: Callable[[str], None],
+        held: Callable[[], None],
+    ) -> None:
+        """`held` is called once the data folder is ours."""
         _check(settings, only)
         self.settings = settings
+        self.hints = _hints(settings)
         self.network: NetworkDoc | None = None
         self.etcd: EtcdServer | None = None
         self.lab: str | None = None
         self._only = only
         self._tell = tell
+        self._on_held = held
         self._folder = DataFolder(settings.data_dir)
         self._held = False
         self._sockets: list[sockets.socket] = []
@@ -88,6 +98,9 @@ class Supervisor:
         """Start everything; the service is ready on return. Call `stop` in any case."""
         self._folder.__enter__()
         self._held = True
+        self._on_held()
+        for hint in self.hints:
+            _log.warning("%s", hint)
         if self._only != "workers":
             self._sockets = bind(
                 self.settings.listen, self.settings.port, self.settings.dispatchers
@@ -202,6 +215,7 @@ class Supervisor:
 
     async def _await_readyz(self) -> None:
         answer = "no answer"
+        whole_until: float | None = None
         gone = {child: asyncio.create_task(child.exited.wait()) for child in self._children}
         try:
             async with (
@@ -211,10 +225,18 @@ class Supervisor:
                 while True:
                     try:
                         got = await client.get("/readyz")
-                        if got.status_code == 200:
-                            return
                         answer = got.text[:1000]
-                        if got.status_code != 503:
+                        if got.status_code == 200:
+                            now = asyncio.get_running_loop().time()
+                            whole_until = whole_until or now + _WHOLE_SECONDS
+                            missing = self._missing(got.json())
+                            if not missing:
+                                return
+                            if now > whole_until:
+                                self.hints.append(f"requests may have to wait: {missing}")
+                                return
+                            self._tell(missing)
+                        elif got.status_code != 503:
                             raise StartFailed(f"/readyz answers {got.status_code}: {answer}")
                     except httpx.TransportError as error:
                         answer = str(error) or type(error).__name__
@@ -230,6 +252,17 @@ class Supervisor:
         finally:
             for task in gone.values():
                 task.cancel()
+
+    def _missing(self, told: dict[str, Any]) -> str:
+        """What is not there yet although it is ours, as `/readyz` tells."""
+        if self._only is not None or self.settings.data_plane not in ("emulated", "ovs"):
+            return ""
+        counts = (
+            (told["switches_up"], told["switches"], "switches are up"),
+            (told["partitions_ready"], told["partitions"], "partitions are ready"),
+        )
+        found = (f"{now} of {all_} {what}" for now, all_, what in counts if now < all_)
+        return ", ".join(found)
 
     # -- while it runs ---------------------------------------------------------------------------
 
@@ -308,5 +341,13 @@ def _check(settings: Settings, only: Only | None) -> None:
             raise BadSettings(f"data_plane: there is no Open vSwitch lab here: {missing[0]}")
         if settings.ray.address:
             raise BadSettings("data_plane: the lab's switches connect on loopback; use an own Ray")
+
+
+def _hints(settings: Settings) -> list[str]:
+    """What works, but perhaps not as it is meant."""
+    found = []
     if settings.data_plane == "external" and is_loopback(settings.openflow.host):
-        _log.info("switches on other machines need openflow.host, which is loopback now")
+        found.append("switches on other machines need openflow.host, which is loopback now")
+    if settings.tokens.given and not is_loopback(settings.listen) and not settings.tls.cert:
+        found.append("tokens travel unencrypted; set tls.cert and tls.key")
+    return found

@@ -6,14 +6,14 @@ The decisions are `dispatcher/requests.py`'s; here they are carried out, many at
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from configurators.messages import Done, Dones, Task, Waiting
 from configurators.spaces import SpaceView
-from configurators.store.client import Delete, Etcd, Put, Stored, StoreError
+from configurators.store.client import Compare, Delete, Etcd, Put, Stored, StoreError
 from configurators.store.documents import decode_record, encode
 from configurators.store.keys import PartitionName, record_key, ttl_key
 from configurators.store.model import Record
@@ -62,7 +62,8 @@ class Gatherer:
         self._slow: dict[Operation, None] = {}  # those whose reason to wait is to be stored
         self._noting: dict[Operation, Callable[[Operation], None] | None] = {}  # and what is next
         self._cut_off: dict[Operation, None] = {}  # done, but by switches that are there only
-        self._refreshing: dict[str, list[Operation]] = {}
+        # By space: those that wait until it is known anew, and under what they were refused.
+        self._refreshing: dict[str, list[tuple[Operation, Sequence[Compare]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         catalogue.on_owner.append(self._owner_changed)
         catalogue.on_space.append(self._space_changed)
@@ -98,7 +99,7 @@ class Gatherer:
             operation = operations.get(done.id)
             if operation is None:
                 continue
-            if done.outcome in ("done", "failed"):
+            if done.outcome in ("done", "failed") and operation.awaits(done):
                 self.on_done(operation, done)
                 if done.outcome == "done":
                     operation.last_done = time.monotonic()
@@ -198,7 +199,7 @@ class Gatherer:
             # Nobody's: what was there came from an operation that was never settled.
             self.restart(operation)
         else:
-            self._superseded(operation, found)
+            self._superseded(operation, found, self.restart)
 
     def restart(self, operation: Operation) -> None:
         """Journal an operation anew, under a higher number and with the routes of today."""
@@ -242,7 +243,7 @@ class Gatherer:
         if verdict is Verdict.WRITTEN:
             operation.revision, operation.record = write.revision, write.about[1]
         if verdict is Verdict.CHANGED:
-            self._superseded(operation, write.found)
+            self._superseded(operation, write.found, then or self._resettle)
         elif then:
             then(operation)
 
@@ -264,7 +265,7 @@ class Gatherer:
         if not operation.refused and not _fits(operation, space):
             self.restart(operation)
             return
-        if self._waits_for_its_switch(operation):
+        if self._told_again(operation) or self._waits_for_its_switch(operation):
             return
         now = time.monotonic()
         committed = now - max(operation.last_done, operation.journal_ended) + self._journal.took
@@ -297,6 +298,15 @@ class Gatherer:
             write.leased = [Put(record_key(record.id, finished=True), value)]
         self._journal.write(write, gather=True)
 
+    def _told_again(self, operation: Operation) -> bool:
+        """Whether something was done by a former owner only, and the present one is told now."""
+        outdated = operation.outdated(self._catalogue.epoch)
+        for name in outdated:
+            operation.owner_changed(name, self._catalogue.epoch(name))
+        if outdated:
+            self._act(operation, Next.SEND)
+        return bool(outdated)
+
     def _waits_for_its_switch(self, operation: Operation) -> bool:
         """Whether the host's own switch is away, so that nothing was installed there."""
         if operation.action == "end" or operation.refused:
@@ -315,8 +325,7 @@ class Gatherer:
 
     def network_changed(self) -> None:
         """A switch may be back, or have all that it should: end what has waited for it."""
-        for operation in list(self._cut_off):
-            self._resettle(operation)
+        self._resettle_all(list(self._cut_off))
 
     def _settled(self, write: Write, verdict: Verdict) -> None:
         operation: Operation = write.about[0]
@@ -328,9 +337,9 @@ class Gatherer:
         elif self.operations.get(settled.id) is not operation:
             return
         elif verdict is Verdict.CHANGED:
-            self._superseded(operation, write.found)
+            self._superseded(operation, write.found, self._resettle)
         elif verdict is Verdict.GUARDED:
-            self._refresh(operation)
+            self._refresh(operation, write.guards)
         else:
             self._later(_PAUSE, lambda: self._resettle(operation))
 
@@ -338,14 +347,18 @@ class Gatherer:
         if self.operations.get(operation.record.id) is operation and operation.complete:
             self._settle(operation)
 
-    def _refresh(self, operation: Operation) -> None:
+    def _resettle_all(self, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            self._resettle(operation)
+
+    def _refresh(self, operation: Operation, guards: Sequence[Compare]) -> None:
         """Take up what changed about a space, then go on with all operations that wait for it."""
         name = operation.record.space
         waiting = self._refreshing.get(name)
         if waiting is not None:
-            waiting.append(operation)
+            waiting.append((operation, guards))
             return
-        self._refreshing[name] = [operation]
+        self._refreshing[name] = [(operation, guards)]
         self._spawn(self._refreshed(name))
 
     async def _refreshed(self, name: str) -> None:
@@ -356,17 +369,33 @@ class Gatherer:
         except StoreError as error:
             _log.warning("cannot read the space %s: %s", name, error)
             await asyncio.sleep(_PAUSE)
-        for operation in self._refreshing.pop(name):
-            self._resettle(operation)
+        space = self._catalogue.spaces.get(name)
+        known = self._catalogue.guards(space) if space else ()
+        again: list[Operation] = []
+        for operation, guards in self._refreshing.pop(name):
+            if guards == known:
+                again.append(operation)  # what changed could not be taken up
+            else:
+                self._resettle(operation)
+        if again:
+            self._later(_PAUSE, lambda: self._resettle_all(again))
 
     # Ending
 
-    def _superseded(self, operation: Operation, found: Stored | None) -> None:
-        """Somebody else has changed the record: this operation is over."""
+    def _superseded(
+        self, operation: Operation, found: Stored | None, then: Callable[[Operation], None]
+    ) -> None:
+        """The record is not as it was known: this operation is over, or goes on with `then`."""
         if found is None:
             self._act(operation, operation.withdraw())
+            return
+        record, known = decode_record(found.value), operation.record
+        if record.open and (record.by, record.seq) == (known.by, known.seq):
+            # A write of ours, of which we did not hear that it succeeded.
+            operation.record, operation.revision = record, found.revision
+            then(operation)
         else:
-            self._end(operation, decode_record(found.value), "superseded")
+            self._end(operation, record, "superseded")
 
     async def _superseded_by_end(self, operation: Operation) -> None:
         record = operation.record

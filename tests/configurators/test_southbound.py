@@ -24,6 +24,7 @@ from configurators.messages import (
 )
 from configurators.network import first_network, with_host
 from configurators.packing import pack_entries, pack_ops, unpack_entries
+from configurators.registration import Superseded
 from configurators.sharing import share
 from configurators.southbound import SouthboundOptions, SouthboundProcess
 from configurators.spaces import SpaceView, new_space
@@ -216,6 +217,37 @@ def test_operations_are_acknowledged_and_read_back(etcd_server: TestEtcd) -> Non
             assert isinstance(unknown.outcomes.pop("s9"), Undefined)
             assert unknown.outcomes == {"s1": Acknowledged()}
             assert "s9" in ((await c.flows("s9")).reason or "")
+
+    run(main())
+
+
+def test_what_is_asked_behind_a_declaration_does_not_overtake_it(etcd_server: TestEtcd) -> None:
+    async def main() -> None:
+        access = etcd_server.access()
+        epoch = await store(access)
+        async with (
+            process(access) as p,
+            EmulatedNetwork(LINE, controllers(p)),
+            client(p.listen) as c,
+        ):
+            await c.holding(*NAMES)
+            await c.declare(epoch)
+            others = [f"9.0/{number:b}" for number in range(20)]
+            epochs = dict.fromkeys([*others, PARTITION], epoch)
+            declared, applied, again = await asyncio.gather(
+                c.stream.ask(Declare(epochs, {}), WAIT),
+                c.apply({"s1": adds(1)}, epoch),
+                c.declare(epoch, {"s1": [entry(1), entry(2)]}),
+            )
+            assert declared.outcomes == dict.fromkeys(NAMES, Acknowledged())
+            assert applied == Applied({"s1": Acknowledged()})
+            assert again.outcomes == dict.fromkeys(NAMES, Acknowledged())
+            assert await on_switch(c, "s1") == {entry(1), entry(2)}
+            await asyncio.gather(
+                c.stream.ask(Declare(epochs, {}), WAIT), c.apply({"s1": adds(3)}, epoch)
+            )
+            await c.stream.ask(Declare({others[0]: epoch}, {}), WAIT)  # compares once more
+            assert await on_switch(c, "s1") == {entry(3)}
 
     run(main())
 
@@ -565,6 +597,25 @@ def test_the_switches_of_a_killed_process_are_taken_over(etcd_server: TestEtcd) 
             await c.holding(*both["b1"], *both["b2"])
             for switch in both["b2"]:
                 assert await on_switch(c, switch) == {entry(1)}
+
+    run(main())
+
+
+def test_of_two_processes_with_one_id_the_later_one_stays(etcd_server: TestEtcd) -> None:
+    async def main() -> None:
+        access = etcd_server.access()
+        await store(access)
+        first = SouthboundProcess(access, TOKEN, "b1", "127.0.0.1:0", "127.0.0.1:0")
+        working = asyncio.create_task(first.run(asyncio.Event()))
+        async with asyncio.timeout(WAIT):
+            await first.ready.wait()
+        async with process(access, "b1") as second:
+            with pytest.raises(Superseded):
+                await asyncio.wait_for(working, WAIT)
+            async with Etcd(access) as etcd:
+                stored = await etcd.get(SOUTHBOUND + "b1")
+                assert stored
+                assert decode_process(stored.value).address == second.listen
 
     run(main())
 
