@@ -100,6 +100,7 @@ class Events:
         if not usable:
             return
         number = self.random.choice(usable)
+        dark = self.dark.union(self.world.network_doc.lost.switches)
         wanted = {
             stable.host: label
             for label, stable in self.stable.items()
@@ -107,7 +108,7 @@ class Events:
             and stable.host != offer.host
             and self._holds(stable.filter, point)
             and (way := self._way(trees[number], offer.host, stable.host)) is not None
-            and not way & self.dark
+            and not way & dark
         }
         try:
             journey = self.world.network.send(offer.host, self._scope.event(point, number))

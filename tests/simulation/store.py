@@ -170,6 +170,7 @@ class _Watch:
         self._node = node
         self._prefix = prefix
         self._last = 0.0
+        self._held: list[WatchBatch] = []
 
     def note(self, changes: list[Change]) -> None:
         """Send what concerns this one."""
@@ -183,16 +184,21 @@ class _Watch:
             loop.at(self._last, self._node.context, self._arrive, batch)
 
     def _arrive(self, batch: WatchBatch) -> None:
+        self._held.append(batch)
+        if len(self._held) == 1:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        """Hand over what has come, all in order."""
         store, node = self._store, self._node
         loop = store.loop
         if store.down or node.woke == loop.now:
             # Who wakes up goes on with what it was about to do; what others did it hears then.
-            pause = 0.1 if store.down else store.random.uniform(0.0, 0.05)
-            self._last = max(self._last, loop.now) + pause + 1e-6
-            loop.at(self._last, node.context, self._arrive, batch)
+            pause = 0.1 if store.down else store.random.uniform(0.001, 0.05)
+            loop.at(loop.now + pause, node.context, self._deliver)
             return
-        self.queue.append(batch)
-        self.queue.sort(key=lambda each: each.revision)
+        self.queue += self._held
+        self._held.clear()
         self.come.set()
 
 

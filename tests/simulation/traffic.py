@@ -159,6 +159,8 @@ class Traffic:
             )
             if told.outcome == "ok" and told.record is not None:
                 told = await self._settle(told, lambda r: r.state == "active" and not r.updating)
+                if told.status == 202 and told.record and told.record.filter != FILTERS[filter]:
+                    told.outcome = "unknown"  # refused, or changed once more
             self._write(
                 "update", known.label, known.kind, known.host, FILTERS[filter], told, known.id
             )
