@@ -77,6 +77,7 @@ class Desk:
         self.driver = driver
         self.operations = 0  # acknowledged
         self.switches: frozenset[str] = frozenset()  # those that we are responsible for
+        self._declaring: dict[str, asyncio.Event] = {}  # by partition; set when that is done
 
     def take(self, switches: Iterable[str], generation: int) -> None:
         """Be responsible for these switches from now on, and for no others."""
@@ -84,17 +85,26 @@ class Desk:
         self.driver.take(self.switches, generation)
 
     def hear(self, _: Stream, message: ToSouthbound) -> "Awaitable[Any]":
-        """The answer to a question."""
+        """The answer to a question.
+
+        Of one partition, what comes behind a declaration is carried out after it: a declaration
+        that was overtaken would take back what is newer.
+        """
         if type(message) is Apply:
-            return self._apply(message)
+            return self._apply(message, self._declaring.get(message.partition))
         if type(message) is RaiseEpochs:
             return self._raise(message)
         if type(message) is Declare:
-            return self._declare(message)
+            before = [gate for name in message.epochs if (gate := self._declaring.get(name))]
+            done = asyncio.Event()
+            self._declaring.update(dict.fromkeys(message.epochs, done))
+            return self._declare_in_turn(message, before, done)
         assert type(message) is ReadFlows
         return self._read(message)
 
-    async def _apply(self, message: Apply) -> Applied:
+    async def _apply(self, message: Apply, declared: asyncio.Event | None) -> Applied:
+        if declared:
+            await declared.wait()
         partition = message.partition
         outcomes: dict[str, Outcome] = {}
         batch = {}
@@ -131,23 +141,35 @@ class Desk:
                 stale[partition] = str(error)
         return Raised(stale)
 
-    async def _declare(self, message: Declare) -> Applied:
+    async def _declare_in_turn(
+        self, message: Declare, before: Iterable[asyncio.Event], done: asyncio.Event
+    ) -> Applied:
         asked = self.switches if message.switches is None else message.switches
-        outcomes: dict[str, Outcome] = {s: _not_ours(s) for s in asked}
         try:
-            for partition, epoch in message.epochs.items():
-                # What was given away meanwhile is for others to know.
-                ours = [switch for switch in asked if switch in self.switches]
-                packed = message.entries.get(partition, {})
-                expected = {s: unpack_entries(packed[s]) for s in ours if s in packed}
-                await self.driver.declare(partition, epoch, expected, ours)
-                await asyncio.sleep(0)  # for those who wait for something smaller
+            for gate in before:
+                await gate.wait()
+            await self._declare(message, asked)
         except StaleEpoch as error:
             return Applied({}, str(error))
+        finally:
+            done.set()
+            for partition in message.epochs:
+                if self._declaring.get(partition) is done:
+                    del self._declaring[partition]
+        outcomes: dict[str, Outcome] = {s: _not_ours(s) for s in asked}
         ours = [switch for switch in asked if switch in self.switches]
         if message.check:
             return Applied(outcomes | await self.driver.check(*ours))
         return Applied(outcomes | dict.fromkeys(ours, _ACKNOWLEDGED))
+
+    async def _declare(self, message: Declare, asked: Collection[str]) -> None:
+        for partition, epoch in message.epochs.items():
+            # What was given away meanwhile is for others to know.
+            ours = [switch for switch in asked if switch in self.switches]
+            packed = message.entries.get(partition, {})
+            expected = {s: unpack_entries(packed[s]) for s in ours if s in packed}
+            await self.driver.declare(partition, epoch, expected, ours)
+            await asyncio.sleep(0)  # for those who wait for something smaller
 
     async def _read(self, message: ReadFlows) -> Flows:
         try:

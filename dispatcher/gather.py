@@ -102,7 +102,8 @@ class Gatherer:
                 self.on_done(operation, done)
                 if done.outcome == "done":
                     operation.last_done = time.monotonic()
-            elif done.outcome == "moved":
+            if done.outcome == "moved" or operation.outlived(done):
+                # Perhaps the new owner is the same process, which has not noticed yet.
                 self._told_moved(operation)
             self._act(operation, operation.done(done))
 
@@ -197,7 +198,7 @@ class Gatherer:
             # Nobody's: what was there came from an operation that was never settled.
             self.restart(operation)
         else:
-            self._superseded(operation, found)
+            self._superseded(operation, found, self.restart)
 
     def restart(self, operation: Operation) -> None:
         """Journal an operation anew, under a higher number and with the routes of today."""
@@ -241,13 +242,16 @@ class Gatherer:
         if verdict is Verdict.WRITTEN:
             operation.revision, operation.record = write.revision, write.about[1]
         if verdict is Verdict.CHANGED:
-            self._superseded(operation, write.found)
+            self._superseded(operation, write.found, then or self._resettle)
         elif then:
             then(operation)
 
     # Settling
 
     def _settle(self, operation: Operation) -> None:
+        if operation.gone:
+            self._spawn(self._superseded_by_end(operation))
+            return
         if operation in self._noting:
             self._noting[operation] = self._resettle
             return
@@ -260,7 +264,7 @@ class Gatherer:
         if not operation.refused and not _fits(operation, space):
             self.restart(operation)
             return
-        if self._waits_for_its_switch(operation):
+        if self._told_again(operation) or self._waits_for_its_switch(operation):
             return
         now = time.monotonic()
         committed = now - max(operation.last_done, operation.journal_ended) + self._journal.took
@@ -293,6 +297,15 @@ class Gatherer:
             write.leased = [Put(record_key(record.id, finished=True), value)]
         self._journal.write(write, gather=True)
 
+    def _told_again(self, operation: Operation) -> bool:
+        """Whether something was done by a former owner only, and the present one is told now."""
+        outdated = operation.outdated(self._catalogue.epoch)
+        for name in outdated:
+            operation.owner_changed(name, self._catalogue.epoch(name))
+        if outdated:
+            self._act(operation, Next.SEND)
+        return bool(outdated)
+
     def _waits_for_its_switch(self, operation: Operation) -> bool:
         """Whether the host's own switch is away, so that nothing was installed there."""
         if operation.action == "end" or operation.refused:
@@ -324,7 +337,7 @@ class Gatherer:
         elif self.operations.get(settled.id) is not operation:
             return
         elif verdict is Verdict.CHANGED:
-            self._superseded(operation, write.found)
+            self._superseded(operation, write.found, self._resettle)
         elif verdict is Verdict.GUARDED:
             self._refresh(operation)
         else:
@@ -357,12 +370,20 @@ class Gatherer:
 
     # Ending
 
-    def _superseded(self, operation: Operation, found: Stored | None) -> None:
-        """Somebody else has changed the record: this operation is over."""
+    def _superseded(
+        self, operation: Operation, found: Stored | None, then: Callable[[Operation], None]
+    ) -> None:
+        """The record is not as it was known: this operation is over, or goes on with `then`."""
         if found is None:
-            self._spawn(self._superseded_by_end(operation))
+            self._act(operation, operation.withdraw())
+            return
+        record, known = decode_record(found.value), operation.record
+        if record.open and (record.by, record.seq) == (known.by, known.seq):
+            # A write of ours, of which we did not hear that it succeeded.
+            operation.record, operation.revision = record, found.revision
+            then(operation)
         else:
-            self._end(operation, decode_record(found.value), "superseded")
+            self._end(operation, record, "superseded")
 
     async def _superseded_by_end(self, operation: Operation) -> None:
         record = operation.record

@@ -51,7 +51,8 @@ class Verdict(Enum):
 class Write:
     """One write: operations on a record's keys, if the record is at a revision.
 
-    What is `leased` is put for some time only. `done` is called once, with the verdict; then
+    With a `space`, nothing may have changed about it since this was handed to the journal. What is
+    `leased` is put for some time only. `done` is called once, with the verdict; then
     `revision` and `found` are those of the record as it is now (`found` only if it was changed by
     somebody else). `about` is for the writer's own use.
     """
@@ -62,6 +63,7 @@ class Write:
         "done",
         "error",
         "found",
+        "guards",
         "key",
         "leased",
         "ops",
@@ -89,6 +91,7 @@ class Write:
         self.about = about
         self.space = space
         self.compares = compares
+        self.guards: Sequence[Compare] = ()  # of the space, as it was known to the writer
         self.found: Stored | None = None
         self.error: StoreError | None = None
         self.uncertain = False  # an earlier attempt may have been written
@@ -132,6 +135,8 @@ class Journal:
         end one by one, and a transaction for each would cost more than all else.
         """
         loop = asyncio.get_running_loop()
+        if write.space:
+            write.guards = self._catalogue.guards(write.space)
         if not gather:
             self._due = 0.0
         elif not self._queue:
@@ -191,19 +196,21 @@ class Journal:
     def _batch(self) -> list[Write]:
         batch: list[Write] = []
         left = _MOST
-        spaces: set[int] = set()
+        guards: dict[int, Sequence[Compare]] = {}  # one set by number of space
         keys: set[str] = set()
         while self._queue and self._queue[0].key not in keys:  # etcd takes each key once
             write = self._queue[0]
             keys.add(write.key)
             weight = write.weight
-            if write.space and write.space.number not in spaces:
-                weight += 2
+            if write.space:
+                same = guards.setdefault(write.space.number, write.guards)
+                if same is write.guards:
+                    weight += len(same)
+                elif same != write.guards:
+                    break  # decided before something changed, or after
             if weight > left and batch:
                 break
             left -= weight
-            if write.space:
-                spaces.add(write.space.number)
             batch.append(self._queue.popleft())
         return batch
 
@@ -222,6 +229,9 @@ class Journal:
                 gone = isinstance(error, LeaseGone)
                 if gone:
                     self._leases.forget()
+                uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
+                for write in batch:
+                    write.uncertain |= uncertain
                 late = time.monotonic() - began > self._patience
                 if late or not (gone or isinstance(error, StoreUnavailable)):
                     _log.error("%d writes failed: %s", len(batch), error)
@@ -229,9 +239,6 @@ class Journal:
                         write.error = error
                         write.tell(Verdict.FAILED)
                     return
-                uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
-                for write in batch:
-                    write.uncertain |= uncertain
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
@@ -242,7 +249,7 @@ class Journal:
     async def _transact(self, batch: list[Write]) -> TxnResult:
         compares: list[Compare] = []
         ops: list[Op] = []
-        spaces: dict[int, SpaceView] = {}
+        guards: dict[int, Sequence[Compare]] = {}
         lease = await self._leases.current() if any(write.leased for write in batch) else 0
         for write in batch:
             compares.append(Compare(write.key, write.revision))
@@ -250,9 +257,9 @@ class Journal:
             ops += write.ops
             ops += [Put(put.key, put.value, lease) for put in write.leased]
             if write.space:
-                spaces[write.space.number] = write.space
-        for space in spaces.values():
-            compares += self._catalogue.guards(space)
+                guards[write.space.number] = write.guards
+        for some in guards.values():
+            compares += some
         return await self._etcd.transact(compares, ops)
 
 

@@ -51,7 +51,7 @@ class StackOptions(Struct, frozen=True):
     partitions: int = 3
     grace: float = 0.1  # for an old index version or tree after a change
     patience: Patience = Patience()
-    api: ApiSettings = ApiSettings(body_timeout=1.0, keep_alive=0.5)
+    api: ApiSettings = ApiSettings(keep_alive=0.5)
 
 
 class Stack:

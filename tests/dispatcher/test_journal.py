@@ -154,6 +154,25 @@ def test_what_depends_on_a_space_is_not_written_when_that_has_changed(
     with_journal(etcd_server, test)
 
 
+def test_what_was_decided_before_a_change_of_owner_is_not_written_after_it(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.journal._GATHER", TIMEOUT)
+
+    async def test(w: World, catalogue: Catalogue, writer: Writer) -> None:
+        space = catalogue.spaces.named("stocks")
+        writer.write("records/1/a", space=space, gather=True)
+        await w.etcd.put(f"owners/{space.partitions()[0]}", b"c9")
+        await catalogue.refresh(space)  # the new owner is known before it is sent
+        writer.write("records/1/b", space=space)
+        assert await writer.outcomes() == {
+            "records/1/a": [Verdict.GUARDED],
+            "records/1/b": [Verdict.WRITTEN],
+        }
+
+    with_journal(etcd_server, test)
+
+
 def test_a_writer_that_fails_does_not_keep_others_from_being_told(
     etcd_server: TestEtcd, caplog: pytest.LogCaptureFixture
 ) -> None:
