@@ -8,14 +8,14 @@ from collections.abc import Callable
 from random import Random
 
 from msgspec import Struct
-from tests.robustness.checker import Violation, check
-from tests.robustness.record import Fault, Round, Stored
 
 from configurators.packing import unpack_regions
 from configurators.partials import Request as Active
 from configurators.store.client import Put, unchanged
 from configurators.store.keys import owner_key
 from tests.oracle import expected_entries
+from tests.robustness.checker import Violation, check
+from tests.robustness.record import Fault, Round, Stored
 from tests.simulation.loop import NOWHERE, Stuck, VirtualLoop
 from tests.simulation.traffic import Traffic
 from tests.simulation.world import Complaints, Shape, World
@@ -78,7 +78,7 @@ def run(seed: int, use: Callable[[VirtualLoop], None], verbose: bool = False) ->
             found,
             [fault.kind for fault in scenario.faults],
             len(traffic.entries),
-            traffic.events,
+            traffic.events.sent,
             loop.steps,
             world.steps,
         )
@@ -152,11 +152,11 @@ class Scenario:
         self._heal()
         healed = self.loop.now
         trouble = await self._rest("after healing")
-        traffic.dark.clear()
+        traffic.events.dark.clear()
         for _ in range(20):
-            traffic.publish()
+            traffic.events.publish()
         round = self._round(begin, healed, trouble)
-        self.found += traffic.violations
+        self.found += traffic.events.violations
         self.found += check([*traffic.entries, *self.faults, round])
 
     async def _rest(self, when: str) -> str:
@@ -190,7 +190,7 @@ class Scenario:
         ]
         scope = view.scope(doc.pipeline.prefix)
         expected = expected_entries(
-            active, view.map, world.topology, self.traffic._trees(), doc.pipeline, scope
+            active, view.map, world.topology, self.traffic.events.trees(), doc.pipeline, scope
         )
         has = world.network.entries(doc.pipeline)
         same = has == expected
@@ -214,11 +214,11 @@ class Scenario:
     async def _publish(self) -> None:
         while True:
             await asyncio.sleep(self.random.expovariate(4.0))
-            self.traffic.publish()
+            self.traffic.events.publish()
 
     def _operated(self) -> None:
         if self.loop.random.random() < 0.05:
-            self.traffic.publish()
+            self.traffic.events.publish()
 
     # Faults
 
@@ -265,7 +265,7 @@ class Scenario:
         return f"{name} to {to}"
 
     def _usurp(self) -> str:
-        """An owner at work is paused, and somebody else made the owner meanwhile."""
+        """Somebody else is made the owner at a busy moment, of which some hear too late."""
         busy = [
             (process, name)
             for process in self.world.of("configurator")
@@ -280,7 +280,15 @@ class Scenario:
         tasks = {item.task.id for item in (*worker._in_work, *worker.queue._waiting.values())}
         # What the old owner was about to do is done by the new one, and taken back, meanwhile.
         self._extra.append(asyncio.create_task(self._think_better(tasks)))
-        process.pause(self.random.choice((1.0, 2.0, 3.0)))
+        late = self.random.choice(("paused", "owner late", "dispatchers late"))
+        seconds = self.random.choice((1.0, 2.0, 3.0))
+        if late == "paused":
+            process.pause(seconds)
+        elif late == "owner late":
+            process.node.hears_late = seconds
+        else:
+            for each in self.world.of("dispatcher"):
+                each.node.hears_late = seconds
         others = [other.name for other in self.world.of("configurator") if other is not process]
         return self._give(name, self.random.choice(others))
 
@@ -337,7 +345,7 @@ class Scenario:
         how = self.random.choice(("kept", "empty", "old"))
         switch.restart(how)
         if how != "kept":
-            self.traffic.dark.add(name)
+            self.traffic.events.dark.add(name)
         self._after(self.random.choice((0.1, 1.0, 5.0)), switch.come_back)
         return f"{name}, tables {how}"
 
@@ -346,7 +354,7 @@ class Scenario:
         switch = self.world.switches[name]
         switch.room = len(switch.tables.entries) + self.random.randint(0, 3)
         # What comes behind a refused operation is carried out all the same, until it is undone.
-        switch.refused = lambda: self.traffic.dark.add(name)
+        switch.refused = lambda: self.traffic.events.dark.add(name)
         self._after(self.random.choice((1.0, 4.0)), self._make_room, name)
         return name
 

@@ -5,67 +5,28 @@ What they see is written down as the fault harness does it, for the same checker
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import lru_cache, partial
+from functools import partial
 from random import Random
 from typing import Any
 
 from msgspec import Struct
-from tests.robustness.checker import Violation
-from tests.robustness.record import Entry, Outcome, Request, Steady
 
-from configurators.spaces import SpaceView, VersionView
 from configurators.store.model import RecordKind
 from dispatcher.asks import Answer, Ask, RecordView
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import problem_of
 from dzflow.errors import DzflowError
-from dzflow.filters import parse_filter
-from dzflow.region import Region
-from sdn.simulate import AmbiguousMatch, OperationRefused
-from sdn.trees import Tree, legs
+from tests.robustness.record import Entry, Outcome, Request, Steady
+from tests.simulation.events import FILTERS, Events, Stable
 from tests.simulation.loop import Node
-from tests.simulation.world import SPACE, Shape, World, documents
+from tests.simulation.world import SPACE, World
 
-Json = dict[str, Any]
-
-FILTERS: tuple[Json, ...] = (
-    {},
-    {"a": {"lte": 7}},
-    {"a": {"gte": 4, "lte": 11}},
-    {"a": {"gte": 12}},
-    {"a": {"eq": 5}},
-    {"b": {"eq": "x"}},
-    {"b": {"in": ["y", "z"]}},
-    {"a": {"lte": 3}, "b": {"eq": "y"}},
-    {"a": {"gte": 8}, "b": {"in": ["x", "z"]}},
-    {"a": {"in": [1, 14]}},
-)
 BYSTANDER = "h3"
 """A host that never subscribes to anything."""
 
 _CALL = 8.0
 _WAIT = 3.0
 _PATIENCE = 25.0
-
-
-@lru_cache
-def regions(shape: Shape) -> tuple[tuple[Region, ...], ...]:
-    """The regions of each of the filters."""
-    view = _view(shape)
-    return tuple(view.index.regions(parse_filter(view.space, each)) for each in FILTERS)
-
-
-@lru_cache
-def points(shape: Shape) -> tuple[int, ...]:
-    """All events there are."""
-    view = _view(shape)
-    return tuple(
-        view.index.point(view.space.keys({"a": a, "b": b})) for a in range(16) for b in "xyz"
-    )
-
-
-def _view(shape: Shape) -> VersionView:
-    return SpaceView.of(documents(shape)[1]).current
 
 
 class Known(Struct):
@@ -75,14 +36,6 @@ class Known(Struct):
     id: str
     kind: RecordKind
     host: str
-
-
-class Stable(Struct, frozen=True):
-    """A subscription or advertisement that is acknowledged, and that nobody is changing."""
-
-    kind: RecordKind
-    host: str
-    filter: int  # its place among the filters
 
 
 class Told(Struct):
@@ -105,24 +58,11 @@ class Traffic:
         self.loop = world.loop
         self.random = random
         self.node = Node("clients")
+        self.events = Events(world, random)
         self.entries: list[Entry] = []
-        self.violations: list[Violation] = []
         self.known: list[Known] = []
-        self.stable: dict[str, Stable] = {}
         self._changed: set[str] = set()  # labels of records that somebody has begun to change
-        self.asked: set[str] = set()  # hosts that ever subscribed
-        self.dark: set[str] = set()  # switches that may not carry events
-        self.events = 0
         self._names = 0
-        self._tree = next(iter(self._trees().values()))
-        self._ways: dict[tuple[str, str], frozenset[str]] = {}
-        self._regions = regions(world.shape)
-        self._points = points(world.shape)
-        self._scope = world.space.current.scope(world.network_doc.pipeline.prefix)
-
-    def _trees(self) -> dict[int, Tree]:
-        trees = self.world.network_doc.trees
-        return {number: Tree.build(tree.links, tree.root) for number, tree in trees.items()}
 
     # Those that stay
 
@@ -134,14 +74,14 @@ class Traffic:
         ]
         for kind, host, filter in plan:
             label = f"stays-{host}"
-            self.asked.add(host)
+            self.events.asked.add(host)
             given = (kind, host, filter, label, label)
             told = await self._until_known(partial(self._begin_there, given))
             assert told.outcome == "ok", told
             assert told.record
             since = self.loop.now
             self.entries.append(Steady(label, kind, host, FILTERS[filter], told.record.id, since))
-            self.stable[label] = Stable(kind, host, filter)
+            self.events.stable[label] = Stable(kind, host, filter)
 
     # Those that come and go
 
@@ -171,7 +111,7 @@ class Traffic:
             hosts = [host for host in hosts if host != BYSTANDER]
         host, filter = random.choice(hosts), random.randrange(len(FILTERS))
         if kind == "subscription":
-            self.asked.add(host)
+            self.events.asked.add(host)
         hasty = random.random() < 0.3  # it does not wait, and thinks better of it
         told = await self._until_known(
             lambda d: self._begin_at(
@@ -187,7 +127,7 @@ class Traffic:
                 ending = asyncio.create_task(self.end(known))
             told = await self._settle(told, lambda r: r.state == "active")
             if told.outcome == "ok" and label not in self._changed:
-                self.stable[label] = Stable(kind, host, filter)
+                self.events.stable[label] = Stable(kind, host, filter)
         self._write("begin", label, kind, host, FILTERS[filter], told)
         if ending:
             await ending
@@ -229,7 +169,7 @@ class Traffic:
     def _change(self, known: Known) -> None:
         """From now on nobody knows what there is of a record."""
         self._changed.add(known.label)
-        self.stable.pop(known.label, None)
+        self.events.stable.pop(known.label, None)
 
     async def end(self, known: Known) -> None:
         """End what was begun."""
@@ -362,60 +302,6 @@ class Traffic:
                 told.detail,
             )
         )
-
-    # Events
-
-    def publish(self) -> None:
-        """Send an event from somebody who may; all who have asked for it must get it."""
-        offers = [s for s in self.stable.values() if s.kind == "advertisement"]
-        if not offers:
-            return
-        offer = self.random.choice(offers)
-        point = self.random.choice(self._points)
-        if not self._holds(offer.filter, point):
-            return
-        self.events += 1
-        wanted = {
-            stable.host: label
-            for label, stable in self.stable.items()
-            if stable.kind == "subscription"
-            and stable.host != offer.host
-            and self._holds(stable.filter, point)
-            and not self._way(offer.host, stable.host) & self.dark
-        }
-        try:
-            journey = self.world.network.send(offer.host, self._scope.event(point, 0))
-        except (AmbiguousMatch, OperationRefused) as error:
-            if not self.dark:
-                self._violate("event", str(error))
-            return
-        for host, label in wanted.items():
-            if host not in journey.hosts:
-                self._violate("missed", f"{label} at {host}: an event of {offer.host} ({point:x})")
-        for host, times in journey.hosts.items():
-            if host not in self.asked:
-                self._violate("unasked", f"{host} has got an event of {offer.host}")
-            if times > 1:
-                self._violate("doubled", f"{host} has got an event of {offer.host} {times} times")
-        if journey.looped:
-            self._violate("looped", f"an event of {offer.host}")
-
-    def _violate(self, rule: str, text: str) -> None:
-        self.world.note(f"VIOLATION {rule}: {text}")
-        if len(self.violations) < 20:
-            self.violations.append(Violation(rule, f"at {self.loop.now - 1000:.4f}: {text}"))
-
-    def _holds(self, filter: int, point: int) -> bool:
-        return any(region.holds(point) for region in self._regions[filter])
-
-    def _way(self, source: str, target: str) -> frozenset[str]:
-        known = self._ways.get((source, target))
-        if known is None:
-            passed = legs(self.world.topology, self._tree, source, target)
-            first = self.world.topology.host(source).switch
-            known = frozenset({first, *(switch for switch, _ in passed)})
-            self._ways[source, target] = known
-        return known
 
 
 def _settle(answer: "asyncio.Future[Answer | None]", found: Answer) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import secrets
 import time
@@ -19,12 +20,13 @@ import configurators.southbound
 import dispatcher.dispatcher
 import sdn.openflow.reception
 from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
+from configurators.healing import coming
 from configurators.network import first_network, topology_of
 from configurators.partition import Worker
 from configurators.partition_map import Node, PartitionMap
 from configurators.spaces import SpaceView
 from configurators.store.client import Access, Change, Put, StoreError
-from configurators.store.documents import decode_record, encode
+from configurators.store.documents import decode_network, decode_record, encode
 from configurators.store.keys import FINISHED, NETWORK, NUMBERS, OWNERS, RECORDS, SPACES, owner_key
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
 from dispatcher.asks import DispatcherOptions
@@ -218,7 +220,7 @@ class World:
         self.store = SimEtcd.store = Store(loop)
         self.wires = Wires.current = Wires(loop)
         network_doc, space_doc = documents(shape)
-        self.network_doc = network_doc
+        self._network = 0, network_doc
         self.topology = topology_of(network_doc)
         self.space = SpaceView.of(space_doc)
         self.network = SimulatedNetwork(self.topology, network_doc.pipeline)
@@ -280,6 +282,15 @@ class World:
         for process in self.processes.values():
             process.start()
 
+    @property
+    def network_doc(self) -> NetworkDoc:
+        """The network as it is stored now."""
+        stored = self.store.get(NETWORK)
+        assert stored
+        if stored.revision != self._network[0]:
+            self._network = stored.revision, decode_network(stored.value)
+        return self._network[1]
+
     def records(self) -> list[Record]:
         """What etcd has."""
         return [decode_record(item.value) for item in self.store.under(RECORDS)]
@@ -314,6 +325,11 @@ class World:
         for switch in self.switches.values():
             if not any(s.main and switch.name in s.main._desk.driver.up() for s in self._desks()):
                 return f"switch {switch.name} is not up"
+        doc = self.network_doc
+        if coming(doc) or doc.retired or doc.lost.switches or doc.lost.links:
+            return f"the network is being changed: {doc.lost}"
+        if any(worker.network != self._network[0] for worker in workers.values()):
+            return "not all have taken up the network"
         for process in self.of("configurator"):
             if not process.main._holders.all_used:
                 return f"{process.name} does not use all southbound processes"
@@ -353,6 +369,7 @@ def installed() -> Iterator[Callable[[VirtualLoop], None]]:
             (configurators.peers, "connect", streams.connect),
             (dispatcher.dispatcher, "Etcd", SimEtcd),
             (sdn.openflow.reception, "check_features", _any_features),
+            (os, "getpid", lambda: 1),
             (secrets, "token_hex", _token_hex),
             (time, "monotonic", lambda: _Clock.loop.now),
             (time, "perf_counter", lambda: _Clock.loop.now),
