@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 _ACKNOWLEDGED = Acknowledged()
 
+_Turn = dict[str, asyncio.Event]
+"""The partitions of a declaration; each is set when it was declared."""
+
 
 class SharedDriver(Southbound, Protocol):
     """A driver of switches that may be shared with other processes."""
@@ -77,6 +80,7 @@ class Desk:
         self.driver = driver
         self.operations = 0  # acknowledged
         self.switches: frozenset[str] = frozenset()  # those that we are responsible for
+        self._turns: list[_Turn] = []  # declarations that are under way
 
     def take(self, switches: Iterable[str], generation: int) -> None:
         """Be responsible for these switches from now on, and for no others."""
@@ -86,13 +90,25 @@ class Desk:
     def hear(self, _: Stream, message: ToSouthbound) -> "Awaitable[Any]":
         """The answer to a question."""
         if type(message) is Apply:
-            return self._apply(message)
+            before = [turn for turn in self._turns if message.partition in turn]
+            return self._apply_after(before, message) if before else self._apply(message)
         if type(message) is RaiseEpochs:
             return self._raise(message)
         if type(message) is Declare:
-            return self._declare(message)
+            turn = {partition: asyncio.Event() for partition in message.epochs}
+            self._turns.append(turn)
+            # A task, for its turn to end even if nobody waits for the answer.
+            declaring = asyncio.get_running_loop().create_task(self._declare(message, turn))
+            declaring.add_done_callback(lambda _: self._end_turn(turn))
+            return declaring
         assert type(message) is ReadFlows
         return self._read(message)
+
+    async def _apply_after(self, turns: "list[_Turn]", message: Apply) -> Applied:
+        """Apply what came after a declaration after it: the other way round it would be undone."""
+        for turn in turns:
+            await turn[message.partition].wait()
+        return await self._apply(message)
 
     async def _apply(self, message: Apply) -> Applied:
         partition = message.partition
@@ -131,7 +147,7 @@ class Desk:
                 stale[partition] = str(error)
         return Raised(stale)
 
-    async def _declare(self, message: Declare) -> Applied:
+    async def _declare(self, message: Declare, turn: "_Turn") -> Applied:
         asked = self.switches if message.switches is None else message.switches
         outcomes: dict[str, Outcome] = {s: _not_ours(s) for s in asked}
         try:
@@ -141,13 +157,21 @@ class Desk:
                 packed = message.entries.get(partition, {})
                 expected = {s: unpack_entries(packed[s]) for s in ours if s in packed}
                 await self.driver.declare(partition, epoch, expected, ours)
+                turn[partition].set()
                 await asyncio.sleep(0)  # for those who wait for something smaller
         except StaleEpoch as error:
             return Applied({}, str(error))
+        self._end_turn(turn)
         ours = [switch for switch in asked if switch in self.switches]
         if message.check:
             return Applied(outcomes | await self.driver.check(*ours))
         return Applied(outcomes | dict.fromkeys(ours, _ACKNOWLEDGED))
+
+    def _end_turn(self, turn: "_Turn") -> None:
+        if turn in self._turns:
+            self._turns.remove(turn)
+            for declared in turn.values():
+                declared.set()
 
     async def _read(self, message: ReadFlows) -> Flows:
         try:
