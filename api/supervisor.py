@@ -111,7 +111,7 @@ class Supervisor:
             await asyncio.to_thread(self.etcd.wait)
         async with Etcd(parts.access(self.settings)) as etcd:
             self.network = await settle_network(etcd, self.settings)
-        self._update(plan=self.network.pipeline.plan, trees=len(self.network.trees))
+        self._update(plan=self.network.pipeline.plan, trees=self.network.tree_count)
         if self._only != "api" and self.settings.data_plane in ("emulated", "ovs"):
             relay = self.settings.port if self._only is None else 0
             self._start(

@@ -28,6 +28,7 @@ from dispatcher.expiry import Expiry
 from dispatcher.fleet import Fleet
 from dispatcher.flows import FlowReader, Source
 from dispatcher.gather import Gatherer
+from dispatcher.healer import Healer
 from dispatcher.hosts import Hosts
 from dispatcher.insight import Insight
 from dispatcher.intake import Draft, Intake
@@ -36,6 +37,7 @@ from dispatcher.limits import Admission, Rates
 from dispatcher.metrics import Metrics
 from dispatcher.migration import Migration
 from dispatcher.news import News
+from dispatcher.reach import Reach
 from dispatcher.records import Records
 from dispatcher.requests import Operation
 from dispatcher.siblings import Siblings
@@ -65,7 +67,10 @@ class Dispatcher:
         self._catalogue = catalogue = Catalogue(etcd)
         self._journal = Journal(etcd, catalogue, SharedLeases(etcd, options.finished_ttl))
         self._fleet = Fleet(etcd, token, self.id)
-        self._gatherer = Gatherer(etcd, catalogue, self._journal, metrics, self._fleet.stream_to)
+        reach = Reach(catalogue, self._fleet)
+        self._gatherer = Gatherer(
+            etcd, catalogue, self._journal, metrics, self._fleet.stream_to, reach
+        )
         admission: Admission[Draft] = Admission(
             options.window, options.window_per_host, options.queue, options.queue_per_host
         )
@@ -89,13 +94,25 @@ class Dispatcher:
             self._migration,
             lambda: self._fleet.configurators.processes,
         )
-        self._hosts = Hosts(etcd, catalogue, self._fleet, options.network_timeout)
+        self._hosts = Hosts(etcd, catalogue, self._fleet, reach, options.network_timeout)
+        self._healer = Healer(
+            etcd,
+            self.id,
+            lambda: self._siblings.alive,
+            catalogue,
+            self._fleet,
+            reach,
+            options.patience,
+            options.grace,
+        )
         self._insight = Insight(catalogue, self._fleet, self._hosts)
         self._flows = FlowReader(etcd, catalogue, self._fleet, self._insight)
         self._news = News(etcd, catalogue, self._fleet, self._insight, self._answers)
         self._backups = Backups(etcd, catalogue, intake, self._hosts, self._space_changes)
         self._traces = (
-            Traces(Path(options.traces), self.id, options.mode) if options.traces else None
+            Traces(Path(options.traces), self.id, options.mode, options.traces_bytes)
+            if options.traces
+            else None
         )
         self._etcd_state = asks.Part("etcd", True)
         self._stack = AsyncExitStack()
@@ -106,6 +123,9 @@ class Dispatcher:
         self._fleet.on_waiting = self._gatherer.hear_waiting
         self._fleet.on_connected = self._gatherer.connected
         self._gatherer.on_end = self._ended
+        self._catalogue.on_network.append(self._gatherer.network_changed)
+        self._fleet.on_configurator.append(lambda _: self._gatherer.network_changed())
+        self._fleet.on_holds.append(self._gatherer.network_changed)
         if self._traces:
             self._gatherer.on_done = self._done
         self._intake.on_elsewhere = self._elsewhere
@@ -145,6 +165,7 @@ class Dispatcher:
                 await follower.start()
             self._migration.dispatcher_gone(self._siblings.alive)
             _run(stack, self._look_after_etcd())
+            _run(stack, self._healer.run())
             self._stack = stack.pop_all()
         return self
 
