@@ -49,7 +49,7 @@ def make_app(
     `app.state.streams.stop()` ends all streams, so that a server can stop without delay.
     """
     metrics = Metrics()
-    streams = Streams(settings.max_streams, settings.keep_alive)
+    streams = Streams(settings.max_streams, settings.max_host_streams, settings.keep_alive)
     guard = Guard(settings.tokens)
     context = Context(settings, guard, metrics, KeyMemory(), streams, more_parts)
 

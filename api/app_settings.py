@@ -28,8 +28,9 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     max_batch: int = 1_000
     body_timeout: float = 30.0  # until the whole body has come
     send_timeout: float = 60.0  # until a client has taken what was written
-    max_requests: int = 2_000  # in flight at once
-    max_streams: int = 100
+    max_requests: int = 2_000  # in flight at once, but for streams
+    max_streams: int = 4_000
+    max_host_streams: int = 200  # of who calls with the token of a host
     keep_alive: float = 15.0  # between signs of life on a stream without changes
     default_wait: float = 10.0
     max_wait: float = 60.0

@@ -24,6 +24,9 @@ class DataFolder:
     def __enter__(self) -> Self:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Not if somebody has named a folder in which there are other things, as /tmp.
+            if (self.path / "up.lock").exists() or not any(self.path.iterdir()):
+                self.path.chmod(0o700)
             (self.path / "logs").mkdir(mode=0o700, exist_ok=True)
             lock = (self.path / "up.lock").open("a+")
         except OSError as error:

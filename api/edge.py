@@ -54,10 +54,12 @@ class Edge:
             except TimeoutError:
                 raise SlowReader from None
 
-        self._in_flight += 1
+        counted = scope["path"] != "/stream"  # these stay, and have a limit of their own
+        self._in_flight += counted
         self._metrics.in_flight.set(self._in_flight)
         try:
-            if self._in_flight > self._settings.max_requests and scope["path"] not in _ALWAYS:
+            too_many = counted and self._in_flight > self._settings.max_requests
+            if too_many and scope["path"] not in _ALWAYS:
                 text = "too many requests are being served; try again soon"
                 await respond(problem("overloaded", text))(scope, receive, answer)
             else:
@@ -71,7 +73,7 @@ class Edge:
                 raise
             await response(scope, receive, answer)
         finally:
-            self._in_flight -= 1
+            self._in_flight -= counted
             self._metrics.in_flight.set(self._in_flight)
             seconds = perf_counter() - started
             self._metrics.answered(scope.get("dzflow.route", "other"), status, seconds)

@@ -1,6 +1,6 @@
 """The network that a service begins with, or finds from an earlier start."""
 
-from api.settings import Settings
+from api.settings import BadSettings, Settings
 from configurators.network import first_network, topology_of
 from configurators.store import keys
 from configurators.store.client import Etcd, Put, absent
@@ -21,6 +21,14 @@ async def settle_network(etcd: Etcd, settings: Settings) -> NetworkDoc:
     """
     stored = await etcd.get(keys.NETWORK)
     if stored is None:
+        if (
+            settings.data_plane in ("external", "onos")
+            and "topology" not in settings.model_fields_set
+        ):
+            raise BadSettings(
+                "topology: say what your network is like: name a file that describes its switches,"
+                " hosts and links (docs/topologies.md)"
+            )
         doc = first_network(topology(settings.topology), settings.plan, settings.trees)
         done = await etcd.transact([absent(keys.NETWORK)], [Put(keys.NETWORK, encode(doc))])
         if done.succeeded:

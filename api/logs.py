@@ -83,7 +83,8 @@ def configure(settings: Settings, process: str, folder: Path | None = None) -> N
     handler: logging.Handler
     if settings.log.to == "files":
         place = folder or log_folder(settings)
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (place.parent, place):  # parents that are made on the way are open to others
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
         handler = RotatingFileHandler(
             place / f"{process}.log", maxBytes=MAX_BYTES, backupCount=KEPT, encoding="utf-8"
         )

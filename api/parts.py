@@ -45,6 +45,7 @@ def api_settings(settings: Settings) -> ApiSettings:
         max_body=limits.body,
         max_requests=limits.calls,
         max_streams=limits.streams,
+        max_host_streams=limits.host_streams,
         default_wait=limits.wait,
         max_wait=max(limits.wait, 60.0),
     )
@@ -96,7 +97,12 @@ def southbound(
         cert=str(tls.cert) if tls.cert else None,
         key=str(tls.key) if tls.key else None,
         ca=str(tls.ca) if tls.ca else None,
-        onos=OnosAccess(onos.url, onos.user, onos.password.get_secret_value()),
+        onos=OnosAccess(
+            onos.url,
+            onos.user,
+            onos.password.get_secret_value(),
+            verify=str(onos.ca) if onos.ca else True,
+        ),
     )
     return SouthboundProcess(
         access(settings),

@@ -194,7 +194,8 @@ class Cluster:
         }
         made = ray.remote(job.kind).options(**options)
         try:
-            job.actor = made.remote(job.id, self._settings.revealed(), listen=f"{host}:0", **rest)
+            settings = self._settings.for_workers().revealed()
+            job.actor = made.remote(job.id, settings, listen=f"{host}:0", **rest)
         except ValueError as error:
             if "already" not in str(error):
                 raise

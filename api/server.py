@@ -5,6 +5,7 @@ The parent keeps the socket open: while an API process is started anew, connecti
 
 import asyncio
 import gc
+import resource
 import socket as sockets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -50,6 +51,9 @@ class NotStarted(DzflowError):
 
 async def _work(self: child.Child, stop: asyncio.Event) -> None:
     settings = self.settings
+    # Each connection is a file; by default a process may have hardly a thousand of them.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     options = parts.dispatcher_options(settings, self.orders["node"])
     # Opened here and not by the application, so that the parent is told why it cannot be.
     access = parts.access(settings)

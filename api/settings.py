@@ -79,6 +79,12 @@ class EtcdSettings(_Group):
     key: Path | None = Field(default=None, description="key of the own certificate")
     timeout: float = Field(default=10.0, gt=0, description="seconds until a call is given up")
 
+    @model_validator(mode="after")
+    def _both(self) -> "EtcdSettings":
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("cert and key belong together")
+        return self
+
 
 class RaySettings(_Group):
     """What places and supervises the workers."""
@@ -106,6 +112,15 @@ class TokenSettings(_Group):
     hosts: Annotated[dict[str, SecretStr], BeforeValidator(_parsed)] = Field(
         default={}, description="host to the token that may act for it"
     )
+
+    @model_validator(mode="after")
+    def _usable(self) -> "TokenSettings":
+        secrets = [each.get_secret_value() for each in (*self.operator, *self.hosts.values())]
+        if any(not secret or secret != secret.strip() for secret in secrets):
+            raise ValueError("a token is empty, or has blanks around it")
+        if len(set(secrets)) < len(secrets):
+            raise ValueError("two callers have the same token; give each its own")
+        return self
 
     @property
     def given(self) -> bool:
@@ -137,7 +152,10 @@ class LimitSettings(_Group):
     queue: int = Field(default=20_000, ge=1, description="requests that wait for the window")
     host_queue: int = Field(default=5_000, ge=1, description="of these, requests of one host")
     calls: int = Field(default=2_000, ge=1, description="calls answered at once by an API process")
-    streams: int = Field(default=100, ge=1, description="readers of /stream of one API process")
+    streams: int = Field(default=4_000, ge=1, description="readers of /stream of one API process")
+    host_streams: int = Field(
+        default=200, ge=1, description="of these, readers with the token of one host"
+    )
     body: int = Field(default=8 << 20, ge=1024, description="bytes of a body")
     traces: int = Field(
         default=2 << 30, ge=1 << 20, description="bytes of all traces on the disk; the oldest go"
@@ -163,6 +181,12 @@ class OpenFlowSettings(_Group):
     key: Path | None = Field(default=None, description="its key")
     ca: Path | None = Field(default=None, description="certificates that switches are trusted by")
 
+    @model_validator(mode="after")
+    def _all(self) -> "OpenFlowSettings":
+        if len({self.cert is None, self.key is None, self.ca is None}) > 1:
+            raise ValueError("cert, key and ca belong together: TLS is asked of both sides")
+        return self
+
 
 class OnosSettings(_Group):
     """Access to ONOS, for the data plane `onos`."""
@@ -172,6 +196,9 @@ class OnosSettings(_Group):
     )
     user: str = Field(default="onos", description="who to be")
     password: SecretStr = Field(default=SecretStr("rocks"), description="of the user")
+    ca: Path | None = Field(
+        default=None, description="certificates that it is trusted by; default: the system's"
+    )
 
 
 class EmulatedSettings(_Group):
@@ -294,6 +321,11 @@ class Settings(BaseSettings):
     def partition_count(self) -> int:
         """Partitions of a new space."""
         return self.partitions or 4 * self.configurators
+
+    def for_workers(self) -> "Settings":
+        """What workers need of it: not who may call the API, nor its key."""
+        without = {"tokens": TokenSettings(), "tls": TlsSettings(), "listen": "127.0.0.1"}
+        return self.model_copy(update=without)
 
     def revealed(self) -> dict[str, Any]:
         """Everything, secrets too, as JSON has it: for the processes that are started with it."""

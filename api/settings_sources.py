@@ -21,6 +21,7 @@ from api.settings import PREFIX, BadSettings, Settings
 
 CLIENT_VARIABLES = frozenset({"DZFLOW_URL", "DZFLOW_TOKEN", "DZFLOW_HOST", "DZFLOW_CA"})
 """Variables that are for the SDK and for the commands that talk to a running service."""
+_OF_TESTS = frozenset({"DZFLOW_EXAMPLES"})
 
 
 def load(
@@ -88,7 +89,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _check_variables(environment: Mapping[str, str]) -> None:
     """A misspelt variable would be ignored without a word otherwise."""
     for name in environment:
-        if name.startswith(PREFIX) and name not in CLIENT_VARIABLES:
+        if name.startswith(PREFIX) and name not in CLIENT_VARIABLES | _OF_TESTS:
             first = name.removeprefix(PREFIX).partition("__")[0].lower()
             if first not in Settings.model_fields:
                 near = _nearest(first, Settings.model_fields)

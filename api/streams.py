@@ -1,6 +1,7 @@
 """Server-sent events: a bounded number of streams, signs of life, an end when the server stops."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -24,26 +25,32 @@ _START = {
 class Streams:
     """All open streams of this process."""
 
-    def __init__(self, most: int, keep_alive: float) -> None:
+    def __init__(self, most: int, most_of_host: int, keep_alive: float) -> None:
         self._most = most
+        self._most_of_host = most_of_host
         self._keep_alive = keep_alive
         self._stopping = asyncio.Event()
-        self.open = 0
+        self._open: Counter[str | None] = Counter()  # by host; None: of nobody in particular
 
     def stop(self) -> None:
         """End all streams, so that the server need not wait for them."""
         self._stopping.set()
 
-    def check(self) -> None:
+    def check(self, host: str | None) -> None:
         """Refuse (503) another stream if there are too many, or the server is about to stop."""
         if self._stopping.is_set():
             raise ApiProblem("overloaded", "the service is stopping")
-        if self.open >= self._most:
+        if self._open.total() >= self._most:
             raise ApiProblem("overloaded", f"{self._most} streams are open already")
+        if host is not None and self._open[host] >= self._most_of_host:
+            text = f"{self._most_of_host} streams of {host} are open already"
+            raise ApiProblem("overloaded", text)
 
-    async def send(self, changes: AsyncIterator[Change], receive: Receive, send: Send) -> None:
+    async def send(
+        self, host: str | None, changes: AsyncIterator[Change], receive: Receive, send: Send
+    ) -> None:
         """Send changes as they come until they end, the reader goes, or the server stops."""
-        self.open += 1
+        self._open[host] += 1
         ends = [
             asyncio.ensure_future(_gone(receive)),
             asyncio.ensure_future(self._stopping.wait()),
@@ -69,7 +76,9 @@ class Streams:
             if not ends[0].done():
                 await send({"type": "http.response.body", "body": b""})
         finally:
-            self.open -= 1
+            self._open[host] -= 1
+            if not self._open[host]:
+                del self._open[host]
             for task in (*ends, coming):
                 task.cancel()
             await asyncio.gather(*ends, coming, return_exceptions=True)
@@ -80,14 +89,15 @@ class Streams:
 class EventStream(Response):
     """An answer that goes on until one side ends it."""
 
-    def __init__(self, streams: Streams, changes: AsyncIterator[Change]) -> None:
+    def __init__(self, streams: Streams, host: str | None, changes: AsyncIterator[Change]) -> None:
         super().__init__()
         self._streams = streams
+        self._host = host
         self._changes = changes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send the stream."""
-        await self._streams.send(self._changes, receive, send)
+        await self._streams.send(self._host, self._changes, receive, send)
 
 
 def event(change: Change) -> bytes:

@@ -50,14 +50,23 @@ class StartFailed(DzflowError):
 class Supervisor:
     """The parts of one service."""
 
-    def __init__(self, settings: Settings, only: Only | None, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        only: Only | None,
+        tell: Callable[[str], None],
+        held: Callable[[], None],
+    ) -> None:
+        """`held` is called once the data folder is ours."""
         _check(settings, only)
         self.settings = settings
+        self.hints = _hints(settings)
         self.network: NetworkDoc | None = None
         self.etcd: EtcdServer | None = None
         self.lab: str | None = None
         self._only = only
         self._tell = tell
+        self._on_held = held
         self._folder = DataFolder(settings.data_dir)
         self._held = False
         self._sockets: list[sockets.socket] = []
@@ -88,6 +97,9 @@ class Supervisor:
         """Start everything; the service is ready on return. Call `stop` in any case."""
         self._folder.__enter__()
         self._held = True
+        self._on_held()
+        for hint in self.hints:
+            _log.warning("%s", hint)
         if self._only != "workers":
             self._sockets = bind(
                 self.settings.listen, self.settings.port, self.settings.dispatchers
@@ -308,5 +320,13 @@ def _check(settings: Settings, only: Only | None) -> None:
             raise BadSettings(f"data_plane: there is no Open vSwitch lab here: {missing[0]}")
         if settings.ray.address:
             raise BadSettings("data_plane: the lab's switches connect on loopback; use an own Ray")
+
+
+def _hints(settings: Settings) -> list[str]:
+    """What works, but perhaps not as it is meant."""
+    found = []
     if settings.data_plane == "external" and is_loopback(settings.openflow.host):
-        _log.info("switches on other machines need openflow.host, which is loopback now")
+        found.append("switches on other machines need openflow.host, which is loopback now")
+    if settings.tokens.given and not is_loopback(settings.listen) and not settings.tls.cert:
+        found.append("tokens travel unencrypted; set tls.cert and tls.key")
+    return found

@@ -22,17 +22,26 @@ def _nobody(_: str) -> None:
     """Tell nobody."""
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Service:
     """Starts everything when it is entered, and ends it when it is left.
 
     With `only`, just the workers and the network, or just the API. `tell` is called with what is
-    being done, from another thread. Whatever happens to this process, its children end with it.
+    being done, from another thread; so is `held`, once the data folder is ours. Whatever happens to
+    this process, its children end with it.
     """
 
     def __init__(
-        self, settings: Settings, only: Only | None = None, tell: Callable[[str], None] = _nobody
+        self,
+        settings: Settings,
+        only: Only | None = None,
+        tell: Callable[[str], None] = _nobody,
+        held: Callable[[], None] = _nothing,
     ) -> None:
-        self._supervisor = Supervisor(settings, only, tell)
+        self._supervisor = Supervisor(settings, only, tell, held)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -61,6 +70,11 @@ class Service:
     def url(self) -> str:
         """Where the API is."""
         return self._supervisor.url
+
+    @property
+    def hints(self) -> list[str]:
+        """What works, but perhaps not as it is meant."""
+        return self._supervisor.hints
 
     @property
     def settings(self) -> Settings:

@@ -26,6 +26,7 @@ from sdn.topologies import topology
 from sdn.topology import Link, Topology
 
 Progress = Callable[[str], None]
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 BATCHES = (1, 10, 100, 1_000)
 SWITCHES = (1, 10)
 PARTITIONS = 16  # batches under way at a time, as from as many partitions
@@ -165,19 +166,25 @@ async def raw_stream(network: Topology, batch: int, count: int) -> float:
         for n, ops in enumerate(part.values()):
             xid = 1_000 + len(streams[n]) * (batch + 1)
             streams[n].append(encode_ops(V1_4, ops, xid) + barrier(V1_4, xid + len(ops)))
-    arrived: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    arrived: asyncio.Queue[Peer] = asyncio.Queue()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await arrived.put((reader, writer))
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    # A switch that is turned away comes again only seconds later.
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=4 * len(names) + 16)
     async with server, asyncio.timeout(WAIT):
         with Lab(network, f"tcp:127.0.0.1:{server.sockets[0].getsockname()[1]}"):
-            peers: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-            while len(peers) < len(names):
+            held: dict[asyncio.Task[None], Peer] = {}
+            while len(held) < len(names):
                 peer = await arrived.get()
-                if await _greet(*peer):  # else it has given up waiting, and connects again
-                    peers.append(peer)
+                if session := await _greet(*peer):
+                    task = asyncio.create_task(_hold(session, *peer))
+                    held[task] = peer
+                    task.add_done_callback(lambda task: held.pop(task, None))
+            peers = list(held.values())
+            for task in list(held):
+                task.cancel()
             began = time.perf_counter()
             await asyncio.gather(
                 *(_stream(*peer, stream) for peer, stream in zip(peers, streams, strict=True))
@@ -188,16 +195,34 @@ async def raw_stream(network: Topology, batch: int, count: int) -> float:
     return took
 
 
-async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Session | None:
+    """The session once the switch is greeted; None if it has given up waiting."""
     session = Session()
     while not session.ready:
         writer.write(session.outgoing())
-        received = await reader.read(1 << 16)
-        if not received:
+        if not (received := await _received(reader)):
             writer.close()
-            return False
+            return None
         session.feed(received)
-    return True
+    return session
+
+
+async def _hold(
+    session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Give signs of life until the stream begins, or the switch is gone."""
+    while received := await _received(reader):
+        session.feed(received)
+        writer.write(session.outgoing())
+    writer.close()
+
+
+async def _received(reader: asyncio.StreamReader) -> bytes:
+    """Some bytes; none if the connection is over."""
+    try:
+        return await reader.read(1 << 16)
+    except ConnectionError:
+        return b""
 
 
 async def _stream(

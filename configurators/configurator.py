@@ -377,7 +377,8 @@ class ConfiguratorProcess:
 
     async def _work(self, worker: Worker) -> None:
         reason = await worker.run()
-        self._lose(worker.name, reason)
+        if self._workers.get(worker.name) is worker:  # and not given to us anew meanwhile
+            self._lose(worker.name, reason)
 
     def _lose(self, name: str, reason: str) -> None:
         """Somebody else owns a partition: what is left of its tasks is for them."""

@@ -32,9 +32,6 @@ log = logging.getLogger(__name__)
 
 _ACKNOWLEDGED = Acknowledged()
 
-_Turn = dict[str, asyncio.Event]
-"""The partitions of a declaration; each is set when it was declared."""
-
 
 class SharedDriver(Southbound, Protocol):
     """A driver of switches that may be shared with other processes."""
@@ -80,7 +77,7 @@ class Desk:
         self.driver = driver
         self.operations = 0  # acknowledged
         self.switches: frozenset[str] = frozenset()  # those that we are responsible for
-        self._turns: list[_Turn] = []  # declarations that are under way
+        self._declaring: dict[str, asyncio.Event] = {}  # by partition; set when that is done
 
     def take(self, switches: Iterable[str], generation: int) -> None:
         """Be responsible for these switches from now on, and for no others."""
@@ -88,29 +85,26 @@ class Desk:
         self.driver.take(self.switches, generation)
 
     def hear(self, _: Stream, message: ToSouthbound) -> "Awaitable[Any]":
-        """The answer to a question."""
+        """The answer to a question.
+
+        Of one partition, what comes behind a declaration is carried out after it: a declaration
+        that was overtaken would take back what is newer.
+        """
         if type(message) is Apply:
-            before = [turn for turn in self._turns if message.partition in turn]
-            return self._apply_after(before, message) if before else self._apply(message)
+            return self._apply(message, self._declaring.get(message.partition))
         if type(message) is RaiseEpochs:
             return self._raise(message)
         if type(message) is Declare:
-            turn = {partition: asyncio.Event() for partition in message.epochs}
-            self._turns.append(turn)
-            # A task, for its turn to end even if nobody waits for the answer.
-            declaring = asyncio.get_running_loop().create_task(self._declare(message, turn))
-            declaring.add_done_callback(lambda _: self._end_turn(turn))
-            return declaring
+            before = [gate for name in message.epochs if (gate := self._declaring.get(name))]
+            done = asyncio.Event()
+            self._declaring.update(dict.fromkeys(message.epochs, done))
+            return self._declare_in_turn(message, before, done)
         assert type(message) is ReadFlows
         return self._read(message)
 
-    async def _apply_after(self, turns: "list[_Turn]", message: Apply) -> Applied:
-        """Apply what came after a declaration after it: the other way round it would be undone."""
-        for turn in turns:
-            await turn[message.partition].wait()
-        return await self._apply(message)
-
-    async def _apply(self, message: Apply) -> Applied:
+    async def _apply(self, message: Apply, declared: asyncio.Event | None) -> Applied:
+        if declared:
+            await declared.wait()
         partition = message.partition
         outcomes: dict[str, Outcome] = {}
         batch = {}
@@ -147,31 +141,35 @@ class Desk:
                 stale[partition] = str(error)
         return Raised(stale)
 
-    async def _declare(self, message: Declare, turn: "_Turn") -> Applied:
+    async def _declare_in_turn(
+        self, message: Declare, before: Iterable[asyncio.Event], done: asyncio.Event
+    ) -> Applied:
         asked = self.switches if message.switches is None else message.switches
-        outcomes: dict[str, Outcome] = {s: _not_ours(s) for s in asked}
         try:
-            for partition, epoch in message.epochs.items():
-                # What was given away meanwhile is for others to know.
-                ours = [switch for switch in asked if switch in self.switches]
-                packed = message.entries.get(partition, {})
-                expected = {s: unpack_entries(packed[s]) for s in ours if s in packed}
-                await self.driver.declare(partition, epoch, expected, ours)
-                turn[partition].set()
-                await asyncio.sleep(0)  # for those who wait for something smaller
+            for gate in before:
+                await gate.wait()
+            await self._declare(message, asked)
         except StaleEpoch as error:
             return Applied({}, str(error))
-        self._end_turn(turn)
+        finally:
+            done.set()
+            for partition in message.epochs:
+                if self._declaring.get(partition) is done:
+                    del self._declaring[partition]
+        outcomes: dict[str, Outcome] = {s: _not_ours(s) for s in asked}
         ours = [switch for switch in asked if switch in self.switches]
         if message.check:
             return Applied(outcomes | await self.driver.check(*ours))
         return Applied(outcomes | dict.fromkeys(ours, _ACKNOWLEDGED))
 
-    def _end_turn(self, turn: "_Turn") -> None:
-        if turn in self._turns:
-            self._turns.remove(turn)
-            for declared in turn.values():
-                declared.set()
+    async def _declare(self, message: Declare, asked: Collection[str]) -> None:
+        for partition, epoch in message.epochs.items():
+            # What was given away meanwhile is for others to know.
+            ours = [switch for switch in asked if switch in self.switches]
+            packed = message.entries.get(partition, {})
+            expected = {s: unpack_entries(packed[s]) for s in ours if s in packed}
+            await self.driver.declare(partition, epoch, expected, ours)
+            await asyncio.sleep(0)  # for those who wait for something smaller
 
     async def _read(self, message: ReadFlows) -> Flows:
         try:

@@ -1,7 +1,8 @@
 """The way from a configurator to the switches: streams to all southbound processes.
 
 Each switch is held by one of them. A southbound process is used after the fence was raised there
-for all partitions of ours, a switch after it was declared there what they should have on it.
+for all partitions of ours, a switch after it was declared there what they should have on it. While
+one still holds a switch, the next one is not told: it would bring back what was, when it has it.
 
 A switch that is lost is not waited for: what is for it counts as done, and when it is back, it is
 declared anew what it should have.
@@ -67,7 +68,8 @@ class Holders:
         self._epochs = epochs
         self._stale = stale
         self._known: dict[Stream, _Southbound] = {}
-        self._by_switch: dict[str, _Southbound] = {}
+        self._holding: dict[str, _Southbound] = {}  # who says so, of several the first
+        self._by_switch: dict[str, _Southbound] = {}  # those that can be used
         self._lost: frozenset[str] = frozenset()
         self._behind: set[str] = set()  # switches that were left out while they were lost
         self._changed = asyncio.Event()
@@ -228,18 +230,18 @@ class Holders:
 
         One that it lost and has again counts as new: it may have been elsewhere in between.
         """
-        while more := southbound.responsible() - southbound.declared:
+        while more := self._wanted(southbound) - southbound.declared:
             async with southbound.declaring:
                 self._behind -= more  # whatever is left out from now on is noted anew
                 if not await self._declare(southbound, list(self._owned()), more):
                     return False
-                southbound.declared |= more & southbound.responsible()
+                southbound.declared |= more & self._wanted(southbound)
         southbound.used = True
         return True
 
     async def _declare_new(self, southbound: "_Southbound", partitions: Collection[Owned]) -> None:
         async with southbound.declaring:
-            await self._declare(southbound, partitions, southbound.responsible())
+            await self._declare(southbound, partitions, self._wanted(southbound))
 
     async def _raise(self, southbound: "_Southbound", epochs: Mapping[str, int]) -> bool:
         """Raise the fence at a southbound process; False if it is gone."""
@@ -283,11 +285,12 @@ class Holders:
             return {switch: Undefined(f"switch {switch}: {reason}") for switch in message.batch}
         if answer.stale:
             raise StaleEpoch(answer.stale)
-        for switch, outcome in answer.outcomes.items():
-            if isinstance(outcome, Undefined):
-                # Perhaps it has forgotten what is ours there: it is told anew.
-                southbound.declared.discard(switch)
-                southbound.heard.set()
+        undefined = {s for s, o in answer.outcomes.items() if isinstance(o, Undefined)}
+        if undefined & southbound.declared:
+            # Perhaps it has forgotten what is ours there: it is told anew, and not used before.
+            southbound.declared -= undefined
+            southbound.heard.set()
+            self._arrange()
         return answer.outcomes
 
     async def _ask(self, southbound: "_Southbound", message: Any) -> Any | None:
@@ -307,9 +310,10 @@ class Holders:
 
     def _arrange(self) -> None:
         """Find out anew who holds which switch, and tell who waits for a change."""
+        self._find_holders()
         self._by_switch = {}
         for southbound in self._known.values():
-            southbound.declared &= southbound.responsible()
+            southbound.declared &= self._wanted(southbound)
             if southbound.holds and (back := self._behind.intersection(southbound.holds.switches)):
                 southbound.declared -= back
                 southbound.heard.set()
@@ -318,6 +322,24 @@ class Holders:
                     self._by_switch[switch] = southbound
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _find_holders(self) -> None:
+        before, self._holding = self._holding, {}
+        for southbound in self._known.values():
+            for switch in southbound.holds.switches if southbound.holds else ():
+                if before.get(switch) is southbound or switch not in self._holding:
+                    self._holding[switch] = southbound
+        if self._holding != before:
+            for southbound in self._known.values():
+                southbound.heard.set()  # perhaps it is time to declare what was another's
+
+    def _wanted(self, southbound: "_Southbound") -> set[str]:
+        """The switches that are declared to a southbound process: no other one holds them.
+
+        If two believe to hold one, whoever is wrong finds out when it compares the switch.
+        """
+        responsible = southbound.responsible()
+        return {s for s in responsible if self._holding.get(s, southbound) is southbound}
 
     def _why(self, switch: str) -> str:
         for southbound in self._known.values():

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from configurators.packing import unpack_regions
 from configurators.partials import Partial, Request
@@ -35,26 +36,51 @@ def counts(record: Record) -> bool:
 def last_seq(record: Record) -> int:
     """The `Task.seq` under which what is settled of a record counts.
 
-    Tasks of an operation that is still open come again, and must not be taken for old ones.
+    Tasks of an operation that is still open come again, and must not be taken for old ones; those
+    of one that is settled count no more, whichever of its phases they are from.
     """
-    return record.seq * 4 - 1 if record.open else record.seq * 4
+    return record.seq * 4 - 1 if record.open else record.seq * 4 + 3
 
 
 def partials(
     records: Iterable[Record], views: Iterable[VersionView]
 ) -> Iterator[tuple[str, Loaded]]:
-    """What each partition of some versions of a space has of records, by its global name."""
+    """What each partition of some versions of a space has of records, by its global name.
+
+    While an update is under way, that is what the old and the new filter want: whatever of the old
+    one has been left already is not missed, and what both want is never interrupted.
+    """
     versions = list(views)
     for record in records:
         if not counts(record):
             continue
+        seq = last_seq(record)
         for view in versions:
-            packed = record.regions.get(view.version)
-            if packed:
-                advertised = record.kind == "advertisement"
-                request = Request(advertised, record.id, record.host, unpack_regions(packed))
-                for name, partial in view.route(request).items():
-                    yield name, Loaded(partial, last_seq(record))
+            found = _route(record, record.regions, view)
+            if record.next:
+                found = _union(found, _route(record, record.next.regions, view))
+            for name, partial in found.items():
+                yield name, Loaded(partial, seq)
+
+
+def _route(record: Record, regions: Mapping[int, bytes], view: VersionView) -> dict[str, Partial]:
+    packed = regions.get(view.version)
+    if not packed:
+        return {}
+    advertised = record.kind == "advertisement"
+    return view.route(Request(advertised, record.id, record.host, unpack_regions(packed)))
+
+
+def _union(first: dict[str, Partial], second: dict[str, Partial]) -> dict[str, Partial]:
+    found = dict(first)
+    for name, partial in second.items():
+        known = found.get(name)
+        if known:
+            regions = tuple(dict.fromkeys((*known.regions, *partial.regions)))
+            edge = tuple(dict.fromkeys((*known.edge, *partial.edge)))
+            partial = replace(partial, regions=regions, edge=edge)
+        found[name] = partial
+    return found
 
 
 async def read(etcd: Etcd, views: Mapping[str, VersionView]) -> dict[str, list[Loaded]]:

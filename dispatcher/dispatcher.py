@@ -83,7 +83,14 @@ class Dispatcher:
         self._answers = Answers(etcd, catalogue, self._expiry.expires)
         key_leases = SharedLeases(etcd, options.key_ttl)
         self._records = Records(
-            etcd, catalogue, intake, self._gatherer, self._answers, self._expiry, key_leases
+            etcd,
+            catalogue,
+            intake,
+            self._gatherer,
+            self._answers,
+            self._expiry,
+            key_leases,
+            options.finished_ttl,
         )
         self._migration = Migration(etcd, self.id, options.grace, catalogue, intake, self._journal)
         self._space_changes = SpaceChanges(

@@ -6,14 +6,12 @@ import logging
 import time
 from collections.abc import Callable
 
-from configurators.store.client import Etcd, Put, StoreError, absent, unchanged
+from configurators.store.client import Etcd, Put, StoreError, unchanged
 from configurators.store.keys import TTL, record_key, ttl_key
-from configurators.store.model import Record
-from dispatcher.errors import NotFound
 from dispatcher.follow import Follower
 from dispatcher.intake import Draft, Intake
 from dispatcher.metrics import Metrics
-from dispatcher.reading import read_many
+from dispatcher.reading import Held, read_many
 
 _log = logging.getLogger(__name__)
 
@@ -58,16 +56,15 @@ class Expiry:
         known = self._times.get(name)
         return known[0] if known else None
 
-    async def renew(self, record: Record) -> None:
-        """Let a record live for another ttl from now; NotFound if it has ended meanwhile."""
+    async def renew(self, held: Held) -> bool:
+        """Let a record live for another ttl from now; not if it has changed since it was read."""
+        record = held.record
         assert record.ttl is not None
-        until = time.time() + record.ttl
-        key = record_key(record.id)
-        put = Put(ttl_key(record.id), str(until).encode())
-        result = await self._etcd.transact([absent(key)], [], [put])
+        put = Put(ttl_key(record.id), str(time.time() + record.ttl).encode())
+        result = await self._etcd.transact([unchanged(record_key(record.id), held.revision)], [put])
         if result.succeeded:
-            raise NotFound(f"{record.id!r} has ended; begin anew")
-        self._take(record.id, put.value, result.revision)
+            self._take(record.id, put.value, result.revision)
+        return result.succeeded
 
     def _take(self, name: str, value: bytes | None, revision: int) -> None:
         if value is None:

@@ -198,7 +198,7 @@ class Gatherer:
             # Nobody's: what was there came from an operation that was never settled.
             self.restart(operation)
         else:
-            self._superseded(operation, found)
+            self._superseded(operation, found, self.restart)
 
     def restart(self, operation: Operation) -> None:
         """Journal an operation anew, under a higher number and with the routes of today."""
@@ -242,7 +242,7 @@ class Gatherer:
         if verdict is Verdict.WRITTEN:
             operation.revision, operation.record = write.revision, write.about[1]
         if verdict is Verdict.CHANGED:
-            self._superseded(operation, write.found)
+            self._superseded(operation, write.found, then or self._resettle)
         elif then:
             then(operation)
 
@@ -264,7 +264,7 @@ class Gatherer:
         if not operation.refused and not _fits(operation, space):
             self.restart(operation)
             return
-        if self._waits_for_its_switch(operation):
+        if self._told_again(operation) or self._waits_for_its_switch(operation):
             return
         now = time.monotonic()
         committed = now - max(operation.last_done, operation.journal_ended) + self._journal.took
@@ -297,6 +297,15 @@ class Gatherer:
             write.leased = [Put(record_key(record.id, finished=True), value)]
         self._journal.write(write, gather=True)
 
+    def _told_again(self, operation: Operation) -> bool:
+        """Whether something was done by a former owner only, and the present one is told now."""
+        outdated = operation.outdated(self._catalogue.epoch)
+        for name in outdated:
+            operation.owner_changed(name, self._catalogue.epoch(name))
+        if outdated:
+            self._act(operation, Next.SEND)
+        return bool(outdated)
+
     def _waits_for_its_switch(self, operation: Operation) -> bool:
         """Whether the host's own switch is away, so that nothing was installed there."""
         if operation.action == "end" or operation.refused:
@@ -328,7 +337,7 @@ class Gatherer:
         elif self.operations.get(settled.id) is not operation:
             return
         elif verdict is Verdict.CHANGED:
-            self._superseded(operation, write.found)
+            self._superseded(operation, write.found, self._resettle)
         elif verdict is Verdict.GUARDED:
             self._refresh(operation)
         else:
@@ -361,12 +370,20 @@ class Gatherer:
 
     # Ending
 
-    def _superseded(self, operation: Operation, found: Stored | None) -> None:
-        """Somebody else has changed the record: this operation is over."""
+    def _superseded(
+        self, operation: Operation, found: Stored | None, then: Callable[[Operation], None]
+    ) -> None:
+        """The record is not as it was known: this operation is over, or goes on with `then`."""
         if found is None:
             self._act(operation, operation.withdraw())
+            return
+        record, known = decode_record(found.value), operation.record
+        if record.open and (record.by, record.seq) == (known.by, known.seq):
+            # A write of ours, of which we did not hear that it succeeded.
+            operation.record, operation.revision = record, found.revision
+            then(operation)
         else:
-            self._end(operation, decode_record(found.value), "superseded")
+            self._end(operation, record, "superseded")
 
     async def _superseded_by_end(self, operation: Operation) -> None:
         record = operation.record

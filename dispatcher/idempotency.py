@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ async def claim(
 
     None if it was new; otherwise its earlier use by an equal call. Conflict if that was another.
     """
-    use = KeyUse(mark, tuple(ids))
+    use = KeyUse(mark, tuple(ids), time.time())
     value = encode(use)
     uncertain = False
     for attempt in range(_TRIES):

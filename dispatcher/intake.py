@@ -271,6 +271,8 @@ class Intake:
             del self._writing[name]
         else:
             self._writing[name] -= 1
+        if verdict is Verdict.FAILED:
+            self.orphans |= write.uncertain
         if verdict is Verdict.WRITTEN:
             operation.revision = write.revision
             operation.journal_ended = time.monotonic()
@@ -286,7 +288,6 @@ class Intake:
         else:
             self.admission.release(draft.host)
             if verdict is Verdict.FAILED:
-                self.orphans |= write.uncertain
                 self._refuse(draft, Unavailable(f"the store does not take it: {write.error}", 2.0))
             elif verdict is Verdict.CHANGED:
                 self._found_changed(draft, write.found)
@@ -308,6 +309,8 @@ class Intake:
     def _found_changed(self, draft: Draft, found: Stored | None) -> None:
         """The record is not as it was when it was read."""
         draft.tries += 1
+        if found:
+            self.orphans |= self._is_left_alone(decode_record(found.value))
         if draft.compares or (draft.again and draft.call is None):
             return  # whoever changed it goes on with it
         if found is None and draft.action == "end" and draft.record:
@@ -317,6 +320,12 @@ class Intake:
             self._refuse(draft, NotFound(f"there is no {draft.kind} {draft.id!r} (any more)"))
         else:
             self._found_other(draft, found)
+
+    def _is_left_alone(self, record: Record) -> bool:
+        """Whether a record is in our hands, but by a write that was thought to have failed."""
+        if not record.open or record.by != self._me:
+            return False
+        return record.id not in self._gatherer.operations and not self.concerns(record.id)
 
     def _found_other(self, draft: Draft, found: Stored) -> None:
         record = decode_record(found.value)

@@ -23,15 +23,18 @@ from configurators.store.client import (
     Put,
     Stored,
     StoreError,
+    StoreRefused,
     StoreUnavailable,
     TxnResult,
 )
+from configurators.store.errors import TooLarge
 from configurators.store.upkeep import SharedLeases
 from dispatcher.catalogue import Catalogue
 
 _log = logging.getLogger(__name__)
 
 _MOST = 120  # operations and compares of one transaction; etcd's own limit is 128
+_MOST_BYTES = 1 << 20  # that one transaction puts; etcd's own limit is 1.5 MiB
 _AT_ONCE = 4
 _GATHER = 0.003  # seconds
 _TICK = 0.0005  # seconds by which a timer may be early
@@ -51,7 +54,8 @@ class Verdict(Enum):
 class Write:
     """One write: operations on a record's keys, if the record is at a revision.
 
-    What is `leased` is put for some time only. `done` is called once, with the verdict; then
+    With a `space`, nothing may have changed about it since this was handed to the journal. What is
+    `leased` is put for some time only. `done` is called once, with the verdict; then
     `revision` and `found` are those of the record as it is now (`found` only if it was changed by
     somebody else). `about` is for the writer's own use.
     """
@@ -62,6 +66,7 @@ class Write:
         "done",
         "error",
         "found",
+        "guards",
         "key",
         "leased",
         "ops",
@@ -89,6 +94,7 @@ class Write:
         self.about = about
         self.space = space
         self.compares = compares
+        self.guards: Sequence[Compare] = ()  # of the space, as it was known to the writer
         self.found: Stored | None = None
         self.error: StoreError | None = None
         self.uncertain = False  # an earlier attempt may have been written
@@ -104,6 +110,16 @@ class Write:
     def weight(self) -> int:
         """How much of a transaction it takes."""
         return max(len(self.ops) + len(self.leased), 1 + len(self.compares))
+
+    @property
+    def size(self) -> int:
+        """How many bytes it puts."""
+        size = 0
+        for ops in (self.ops, self.leased):
+            for op in ops:
+                if isinstance(op, Put):
+                    size += len(op.value)
+        return size
 
 
 class Journal:
@@ -132,6 +148,8 @@ class Journal:
         end one by one, and a transaction for each would cost more than all else.
         """
         loop = asyncio.get_running_loop()
+        if write.space:
+            write.guards = self._catalogue.guards(write.space)
         if not gather:
             self._due = 0.0
         elif not self._queue:
@@ -190,20 +208,24 @@ class Journal:
 
     def _batch(self) -> list[Write]:
         batch: list[Write] = []
-        left = _MOST
-        spaces: set[int] = set()
+        left, room = _MOST, _MOST_BYTES
+        guards: dict[int, Sequence[Compare]] = {}  # one set by number of space
         keys: set[str] = set()
         while self._queue and self._queue[0].key not in keys:  # etcd takes each key once
             write = self._queue[0]
             keys.add(write.key)
             weight = write.weight
-            if write.space and write.space.number not in spaces:
-                weight += 2
-            if weight > left and batch:
+            if write.space:
+                same = guards.setdefault(write.space.number, write.guards)
+                if same is write.guards:
+                    weight += len(same)
+                elif same != write.guards:
+                    break  # decided before something changed, or after
+            size = write.size
+            if batch and (weight > left or size > room):
                 break
             left -= weight
-            if write.space:
-                spaces.add(write.space.number)
+            room -= size
             batch.append(self._queue.popleft())
         return batch
 
@@ -222,6 +244,15 @@ class Journal:
                 gone = isinstance(error, LeaseGone)
                 if gone:
                     self._leases.forget()
+                uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
+                for write in batch:
+                    write.uncertain |= uncertain
+                if isinstance(error, StoreRefused | TooLarge) and len(batch) > 1:
+                    # Perhaps one of them is at fault, or they are too much together.
+                    half = len(batch) // 2
+                    await self._run(batch[:half], waited)
+                    await self._run(batch[half:], waited)
+                    return
                 late = time.monotonic() - began > self._patience
                 if late or not (gone or isinstance(error, StoreUnavailable)):
                     _log.error("%d writes failed: %s", len(batch), error)
@@ -229,9 +260,6 @@ class Journal:
                         write.error = error
                         write.tell(Verdict.FAILED)
                     return
-                uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
-                for write in batch:
-                    write.uncertain |= uncertain
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
@@ -242,7 +270,7 @@ class Journal:
     async def _transact(self, batch: list[Write]) -> TxnResult:
         compares: list[Compare] = []
         ops: list[Op] = []
-        spaces: dict[int, SpaceView] = {}
+        guards: dict[int, Sequence[Compare]] = {}
         lease = await self._leases.current() if any(write.leased for write in batch) else 0
         for write in batch:
             compares.append(Compare(write.key, write.revision))
@@ -250,9 +278,9 @@ class Journal:
             ops += write.ops
             ops += [Put(put.key, put.value, lease) for put in write.leased]
             if write.space:
-                spaces[write.space.number] = write.space
-        for space in spaces.values():
-            compares += self._catalogue.guards(space)
+                guards[write.space.number] = write.guards
+        for some in guards.values():
+            compares += some
         return await self._etcd.transact(compares, ops)
 
 

@@ -26,6 +26,11 @@ from sdn.topology import UnknownHost
 
 _POLL = 0.05
 _TURN = 50  # filters that are read in one turn of the loop
+_RENEWALS = 10  # of a record that changes all the time
+_FORGOTTEN = (
+    "this key was used long ago, and what it began has ended since, if it ever began; take a new"
+    " key to begin anew"
+)
 
 
 class Records:
@@ -40,6 +45,7 @@ class Records:
         answers: Answers,
         expiry: Expiry,
         key_leases: SharedLeases,
+        finished_ttl: float,
     ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
@@ -48,6 +54,7 @@ class Records:
         self._answers = answers
         self._expiry = expiry
         self._key_leases = key_leases
+        self._sure = finished_ttl / 2  # so long after its beginning a record is surely known
         self._calls: set[Call] = set()  # that somebody waits for
 
     async def close(self) -> None:
@@ -106,6 +113,7 @@ class Records:
             if use is None:
                 return
         known = await self._read_any(use.ids)
+        old = time.time() - use.made > self._sure
         for place, draft in list(drafts.items()):
             draft.id = use.ids[place]
             if draft.id in known:
@@ -113,6 +121,9 @@ class Records:
                 del drafts[place]
             elif not draft.id:
                 call.refuse(place, self._refusal(draft))
+                del drafts[place]
+            elif old:
+                call.refuse(place, Conflict(_FORGOTTEN))
                 del drafts[place]
 
     def _new_id(self, draft: Draft) -> str:
@@ -197,11 +208,15 @@ class Records:
 
     async def renew(self, kind: RecordKind, id: str) -> RecordView:
         """Let a record with a ttl live on; NotFound if it is gone, Conflict if it has no ttl."""
-        held = await self._held(kind, id)
-        if held.record.ttl is None:
-            raise Conflict(f"{id!r} has no ttl: it lives until it is removed")
-        await self._expiry.renew(held.record)
-        return self._answers.view(held.record, self._gatherer.operations.get(id))
+        for _ in range(_RENEWALS):
+            held = await self._held(kind, id)
+            if held.record.ttl is None:
+                raise Conflict(f"{id!r} has no ttl: it lives until it is removed")
+            if held.record.state == "removing":
+                raise NotFound(f"{id!r} is being removed; begin anew")
+            if await self._expiry.renew(held):
+                return self._answers.view(held.record, self._gatherer.operations.get(id))
+        raise Unavailable(f"{id!r} is being changed all the time; try again")
 
     async def record(self, id: str, kind: RecordKind | None = None) -> RecordView:
         """A record, also one that was removed or has failed lately; NotFound if there is none."""

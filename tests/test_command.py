@@ -23,6 +23,7 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         (["up", "--mode", "sea"], "sea is not there yet"),
         (["up", "--listen", "192.0.2.1"], "set tokens.operator or tokens.hosts"),
         (["up", "--config", "none.toml"], "none.toml: No such file"),
+        (["up", "--data-dir", "/dev/null/x"], "/dev/null/x cannot be used"),
         (["up", "--data-plane", "onos"], "prefixes only; choose lpm"),
         (["demo", "--data-plane", "external"], "choose --data-plane emulated or ovs"),
         (["status", "--url", "http://127.0.0.1:1"], "is the control plane running there?"),

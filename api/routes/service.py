@@ -63,9 +63,9 @@ async def _stream(call: Call) -> Response:
             if named is not None and name not in _FOR_HOSTS:
                 raise ApiProblem("forbidden", f"changes of type {name} are for operators", "types")
         wanted = tuple(name for name in wanted if name in _FOR_HOSTS)
-    call.context.streams.check()
+    call.context.streams.check(call.caller.host)
     changes = _seen(call.dispatcher.changes(cast("tuple[ChangeType, ...]", wanted)), call.caller)
-    return EventStream(call.context.streams, changes)
+    return EventStream(call.context.streams, call.caller.host, changes)
 
 
 async def _seen(changes: AsyncIterator[Change], caller: Caller) -> AsyncIterator[Change]:

@@ -143,3 +143,4 @@ class KeyUse(Struct, frozen=True, array_like=True):
 
     fingerprint: bytes
     ids: tuple[str, ...]
+    made: float = 0.0  # when, in seconds since 1970

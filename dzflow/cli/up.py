@@ -76,8 +76,7 @@ def running(
         else:
             status.update(text)
 
-    service = Service(settings, only, tell)
-    logs.configure(settings, "up")
+    service = Service(settings, only, tell, lambda: logs.configure(settings, "up"))
 
     def signalled(number: int, _: Any) -> None:
         if ending.is_set():
@@ -134,6 +133,8 @@ def show(service: "Service", only: str | None, console: Console) -> None:
     rows.add_row("data", str(settings.data_dir))
     console.print("[bold green]dzflow is ready[/]")
     console.print(rows)
+    for hint in service.hints:
+        console.print(f"[yellow]note:[/] {hint}", highlight=False)
     if len(hosts) > 1 and only != "workers":
         console.print("\nTry, in other terminals:")
         for line in _to_try(service, hosts):

@@ -155,11 +155,15 @@ class Keeper(Sender):
     def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
         """From now on this partition should have just these entries.
 
-        What is under way for it is not taken back any more: this is newer.
+        What is under way for it is not taken back any more, and what waits is not sent: this is
+        newer.
         """
         for job in self._under_way:
             if job.partition == partition:
                 job.before = []
+        for job in [job for job in self._waiting if job.partition == partition]:
+            self._withdraw(job)
+            self._settle(job, self._undefined("it was declared anew what it should hold"))
         self.shadow.declare(partition, entries)
 
     def declare_base(self, topology: Topology, pipeline: Pipeline) -> None:

@@ -56,6 +56,16 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
         ({"mode": "sea"}, {}, "sea is not there yet"),
         ({"data_plane": "onos"}, {}, "prefixes only; choose lpm"),
         ({"tls": {"cert": "c.pem"}}, {}, "cert and key belong together"),
+        ({"etcd": {"cert": "c.pem"}}, {}, "cert and key belong together"),
+        ({"openflow": {"cert": "c.pem", "key": "k.pem"}}, {}, "cert, key and ca belong together"),
+        ({"openflow": {"ca": "ca.pem"}}, {}, "cert, key and ca belong together"),
+        ({"tokens": {"operator": [""]}}, {}, "a token is empty"),
+        ({"tokens": {"hosts": {"h1": " geheim"}}}, {}, "blanks around it"),
+        (
+            {"tokens": {"operator": ["geheim"], "hosts": {"h1": "geheim"}}},
+            {},
+            "two callers have the same token",
+        ),
         ({"southbound": 2, "openflow": {"ports": [1]}}, {}, "give one for each"),
         ({"listen": EVERYWHERE}, {}, "set tokens.operator or tokens.hosts"),
         ({"listen": "::"}, {}, "--insecure"),
@@ -103,7 +113,8 @@ def test_elsewhere_is_listened_with_tokens_or_when_told_so() -> None:
 
 
 def test_variables_of_clients_are_left_alone() -> None:
-    assert load(None, {}, {"DZFLOW_URL": "http://x", "DZFLOW_TOKEN": "t"}) == Settings()
+    variables = {"DZFLOW_URL": "http://x", "DZFLOW_TOKEN": "t", "DZFLOW_EXAMPLES": "3000"}
+    assert load(None, {}, variables) == Settings()
 
 
 def test_secrets_are_not_shown_but_reach_the_processes() -> None:
@@ -111,6 +122,13 @@ def test_secrets_are_not_shown_but_reach_the_processes() -> None:
     assert "geheim" not in repr(found) + str(found) + str(found.model_dump())
     assert restore(found.revealed()) == found
     assert found.revealed()["tokens"]["operator"] == ["one-geheim", "two-geheim"]
+
+
+def test_workers_are_not_told_who_may_call() -> None:
+    found = load(None, {"listen": EVERYWHERE}, SECRETS)
+    told = restore(found.for_workers().revealed())
+    assert not told.tokens.given
+    assert (told.etcd, told.stream_token, told.onos) == (found.etcd, found.stream_token, found.onos)
 
 
 def test_the_documentation_lists_all_settings() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from api.app_settings import Token
 from tests.rest import SCHEMA, problem_of, subscription
 from tests.stack import Stack
 
@@ -113,7 +114,7 @@ def test_streams_are_bounded(stack: Stack) -> None:
         reading(client, "?types=network"),
     ):
         answer = client.get("/stream")
-        problem_of(answer, 503)
+        assert problem_of(answer, 503)["type"] == "/problems/overloaded"
         assert answer.headers["retry-after"]
 
 
@@ -127,11 +128,25 @@ def test_streams_end_when_the_server_stops(stack: Stack) -> None:
         stream.__exit__(None, None, None)
 
 
-def test_requests_at_once_are_bounded(stack: Stack) -> None:
+def test_streams_of_one_host_are_bounded_too(stack: Stack) -> None:
+    tokens = (Token("one", "host", "h1"), Token("two", "host", "h2"))
+    with (
+        stack.serving(max_host_streams=1, tokens=tokens) as url,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        client.headers["Authorization"] = "Bearer one"
+        with reading(client, "?types=network"):
+            found = problem_of(client.get("/stream"), 503)
+            assert found["type"] == "/problems/overloaded"
+            client.headers["Authorization"] = "Bearer two"
+            with reading(client, "?types=network"):
+                pass
+
+
+def test_streams_leave_room_for_requests(stack: Stack) -> None:
     with (
         stack.serving(max_requests=1) as url,
         httpx.Client(base_url=url, timeout=60) as client,
         reading(client, "?types=network"),
     ):
-        assert problem_of(client.get("/spaces"), 503)["type"] == "/problems/overloaded"
-        assert client.get("/healthz").status_code == 200
+        assert client.get("/spaces").status_code == 200

@@ -161,7 +161,7 @@ class Cluster:
                 for name, partial in view.route(request).items():
                     task = Task(
                         record.id,
-                        record.seq * 4 + (2 if gone else 0),
+                        (record.seq + 1) * 4 + 1 if gone else record.seq * 4,
                         record.host,
                         advertised,
                         b"" if gone else pack_regions(partial.regions),

@@ -220,6 +220,37 @@ def test_operations_are_acknowledged_and_read_back(etcd_server: TestEtcd) -> Non
     run(main())
 
 
+def test_what_is_asked_behind_a_declaration_does_not_overtake_it(etcd_server: TestEtcd) -> None:
+    async def main() -> None:
+        access = etcd_server.access()
+        epoch = await store(access)
+        async with (
+            process(access) as p,
+            EmulatedNetwork(LINE, controllers(p)),
+            client(p.listen) as c,
+        ):
+            await c.holding(*NAMES)
+            await c.declare(epoch)
+            others = [f"9.0/{number:b}" for number in range(20)]
+            epochs = dict.fromkeys([*others, PARTITION], epoch)
+            declared, applied, again = await asyncio.gather(
+                c.stream.ask(Declare(epochs, {}), WAIT),
+                c.apply({"s1": adds(1)}, epoch),
+                c.declare(epoch, {"s1": [entry(1), entry(2)]}),
+            )
+            assert declared.outcomes == dict.fromkeys(NAMES, Acknowledged())
+            assert applied == Applied({"s1": Acknowledged()})
+            assert again.outcomes == dict.fromkeys(NAMES, Acknowledged())
+            assert await on_switch(c, "s1") == {entry(1), entry(2)}
+            await asyncio.gather(
+                c.stream.ask(Declare(epochs, {}), WAIT), c.apply({"s1": adds(3)}, epoch)
+            )
+            await c.stream.ask(Declare({others[0]: epoch}, {}), WAIT)  # compares once more
+            assert await on_switch(c, "s1") == {entry(3)}
+
+    run(main())
+
+
 def test_work_is_registered_while_the_process_lives(etcd_server: TestEtcd) -> None:
     async def main() -> None:
         access = etcd_server.access()

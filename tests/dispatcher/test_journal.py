@@ -154,6 +154,49 @@ def test_what_depends_on_a_space_is_not_written_when_that_has_changed(
     with_journal(etcd_server, test)
 
 
+def test_what_was_decided_before_a_change_of_owner_is_not_written_after_it(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.journal._GATHER", TIMEOUT)
+
+    async def test(w: World, catalogue: Catalogue, writer: Writer) -> None:
+        space = catalogue.spaces.named("stocks")
+        writer.write("records/1/a", space=space, gather=True)
+        await w.etcd.put(f"owners/{space.partitions()[0]}", b"c9")
+        await catalogue.refresh(space)  # the new owner is known before it is sent
+        writer.write("records/1/b", space=space)
+        assert await writer.outcomes() == {
+            "records/1/a": [Verdict.GUARDED],
+            "records/1/b": [Verdict.WRITTEN],
+        }
+
+    with_journal(etcd_server, test)
+
+
+def test_one_write_that_the_store_refuses_does_not_keep_others_back(
+    etcd_server: TestEtcd,
+) -> None:
+    async def test(_: World, __: Catalogue, writer: Writer) -> None:
+        for number in range(20):
+            key = f"records/1/{number}"
+            writer.write(key, leased=[Put(key, b"twice")] if number == 7 else [])
+        outcomes = await writer.outcomes()
+        assert outcomes.pop("records/1/7") == [Verdict.FAILED]
+        assert set(map(tuple, outcomes.values())) == {(Verdict.WRITTEN,)}
+
+    with_journal(etcd_server, test)
+
+
+def test_large_writes_share_no_more_than_the_store_takes_at_once(etcd_server: TestEtcd) -> None:
+    async def test(_: World, __: Catalogue, writer: Writer) -> None:
+        for number in range(6):
+            writer.write(f"records/1/{number}", value=bytes(500_000))
+        assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
+        assert writer.journal.transactions == 3
+
+    with_journal(etcd_server, test)
+
+
 def test_a_writer_that_fails_does_not_keep_others_from_being_told(
     etcd_server: TestEtcd, caplog: pytest.LogCaptureFixture
 ) -> None:

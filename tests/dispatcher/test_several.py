@@ -4,8 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from configurators.store.documents import decode_record
+from configurators.store.documents import decode_key_use, decode_record, encode
 from configurators.store.keys import owner_key
 from dispatcher.asks import Ask
 from dispatcher.errors import Conflict, Failed
@@ -266,6 +267,25 @@ def test_a_repeated_call_tells_of_records_that_ended_meanwhile(etcd_server: Test
             again = await d.begin("subscription", asks(2), wait=TIMEOUT, key="k", who="me")
             assert [answer.status for answer in again] == [200, 200]
             assert [(r.id, r.state) for r in views(again)] == [(r.id, "removed") for r in first]
+            assert (await w.etcd.range("records/")).items == []
+
+    asyncio.run(run())
+
+
+def test_a_call_that_is_repeated_when_its_record_is_forgotten_begins_nothing(
+    etcd_server: TestEtcd,
+) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d:
+            [first] = views(await d.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me"))
+            await d.end("subscription", [first.id], wait=TIMEOUT)
+            # As it is after some hours: finished records are gone, keys are not.
+            await w.etcd.delete("finished/", prefix=True)
+            [key] = (await w.etcd.range("keys/")).items
+            use = decode_key_use(key.value)
+            await w.etcd.put(key.key, encode(replace(use, made=use.made - 2 * 3600)))
+            [again] = await d.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me")
+            assert again.status == 409
             assert (await w.etcd.range("records/")).items == []
 
     asyncio.run(run())

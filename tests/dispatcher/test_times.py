@@ -48,6 +48,20 @@ def test_a_record_ends_when_its_time_is_up_unless_it_is_renewed(etcd_server: Tes
     asyncio.run(run())
 
 
+def test_a_record_that_is_being_removed_is_not_renewed(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d:
+            ask = Ask("h1", "stocks", {}, ttl=600)
+            [record] = views(await d.begin("subscription", [ask], wait=TIMEOUT))
+            for worker in w.workers:
+                worker.holding = True
+            await d.end("subscription", [record.id], wait=0)
+            with pytest.raises(NotFound, match="being removed"):
+                await d.renew("subscription", record.id)
+
+    asyncio.run(run())
+
+
 def test_too_much_at_once_is_refused_before_anything_is_stored(etcd_server: TestEtcd) -> None:
     async def run() -> None:
         async with (

@@ -114,6 +114,22 @@ class Spy:
 # A switch vanishes in the middle of a batch
 
 
+def test_what_waits_when_its_partition_is_declared_is_not_sent() -> None:
+    async def main() -> None:
+        async with rig() as it:
+            outcome, _ = await asyncio.gather(
+                it.apply("s1", adds(*range(1, 500))),
+                it.driver.declare("p", 1, {"s1": [entry(500)]}, ["s1"]),
+            )
+            assert isinstance(outcome, Undefined)
+            assert await it.driver.check("s1") == {"s1": Acknowledged()}
+            await it.agrees("s1", entry(500))
+            assert await it.apply("s1", adds(501)) == Acknowledged()
+            await it.agrees("s1", entry(500), entry(501))
+
+    run(main())
+
+
 @pytest.mark.parametrize("returns", ["old", "empty", "changed"])
 def test_a_switch_that_vanishes_mid_batch_is_brought_in_line_when_it_returns(returns: str) -> None:
     async def main() -> None:
