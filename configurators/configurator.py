@@ -98,6 +98,7 @@ class ConfiguratorProcess:
         self._network_came = asyncio.Event()
         self._workers: dict[str, Worker] = {}
         self._loaded: dict[str, Worker] = {}
+        self._clearing: list[Worker] = []  # of partitions that are no more
         self._given: dict[str, int] = {}  # ours, but not taken over yet
         self._running: dict[str, asyncio.Task[None]] = {}
         self._early: dict[str, list[tuple[list[Task], Stream, int]]] = {}
@@ -113,7 +114,7 @@ class ConfiguratorProcess:
             self._etcd,
             token,
             id,
-            owned=lambda: list(self._loaded.values()),
+            owned=lambda: [*self._clearing, *self._loaded.values()],
             epochs=lambda: {name: worker.epoch for name, worker in self._workers.items()},
             stale=self._lose,
         )
@@ -397,10 +398,13 @@ class ConfiguratorProcess:
             self._spawn(self._clear(worker))
 
     async def _clear(self, worker: Worker) -> None:
+        self._clearing.append(worker)
         try:
             await worker.clear()
         except StaleEpoch as stale:
             log.info("partition %s is cleared by somebody else: %s", worker.name, stale)
+        finally:
+            self._clearing.remove(worker)
 
     def _stop(self, worker: Worker) -> None:
         running = self._running.pop(worker.name, None)

@@ -199,7 +199,7 @@ class Holders:
         self._known[stream] = southbound = _Southbound(name, stream)
         task = asyncio.get_running_loop().create_task(self._introduce(southbound))
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(lambda task: self._done(southbound, task))
         self._arrange()
 
     def _closed(self, _: str, stream: Stream) -> None:
@@ -208,10 +208,11 @@ class Holders:
             southbound.heard.set()
         self._arrange()
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _done(self, southbound: "_Southbound", task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.error("a southbound process cannot be used", exc_info=error)
+            log.error("southbound process %s cannot be used", southbound.name, exc_info=error)
+            southbound.stream.close(f"it cannot be used: {error}")  # it is dialled again
 
     async def _introduce(self, southbound: "_Southbound") -> None:
         """Have a southbound process know what is ours, also on switches that it gets later."""

@@ -100,6 +100,7 @@ class Worker:
         self._last: Decision | None = None  # that is being carried out or undone
         self._in_work: list[Item] = []
         self._told: str | None = None
+        self._clearing = False
 
     # What others call
 
@@ -127,6 +128,8 @@ class Worker:
         In the first round of a push that is what was before, and everything is pushed again: nobody
         can be sure who has it. Later that is the end: all that is to be added stands.
         """
+        if self._clearing:
+            return {}
         push = self._push
         if push is None or push.round:
             return self.engine.entries(switches)
@@ -152,6 +155,7 @@ class Worker:
 
     async def clear(self) -> None:
         """Delete all its entries, because its space is gone. `run` must have ended."""
+        self._clearing = True
         found: dict[str, dict[FlowKey, FlowEntry]] = {}
         for switch, entries in self.engine.entries().items():
             found[switch] = {entry.key: entry for entry in entries}

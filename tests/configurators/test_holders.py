@@ -20,6 +20,7 @@ from configurators.store.documents import encode
 from configurators.store.keys import SOUTHBOUND
 from configurators.store.model import Process
 from configurators.stream import Listener, Stream
+from dzflow.errors import DzflowError
 from sdn.flows import FlowEntry
 from sdn.southbound import Acknowledged, Outcome, Undefined
 from tests.etcd import TestEtcd
@@ -140,5 +141,27 @@ def test_a_switch_that_is_declared_anew_is_not_used_meanwhile(etcd_server: TestE
             await usable(made, "s1")
             assert a.declared() == [{"s1"}, {"s1"}]
             assert sum(isinstance(message, Apply) for message in a.heard) == 1
+
+    asyncio.run(main())
+
+
+def test_a_southbound_process_that_could_not_be_introduced_is_dialled_again(
+    etcd_server: TestEtcd,
+) -> None:
+    async def main() -> None:
+        a, ours = Southbound("a"), Partition()
+        a.hold("s1")
+        wrong = [DzflowError("nobody expected this")]
+
+        def owned() -> list[Partition]:
+            if wrong:
+                raise wrong.pop()
+            return [ours]
+
+        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
+            epochs = {ours.name: ours.epoch}
+            async with Holders(etcd, TOKEN, "c1", owned, lambda: epochs, print) as made:
+                await usable(made, "s1")
+                assert a.declared() == [{"s1"}]
 
     asyncio.run(main())

@@ -467,7 +467,13 @@ def test_a_dropped_partition_leaves_no_entry() -> None:
         for table in bench.tables.tables.values():  # as if half of it had been carried out
             for entries in bench.worker.engine.entries().values():
                 table.update((entry.key, entry) for entry in entries)
+        bench.tables.gate = asyncio.Event()
+        bench.tables.asked.clear()
+        clearing = asyncio.create_task(bench.worker.clear())
         async with asyncio.timeout(WAIT):
-            await bench.worker.clear()
+            await bench.tables.asked.wait()
+            assert bench.worker.declaration(["s1", "s2", "s3"]) == {}
+            bench.tables.gate.set()
+            await clearing
 
     asyncio.run(check())
