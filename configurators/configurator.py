@@ -20,7 +20,17 @@ from configurators.engine import Engine, Ordering
 from configurators.following import News, follow
 from configurators.holders import Holders
 from configurators.loading import Loaded, partials
-from configurators.messages import Done, Dones, Load, Task, Tasks, ToConfigurator, Waiting
+from configurators.messages import (
+    Done,
+    Dones,
+    Load,
+    Offers,
+    Take,
+    Task,
+    Tasks,
+    ToConfigurator,
+    Waiting,
+)
 from configurators.network import Network
 from configurators.partition import PartitionOptions, Worker
 from configurators.registration import TTL, Registration
@@ -59,6 +69,8 @@ class ConfiguratorOptions(Struct, frozen=True):
     advertise: str = ""  # host:port where others reach it, if that is not where it listens
     node: str = ""  # the machine it runs on
     tune_gc: bool = True  # of the whole Python process
+    at_once: int = 8  # partitions that are worked on at the same time (mode `sea`)
+    patience_s: float = 0.1  # before it waits for a lock that somebody else has (mode `sea`)
 
     def of_partitions(self) -> PartitionOptions:
         """What of it concerns each partition."""
@@ -144,7 +156,10 @@ class ConfiguratorProcess:
 
     # What dispatchers send
 
-    def _hear(self, stream: Stream, message: Tasks) -> None:
+    def _hear(self, stream: Stream, message: Tasks | Offers) -> None:
+        if isinstance(message, Offers):
+            log.error("%s offers tasks, as in mode sea; this is mode sna", stream.peer)
+            return
         for partition, tasks in message.tasks.items():
             worker = self._workers.get(partition)
             if worker:
@@ -167,7 +182,7 @@ class ConfiguratorProcess:
         for stream, dones in outbox.items():
             self._tell(stream, Dones(dones))
 
-    def _tell(self, stream: Stream, message: Dones | Waiting | Load) -> None:
+    def _tell(self, stream: Stream, message: Dones | Waiting | Load | Take) -> None:
         try:
             stream.tell(message)
         except StreamClosed as error:

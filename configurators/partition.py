@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -57,6 +57,10 @@ class PartitionOptions(Struct, frozen=True):
 Answer = Callable[[object, Done | Waiting], None]
 """Called with whom a task came from, and what is to be told."""
 
+Keep = Callable[[Sequence[Task]], Awaitable[None]]
+"""Called with tasks that were carried out, before they are answered. StaleEpoch if they do not
+count, because somebody else owns the partition."""
+
 
 class _Push:
     """A decision on its way to the switches."""
@@ -103,6 +107,7 @@ class Worker:
         self.ready = False
         self.reason: str | None = None  # why it waits
         self.done = 0
+        self.keep: Keep | None = None
         self._switches = switches
         self._answer = answer
         self._changed = changed
@@ -115,6 +120,7 @@ class Worker:
         self._last: Decision | None = None  # that is being carried out or undone
         self._in_work: list[Item] = []
         self._told: str | None = None
+        self._stopping = False
 
     # What others call
 
@@ -135,6 +141,17 @@ class Worker:
         """Go over to another network, which continues the one taken up (or to be) before it."""
         self._networks.append((revision, network))
         self._wake.set()
+
+    def follow_networks(self) -> None:
+        """Take up networks without telling switches; for one who is not the owner."""
+        while self._networks:
+            self.network, network = self._networks.popleft()
+            self.engine.commit(self.engine.rewire(network.plan(self.scope)))
+
+    @property
+    def unfinished(self) -> int:
+        """How many tasks it has not answered yet."""
+        return len(self.queue) + len(self._in_work)
 
     def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
         """What some switches should hold of this partition, to be declared to a driver.
@@ -158,7 +175,7 @@ class Worker:
             self.name,
             self.epoch,
             state if self.ready else "loading",
-            len(self.queue) + len(self._in_work),
+            self.unfinished,
             len(self.engine),
             self.entries,
             self.done,
@@ -191,10 +208,19 @@ class Worker:
         left, self._in_work = self._in_work, []
         self._end([*left, *self.queue.clear()], "moved")
 
+    def stop_soon(self) -> None:
+        """Have `run` end when nothing is under way."""
+        self._stopping = True
+        self._wake.set()
+
     async def run(self) -> str:
-        """Work until cancelled; returns the reason if somebody else owns the partition."""
+        """Work until cancelled, or until told to stop (returns nothing then).
+
+        Returns the reason if somebody else owns the partition.
+        """
+        self._stopping = False
         try:
-            while True:
+            while not self._stopping:
                 if self._networks and time.monotonic() >= self._network_after:
                     await self._rewire(*self._networks[0])
                 elif len(self.queue):
@@ -203,6 +229,7 @@ class Worker:
                     await self._sleep()
         except StaleEpoch as stale:
             return str(stale)
+        return ""
 
     # Working
 
@@ -259,7 +286,10 @@ class Worker:
         push = _Push(decision, lambda: self.engine.decide(part.partials, ordering))
         reason = await self._carry_out(push, part.items)
         if reason is None:
-            self._answer_done(part, push.decision, decided - began, time.perf_counter() - decided)
+            pushed = time.perf_counter() - decided
+            if self.keep:
+                await self.keep([item.task for item in part.items])
+            self._answer_done(part, push.decision, decided - began, pushed)
         return reason
 
     async def _rewire(self, revision: int, network: Wired) -> None:
