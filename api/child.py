@@ -8,11 +8,12 @@ at once. What it has to report goes to a pipe.
 import asyncio
 import ctypes
 import json
+import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import uvloop
@@ -22,6 +23,8 @@ from api import logs
 from api.settings import Settings
 from api.settings_sources import restore
 from dzflow.errors import DzflowError
+
+_log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 
@@ -65,9 +68,18 @@ def run(work: Work) -> None:
     child = Child(orders, settings, reports)
     try:
         uvloop.run(_work(child, work))
-    except DzflowError as error:
-        child.report(failed=str(error))
+    except* DzflowError as found:
+        _log.critical("%s cannot go on", child.name, exc_info=found)
+        child.report(failed="; ".join(_messages(found)))
         sys.exit(FAILED)
+
+
+def _messages(found: BaseExceptionGroup[DzflowError]) -> Iterator[str]:
+    for error in found.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _messages(error)
+        else:
+            yield str(error)
 
 
 async def _work(child: Child, work: Work) -> None:

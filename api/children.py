@@ -21,6 +21,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds until a child that has died
 CALM = 30.0  # seconds without trouble after which the next pause is short again
 _OUTPUT_LIMIT = 4 << 20
 _LINES_SHOWN = 15
+_LOOK = 0.02  # seconds until it is looked again whether processes have ended
 
 
 class ChildFailed(DzflowError):
@@ -57,6 +58,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._reason = ""
         self._rest = b""
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -155,11 +157,23 @@ class ChildProcess:
                 self._process.stdin.close()
 
     def _gone(self, handle: int) -> None:
-        assert self._process is not None
-        self._process.wait()
         asyncio.get_running_loop().remove_reader(handle)
         os.close(handle)
         self._close_input()
+        self._ending = asyncio.create_task(self._end_others())
+
+    async def _end_others(self) -> None:
+        """End what the child has started itself and left behind: all of its session.
+
+        Until the child is waited for, nothing else can have its number, or its session's.
+        """
+        assert self._process is not None
+        while others := _session(self._process.pid):
+            for pid in others:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(_LOOK)
+        self._process.wait()
         self.exited.set()
 
     def _read(self, reading: int) -> None:
@@ -180,6 +194,22 @@ class ChildProcess:
                 self.said = said
                 self.ready.set()
             self._heard(said)
+
+
+def _session(number: int) -> list[int]:
+    """The processes of a session that are alive, but for the one that it is named after."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != number:
+            try:
+                stat = (entry / "stat").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            # The name in parentheses may hold anything.
+            state, _, _, session = stat.rpartition(")")[2].split()[:4]
+            if int(session) == number and state not in "ZX":
+                found.append(int(entry.name))
+    return found
 
 
 async def keep(child: ChildProcess, tell: Callable[[str], None]) -> None:

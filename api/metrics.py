@@ -1,12 +1,20 @@
 """What Prometheus can read of this process and of what it knows of the others."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 
-from dispatcher.dispatcher import Dispatcher
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
+
+from dispatcher.dispatcher import Dispatcher
+from dispatcher.metrics import LATENCY_BOUNDS
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _MOST_SERIES = 10_000
@@ -86,8 +94,50 @@ class _ControlPlane(Collector):
         """Nothing: what there is depends on the state."""
         return []
 
+    def _counted(self) -> Iterator[Metric]:
+        """What the dispatcher has counted since it started."""
+        counts = self._dispatcher.metrics
+        yield _counter(
+            "dzflow_operations",
+            "Requests at their end.",
+            {(*names,): count for names, count in counts.operations.items()},
+            ("kind", "action", "outcome"),
+        )
+        yield _counter(
+            "dzflow_refused",
+            "Requests that were refused.",
+            {(kind,): count for kind, count in counts.refused.items()},
+            ("type",),
+        )
+        yield _counter(
+            "dzflow_stage_seconds",
+            "Time that requests have spent in each stage.",
+            {(stage,): spent / 1e6 for stage, spent in counts.stages.items()},
+            ("stage",),
+        )
+        below, buckets = 0, []
+        for bound, count in zip((*LATENCY_BOUNDS, inf), counts.latency, strict=True):
+            below += count
+            buckets.append(("+Inf" if bound == inf else str(bound), below))
+        latency = HistogramMetricFamily(
+            "dzflow_operation_seconds", "From a request to its end.", labels=()
+        )
+        latency.add_metric((), buckets, counts.latency_sum)
+        yield latency
+        for name, text, value in (
+            (
+                "flow_operations",
+                "Flow operations that switches have acknowledged.",
+                counts.flow_ops,
+            ),
+            ("adopted", "Requests taken over from dispatchers that died.", counts.adopted),
+            ("expired", "Records whose time was up.", counts.expired),
+        ):
+            yield _counter(f"dzflow_{name}", text, {(): value})
+
     def collect(self) -> Iterator[Metric]:
         """The state as it is now."""
+        yield from self._counted()
         health = self._dispatcher.health()
         yield _gauge("dzflow_ready", "Whether requests can be served.", {(): float(health.ready)})
         yield _gauge("dzflow_switches", "Switches of the network.", {(): health.switches})
@@ -116,6 +166,18 @@ class _ControlPlane(Collector):
                 {(view.id, view.space): getattr(view, name) for view in partitions},
                 ("partition", "space"),
             )
+
+
+def _counter(
+    name: str,
+    text: str,
+    values: Mapping[tuple[str, ...], float],
+    labels: tuple[str, ...] = (),
+) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for label, value in values.items():
+        family.add_metric(label, value)
+    return family
 
 
 def _gauge(

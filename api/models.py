@@ -314,10 +314,3 @@ class ReadyOut(Struct, frozen=True):
     ready: bool
     reasons: list[str]
     parts: list[Part]
-
-
-class RestoreOut(Struct, frozen=True):
-    """What was restored."""
-
-    spaces: int
-    records: int

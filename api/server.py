@@ -13,6 +13,9 @@ import uvicorn
 
 from api import child, parts
 from api.app import make_app
+from api.http_protocol import Protocol
+from configurators.store.client import Etcd
+from configurators.store.upkeep import keep_compacted
 from dispatcher.dispatcher import Dispatcher
 from dzflow.errors import DzflowError
 
@@ -46,10 +49,16 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     settings = self.settings
     options = parts.dispatcher_options(settings, self.orders["node"])
     # Opened here and not by the application, so that the parent is told why it cannot be.
-    async with Dispatcher(
-        parts.access(settings), parts.stream_token(settings), options
-    ) as dispatcher:
-        await _serve(self, dispatcher, stop)
+    access = parts.access(settings)
+    async with (
+        Etcd(access) as etcd,
+        Dispatcher(access, parts.stream_token(settings), options) as dispatcher,
+    ):
+        compacting = asyncio.create_task(keep_compacted(etcd))
+        try:
+            await _serve(self, dispatcher, stop)
+        finally:
+            compacting.cancel()
 
 
 async def _serve(self: child.Child, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
@@ -58,7 +67,7 @@ async def _serve(self: child.Child, dispatcher: Dispatcher, stop: asyncio.Event)
     config = uvicorn.Config(
         app,
         loop="none",
-        http="httptools",
+        http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,

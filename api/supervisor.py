@@ -266,6 +266,8 @@ class Supervisor:
         workers, network = by_name.pop("workers", None), by_name.pop("network", None)
         self._tell("stopping the API")
         await asyncio.gather(*(child.stop() for child in by_name.values()))
+        if workers is not None and not workers.ready.is_set():
+            workers.kill()  # Ray hears nothing while it starts, and has nothing to lose yet
         for child in (workers, network):
             if child is not None:
                 self._tell(f"stopping the {child.name}")

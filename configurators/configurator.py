@@ -10,48 +10,44 @@ import gc
 import logging
 import os
 import platform
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from itertools import count
 from typing import Any
 
 from msgspec import Struct
 
+from configurators.answers import Answers, tell
+from configurators.claims import claim
 from configurators.engine import Engine, Ordering
 from configurators.following import News, follow
 from configurators.holders import Holders
-from configurators.loading import Loaded, partials
-from configurators.messages import (
-    Done,
-    Dones,
-    Load,
-    Offers,
-    Take,
-    Task,
-    Tasks,
-    ToConfigurator,
-    Waiting,
-)
+from configurators.loading import read
+from configurators.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
 from configurators.network import Network
 from configurators.partition import PartitionOptions, Worker
 from configurators.registration import TTL, Registration
 from configurators.spaces import Spaces, VersionView
-from configurators.store.client import Access, Etcd, Put, StoreError, unchanged
-from configurators.store.documents import decode_network, decode_record, decode_space
+from configurators.store.client import Access, Change, Etcd
+from configurators.store.documents import (
+    BadDocument,
+    decode_network,
+    decode_space,
+)
 from configurators.store.keys import (
     CONFIGURATORS,
     NETWORK,
     OWNERS,
-    RECORDS,
     SPACES,
     PartitionName,
 )
 from configurators.store.model import Process
-from configurators.stream import Listener, Stream, StreamClosed
+from configurators.stream import Listener, Stream
 from sdn.southbound import StaleEpoch
 
 log = logging.getLogger(__name__)
 
 PUT_AT_ONCE = 100
+TUNE_FROM = 1000  # requests that were loaded, below which the garbage collector is left as it is
 EARLY = (
     2  # turns of telling the load for which a task waits until it is known who owns its partition
 )
@@ -100,7 +96,7 @@ class ConfiguratorProcess:
         self._given: dict[str, int] = {}  # ours, but not taken over yet
         self._running: dict[str, asyncio.Task[None]] = {}
         self._early: dict[str, list[tuple[list[Task], Stream, int]]] = {}
-        self._outbox: dict[Stream, list[Done]] = {}
+        self._answers = Answers()
         self._telling = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[Any] | None = None
@@ -169,24 +165,7 @@ class ConfiguratorProcess:
                 self._early.setdefault(partition, []).append((tasks, stream, EARLY))
 
     def _answer(self, to: object, answer: Done | Waiting) -> None:
-        assert isinstance(to, Stream)
-        if isinstance(answer, Waiting):
-            self._tell(to, answer)
-            return
-        if not self._outbox:
-            asyncio.get_running_loop().call_soon(self._send_answers)
-        self._outbox.setdefault(to, []).append(answer)
-
-    def _send_answers(self) -> None:
-        outbox, self._outbox = self._outbox, {}
-        for stream, dones in outbox.items():
-            self._tell(stream, Dones(dones))
-
-    def _tell(self, stream: Stream, message: Dones | Waiting | Load | Take) -> None:
-        try:
-            stream.tell(message)
-        except StreamClosed as error:
-            log.info("%s; it will ask again", error)
+        self._answers.answer(to, answer)
 
     # What is told of the load
 
@@ -208,7 +187,7 @@ class ConfiguratorProcess:
         network = min((w.network for w in self._workers.values()), default=self._revision)
         message = Load(self.id, network, loads)
         for stream in list(self._listener.streams):
-            self._tell(stream, message)
+            tell(stream, message)
 
     def _give_up_early(self) -> None:
         """Tasks of partitions that are not ours after all."""
@@ -253,43 +232,32 @@ class ConfiguratorProcess:
                 if change.value is None:
                     self._spaces.drop(change.key.removeprefix(SPACES))
                 else:
-                    self._spaces.put(decode_space(change.value))
+                    self._take_space(change)
             self._spaces_read = True
             for name in [n for n in self._workers if not self._view(n)]:
                 self._drop(name, "its space, or this version of it, is gone")
             self._take_over_known()
 
+    def _take_space(self, change: Change) -> None:
+        assert change.value is not None
+        try:
+            self._spaces.put(decode_space(change.value))
+        except BadDocument as error:
+            log.error("%s cannot be read: %s", change.key, error)
+
     def _view(self, partition: str) -> VersionView | None:
-        return self._spaces.version(PartitionName.parse(partition))
+        try:
+            return self._spaces.version(PartitionName.parse(partition))
+        except ValueError:
+            return None  # a key of somebody else's making
 
     # Ownership
 
     async def _follow_owners(self) -> None:
-        self._given, revision = await self._claim()
+        self._given, revision = await claim(self._etcd, self.id)
         self._take_over_known()
         async for news in follow(self._etcd, OWNERS, revision):
             await self._take_owners(news)
-
-    async def _claim(self) -> tuple[dict[str, int], int]:
-        """Put all keys anew that say that we own something: new epochs, which nobody else has."""
-        while True:
-            try:
-                page = await self._etcd.range(OWNERS)
-                mine = [item for item in page.items if item.value == self.id.encode()]
-                ours: dict[str, int] = {}
-                for at in range(0, len(mine), PUT_AT_ONCE):
-                    some = mine[at : at + PUT_AT_ONCE]
-                    compares = [unchanged(item.key, item.revision) for item in some]
-                    puts = [Put(item.key, item.value) for item in some]
-                    result = await self._etcd.transact(compares, puts)
-                    if not result.succeeded:
-                        break
-                    ours |= {item.key.removeprefix(OWNERS): result.revision for item in some}
-                if len(ours) == len(mine):
-                    return ours, page.revision
-            except StoreError as error:
-                log.warning("partitions cannot be claimed: %s", error)
-                await asyncio.sleep(_RETRY)
 
     async def _take_owners(self, news: News) -> None:
         given: dict[str, int] = {}
@@ -333,7 +301,8 @@ class ConfiguratorProcess:
         workers = {name: self._make(name, epoch) for name, epoch in given.items()}
         self._tell_soon()
         await self._holders.raise_epochs(given)
-        found = await self._read(workers)
+        views = {name: view for name in workers if (view := self._view(name))}
+        found = await read(self._etcd, views)
         for name, loaded in found.items():
             worker = workers[name]
             if self._workers.get(name) is not worker:
@@ -343,7 +312,7 @@ class ConfiguratorProcess:
             worker.entries = worker.engine.count()
             self._loaded[name] = worker
             await asyncio.sleep(0)
-        if self.options.tune_gc:
+        if self.options.tune_gc and sum(map(len, found.values())) > TUNE_FROM:
             _tune_gc()
         for name, worker in workers.items():
             if self._loaded.get(name) is worker:
@@ -378,31 +347,6 @@ class ConfiguratorProcess:
         for tasks, stream, _ in self._early.pop(name, ()):
             worker.put(tasks, stream)
         return worker
-
-    async def _read(self, workers: Iterable[str]) -> dict[str, list[Loaded]]:
-        """What partitions have of all records of their spaces."""
-        found: dict[str, list[Loaded]] = {name: [] for name in workers}
-        views: dict[int, dict[int, VersionView]] = {}
-        for name in found:
-            if view := self._view(name):
-                views.setdefault(view.number, {})[view.version] = view
-        for number, versions in views.items():
-            prefix = f"{RECORDS}{number:x}/"
-            after: str | None = None
-            more = True
-            while more:
-                try:
-                    page = await self._etcd.range(prefix, after, limit=1000)
-                except StoreError as error:
-                    log.warning("records cannot be read: %s", error)
-                    await asyncio.sleep(_RETRY)
-                    continue
-                records = (decode_record(item.value) for item in page.items)
-                for name, loaded in partials(records, versions.values()):
-                    if name in found:
-                        found[name].append(loaded)
-                after, more = page.items[-1].key if page.items else None, page.more
-        return found
 
     async def _work(self, worker: Worker) -> None:
         reason = await worker.run()

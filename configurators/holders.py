@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
-from weakref import WeakKeyDictionary
 
 from configurators.messages import (
     Applied,
@@ -65,7 +64,6 @@ class Holders:
         self._epochs = epochs
         self._stale = stale
         self._known: dict[Stream, _Southbound] = {}
-        self._early: WeakKeyDictionary[Stream, Holds] = WeakKeyDictionary()
         self._by_switch: dict[str, _Southbound] = {}
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -169,19 +167,14 @@ class Holders:
     # Streams
 
     def _hear(self, stream: Stream, message: Any) -> None:
-        if not isinstance(message, Holds):
-            return
         southbound = self._known.get(stream)
-        if southbound:
+        if southbound and isinstance(message, Holds):
             southbound.holds = message
             southbound.heard.set()
             self._arrange()
-        else:
-            self._early[stream] = message  # it came together with the end of the handshake
 
     def _opened(self, name: str, stream: Stream) -> None:
         self._known[stream] = southbound = _Southbound(name, stream)
-        southbound.holds = self._early.pop(stream, None)
         task = asyncio.get_running_loop().create_task(self._introduce(southbound))
         self._tasks.add(task)
         task.add_done_callback(self._done)

@@ -1,13 +1,23 @@
 """From stored records to the partials that partitions begin with."""
 
-from collections.abc import Iterable, Iterator
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from configurators.packing import unpack_regions
 from configurators.partials import Partial, Request
 from configurators.spaces import VersionView
+from configurators.store.client import Etcd, Page, StoreError
+from configurators.store.documents import BadDocument, decode_record
+from configurators.store.keys import RECORDS
 from configurators.store.model import Record
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 1000
+_RETRY = 0.5
 
 
 class Loaded(Struct, frozen=True, gc=False):
@@ -45,3 +55,35 @@ def partials(
                 request = Request(advertised, record.id, record.host, unpack_regions(packed))
                 for name, partial in view.route(request).items():
                     yield name, Loaded(partial, last_seq(record))
+
+
+async def read(etcd: Etcd, views: Mapping[str, VersionView]) -> dict[str, list[Loaded]]:
+    """What partitions have of all records of their spaces; `views` has the version of each."""
+    found: dict[str, list[Loaded]] = {name: [] for name in views}
+    spaces: dict[int, dict[int, VersionView]] = {}
+    for view in views.values():
+        spaces.setdefault(view.number, {})[view.version] = view
+    for number, versions in spaces.items():
+        prefix = f"{RECORDS}{number:x}/"
+        after: str | None = None
+        more = True
+        while more:
+            try:
+                page = await etcd.range(prefix, after, limit=_AT_ONCE)
+            except StoreError as error:
+                log.warning("records cannot be read: %s", error)
+                await asyncio.sleep(_RETRY)
+                continue
+            for name, loaded in partials(_records(page), versions.values()):
+                if name in found:
+                    found[name].append(loaded)
+            after, more = page.items[-1].key if page.items else None, page.more
+    return found
+
+
+def _records(page: Page) -> Iterator[Record]:
+    for item in page.items:
+        try:
+            yield decode_record(item.value)
+        except BadDocument as error:
+            log.error("%s is left out: %s", item.key, error)

@@ -10,18 +10,19 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from configurators.engine import Decision, Engine, Ordering
 from configurators.messages import Done, PartitionLoad, Task, TaskOutcome, Waiting
+from configurators.push import Pause, Push, ops_of, see, shares, tally
 from configurators.slices import Item, Queue, Slice
 from configurators.undo import way_back
 from dzflow.address import Scope
-from sdn.flows import Batch, Change, FlowEntry, FlowKey, FlowOp, count
+from sdn.flows import Batch, Change, FlowEntry, FlowKey, FlowOp
 from sdn.plans import Plan
-from sdn.southbound import Acknowledged, Failed, Outcome, StaleEpoch
+from sdn.southbound import Outcome, StaleEpoch
 
 log = logging.getLogger(__name__)
 
@@ -62,22 +63,6 @@ Keep = Callable[[Sequence[Task]], Awaitable[None]]
 count, because somebody else owns the partition."""
 
 
-class _Push:
-    """A decision on its way to the switches."""
-
-    def __init__(self, decision: Decision, again: Callable[[], Decision]) -> None:
-        self.decision = decision
-        self.again = again  # decides the same once more
-        self.round = 0
-        self.restart = False
-        self.carried_out: dict[str, list[FlowOp]] = {}
-
-    def note(self, seen: "_Seen") -> None:
-        """Remember what was carried out."""
-        for switch, ops in seen.carried_out.items():
-            self.carried_out.setdefault(switch, []).extend(ops)
-
-
 class Worker:
     """One partition that this process owns. `run` works until it is cancelled or not the owner.
 
@@ -116,7 +101,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._networks: deque[tuple[int, Wired]] = deque()
         self._network_after = 0.0  # when one that was refused is tried again
-        self._push: _Push | None = None
+        self._push: Push | None = None
         self._last: Decision | None = None  # that is being carried out or undone
         self._in_work: list[Item] = []
         self._told: str | None = None
@@ -194,10 +179,10 @@ class Worker:
             switch: [FlowOp(Change.DELETE, entry) for entry in entries.values()]
             for switch, entries in found.items()
         }
-        pause = _Pause(self._options)
+        pause = Pause(self._options.shortest_pause, self._options.longest_pause)
         while left:
             outcomes = await self._switches.apply(self.name, self.epoch, left)
-            seen = _see(left, outcomes)
+            seen = see(left, outcomes)
             if seen.refused:
                 log.error("partition %s cannot be cleared: %s", self.name, seen.refused)
             if seen.unknown:
@@ -283,18 +268,18 @@ class Worker:
         began = time.perf_counter()
         decision = self.engine.decide(part.partials, ordering)
         decided = time.perf_counter()
-        push = _Push(decision, lambda: self.engine.decide(part.partials, ordering))
+        push = Push(decision, lambda: self.engine.decide(part.partials, ordering))
         reason = await self._carry_out(push, part.items)
         if reason is None:
             pushed = time.perf_counter() - decided
             if self.keep:
                 await self.keep([item.task for item in part.items])
-            self._answer_done(part, push.decision, decided - began, pushed)
+            self._answer_done(part, push, decided - began, pushed)
         return reason
 
     async def _rewire(self, revision: int, network: Wired) -> None:
         plan = network.plan(self.scope)
-        push = _Push(self.engine.rewire(plan), lambda: self.engine.rewire(plan))
+        push = Push(self.engine.rewire(plan), lambda: self.engine.rewire(plan))
         reason = await self._carry_out(push, ())
         if reason is None:
             self._networks.popleft()
@@ -307,15 +292,15 @@ class Worker:
         self._changed()
         self._network_after = time.monotonic() + self._options.longest_pause
 
-    async def _carry_out(self, push: _Push, items: Collection[Item]) -> str | None:
+    async def _carry_out(self, push: Push, items: Collection[Item]) -> str | None:
         """Push a decision and commit it; if a switch refuses, undo it and say why."""
         self._push, self._last = push, push.decision
         reason = await self._push_rounds(push, items)
         self._push = None
         if reason is None:
             self.engine.commit(push.decision)
-            changed = count(push.decision.rounds)
-            self.entries += changed[Change.ADD] - changed[Change.DELETE]
+            push.tally = adds, _, deletes = tally(push.decision)
+            self.entries += adds - deletes
         else:
             undo = self.engine.discard(push.decision)
             await self._undo(push, undo, items)
@@ -325,13 +310,13 @@ class Worker:
             self._changed()
         return reason
 
-    async def _push_rounds(self, push: _Push, items: Collection[Item]) -> str | None:
+    async def _push_rounds(self, push: Push, items: Collection[Item]) -> str | None:
         while push.round < len(push.decision.rounds):
             left = dict(push.decision.rounds[push.round])
-            pause = _Pause(self._options)
+            pause = Pause(self._options.shortest_pause, self._options.longest_pause)
             while left:
                 outcomes = await self._switches.apply(self.name, self.epoch, left)
-                seen = _see(left, outcomes)
+                seen = see(left, outcomes)
                 push.note(seen)
                 if seen.refused:
                     return seen.refused
@@ -343,25 +328,25 @@ class Worker:
             push.round += 1
         return None
 
-    async def _undo(self, push: _Push, undo: Decision, items: Collection[Item]) -> None:
+    async def _undo(self, push: Push, undo: Decision, items: Collection[Item]) -> None:
         """Bring all switches back that have carried out something."""
-        pause = _Pause(self._options)
+        pause = Pause(self._options.shortest_pause, self._options.longest_pause)
         while True:
             left: Batch = {}
             for switch, done in push.carried_out.items():
-                ops = way_back(_ops(push.decision, switch), done, _ops(undo, switch))
+                ops = way_back(ops_of(push.decision, switch), done, ops_of(undo, switch))
                 if ops:
                     left[switch] = list(ops)
             if not left:
                 return
             outcomes = await self._switches.apply(self.name, self.epoch, left)
-            seen = _see(left, outcomes)
+            seen = see(left, outcomes)
             push.note(seen)
             if seen.refused or seen.unknown:
                 await self._wait(pause, left, seen.refused or seen.unknown, items)
 
     async def _wait(
-        self, pause: "_Pause", left: Batch, reason: str, items: Collection[Item]
+        self, pause: "Pause", left: Batch, reason: str, items: Collection[Item]
     ) -> None:
         if pause.lasted >= self._options.tell_after:
             self.reason = reason
@@ -384,15 +369,11 @@ class Worker:
         for to, tasks in by_whom.values():
             self._answer(to, Waiting(self.name, tasks, reason))
 
-    def _answer_done(self, part: Slice, decision: Decision, decided: float, pushed: float) -> None:
-        changed = count(decision.rounds)
-        shares = [
-            _shares(changed[change], len(part))
-            for change in (Change.ADD, Change.MODIFY, Change.DELETE)
-        ]
-        switches = len({switch for batch in decision.rounds for switch in batch})
+    def _answer_done(self, part: Slice, push: Push, decided: float, pushed: float) -> None:
+        portions = [shares(total, len(part)) for total in push.tally]
+        switches = len({switch for batch in push.decision.rounds for switch in batch})
         number = next(self._numbers)
-        for item, adds, modifies, deletes in zip(part.items, *shares, strict=True):
+        for item, adds, modifies, deletes in zip(part.items, *portions, strict=True):
             done = Done(
                 self.name,
                 item.task.id,
@@ -430,58 +411,3 @@ class Worker:
             done = Done(self.name, item.task.id, item.task.seq, self.epoch, outcome, reason)
             self._answer(item.to, done)
             self.done += outcome == "done"
-
-
-class _Seen(NamedTuple):
-    """What came of a batch: what was carried out, why some was refused, or is not known."""
-
-    carried_out: dict[str, list[FlowOp]]
-    refused: str
-    unknown: str
-
-
-def _see(left: Batch, outcomes: dict[str, Outcome]) -> _Seen:
-    """Sort outcomes out; only what is not known is left of the batch."""
-    carried_out: dict[str, list[FlowOp]] = {}
-    refused = unknown = ""
-    for switch, outcome in outcomes.items():
-        match outcome:
-            case Acknowledged():
-                carried_out[switch] = left.pop(switch)
-            case Failed(places):
-                ops = left.pop(switch)
-                carried_out[switch] = [op for i, op in enumerate(ops) if i not in places]
-                refused = f"switch {switch}: {next(iter(places.values()))}"
-            case _:
-                unknown = outcome.reason
-    return _Seen(carried_out, refused, unknown)
-
-
-class _Pause:
-    """Longer and longer pauses."""
-
-    def __init__(self, options: PartitionOptions) -> None:
-        self._since = time.monotonic()
-        self._length = options.shortest_pause
-        self._longest = options.longest_pause
-
-    @property
-    def lasted(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self._since
-
-    def next(self) -> float:
-        """How long to pause now."""
-        length = self._length
-        self._length = min(2 * length, self._longest)
-        return length
-
-
-def _ops(decision: Decision, switch: str) -> list[FlowOp]:
-    return [op for batch in decision.rounds for op in batch.get(switch, ())]
-
-
-def _shares(total: int, parts: int) -> list[int]:
-    """A number of operations spread evenly; the first get what does not divide."""
-    each, more = divmod(total, parts)
-    return [each + 1] * more + [each] * (parts - more)

@@ -24,7 +24,8 @@ class Peers:
     """Streams by the id of the process; use as an async context manager.
 
     A process is dialled as long as it is registered, again and again; its stream ends when it no
-    longer is. `on_open` and `on_close` tell of streams, `on_change` of who is registered.
+    longer is. `on_open` (before anything is heard) and `on_close` tell of streams, `on_change` of
+    who is registered.
     """
 
     def __init__(
@@ -122,39 +123,40 @@ class Peers:
         """Have a stream to a process, until cancelled."""
         pause = FIRST_RETRY
         while True:
-            try:
-                stream = await self._connect(name, process)
-            except CannotConnect as error:
-                log.info("%s%s is not reached: %s", self._prefix, name, error)
-            else:
+            if await self._use(name, process):
                 pause = FIRST_RETRY
-                await self._use(name, stream)
-                log.info("%s%s is lost: %s", self._prefix, name, stream.reason)
             # Those who lost the same process do not all come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             pause = min(2 * pause, LONGEST_RETRY)
 
-    async def _connect(self, name: str, process: Process) -> Stream:
-        stream = await connect(
-            process.address, self._token, self._hear, self._receives, self._name, self._habits
-        )
-        if stream.peer and stream.peer != name:
-            stream.close()
-            raise CannotConnect(f"{stream.peer} is at {process.address} now")
-        return stream
+    async def _use(self, name: str, process: Process) -> bool:
+        """Connect to a process, and return when the stream is over; False if there was none."""
+        used: Stream | None = None
 
-    async def _use(self, name: str, stream: Stream) -> None:
-        self._streams[name] = stream
-        try:
+        def opened(stream: Stream) -> None:
+            nonlocal used
+            if stream.peer and stream.peer != name:
+                stream.cut(f"{stream.peer} is at {process.address} now")
+                return
+            used = self._streams[name] = stream
             if self._on_open:
                 self._on_open(name, stream)
+
+        common = self._token, self._hear, self._receives, self._name, self._habits
+        try:
+            stream = await connect(process.address, *common, opened)
             await stream.closed.wait()
+            log.info("%s%s is lost: %s", self._prefix, name, stream.reason)
+        except CannotConnect as error:
+            log.info("%s%s is not reached: %s", self._prefix, name, error)
         finally:
-            if self._streams.get(name) is stream:
-                del self._streams[name]
-            stream.close("the process is not registered any more, or nobody needs it")
-            if self._on_close:
-                self._on_close(name, stream)
+            if used is not None:
+                if self._streams.get(name) is used:
+                    del self._streams[name]
+                used.close("the process is not registered any more, or nobody needs it")
+                if self._on_close:
+                    self._on_close(name, used)
+        return used is not None
 
 
 def _ended(task: "asyncio.Task[None]") -> None:

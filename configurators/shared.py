@@ -11,10 +11,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from zlib import crc32
 
+from configurators.answers import tell
 from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
 from configurators.gathered import Gathered
 from configurators.journal import Journal, Mark
-from configurators.loading import Loaded
+from configurators.loading import Loaded, read
 from configurators.messages import Done, Offers, Take, Task, Tasks, Waiting
 from configurators.network import Network
 from configurators.partition import Worker
@@ -174,7 +175,7 @@ class SharedConfigurator(ConfiguratorProcess):
             limit = self.options.slice_limit - worker.unfinished
             if limit > 0:
                 hold.asked.add(stream)
-                self._tell(stream, Take(worker.name, worker.epoch, limit))
+                tell(stream, Take(worker.name, worker.epoch, limit))
         return int(starts and hold.busy)
 
     def _try(self, name: str, offer: _Offer) -> int:
@@ -394,7 +395,8 @@ class SharedConfigurator(ConfiguratorProcess):
         return dict.fromkeys(epochs)
 
     async def _read_records(self, names: Mapping[str, None]) -> Mapping[str, list[Loaded]]:
-        return await self._read(names)
+        views = {name: view for name in names if (view := self._view(name))}
+        return dict.fromkeys(names, []) | await read(self._etcd, views)
 
     async def _declare(self, workers: Mapping[str, Worker]) -> Mapping[str, None]:
         await self._holders.declare(list(workers.values()))

@@ -39,18 +39,24 @@ async def connect(
     receives: Any,
     name: str,
     habits: Habits | None = None,
+    on_open: Callable[[Stream], None] | None = None,
 ) -> Stream:
     """Open a stream to a listener; `receives` is the union of all messages that may come.
 
-    CannotConnect if nobody is there in time, or nobody who knows the token.
+    `on_open` is called before the first of them is heard. CannotConnect if nobody is there in time,
+    or nobody who knows the token.
     """
     habits = habits or Habits()
     opened = asyncio.Event()
     host, port = split_address(address)
 
+    def trusted(stream: Stream) -> None:
+        opened.set()
+        if on_open:
+            on_open(stream)
+
     def make() -> Stream:
-        handshake = Handshake(token, name, listens=False)
-        return Stream(handshake, hear, receives, habits, lambda _: opened.set())
+        return Stream(Handshake(token, name, listens=False), hear, receives, habits, trusted)
 
     try:
         async with asyncio.timeout(habits.handshake):
@@ -123,6 +129,8 @@ class Listener:
 
     def made(self, stream: "_Accepted") -> bool:
         """Somebody has connected; whether there is room for one more stranger."""
+        if self._server is not None and not self._server.is_serving():
+            return False  # it came while the listener stopped
         if len(self._known) - len(self.streams) >= self._habits.strangers:
             return False
         self._known.add(stream)

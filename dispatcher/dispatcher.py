@@ -6,7 +6,7 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from dispatcher.answers import Answers
 from dispatcher.asks import Answer, Ask, DispatcherOptions, Page, RecordView, Refused
 from dispatcher.backups import Backups
 from dispatcher.catalogue import Catalogue
+from dispatcher.errors import Problem
 from dispatcher.expiry import Expiry
 from dispatcher.fleet import Fleet
 from dispatcher.flows import FlowReader, Source
@@ -166,7 +167,8 @@ class Dispatcher:
         who: str = "",
     ) -> list[Answer]:
         """Subscribe or advertise; waits so many seconds for the switches to acknowledge."""
-        return await self._records.begin(kind, asks, wait=wait, key=key, who=who)
+        answers = await self._records.begin(kind, asks, wait=wait, key=key, who=who)
+        return self._counted(answers)
 
     async def end(
         self,
@@ -178,7 +180,7 @@ class Dispatcher:
         who: str = "",
     ) -> list[Answer]:
         """Unsubscribe or unadvertise; waits so many seconds for the switches to acknowledge."""
-        return await self._records.end(kind, ids, wait=wait, key=key, who=who)
+        return self._counted(await self._records.end(kind, ids, wait=wait, key=key, who=who))
 
     async def update(self, kind: RecordKind, id: str, filter: Any, *, wait: float) -> Answer:
         """Replace a filter; what both filters want is never interrupted."""
@@ -280,7 +282,7 @@ class Dispatcher:
         """How many operations wait, and how many are in flight."""
         return self._intake.admission.queued, self._intake.admission.running
 
-    def changes(self, types: Collection[asks.ChangeType]) -> AsyncIterator[asks.Change]:
+    def changes(self, types: Collection[asks.ChangeType]) -> AsyncGenerator[asks.Change, None]:
         """What changes from now on; first the present state of all but records. Close it."""
         return self._news.changes(types)
 
@@ -297,6 +299,12 @@ class Dispatcher:
         return await self._backups.restore(data)
 
     # In between
+
+    def _counted(self, answers: list[Answer]) -> list[Answer]:
+        for answer in answers:
+            if isinstance(answer.problem, Problem):
+                self.metrics.refused[answer.problem.type] += 1
+        return answers
 
     def _ended(self, operation: Operation, record: Record, outcome: str) -> None:
         self._intake.admission.release(record.host)

@@ -163,8 +163,12 @@ def _touched(
 
 def flow_views(spaces: Spaces, entries: Iterable[FlowEntry]) -> list[FlowView]:
     """Entries as users see them, in the order of tables and priorities."""
-    ordered = sorted(entries, key=lambda entry: (entry.table, -entry.priority))
-    return [_flow_view(spaces, entry) for entry in ordered]
+    return [_flow_view(spaces, entry) for entry in sorted(entries, key=_order)]
+
+
+def _order(entry: FlowEntry) -> tuple[int, int, int, int, int]:
+    address, mask = (entry.match.address, entry.match.mask) if entry.match else (0, 0)
+    return entry.table, -entry.priority, entry.in_port or 0, address, mask
 
 
 def _flow_view(spaces: Spaces, entry: FlowEntry) -> FlowView:

@@ -152,13 +152,22 @@ class Gatherer:
         for configurator, tasks in outbox.items():
             stream = self._stream_to(configurator)
             if stream is None:
-                continue  # told again when it is there
+                self._waits_for(configurator, tasks)
+                continue
             try:
                 for part in _chunks(tasks):
                     self._metrics.tasks_sent += sum(map(len, part.values()))
                     stream.tell(Tasks(part))
             except StreamClosed as error:
                 _log.info("tasks for %s wait for another stream: %s", configurator, error)
+
+    def _waits_for(self, configurator: str, tasks: dict[str, list[Task]]) -> None:
+        """Nobody is there to be told; when somebody is, that is done again."""
+        for some in tasks.values():
+            for task in some:
+                operation = self.operations.get(task.id)
+                if operation:
+                    operation.waiting = f"configurator {configurator} cannot be reached"
 
     def _told_moved(self, operation: Operation) -> None:
         """The owner is new to us, or not ready; ask again soon, unless we learn of it first."""

@@ -20,7 +20,12 @@ _PAUSE = 0.2
 
 def fingerprint(action: str, content: Any) -> bytes:
     """What tells one call from another; equal calls have equal ones."""
-    return hashlib.sha256(msgpack.encode([action, content], order="deterministic")).digest()
+    try:
+        text = msgpack.encode([action, content], order="deterministic")
+    except (OverflowError, UnicodeEncodeError, TypeError, RecursionError):
+        # Something in it is refused anyway; the rest is still to be told apart.
+        text = repr([action, content]).encode(errors="surrogatepass")
+    return hashlib.sha256(text).digest()
 
 
 def key_name(who: str, key: str) -> str:

@@ -1,8 +1,8 @@
 """Writes of many callers in few transactions: one is gathered while others are under way.
 
 Each write concerns one record, which must be as the writer knows it; some also need that nothing
-has changed about their space (its guards). If a transaction is refused, the same answer says which
-of its records are different, and the others are tried again.
+has changed about their space (its guards). If a transaction is refused, its records are read to see
+which of them are different, and the others are tried again.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 _MOST = 120  # operations and compares of one transaction; etcd's own limit is 128
 _AT_ONCE = 4
+_CLOSE = 5.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
@@ -125,10 +126,17 @@ class Journal:
         return len(self._queue)
 
     async def close(self) -> None:
-        """Wait for what is under way."""
-        while self._running or self._queue:
-            self._pump()
-            await asyncio.gather(*self._running, return_exceptions=True)
+        """Wait for what is under way, but not for long; others go on with what is journaled."""
+        try:
+            async with asyncio.timeout(_CLOSE):
+                while self._running or self._queue:
+                    self._pump()
+                    await asyncio.wait(self._running)
+        except TimeoutError:
+            _log.warning("the store did not take the last %d writes", len(self._queue))
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     def _pump(self) -> None:
         self._scheduled = False
@@ -169,6 +177,11 @@ class Journal:
         while batch:
             try:
                 result = await self._transact(batch)
+                succeeded = result.succeeded
+                if not succeeded:
+                    # Rare, so that what is needed then is not part of every transaction.
+                    gets = [Get(write.key) for write in batch]
+                    result = await self._etcd.transact([], gets)
             except StoreError as error:
                 gone = isinstance(error, LeaseGone)
                 if gone:
@@ -188,7 +201,7 @@ class Journal:
                 continue
             self.transactions += 1
             self.took = time.monotonic() - began
-            batch = _tell_written(batch, result) if result.succeeded else _refused(batch, result)
+            batch = _tell_written(batch, result.revision) if succeeded else _refused(batch, result)
 
     async def _transact(self, batch: list[Write]) -> TxnResult:
         compares: list[Compare] = []
@@ -204,12 +217,12 @@ class Journal:
                 spaces[write.space.number] = write.space
         for space in spaces.values():
             compares += self._catalogue.guards(space)
-        return await self._etcd.transact(compares, ops, [Get(write.key) for write in batch])
+        return await self._etcd.transact(compares, ops)
 
 
-def _tell_written(batch: list[Write], result: TxnResult) -> list[Write]:
+def _tell_written(batch: list[Write], revision: int) -> list[Write]:
     for write in batch:
-        write.revision = result.revision
+        write.revision = revision
         write.done(write, Verdict.WRITTEN)
     return []
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from typing import Any
 
 from configurators.following import follow
@@ -66,7 +66,7 @@ class News:
             reader.queue.clear()
             reader.woken.set()
 
-    async def changes(self, types: Collection[ChangeType]) -> AsyncIterator[Change]:
+    async def changes(self, types: Collection[ChangeType]) -> AsyncGenerator[Change, None]:
         """Changes of some types from now on; first the present state of all but records.
 
         A reader that is too slow is told so (`lagged`), and that is the end.

@@ -39,12 +39,16 @@ async def read_many(etcd: Etcd, ids: Sequence[str], finished: bool = False) -> d
 
 
 async def scan(
-    etcd: Etcd, under: str = RECORDS, after: str | None = None, most: int | None = None
+    etcd: Etcd,
+    under: str = RECORDS,
+    after: str | None = None,
+    most: int | None = None,
+    page_size: int = _PAGE,
 ) -> AsyncIterator[tuple[str, Held]]:
     """Records one after the other, with their keys, as they are when their page is read."""
     looked = 0
     while most is None or looked < most:
-        limit = _PAGE if most is None else min(_PAGE, most - looked)
+        limit = page_size if most is None else min(page_size, most - looked)
         page = await etcd.range(under, after=after, limit=limit)
         for item in page.items:
             yield item.key, Held(decode_record(item.value), item.revision)
@@ -82,7 +86,8 @@ async def list_records(
     found: list[Record] = []
     looked = 0
     last = None
-    async for _, (record, _) in scan(etcd, under, begin, MOST_LOOKED_AT):
+    size = min(_PAGE, max(limit + 1, _AT_ONCE))
+    async for _, (record, _) in scan(etcd, under, begin, MOST_LOOKED_AT, size):
         looked += 1
         if len(found) == limit:
             return Listed(found, last)

@@ -252,10 +252,12 @@ class _Algebra:
             elif not conditions:
                 text = f"{attribute.name}: needs an operator, such as {{'eq': …}}"
                 raise BadOperator(text, attribute.name)
-            ranges: Ranges = (attribute.domain,)
+            ranges: Ranges | None = None
             for operator, operand in conditions.items():
                 self._spend(len(operand) if isinstance(operand, list | tuple) else 1)
-                ranges = intersect(ranges, condition(attribute, operator, operand))
+                holds = condition(attribute, operator, operand)
+                ranges = holds if ranges is None else intersect(ranges, holds)
+            assert ranges is not None
             found[attribute.name] = ranges
         return self._conjunction(found)
 
@@ -293,9 +295,12 @@ class _Algebra:
 
     def simplify(self, conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
         """The same union with what is covered left out and what can be one made one."""
+        given = list(conjunctions)
+        if len(given) < 2:
+            return given  # as most filters
         found: list[Conjunction] = []
         # Sorted, so that the order in which alternatives were written does not matter.
-        for new in sorted(set(conjunctions), key=self._order):
+        for new in sorted(set(given), key=self._order):
             i = 0
             work = 1 + sum(map(len, new.ranges.values())) // 8
             while i < len(found):

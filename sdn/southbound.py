@@ -5,7 +5,7 @@ Pure parts only: outcomes, the fence, and the shadow of what a switch should hol
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -157,7 +157,7 @@ class Fence:
         return epoch < self._epochs.get(partition, 0)
 
 
-class Held(NamedTuple):
+class Held(Struct, frozen=True, gc=False):
     """An entry that a switch should hold, and the partition that it belongs to."""
 
     partition: str
@@ -205,7 +205,7 @@ class Shadow:
             was = held.get(key)
             before.append((key, was))
             if op.change is not delete:
-                held[key] = _new_held(Held, (partition, entry))
+                held[key] = Held(partition, entry)
             elif was is not None:
                 del held[key]
         return before
@@ -239,9 +239,6 @@ class Shadow:
         if entry.match is None or entry.match.address >> 102 & 0x3FF == OWN_SPACE:
             return BASE
         return self._partition_of(entry)
-
-
-_new_held = tuple.__new__
 
 
 class _Entries(Mapping[FlowKey, FlowEntry]):

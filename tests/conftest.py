@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from api.up import Service
 from configurators.store.server import EtcdServer, NoEtcd, find_etcd
 from tests.etcd import TestEtcd
+from tests.service import running
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +19,13 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEtcd]:
         pytest.skip(str(missing))
     with EtcdServer(tmp_path_factory.mktemp("etcd"), fsync=False) as server:
         yield TestEtcd(server)
+
+
+@pytest.fixture(scope="session")
+def service(
+    etcd_server: TestEtcd,  # noqa: ARG001 - skips where there is no etcd
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Service]:
+    """The whole service, for tests that only need one that runs; they leave it as it was."""
+    with running(tmp_path_factory.mktemp("service"), dispatchers=2) as found:
+        yield found

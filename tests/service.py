@@ -1,13 +1,27 @@
 """The whole service for tests, and what is left of one."""
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from api.settings_sources import load
 from api.up import Only, Service
+
+LIMIT = 120.0  # seconds that anything here may take
+
+
+def eventually(condition: Callable[[], Any], what: str) -> Any:
+    """Wait until something is so, and give what it is."""
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"not so within {LIMIT:.0f} s: {what}")
 
 
 @contextmanager

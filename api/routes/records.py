@@ -370,6 +370,7 @@ def _operations(kind: RecordKind) -> tuple[Operation, ...]:
                     Page, "A page.", (Link(f"get{name}", first), Link(f"update{name}", first))
                 )
             },
+            (404,),
             query=RecordQuery,
         ),
         operation(

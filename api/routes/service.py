@@ -13,7 +13,6 @@ from api.models import (
     ReadyOut,
     ReportIn,
     ReportOut,
-    RestoreOut,
     StreamQuery,
     given,
 )
@@ -21,7 +20,7 @@ from api.operations import BYTES, Call, Operation, Reply, Shown, once
 from api.problems import ApiProblem
 from api.routes.spaces import space_out
 from api.streams import EventStream
-from dispatcher.asks import Change, ChangeType, RecordView, SpaceView
+from dispatcher.asks import Change, ChangeType, RecordView, Restored, SpaceView
 
 TYPES = tuple(name for name in get_args(ChangeType) if name != "lagged")
 _FOR_HOSTS = ("record", "space", "network")
@@ -83,14 +82,13 @@ async def _seen(changes: AsyncIterator[Change], caller: Caller) -> AsyncIterator
 async def _reports(call: Call) -> Reply:
     report = call.read(ReportIn)
     call.caller.must_act_for(report.host)
-    spaces = {view.name for view in call.dispatcher.spaces()}
-    for space in [*report.counters, *(event.space for event in report.events)]:
-        if space not in spaces:
-            raise ApiProblem("invalid", f"there is no space {space!r}", "space")
 
     async def take() -> Reply:
-        call.context.metrics.report(report.counters)
-        samples = [(event.space, event.time_us, event.values) for event in report.events]
+        # What is told of spaces that are gone is of no use any more.
+        spaces = {view.name for view in call.dispatcher.spaces()}
+        counters = {space: counts for space, counts in report.counters.items() if space in spaces}
+        call.context.metrics.report(counters)
+        samples = [e for e in report.events if e.space in spaces]
         return Reply(202, ReportOut(call.dispatcher.sample_events(report.host, samples)))
 
     return await once(call, take)
@@ -103,8 +101,7 @@ async def _backup(call: Call) -> Response:
 
 async def _restore(call: Call) -> Reply:
     async def restore() -> Reply:
-        counts = await call.dispatcher.restore(call.raw)
-        return Reply(200, RestoreOut(spaces=counts.spaces, records=counts.records))
+        return Reply(200, await call.dispatcher.restore(call.raw))
 
     return await once(call, restore)
 
@@ -183,7 +180,7 @@ OPERATIONS = (
         "service",
         "Bring the state of a backup into a control plane that has none",
         _restore,
-        {200: Shown(RestoreOut, "What was restored.")},
+        {200: Shown(Restored, "What was restored.")},
         (409,),
         body=bytes,
         media=BYTES,

@@ -21,6 +21,7 @@
 The global name of a partition is `SPACE.VERSION/LEAF`, as in `1f.0/3-0.7-x`.
 """
 
+import re
 import secrets
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ SOUTHBOUND = "southbound/"
 GENERATION = "generation"
 WIRES = "wires"
 
+_RECORD_ID = re.compile(r"[sa][0-9a-f]+-[0-9A-Za-z_-]+")
 _LETTER: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
 
 
@@ -77,9 +79,9 @@ def new_record_id(kind: RecordKind, space: int) -> str:
 
 def record_key(record_id: str, finished: bool = False) -> str:
     """The key of a record; BadRecordId if no record can have this id."""
-    space = record_id[1:].partition("-")[0]
-    if record_id[:1] not in ("s", "a") or not space or len(record_id) > 32:
+    if len(record_id) > 32 or not _RECORD_ID.fullmatch(record_id):
         raise BadRecordId(f"{record_id[:32]!r} is not the id of a subscription or advertisement")
+    space = record_id[1:].partition("-")[0]
     return f"{FINISHED if finished else RECORDS}{space}/{record_id}"
 
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -236,10 +237,10 @@ def _outcome(host: Participant, wanted: Sequence[set[int]], sent: dict[int, floa
 
 def _show(outcomes: Sequence[Outcome], operations: int, events: int, console: Console) -> bool:
     """Print the verdict; whether it is good."""
-    table = Table(title="what came of it", title_justify="left", show_footer=True)
+    table = Table(box=SIMPLE_HEAD, show_footer=True, pad_edge=False, padding=(0, 1, 0, 0))
     everyone = [latency for each in outcomes for latency in each.latencies]
     total = [sum(column) for column in zip(*(each[1:7] for each in outcomes), strict=True)]
-    heads = ("subscriptions", "wanted", "delivered", "missed", "surplus", "unwanted")
+    heads = ("filters", "wanted", "delivered", "missed", "surplus", "unwanted")
     table.add_column("host", footer="all")
     for head, number in zip(heads, total, strict=True):
         table.add_column(head, footer=str(number), justify="right")

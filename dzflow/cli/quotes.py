@@ -14,7 +14,7 @@ SCHEMA: dict[str, Any] = {
     "attributes": [
         {"name": "symbol", "type": "enum", "values": list(SYMBOLS)},
         {"name": "price", "type": "float", "min": 0, "max": HIGHEST},
-        {"name": "volume", "type": "int", "min": 0, "max": LARGEST},
+        {"name": "volume", "type": "int", "min": 1, "max": LARGEST, "scale": "log"},
         {"name": "number", "type": "int", "min": 0, "max": 10_000_000},
     ]
 }

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 NOT_READY = 2
 """The exit code of `dzflow status` when the service answers, but is not ready."""
 
-_PATIENCE = 10.0  # seconds until an answer is given up
-_LONG = 300.0  # the same for much data
+_PATIENCE = 300.0  # seconds; a backup may be large
 _COLOURS = {
     "up": "green",
     "ready": "green",
@@ -172,14 +171,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _get(url: str, token: str | None, ca: Path | None, path: str, **params: str) -> Any:
-    from dzflow.sdk import Rest
-
-    with interruptible(), Rest(url, token, ca=ca, timeout=_PATIENCE) as rest:
-        return rest.get(path, **params)
+    # Not through the SDK's client, which tries again and again: who looks wants to know now.
+    with interruptible(), _client(url, token, ca) as client:
+        return _answer(client.get(path, params=params)).json()
 
 
 def _ready(url: str, token: str | None, ca: Path | None) -> tuple[bool, Any]:
-    # Not through the SDK's client, which would wait until the service is ready.
     with interruptible(), _client(url, token, ca) as client:
         answer = client.get("/readyz")
         if answer.status_code not in (200, 503):
@@ -194,7 +191,7 @@ def _client(url: str, token: str | None, ca: Path | None) -> "Iterator[httpx.Cli
     from dzflow.sdk.errors import Unreachable
     from dzflow.sdk.rest import Access
 
-    access = Access(url, token, ca=ca, timeout=_LONG)
+    access = Access(url, token, ca=ca, timeout=_PATIENCE)
     with httpx.Client(**access.options()) as client:
         try:
             yield client

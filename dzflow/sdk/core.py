@@ -95,7 +95,7 @@ class Core:
         # Before the switches are told, so that nothing is missed of what they send.
         station.sorter.add(view.number, want)
         try:
-            kept = yield from self._begin(station, "subscription", space, source, label, ttl)
+            kept = yield from self._begin("subscription", space, source, label, ttl)
         except BaseException:
             station.sorter.remove(view.number, want)
             raise
@@ -108,7 +108,7 @@ class Core:
         station = yield from self._at_host()
         view = yield from self._view(station, space)
         parse_filter(view.space, source)
-        kept = yield from self._begin(station, "advertisement", space, source, label, ttl)
+        kept = yield from self._begin("advertisement", space, source, label, ttl)
         return self._opened(Handle(station, kept, None, view))
 
     def advertised(self, space: str) -> Steps["Advertised"]:
@@ -202,22 +202,17 @@ class Core:
     # Parts
 
     def _begin(
-        self,
-        station: Station,
-        kind: Kind,
-        space: str,
-        source: Json,
-        label: str | None,
-        ttl: float | None,
+        self, kind: Kind, space: str, source: Json, label: str | None, ttl: float | None
     ) -> Steps[Kept]:
         assert self._host is not None
         record = yield from self._talk.begin(kind, self._host, space, source, label, ttl)
-        kept = Kept(kind, space, source, label, ttl, record["id"])
-        station.keep(kept)
-        return kept
+        return Kept(kind, space, source, label, ttl, record["id"])
 
     def _opened(self, handle: Handle) -> Handle:
         with self._lock:
+            if self._closed:  # meanwhile, by another thread; its ttl ends the record
+                raise Closed("the control plane's client is closed; make another one")
+            handle.station.keep(handle.kept)
             self._handles.add(handle)
         return handle
 

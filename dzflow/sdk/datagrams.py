@@ -2,7 +2,8 @@
 
 The id has 8 bytes: 10 bits with the number of the space and 2 with the version of its index, so
 that a receiver knows how to read the event (its address was rewritten on the way), and 52 bits that
-count up from a random start. The event itself is MessagePack; flags are 0 until one has a meaning.
+count up from a random start. The event itself is MessagePack. The one flag there is tells copies
+for the publisher's own host from what the switches deliver.
 """
 
 import secrets
@@ -17,6 +18,7 @@ from dzflow.event_wire import MAX_PAYLOAD
 from dzflow.sdk.errors import EventTooLarge
 
 VERSION = 1
+COPY = 1
 
 _HEAD = Struct("!BBQ")
 _COUNTER_BITS = 52
@@ -30,6 +32,7 @@ class Datagram(NamedTuple):
 
     id: int
     event: dict[str, Any]
+    copied: bool = False
 
     @property
     def space(self) -> int:
@@ -62,6 +65,11 @@ def encode(event_id: int, event: Mapping[str, object]) -> bytes:
     return payload
 
 
+def copy(payload: bytes) -> bytes:
+    """The same event as a copy for the own host."""
+    return payload[:1] + bytes((COPY,)) + payload[2:]
+
+
 def decode(payload: bytes) -> Datagram | None:
     """The event in a payload; None if it is not one of ours."""
     if not _HEAD.size < len(payload) <= MAX_PAYLOAD or payload[0] != VERSION:
@@ -72,7 +80,8 @@ def decode(payload: bytes) -> Datagram | None:
         return None
     if not isinstance(event, dict):
         return None
-    return Datagram(_HEAD.unpack_from(payload)[2], event)
+    _, flags, event_id = _HEAD.unpack_from(payload)
+    return Datagram(event_id, event, bool(flags & COPY))
 
 
 class Recent:

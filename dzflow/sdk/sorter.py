@@ -24,6 +24,7 @@ class Counters(Struct):
 
     published: int = 0  # by this process
     received: int = 0
+    copies: int = 0  # of these, sent by a publisher of the own host; the switches had no part
     doubles: int = 0  # dropped, as they had come before
     delivered: int = 0  # handed to a subscription; once for each
     dropped: int = 0  # for want of room at a subscription
@@ -118,6 +119,7 @@ class Sorter:
             return
         counters = self.counters(found.space)
         counters.received += 1
+        counters.copies += found.copied
         if self._recent.seen(found.id):
             counters.doubles += 1
         elif (found.space, found.version) in self._views:
@@ -167,8 +169,8 @@ class Sorter:
                 # Each gets its own: applications may change what they get.
                 if not want.inbox.put(dict(found.event)):
                     counters.dropped += 1
-        if wanted:
-            return
+        if wanted or found.copied:
+            return  # a copy that nobody wants is no fault of the network
         if len(self.unmatched) < _MOST_HELD:
             self.unmatched.append(Unmatched(view, keys))
         else:

@@ -127,7 +127,7 @@ class Station:
         event_id = self._ids.next(view.number, view.version)
         payload = datagrams.encode(event_id, event)
         self._link.send(view.address(keys, event_id), payload)
-        self._link.copy(payload)
+        self._link.copy(datagrams.copy(payload))
         with self._lock:
             self.sorter.counters(view.number).published += 1
             if self._report:

@@ -124,15 +124,18 @@ class EmulatedSwitch:
         """Take bytes of a controller in; frames that leave the switch because of them."""
         frames: Frames = []
         handle = self._control.handle
+        prompt = self._prompt
         for received in connection.messages(data):
             kind = received[1]
-            # By far the most frequent case first.
-            if kind == _FLOW_MOD and self._prompt:
+            # By far the most frequent case first; nothing that it does makes work wait.
+            if kind == _FLOW_MOD and prompt:
                 handle(connection, received)
-            elif self._at_once(kind):
+                continue
+            if self._at_once(kind):
                 frames += self._carry_out(connection, received, now)
             elif kind != _BARRIER or self._faults.barriers == "honest":
                 self._work.append(_Work(self._due(kind, now), connection, received))
+            prompt = self._prompt
         return frames
 
     def tick(self, now: float) -> Frames:

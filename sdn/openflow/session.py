@@ -156,12 +156,15 @@ class Session(Inbound):
     def _send_run(
         self, encode: Callable[[int, Sequence[T], int], bytes], items: Sequence[T]
     ) -> Sent:
+        self._check_ready()
         count = len(items)
-
-        def run(version: int, xid: int) -> bytes:
-            return encode(version, items, xid - count) + barrier(version, xid)
-
-        xid = self._ask(Type.BARRIER_REPLY, run, before=count)
+        xid = self._pending.expect(Type.BARRIER_REPLY, before=count)
+        try:
+            encoded = encode(self.version, items, xid - count)
+        except NotEncodable:
+            self._pending.drop(xid)
+            raise
+        self._out += (encoded, barrier(self.version, xid))
         return Sent(xid - count, xid)
 
     def _ask_parts(self, part: Multipart, build: Build | None = None) -> int:
@@ -170,11 +173,9 @@ class Session(Inbound):
 
         return self._ask(Type.MULTIPART_REPLY, build or plain, part)
 
-    def _ask(
-        self, reply: Type, build: Build, part: Multipart | None = None, before: int = 0
-    ) -> int:
+    def _ask(self, reply: Type, build: Build, part: Multipart | None = None) -> int:
         self._check_ready()
-        xid = self._pending.expect(reply, part, before)
+        xid = self._pending.expect(reply, part)
         try:
             self._send(build, xid)
         except NotEncodable:

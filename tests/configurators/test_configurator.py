@@ -1,7 +1,10 @@
 """The process of a configurator, with a real etcd, southbound processes and emulated switches."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,6 +19,7 @@ from configurators.spaces import SpaceView, new_version, with_current, without_v
 from configurators.store import keys
 from configurators.store.client import Etcd
 from configurators.store.documents import decode_process, encode
+from configurators.store.model import Record
 from configurators.stream import connect, split_address
 from sdn.emulator.model import SOFTWARE
 from sdn.flows import Change, FlowEntry, FlowOp
@@ -303,3 +307,55 @@ def test_while_etcd_is_away_work_goes_on(tmp_path: Path) -> None:
                     it.check()
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize(("plan", "seed"), [("legs", 1), ("legs", 2), ("lpm", 3)])
+def test_whatever_happens_to_processes_and_switches_the_end_is_as_it_should_be(
+    etcd_server: TestEtcd, plan: PlanName, seed: int
+) -> None:
+    async def check() -> None:
+        random = Random(seed)
+        async with (
+            cluster(etcd_server.access(), "ring:4", plan, trees=2) as it,
+            AsyncExitStack() as stack,
+        ):
+            first = split_address(await _openflow(it, "sb1"))
+            await stack.enter_async_context(it.configurator())
+            await it.ready()
+            await it.do(*(it.advertise(f"x < {n * 60}", f"h{n}") for n in (1, 2, 3)))
+            joining = await stack.enter_async_context(AsyncExitStack())
+            joined = False
+            doing: set[asyncio.Task[Any]] = set()
+            for _ in range(60):
+                known = list(it.records.values())
+                match random.randrange(8):
+                    case 0:
+                        it.network.agents[f"s{random.randint(1, 4)}"].drop(random.random() / 5)
+                    case 1:
+                        it.network.agents[f"s{random.randint(1, 4)}"].restart(seconds=0.05)
+                    case 2 if not joined:
+                        second = await joining.enter_async_context(it.southbound("sb2"))
+                        it.network.set_controllers([first, split_address(second.openflow)])
+                        joined = True
+                    case 3 if joined:
+                        await joining.aclose()
+                        joined = False
+                new = [_some(it, random) for _ in range(random.randint(1, 10))]
+                doing.add(asyncio.create_task(it.do(*new)))
+                old = [r for r in random.sample(known, len(known) // 3) if r.kind == "subscription"]
+                if old:
+                    doing.add(asyncio.create_task(it.do(*old, gone=True)))
+                if len(doing) > 4:
+                    done, doing = await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
+                    for one in done:
+                        assert {d.outcome for d in one.result()} == {"done"}
+            for dones in await asyncio.gather(*doing):
+                assert {d.outcome for d in dones} == {"done"}
+            it.check()
+
+    asyncio.run(check())
+
+
+def _some(it: Cluster, random: Random) -> Record:
+    wanted = f"x < {random.randrange(1, 255)} and y > {random.randrange(255)}"
+    return it.subscribe(wanted, f"h{random.randint(1, 4)}")

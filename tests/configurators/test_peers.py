@@ -114,6 +114,29 @@ def test_a_process_that_is_not_registered_any_more_is_left(etcd_server: TestEtcd
     run(main())
 
 
+def test_a_stream_is_told_of_before_anything_is_heard(etcd_server: TestEtcd) -> None:
+    async def main() -> None:
+        order: list[str] = []
+        told = asyncio.Event()
+
+        def hear(_: Stream, message: Say) -> None:
+            order.append(message.text)
+            told.set()
+
+        greeting = Listener(
+            "127.0.0.1:0", TOKEN, echo, Say, "c1", on_open=lambda stream: stream.tell(Say("hello"))
+        )
+        async with Etcd(etcd_server.access()) as etcd, greeting as one:
+            await register(etcd, "c1", one.address)
+            async with Peers(
+                etcd, CONFIGURATORS, TOKEN, hear, Say, lambda name, _: order.append(name)
+            ):
+                await asyncio.wait_for(told.wait(), WAIT)
+        assert order == ["c1", "hello"]
+
+    run(main())
+
+
 def test_a_lost_stream_is_opened_again(etcd_server: TestEtcd) -> None:
     async def main() -> None:
         async with Etcd(etcd_server.access()) as etcd, listener("c1") as one, peers(etcd) as pair:

@@ -28,8 +28,8 @@ from configurators.sharing import share
 from configurators.southbound import SouthboundOptions, SouthboundProcess
 from configurators.spaces import SpaceView, new_space
 from configurators.store.client import Access, Etcd
-from configurators.store.documents import encode
-from configurators.store.keys import NETWORK, SOUTHBOUND, SPACES, owner_key
+from configurators.store.documents import decode_process, encode
+from configurators.store.keys import GENERATION, NETWORK, SOUTHBOUND, SPACES, owner_key
 from configurators.stream import CannotConnect, Stream, connect, split_address
 from dzflow.address import Scope
 from dzflow.errors import BadInput
@@ -40,6 +40,8 @@ from sdn.flows import Change, FlowEntry, FlowOp, Output
 from sdn.onos.client import Access as OnosAccess
 from sdn.onos.face import Face
 from sdn.onos.options import Options as OnosOptions
+from sdn.openflow.driver import Driver
+from sdn.openflow.driver import Options as DriverOptions
 from sdn.pipeline import MATCH_PRIORITY, PlanName
 from sdn.southbound import Acknowledged, Undefined
 from sdn.topologies import topology
@@ -563,6 +565,73 @@ def test_the_switches_of_a_killed_process_are_taken_over(etcd_server: TestEtcd) 
             await c.holding(*both["b1"], *both["b2"])
             for switch in both["b2"]:
                 assert await on_switch(c, switch) == {entry(1)}
+
+    run(main())
+
+
+def test_who_lost_its_lease_registers_again_and_begins_from_the_beginning(
+    etcd_server: TestEtcd,
+) -> None:
+    async def main() -> None:
+        access = etcd_server.access()
+        epoch = await store(access)
+        async with (
+            process(access, ttl=2) as p,
+            EmulatedNetwork(LINE, controllers(p)),
+            client(p.listen) as c,
+            Etcd(access) as etcd,
+        ):
+            await c.holding(*NAMES)
+            await c.declare(epoch)
+            await c.apply({"s1": adds(1)}, epoch)
+            registered = await etcd.get(SOUTHBOUND + "b1")
+            assert registered
+            await etcd.revoke(registered.lease)
+            await c.until(lambda h: not h.switches and not h.down)
+            await c.holding(*NAMES)
+            again = await etcd.get(SOUTHBOUND + "b1")
+            assert again
+            assert (
+                decode_process(again.value).generation > decode_process(registered.value).generation
+            )
+            assert isinstance((await c.apply({"s1": adds(2)}, epoch)).outcomes["s1"], Undefined)
+            assert await on_switch(c, "s1") == {entry(1)}
+
+    run(main())
+
+
+def test_a_switch_that_somebody_took_without_being_responsible_is_claimed_back(
+    etcd_server: TestEtcd,
+) -> None:
+    async def main() -> None:
+        access = etcd_server.access()
+        epoch = await store(access)
+        async with (
+            process(access) as p,
+            EmulatedNetwork(LINE, controllers(p)) as network,
+            client(p.listen) as c,
+            Etcd(access) as etcd,
+        ):
+            await c.holding(*NAMES)
+            await c.declare(epoch)
+            seen = len(c.seen)
+
+            def was_missing(switch: str) -> bool:
+                return any(switch not in {*h.switches, *h.down} for h in c.seen[seen:])
+
+            generation = await etcd.put(GENERATION, b"somebody")
+            pipeline = first_network(LINE, "legs", 1).pipeline
+            settings = DriverOptions(port=0, timeout=WAIT, generation=generation, discover=False)
+            async with Driver(LINE, pipeline, lambda _: None, {}, settings) as other:
+                network.set_controllers([*controllers(p), ("127.0.0.1", other.port)])
+                # In between it does not hold it, so that it counts as new.
+                await c.until(lambda _: all(map(was_missing, NAMES)))
+                await c.holding(*NAMES)
+            outcome = (await c.apply({"s1": adds(2)}, epoch)).outcomes["s1"]
+            assert isinstance(outcome, Undefined)
+            await c.declare(epoch)
+            applied = await c.apply({"s1": adds(2)}, epoch)
+            assert applied.outcomes == {"s1": Acknowledged()}
 
     run(main())
 

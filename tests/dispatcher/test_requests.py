@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configurators.messages import Done, Task
-from configurators.store.model import NextFilter, Record, Timing
+from configurators.store.model import NextFilter, Record, State, Timing
 from dispatcher.requests import NOTHING, Next, Operation, Share, union
 
 PARTITIONS = ("1.0/a", "1.0/b", "1.0/c", "1.0/d")
@@ -20,22 +20,16 @@ shares = st.dictionaries(
 )
 
 
+STATES: dict[str, State] = {"begin": "pending", "end": "removing", "update": "active"}
+
+
 def record_for(action: str) -> Record:
-    state = {"begin": "pending", "end": "removing", "update": "active"}[action]
     following = NextFilter({}, {0: b""}) if action == "update" else None
+    regions = {0: b""}
     return Record(
-        "s1-1",
-        "subscription",
-        "h1",
-        "stocks",
-        {},
-        {0: b""},
-        state,
-        3,
-        0.0,
-        "d1",
-        next=following,  # type: ignore[arg-type]
-    )
+        "s1-1", "subscription", "h1", "stocks", {}, regions, STATES[action], 3, 0.0, "d1",
+        next=following,
+    )  # fmt: skip
 
 
 class Partitions:

@@ -1,15 +1,17 @@
 """Several dispatchers on one etcd: nothing is lost or doubled, whoever dies, whoever repeats."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from configurators.store.documents import decode_record
 from configurators.store.keys import owner_key
 from dispatcher.asks import Ask
-from dispatcher.errors import Conflict
-from tests.dispatcher.support import TIMEOUT, World, eventually, world
+from dispatcher.errors import Conflict, Failed
+from tests.dispatcher.support import SCHEMA, TIMEOUT, World, eventually, world
 from tests.dispatcher.test_records import asks, views
-from tests.etcd import TestEtcd
+from tests.etcd import TestEtcd, running
 
 
 async def hold(w: World) -> None:
@@ -232,5 +234,74 @@ def test_a_call_that_was_refused_as_a_whole_does_not_use_up_its_key(etcd_server:
             assert answer.status == 422
             [answer] = await d.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me")
             assert answer.status == 201
+
+    asyncio.run(run())
+
+
+# The store and schemas
+
+
+def test_an_etcd_that_comes_back_finds_everything_going_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        with running(tmp_path) as server:
+            async with world(server.access("test/", 5.0)) as w, w.dispatcher() as d:
+                first = asyncio.create_task(d.begin("subscription", asks(50), wait=TIMEOUT * 2))
+                await asyncio.sleep(0)
+                await asyncio.to_thread(server.stop)
+                second = asyncio.create_task(d.begin("subscription", asks(50, "h2"), wait=TIMEOUT))
+                await asyncio.to_thread(server.start)
+                assert {answer.status for answer in await first} == {201}
+                assert {answer.status for answer in await second} == {201}
+                assert len((await d.records("subscription", limit=1000)).items) == 100
+                assert w.has() == await w.expected()
+
+    asyncio.run(run())
+
+
+def test_a_change_of_schema_goes_on_when_its_dispatcher_dies(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with (
+            world(etcd_server.access()) as w,
+            w.dispatcher(lease_ttl=2, grace=0.1) as alive,
+        ):
+            views(await alive.begin("subscription", asks(20), wait=TIMEOUT))
+            wider = {"attributes": [*SCHEMA["attributes"], {"name": "hot", "type": "bool"}]}
+            async with w.dispatcher(lease_ttl=2, grace=600) as dying:
+                assert (await dying.put_space("stocks", wider)).version == 1
+            assert alive.space("stocks").versions == [0, 1]
+
+            async def over() -> bool:
+                space = alive.space("stocks")
+                return space.versions == [1] and not space.changing
+
+            await eventually(over)
+            for item in (await w.etcd.range("records/")).items:
+                assert list(decode_record(item.value).regions) == [1]
+            version_1 = {name: held for name, held in w.has().items() if name.startswith("1.1/")}
+            assert version_1 == await w.expected()
+
+    asyncio.run(run())
+
+
+def test_a_new_version_that_switches_refuse_is_taken_back(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d:
+            views(await d.begin("subscription", asks(5), wait=TIMEOUT))
+            before = w.has()
+            new = [f"1.1/{name.partition('/')[2]}" for name in before]
+            assert new
+            for worker in w.workers:
+                worker.refuse = lambda task: "full" if task.seq % 4 == 0 else None
+            wider = {"attributes": [*SCHEMA["attributes"], {"name": "hot", "type": "bool"}]}
+            with pytest.raises(Failed, match="full"):
+                await d.put_space("stocks", wider)
+
+            async def over() -> bool:
+                space = d.space("stocks")
+                return space.versions == [0] and not space.changing
+
+            await eventually(over)
+            assert w.has() == before
+            assert {r.state for r in (await d.records("subscription")).items} == {"active"}
 
     asyncio.run(run())

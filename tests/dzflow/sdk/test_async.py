@@ -123,8 +123,10 @@ def test_a_task_that_is_cancelled_while_it_subscribes_leaves_nothing_here(
     async def run() -> None:
         async with AsyncControlPlane(service.url, "h1") as application:
             await application.advertise("stocks", {})
+            service.faults.append(lambda _, path: "busy" if path == "/subscribe" else None)
             task = asyncio.create_task(application.subscribe("stocks", {})._work)
-            await asyncio.sleep(0.001)
+            while not service.count("POST", "/subscribe"):
+                await asyncio.sleep(0.001)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dzflow.address import MAX_SPACE, MAX_VERSION
 from dzflow.event_wire import MAX_PAYLOAD, deliver, joined, parse, parse_delivery, send
-from dzflow.sdk.datagrams import EventIds, Recent, decode, encode
+from dzflow.sdk.datagrams import EventIds, Recent, copy, decode, encode
 from dzflow.sdk.errors import BadAnswer, Closed, EventTooLarge
 from dzflow.sdk.inbox import ThreadInbox
 from dzflow.sdk.server_events import LineReader, ServerEvent
@@ -46,7 +46,9 @@ def test_an_event_comes_out_as_it_went_in(space: int, version: int, event: dict[
     found = decode(payload)
     assert found is not None
     assert (found.id, found.event) == (event_id, event)
-    assert (found.space, found.version) == (space, version)
+    assert (found.space, found.version, found.copied) == (space, version, False)
+    copied = decode(copy(payload))
+    assert copied == (event_id, event, True)
 
 
 def test_times_survive() -> None:

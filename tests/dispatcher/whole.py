@@ -1,0 +1,91 @@
+"""A dispatcher with everything behind it: real configurators, southbound process, switches."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
+from configurators.network import first_network
+from configurators.southbound import SouthboundProcess
+from configurators.store.client import Access, Etcd
+from configurators.store.documents import encode
+from configurators.store.keys import NETWORK
+from configurators.stream import split_address
+from dispatcher.asks import DispatcherOptions
+from dispatcher.dispatcher import Dispatcher
+from sdn.emulator.model import SOFTWARE, SwitchModel
+from sdn.emulator.network import EmulatedNetwork
+from sdn.pipeline import PlanName
+from sdn.topologies import topology
+from tests.dispatcher.support import TIMEOUT, TOKEN, eventually
+
+
+class Whole:
+    """What runs."""
+
+    def __init__(self, access: Access, etcd: Etcd, network: EmulatedNetwork) -> None:
+        self.access = access
+        self.etcd = etcd
+        self.network = network
+
+    @asynccontextmanager
+    async def dispatcher(self, **options: Any) -> AsyncIterator[Dispatcher]:
+        """A dispatcher that is ready."""
+        async with Dispatcher(self.access, TOKEN, DispatcherOptions(**options)) as made:
+
+            async def ready() -> bool:
+                health = made.health()
+                return health.ready and health.switches_up == health.switches
+
+            await eventually(ready)
+            yield made
+
+    async def check_flows(self, d: Dispatcher) -> int:
+        """All switches have what a rebuild from the records says; how many entries there are."""
+        count = 0
+        for switch in d.switches():
+            expected = await d.flows(switch.id, "cp")
+            assert await d.flows(switch.id, "dp") == expected
+            count += sum(flow.space is not None for flow in expected)
+        return count
+
+
+@asynccontextmanager
+async def whole(
+    access: Access,
+    shape: str = "line:3",
+    plan: PlanName = "legs",
+    trees: int = 1,
+    configurators: int = 2,
+    model: SwitchModel = SOFTWARE,
+) -> AsyncIterator[Whole]:
+    """A small network and all processes that a dispatcher needs."""
+    async with AsyncExitStack() as stack:
+        etcd = await stack.enter_async_context(Etcd(access))
+        await etcd.put(NETWORK, encode(first_network(topology(shape), plan, trees)))
+        south = SouthboundProcess(access, TOKEN, "sb1", "127.0.0.1:0", "127.0.0.1:0")
+        await stack.enter_async_context(_running(south.run))
+        async with asyncio.timeout(TIMEOUT):
+            await south.ready.wait()
+        network = EmulatedNetwork(topology(shape), [split_address(south.openflow)], model=model)
+        await stack.enter_async_context(network)
+        for number in range(configurators):
+            options = ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
+            process = ConfiguratorProcess(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", options)
+            await stack.enter_async_context(_running(process.run))
+        yield Whole(access, etcd, network)
+
+
+@asynccontextmanager
+async def _running(
+    run: Callable[[asyncio.Event], Coroutine[None, None, None]],
+) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        async with asyncio.timeout(TIMEOUT):
+            await task

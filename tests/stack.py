@@ -1,0 +1,193 @@
+"""The whole control plane in one process, for tests: everything but Ray.
+
+A real etcd (the caller's), southbound processes, configurators, emulated switches and the REST
+service, all on one event loop in a thread.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import uvicorn
+from msgspec import Struct
+from msgspec.structs import replace
+
+from api.app import make_app
+from api.app_settings import ApiSettings, Token
+from api.http_protocol import Protocol
+from api.network_process import emulate
+from api.settings import Settings
+from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
+from configurators.network import first_network
+from configurators.southbound import SouthboundProcess
+from configurators.store import keys
+from configurators.store.client import Access, Etcd
+from configurators.store.documents import encode
+from dispatcher.asks import DispatcherOptions
+from dispatcher.dispatcher import Dispatcher
+from sdn.emulator import EmulatedNetwork
+from sdn.pipeline import PlanName
+from sdn.topologies import topology
+
+T = TypeVar("T")
+
+TOKEN = b"a token that the processes of a test share"
+_TIMEOUT = 60.0
+
+
+class StackOptions(Struct, frozen=True):
+    """What the stack is made of."""
+
+    topology: str = "line:3"
+    plan: PlanName = "legs"
+    trees: int = 1
+    configurators: int = 1
+    southbound: int = 1
+    partitions: int = 3
+    grace: float = 0.1  # for an old index version after a change
+    api: ApiSettings = ApiSettings(body_timeout=1.0, keep_alive=0.5)
+
+
+class Stack:
+    """A control plane that runs while the context lasts.
+
+    `url` serves everybody; `guarded_url` asks for `tokens`: of the operator, of h1 and of h2.
+    """
+
+    def __init__(self, access: Access, options: StackOptions | None = None) -> None:
+        self.access = access
+        self.options = options or StackOptions()
+        self.tokens = {"operator": "op-secret", "h1": "h1-secret", "h2": "h2-secret"}
+        self.url = ""
+        self.guarded_url = ""
+        self.dispatcher: Dispatcher
+        self.network: EmulatedNetwork
+        self._loop = asyncio.new_event_loop()
+        self._ready: Future[None] = Future()
+        self._stop: asyncio.Event
+        self._thread = threading.Thread(target=self._run, name="stack", daemon=True)
+
+    def __enter__(self) -> "Stack":
+        self._thread.start()
+        self._ready.result(_TIMEOUT)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_TIMEOUT)
+        assert not self._thread.is_alive(), "the stack does not stop"
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the loop of the stack, from another thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT)
+
+    @contextmanager
+    def serving(self, **changes: Any) -> Iterator[str]:
+        """Another REST service on the same dispatcher, with other settings: its URL."""
+        serving = _Serving(self.dispatcher, replace(self.options.api, **changes))
+        try:
+            yield self.run(serving.start())
+        finally:
+            self.run(serving.stop())
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._main())
+        except BaseException as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    async def _main(self) -> None:
+        self._stop = asyncio.Event()
+        options = self.options
+        async with Etcd(self.access) as etcd, asyncio.TaskGroup() as group:
+            made = topology(options.topology)
+            doc = first_network(made, options.plan, options.trees)
+            await etcd.put(keys.NETWORK, encode(doc))
+            for i in range(options.southbound):
+                southbound = SouthboundProcess(
+                    self.access, TOKEN, f"southbound-{i}", "127.0.0.1:0", "127.0.0.1:0"
+                )
+                group.create_task(southbound.run(self._stop))
+            for i in range(options.configurators):
+                how = ConfiguratorOptions(tune_gc=False, load_every_s=0.1)
+                configurator = ConfiguratorProcess(
+                    self.access, TOKEN, f"configurator-{i}", options=how
+                )
+                group.create_task(configurator.run(self._stop))
+            there = asyncio.Event()
+
+            def connected(network: EmulatedNetwork) -> None:
+                self.network = network
+                there.set()
+
+            group.create_task(emulate(etcd, Settings(), self._stop, connected))
+            await there.wait()
+            dispatching = DispatcherOptions(
+                plan=options.plan, partitions=options.partitions, grace=options.grace
+            )
+            async with Dispatcher(self.access, TOKEN, dispatching) as self.dispatcher:
+                await self._serve()
+
+    async def _serve(self) -> None:
+        async with asyncio.timeout(_TIMEOUT):
+            while not self.dispatcher.health().ready:
+                await asyncio.sleep(0.02)
+        guarded = replace(
+            self.options.api,
+            tokens=(
+                Token(self.tokens["operator"], "operator"),
+                Token(self.tokens["h1"], "host", "h1"),
+                Token(self.tokens["h2"], "host", "h2"),
+            ),
+        )
+        services = [_Serving(self.dispatcher, how) for how in (self.options.api, guarded)]
+        self.url, self.guarded_url = [await serving.start() for serving in services]
+        self._ready.set_result(None)
+        await self._stop.wait()
+        for serving in services:
+            await serving.stop()
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the tests."""
+        yield
+
+
+class _Serving:
+    """One REST service."""
+
+    def __init__(self, dispatcher: Dispatcher, settings: ApiSettings) -> None:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Dispatcher]:
+            yield dispatcher
+
+        self._app = make_app(settings, opened)
+        config = uvicorn.Config(
+            self._app, http=Protocol, ws="none", log_config=None, access_log=False
+        )
+        self._server = _Server(config)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+
+    async def start(self) -> str:
+        self._task = asyncio.create_task(self._server.serve([self._socket]))
+        async with asyncio.timeout(_TIMEOUT):
+            while not self._server.started:
+                await asyncio.sleep(0.01)
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    async def stop(self) -> None:
+        self._app.state.streams.stop()
+        self._server.should_exit = True
+        await self._task
+        self._socket.close()

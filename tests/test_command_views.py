@@ -1,0 +1,132 @@
+"""The commands that look at a running service, and save and restore its state."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.up import Service
+from dzflow.sdk import Rest
+from dzflow.sdk.talk import Kind
+
+COMMAND = str(Path(sys.executable).parent / "dzflow")
+SPACE = "of-commands"
+SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}
+
+
+def run(*words: str, url: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [COMMAND, *words, "--url", url],
+        capture_output=True,
+        text=True,
+        env={"COLUMNS": "200", "PATH": "/usr/bin:/bin"},
+        timeout=60,
+    )
+
+
+def told(*words: str, url: str) -> Any:
+    done = run(*words, "--json", url=url)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def url(service: Service) -> Iterator[str]:
+    """A service with something in it."""
+    with Rest(service.url) as rest:
+        rest.put_space(SPACE, SCHEMA)
+        rest.begin("subscription", "h1", SPACE, "price > 100")
+        rest.begin("advertisement", "h3", SPACE, {})
+        yield service.url
+        end_all(rest)
+        rest.delete_space(SPACE)
+
+
+def end_all(rest: Rest) -> None:
+    kinds: tuple[Kind, ...] = ("subscription", "advertisement")
+    for kind in kinds:
+        for record in rest.records(kind, space=SPACE):
+            rest.end(kind, record["id"])
+
+
+def test_status_tells_of_every_part(url: str) -> None:
+    found = told("status", url=url)
+    assert found["ready"]
+    names = {part["name"] for part in found["parts"]}
+    assert {"etcd", "southbound-1", "configurator-1", "configurator-2"} < names
+    done = run("status", url=url)
+    assert done.returncode == 0
+    assert "configurator-2" in done.stdout
+    assert "ready" in done.stdout
+
+
+def test_the_network_is_shown(url: str) -> None:
+    found = told("topology", url=url)
+    assert {host["id"] for host in found["hosts"]} == {"h1", "h2", "h3"}
+    assert len(found["links"]) == 2
+    shown = run("topology", url=url).stdout
+    assert all(word in shown for word in ("h1", "127.0.0.1:", "s1:", "tree"))
+    switches = told("switches", url=url)["items"]
+    assert {each["state"] for each in switches} == {"up"}
+    assert "southbound-1" in run("switches", url=url).stdout
+
+
+@pytest.mark.parametrize("source", ["cp", "dp"])
+def test_flows_are_shown(url: str, source: str) -> None:
+    found = told("flows", "s2", "--source", source, url=url)
+    ours = [flow for flow in found["items"] if flow["space"] == SPACE]
+    assert ours
+    shown = run("flows", "s2", "--source", source, url=url).stdout
+    assert SPACE in shown
+
+
+def test_partitions_and_configurators_are_shown(url: str) -> None:
+    partitions = [each for each in told("partitions", url=url)["items"] if each["space"] == SPACE]
+    assert 1 < len(partitions) <= 8
+    owners = {each["configurator"] for each in partitions}
+    assert owners == {"configurator-1", "configurator-2"}
+    assert {each["id"] for each in told("configurators", url=url)["items"]} == owners
+    assert partitions[0]["id"] in run("partitions", url=url).stdout
+    assert "configurator-1" in run("configurators", url=url).stdout
+
+
+def test_what_there_is_not_is_said_in_one_line(url: str) -> None:
+    done = run("flows", "s99", url=url)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "s99" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["status"], ["topology"], ["backup", "/nowhere/x"]])
+def test_a_service_that_is_not_there_is_said(command: list[str]) -> None:
+    done = run(*command, url="http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert "is the control plane running there?" in " ".join(done.stderr.split())
+
+
+def test_a_backup_brings_back_what_was_there(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    done = run("backup", str(file), url=url)
+    assert done.returncode == 0, done.stderr
+    refused = run("restore", str(file), url=url)
+    assert refused.returncode == 1
+    assert "restore into an empty state" in refused.stderr
+    with Rest(url) as rest:
+        (record,) = rest.records("subscription", space=SPACE)
+        end_all(rest)
+        done = run("restore", str(file), url=url)
+        assert done.returncode == 0, done.stderr
+        assert "restored" in done.stderr
+        back = rest.records("subscription", space=SPACE)
+    assert [(each["id"], each["state"]) for each in back] == [(record["id"], "active")]
+
+
+def test_a_file_that_cannot_be_read_is_said(url: str, tmp_path: Path) -> None:
+    done = run("restore", str(tmp_path / "none"), url=url)
+    assert done.returncode == 1
+    assert "cannot be read" in done.stderr
