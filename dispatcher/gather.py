@@ -129,16 +129,19 @@ class Gatherer:
         if what is Next.WAIT:
             return
         if what is Next.SEND:
-            for partition, task in operation.to_send():
-                owner = self._catalogue.owners.get(partition)
-                if owner:
-                    self._post(owner[0], partition, task)
+            self._send(operation)
         elif what is Next.SETTLE:
             self._settle(operation)
         elif what is Next.PAUSE:
             self._later(_PAUSE, lambda: self._again(operation))
         else:
             self._spawn(self._check(operation))
+
+    def _send(self, operation: Operation) -> None:
+        for partition, task in operation.to_send():
+            owner = self._catalogue.owners.get(partition)
+            if owner:
+                self._post(owner[0], partition, task)
 
     def _post(self, configurator: str, partition: str, task: Task) -> None:
         self._outbox.setdefault(configurator, {}).setdefault(partition, []).append(task)

@@ -110,6 +110,7 @@ def journal_of(partition: str) -> str:
     return f"{JOURNAL}{partition}/"
 
 
-def history_of(space: int, version: int) -> list[str]:
-    """The prefixes of all that is left of how the partitions of a version came about."""
-    return [f"{kind}{space:x}.{version}/" for kind in (CLEAN, JOURNAL, CUTS)]
+def history_of(space: int, version: int | None = None) -> list[str]:
+    """The prefixes of what owners in mode `sea` left of partitions of a space, or one version."""
+    under = f"{space:x}." if version is None else f"{space:x}.{version}/"
+    return [kind + under for kind in (CLEAN, JOURNAL, CUTS)]
