@@ -65,7 +65,7 @@ class ConfiguratorOptions(Struct, frozen=True):
     advertise: str = ""  # host:port where others reach it, if that is not where it listens
     node: str = ""  # the machine it runs on
     tune_gc: bool = True  # of the whole Python process
-    at_once: int = 8  # partitions that are worked on at the same time (mode `sea`)
+    at_once: int = 4  # partitions that are worked on at the same time (mode `sea`)
     patience_s: float = 0.1  # before it waits for a lock that somebody else has (mode `sea`)
 
     def of_partitions(self) -> PartitionOptions:
