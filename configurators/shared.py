@@ -110,6 +110,7 @@ class SharedConfigurator(ConfiguratorProcess):
             hold = self._holds.get(partition)
             if hold:
                 hold.asked.discard(stream)
+                self._note_taken(partition, stream, len(tasks))
                 hold.worker.put(tasks, stream)
             else:
                 for task in tasks:
@@ -131,6 +132,15 @@ class SharedConfigurator(ConfiguratorProcess):
         if gone:
             self._locks.look_again()
         self._look_soon()
+
+    def _note_taken(self, partition: str, stream: Stream, count: int) -> None:
+        """Some of an offer is taken; that is told, too, but only afterwards."""
+        offer = self._offers.get(partition)
+        if offer and stream in offer.counts:
+            offer.since = asyncio.get_running_loop().time()
+            offer.counts[stream] -= count
+            if offer.counts[stream] <= 0:
+                del offer.counts[stream]
 
     def _answer(self, to: object, answer: Done | Waiting) -> None:
         super()._answer(to, answer)

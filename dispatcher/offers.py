@@ -58,9 +58,12 @@ class OfferingGatherer(Gatherer):
                 if not taken:
                     del self._taken[done.partition]
         super().hear_dones(message)
+        moved: dict[str, list[str]] = {}
         for done in message.dones:
             if done.outcome == "moved":
-                self._offer(done.partition, done.id)
+                moved.setdefault(done.partition, []).append(done.id)
+        for partition, ids in moved.items():
+            self._offer_first(partition, ids)
 
     def hear_take(self, stream: Stream, message: Take) -> None:
         """Somebody has locked a partition, and wants some of its tasks."""
@@ -122,12 +125,19 @@ class OfferingGatherer(Gatherer):
             self._waiting.setdefault(partition, {})[id] = None
             self._tell_soon(partition)
 
+    def _offer_first(self, partition: str, ids: Iterable[str]) -> None:
+        """Offer again what was taken: it came before all others."""
+        first = {id: None for id in ids if self._open_task(partition, id)}
+        if first:
+            self._waiting[partition] = first | self._waiting.get(partition, {})
+            self._tell_soon(partition)
+
     def _offer_again(self, which: Callable[[str, _Taken], bool]) -> None:
         for partition, taken in list(self._taken.items()):
             again = [id for id, one in taken.items() if which(partition, one)]
             for id in again:
                 del taken[id]
-                self._offer(partition, id)
+            self._offer_first(partition, again)
             if not taken:
                 del self._taken[partition]
 

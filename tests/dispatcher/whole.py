@@ -63,7 +63,7 @@ async def whole(
     plan: PlanName = "legs",
     trees: int = 1,
     configurators: int = 2,
-    mode: Mode = "sea",
+    mode: Mode = "sna",
     model: SwitchModel = SOFTWARE,
 ) -> AsyncIterator[Whole]:
     """A small network and all processes that a dispatcher needs."""

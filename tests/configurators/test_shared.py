@@ -1,0 +1,208 @@
+"""Configurators that share all partitions (mode `sea`): locks, and what happens without them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import chain
+
+import pytest
+
+from configurators.configurator import ConfiguratorOptions
+from configurators.network import with_host
+from configurators.shared import SharedConfigurator
+from configurators.store import keys
+from configurators.store.client import Access, Etcd
+from configurators.store.documents import encode
+from configurators.store.locks import Lock, Locks
+from configurators.store.model import Record
+from sdn.flows import Batch, FlowEntry
+from sdn.southbound import Fence, Outcome
+from sdn.topology import Host
+from tests.configurators.cluster import WAIT, Cluster, cluster
+from tests.etcd import TestEtcd
+
+OPTIONS = ConfiguratorOptions(tune_gc=False, load_every_s=0.1, lease_s=2, patience_s=0.01)
+
+
+class Anarchy(Locks):
+    """Locks that everybody gets."""
+
+    async def try_lock(self, partition: str) -> Lock | None:
+        lease = await self._current()
+        key = self._key(partition, lease)
+        epoch = await self._etcd.put(key, b"everybody", lease.id)
+        return Lock(partition, epoch, key, lease)
+
+    def free(self, partition: str) -> bool:
+        return bool(partition)
+
+
+class Unlocked(SharedConfigurator):
+    """A configurator that works on everything at any time."""
+
+    def __init__(
+        self,
+        access: Access,
+        token: bytes,
+        id: str,
+        listen: str = "127.0.0.1:0",
+        options: ConfiguratorOptions | None = None,
+    ) -> None:
+        super().__init__(access, token, id, listen, options)
+        self._locks = Anarchy(self._etcd, id, self.options.lease_s, on_lost=self._lost)
+
+
+class Gate:
+    """Stands between the decision of a configurator and the switches."""
+
+    def __init__(self, process: SharedConfigurator) -> None:
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+        self._apply = process._holders.apply
+        process._holders.apply = self.apply  # type: ignore[method-assign]
+
+    async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
+        self.reached.set()
+        await self.open.wait()
+        return await self._apply(partition, epoch, batch)
+
+
+@asynccontextmanager
+async def small(etcd_server: TestEtcd, partitions: int = 1) -> AsyncIterator[Cluster]:
+    """A line of switches; the last one has three hosts: h3, a and b.
+
+    Under the plan `lpm` a region has one flow on a switch, with all its legs.
+    """
+    access = etcd_server.access()
+    async with cluster(access, plan="lpm", partitions=partitions, shared=True) as it:
+        for number, host in enumerate("ab"):
+            it.doc = with_host(it.doc, Host(host, "s3", 8 + number))
+        await it.etcd.put(keys.NETWORK, encode(it.doc))
+        yield it
+
+
+async def begin(it: Cluster) -> None:
+    """What there is before: a publisher, and one subscriber behind the last switch."""
+    await store(it, it.advertise("x < 100"), it.subscribe("x < 50", "h3"))
+
+
+async def store(it: Cluster, *records: Record) -> None:
+    for record in records:
+        it.records[record.id] = record
+        await it.etcd.put(keys.record_key(record.id), encode(record))
+
+
+def missing(it: Cluster) -> set[FlowEntry]:
+    """What switches should have and have not."""
+    held = it.held()
+    return set(chain(*(entries - held[switch] for switch, entries in it.expected().items())))
+
+
+async def decided(*gates: Gate) -> None:
+    async with asyncio.timeout(WAIT):
+        for gate in gates:
+            await gate.reached.wait()
+
+
+def test_without_locks_one_of_two_who_decide_at_once_loses_its_events(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figure 6.3 of the thesis: both replace the same flow, each without the other's leg."""
+    monkeypatch.setattr(Fence, "stale", lambda *_: False)
+
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            await begin(it)
+            async with (
+                it.configurator("c1", OPTIONS, Unlocked) as c1,
+                it.configurator("c2", OPTIONS, Unlocked) as c2,
+            ):
+                await it.ready("c1")
+                await it.ready("c2")
+                it.check()
+                first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
+                gates = Gate(c1), Gate(c2)
+                doing = [
+                    asyncio.create_task(it.send(it.tasks([first]), "c1")),
+                    asyncio.create_task(it.send(it.tasks([second]), "c2")),
+                ]
+                await decided(*gates)
+                for gate, task in zip(gates, doing, strict=True):
+                    gate.open.set()
+                    assert {done.outcome for done in await task} == {"done"}
+                await store(it, first, second)
+                assert missing(it)
+
+    asyncio.run(check())
+
+
+def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server: TestEtcd) -> None:
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            await begin(it)
+            async with it.configurator("c1", OPTIONS, SharedConfigurator) as c1:
+                await it.ready("c1")
+                async with it.configurator("c2", OPTIONS, SharedConfigurator) as c2:
+                    first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
+                    gate = Gate(c1)
+                    doing = asyncio.create_task(it.send(it.tasks([first]), "c1"))
+                    await decided(gate)
+                    [name] = it.tasks([second])
+                    early = await it.send(it.tasks([second]), "c2")
+                    assert {done.outcome for done in early} == {"moved"}
+                    it.dones.clear()
+                    offered = asyncio.create_task(it.offer(it.tasks([second]), "c2"))
+                    async with asyncio.timeout(WAIT):
+                        while len(c1._locks.table.claims(name)) < 2:
+                            await asyncio.sleep(0.01)
+                    assert name not in c2._holds
+                    gate.open.set()
+                    dones = await doing + await offered
+                    assert [done.outcome for done in dones] == ["done", "done"]
+                    assert dones[0].epoch < dones[1].epoch
+                    await store(it, first, second)
+                    assert not missing(it)
+                    it.check()
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_holder_that_stood_still_changes_nothing_any_more(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch, fenced: bool
+) -> None:
+    """It has decided, and its lease runs out before it pushes; without the fence, harm is done."""
+    if not fenced:
+        monkeypatch.setattr(Fence, "stale", lambda *_: False)
+
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            await begin(it)
+            async with it.configurator("c1", OPTIONS, SharedConfigurator) as c1:
+                await it.ready("c1")
+                async with it.configurator("c2", OPTIONS, SharedConfigurator):
+                    first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
+                    gate = Gate(c1)
+                    late = asyncio.create_task(it.send(it.tasks([first]), "c1"))
+                    await decided(gate)
+                    [hold] = c1._holds.values()
+                    renewing = hold.lock._lease._task
+                    assert renewing
+                    renewing.cancel()
+                    [done] = await it.offer(it.tasks([second]), "c2")
+                    assert (done.outcome, done.epoch > hold.lock.epoch) == ("done", True)
+                    await store(it, second)
+                    assert not missing(it)
+                    gate.open.set()
+                    assert {done.outcome for done in await late} == {"moved"}
+                    if not fenced:
+                        assert missing(it)
+                        return
+                    it.check()
+                    it.dones.clear()
+                    [done] = await it.offer(it.tasks([first]), "c2")
+                    assert done.outcome == "done"
+                    await store(it, first)
+                    it.check()
+
+    asyncio.run(check())
