@@ -1,1 +1,1 @@
-"""The REST service (not built yet)."""
+"""The REST service, and the start of all parts on one machine."""

@@ -17,6 +17,10 @@ access_log = logging.getLogger("dzflow.api.access")
 _ALWAYS = ("/healthz", "/readyz")  # answered even if there are too many requests
 
 
+class SlowReader(Exception):
+    """A client has not taken what was written to it in time; its connection is given up."""
+
+
 class Edge:
     """Wraps the application."""
 
@@ -44,8 +48,11 @@ class Edge:
                 # A new message: that of a stream is always the same object.
                 headers = [*message["headers"], (b"x-request-id", name.encode())]
                 message = {**message, "headers": headers}
-            async with asyncio.timeout(self._settings.send_timeout):
-                await send(message)
+            try:
+                async with asyncio.timeout(self._settings.send_timeout):
+                    await send(message)
+            except TimeoutError:
+                raise SlowReader from None
 
         self._in_flight += 1
         self._metrics.in_flight.set(self._in_flight)
@@ -55,10 +62,9 @@ class Edge:
                 await respond(problem("too-many", text))(scope, receive, answer)
             else:
                 await self._app(scope, receive, answer)
-        except TimeoutError:
-            # Only writing has a time limit here; the server closes the connection.
+        except SlowReader:
             access_log.warning("a client did not take its answer in time", extra=_what(scope))
-            raise
+            raise  # for the server to close the connection
         except Exception as error:
             response = internal_error(error, f"{scope['method']} {scope['path']!r}")
             if status:

@@ -9,6 +9,8 @@ Ray looks at the environment when it is imported: this module is for a process t
 
 import asyncio
 import logging
+import os
+import platform
 import shutil
 import time
 from collections.abc import Sequence
@@ -20,10 +22,14 @@ from msgspec import Struct
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from api import child
+from api import child, parts
 from api.actors import Configurator, Southbound
 from api.ray_environment import NoRay, temporary_folder
 from api.settings import Settings
+from configurators.registration import Registration
+from configurators.store import keys
+from configurators.store.client import Etcd
+from configurators.store.model import Process
 
 _log = logging.getLogger(__name__)
 
@@ -118,6 +124,11 @@ class Cluster:
                 assert job.node is not None
                 done.append(f"{job.id} was at {before} and is started at {job.node.address}")
         return done
+
+    @property
+    def address(self) -> str:
+        """Where Ray is."""
+        return str(ray.get_runtime_context().gcs_address)
 
     def nodes(self) -> list[Node]:
         """The machines that are alive."""
@@ -235,9 +246,25 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     cluster = Cluster(self.settings, self.orders["openflow"])
     # In this thread: Ray's processes end with the thread that started them.
     cluster.start()
-    self.report(ready=True, nodes=[node.address for node in cluster.nodes()])
+    async with Etcd(parts.access(self.settings)) as etcd:
+        # For the API to tell whether there is a Ray.
+        process = Process("ray", cluster.address, os.getpid(), platform.node())
+        registered = asyncio.create_task(Registration(etcd, keys.RAY, process).keep())
+        self.report(ready=True)
+        try:
+            await _look_after(self, cluster, stop, registered)
+        finally:
+            registered.cancel()
+    cluster.stop()
+
+
+async def _look_after(
+    self: child.Child, cluster: Cluster, stop: asyncio.Event, registered: asyncio.Task[None]
+) -> None:
     while not stop.is_set():
-        for said in cluster.look_after():
+        if registered.done():
+            registered.result()  # somebody else watches over the workers now
+        for said in await asyncio.to_thread(cluster.look_after):
             _log.warning("%s", said)
             self.report(said=said)
         try:
@@ -245,7 +272,6 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
                 await stop.wait()
         except TimeoutError:
             continue
-    cluster.stop()
 
 
 if __name__ == "__main__":

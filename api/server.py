@@ -8,14 +8,17 @@ import gc
 import socket as sockets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import uvicorn
 
 from api import child, parts
 from api.app import make_app
 from api.http_protocol import Protocol
-from configurators.store.client import Etcd
+from configurators.store import keys
+from configurators.store.client import Etcd, StoreError
 from configurators.store.upkeep import keep_compacted
+from dispatcher.asks import Part
 from dispatcher.dispatcher import Dispatcher
 from dzflow.errors import DzflowError
 
@@ -56,14 +59,30 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     ):
         compacting = asyncio.create_task(keep_compacted(etcd))
         try:
-            await _serve(self, dispatcher, stop)
+            await _serve(self, etcd, dispatcher, stop)
         finally:
             compacting.cancel()
 
 
-async def _serve(self: child.Child, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
+async def _ray(etcd: Etcd) -> list[Part]:
+    """Whether there is somebody who watches over the workers."""
+    try:
+        found = await etcd.get(keys.RAY)
+    except StoreError as error:
+        return [Part("ray", ok=False, reason=str(error))]
+    reason = None if found else "there is no Ray that watches over the workers"
+    return [Part("ray", ok=found is not None, reason=reason)]
+
+
+async def _serve(
+    self: child.Child, etcd: Etcd, dispatcher: Dispatcher, stop: asyncio.Event
+) -> None:
     tls = self.settings.tls
-    app = make_app(parts.api_settings(self.settings), lambda: nullcontext(dispatcher))
+    app = make_app(
+        parts.api_settings(self.settings),
+        lambda: nullcontext(dispatcher),
+        partial(_ray, etcd),
+    )
     config = uvicorn.Config(
         app,
         loop="none",

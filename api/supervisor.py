@@ -30,6 +30,7 @@ from configurators.store.model import NetworkDoc
 from configurators.store.server import EtcdServer, free_ports
 from dzflow.errors import DzflowError
 from sdn.lab import missing_prerequisites
+from sdn.topologies import topology
 
 _log = logging.getLogger(__name__)
 
@@ -288,6 +289,8 @@ class Supervisor:
 
 def _check(settings: Settings, only: Only | None) -> None:
     """What cannot work is said before anything is started."""
+    if "topology" in settings.model_fields_set:
+        topology(settings.topology)
     if only is not None and not settings.etcd.endpoints:
         raise BadSettings("etcd.endpoints: parts that are started apart meet in etcd; name it")
     if only is not None and settings.stream_token is None:

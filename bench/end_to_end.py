@@ -36,8 +36,8 @@ class Scale(NamedTuple):
     partitions: int = 64
 
 
-FULL = Scale(("fat-tree:10", "fat-tree:102"), 5_000, 20.0, 2_000)
-QUICK = Scale(("fat-tree:102",), 2_000, 6.0, 500)
+FULL = Scale(("fat-tree:10", "fat-tree:102"), 1_000, 20.0, 2_000)
+QUICK = Scale(("fat-tree:102",), 1_000, 6.0, 500)
 
 
 def run(quick: bool, progress: Progress) -> Report:

@@ -173,10 +173,11 @@ async def raw_stream(network: Topology, batch: int, count: int) -> float:
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     async with server, asyncio.timeout(WAIT):
         with Lab(network, f"tcp:127.0.0.1:{server.sockets[0].getsockname()[1]}"):
-            peers = []
-            for _ in names:
-                peers.append(await arrived.get())
-                await _greet(*peers[-1])
+            peers: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+            while len(peers) < len(names):
+                peer = await arrived.get()
+                if await _greet(*peer):  # else it has given up waiting, and connects again
+                    peers.append(peer)
             began = time.perf_counter()
             await asyncio.gather(
                 *(_stream(*peer, stream) for peer, stream in zip(peers, streams, strict=True))
@@ -187,11 +188,16 @@ async def raw_stream(network: Topology, batch: int, count: int) -> float:
     return took
 
 
-async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     session = Session()
     while not session.ready:
         writer.write(session.outgoing())
-        session.feed(await reader.read(1 << 16))
+        received = await reader.read(1 << 16)
+        if not received:
+            writer.close()
+            return False
+        session.feed(received)
+    return True
 
 
 async def _stream(

@@ -1,1 +1,1 @@
-"""The engine, the partition map and, later, the workers that run them."""
+"""The engine, the partition map, and the processes that run them."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from configurators.store.client import Etcd, StoreError
 from configurators.store.documents import decode_record
@@ -12,13 +13,20 @@ from dispatcher.asks import Answer, RecordView
 from dispatcher.calls import Call
 from dispatcher.catalogue import Catalogue
 from dispatcher.errors import Conflict, Failed, NotFound, problem_of
+from dispatcher.reading import read_many
 from dispatcher.requests import Action, Operation
 from dispatcher.views import record_view
 
 _log = logging.getLogger(__name__)
 
-_POLL = 0.1
+_FIRST_POLL, _LONGEST_POLL = 0.1, 1.0  # seconds between looks at records of others
 _ACTED: Mapping[Action, int] = {"begin": 201, "end": 200, "update": 200}
+
+
+class _Follower(NamedTuple):
+    call: Call
+    place: int
+    action: Action
 
 
 class Answers:
@@ -30,13 +38,14 @@ class Answers:
         self._etcd = etcd
         self._catalogue = catalogue
         self._expires = expires
-        self._following: set[asyncio.Task[None]] = set()
+        self._followed: dict[str, list[_Follower]] = {}
+        self._polling: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """Stop what runs in the background."""
-        for task in list(self._following):
-            task.cancel()
-        await asyncio.gather(*self._following, return_exceptions=True)
+        if self._polling:
+            self._polling.cancel()
+            await asyncio.gather(self._polling, return_exceptions=True)
 
     def view(self, record: Record, operation: Operation | None = None) -> RecordView:
         """A record as users see it."""
@@ -54,7 +63,9 @@ class Answers:
         return record_view(record, partitions, version, waiting, expires)
 
     def ended(self, operation: Operation, record: Record, outcome: str) -> None:
-        """An operation has come to its end: tell its caller, if there is one."""
+        """An operation has come to its end: tell all who wait for it."""
+        if record.id in self._followed:
+            self._tell_followers(record)
         call = operation.call
         if not isinstance(call, Call):
             return
@@ -99,25 +110,50 @@ class Answers:
     def follow(self, call: Call, place: int, action: Action, record: Record) -> None:
         """A record is in somebody else's hands: answer when it is settled."""
         call.written(place, record)
-        task = asyncio.create_task(self._follow(call, place, action, record.id))
-        self._following.add(task)
-        task.add_done_callback(self._following.discard)
+        self._followed.setdefault(record.id, []).append(_Follower(call, place, action))
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll(), name="follow records")
+            self._polling.add_done_callback(self._polled)
 
-    async def _follow(self, call: Call, place: int, action: Action, name: str) -> None:
-        while not call.over:
-            try:
-                record = await self.read(name)
-            except StoreError as error:
-                _log.warning("cannot read %s: %s", name, error)
-            except NotFound as error:
-                call.refuse(place, error)
-                return
-            else:
-                if not record.open:
-                    call.answer(place, self.settled(action, record))
-                    return
+    def _tell_followers(self, record: Record) -> None:
+        if record.open:
+            for call, place, _ in self._followed.get(record.id, ()):
                 call.written(place, record)
-            await asyncio.sleep(_POLL)
+        else:
+            for call, place, action in self._followed.pop(record.id, ()):
+                call.answer(place, self.settled(action, record))
+
+    async def _poll(self) -> None:
+        """Look after all records that are followed; rarely, if that goes on for long."""
+        pause = _FIRST_POLL
+        while self._followed:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_POLL)
+            for name, followers in list(self._followed.items()):
+                left = [follower for follower in followers if not follower.call.over]
+                if left:
+                    self._followed[name] = left
+                else:
+                    del self._followed[name]
+            names = list(self._followed)
+            try:
+                live = await read_many(self._etcd, names)
+                gone = [name for name in names if name not in live]
+                finished = await read_many(self._etcd, gone, finished=True)
+            except StoreError as error:
+                _log.warning("cannot read what has become of %d records: %s", len(names), error)
+                continue
+            for held in (live | finished).values():
+                self._tell_followers(held.record)
+            for name in gone:
+                if name not in finished:
+                    for call, place, _ in self._followed.pop(name, ()):
+                        call.refuse(place, NotFound(f"there is no record {name!r} any more"))
+
+    def _polled(self, task: "asyncio.Task[None]") -> None:
+        self._polling = None
+        if not task.cancelled() and (error := task.exception()):
+            _log.error("records are no longer followed", exc_info=error)
 
     async def read(self, name: str) -> Record:
         """A record that there is, or was until lately; NotFound if not."""

@@ -58,21 +58,25 @@ class Expiry:
         known = self._times.get(name)
         return known[0] if known else None
 
-    async def renew(self, record: Record) -> float:
+    async def renew(self, record: Record) -> None:
         """Let a record live for another ttl from now; NotFound if it has ended meanwhile."""
         assert record.ttl is not None
         until = time.time() + record.ttl
         key = record_key(record.id)
         put = Put(ttl_key(record.id), str(until).encode())
-        if (await self._etcd.transact([absent(key)], [], [put])).succeeded:
+        result = await self._etcd.transact([absent(key)], [], [put])
+        if result.succeeded:
             raise NotFound(f"{record.id!r} has ended; begin anew")
-        return until
+        self._take(record.id, put.value, result.revision)
 
     def _take(self, name: str, value: bytes | None, revision: int) -> None:
         if value is None:
             self._times.pop(name, None)
             return
         until = float(value)
+        known = self._times.get(name)
+        if known and known[1] >= revision:
+            return
         self._times[name] = until, revision
         self._push(max(until, min(self._not_before, time.time() + _GRACE)), name)
 

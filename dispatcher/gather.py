@@ -6,19 +6,21 @@ The decisions are `dispatcher/requests.py`'s; here they are carried out, many at
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from configurators.messages import Done, Dones, Task, Tasks, Waiting
+from msgspec.structs import replace
+
+from configurators.messages import Done, Dones, Task, Waiting
 from configurators.spaces import SpaceView
 from configurators.store.client import Delete, Etcd, Put, Stored, StoreError
 from configurators.store.documents import decode_record, encode
 from configurators.store.keys import record_key, ttl_key
 from configurators.store.model import Record
-from configurators.stream import Stream, StreamClosed
 from dispatcher.catalogue import Catalogue
 from dispatcher.journal import Journal, Verdict, Write
 from dispatcher.metrics import Metrics
+from dispatcher.outbox import Outbox, StreamTo
 from dispatcher.requests import Next, Operation
 from dispatcher.views import timing_of
 
@@ -26,9 +28,6 @@ _log = logging.getLogger(__name__)
 
 _PAUSE = 1.0  # before something that was refused, or could not be stored, is tried again
 _MOVED_PAUSE = 0.2
-_CHUNK = 2_000  # tasks in one message
-
-StreamTo = Callable[[str], Stream | None]
 
 
 class Gatherer:
@@ -46,7 +45,6 @@ class Gatherer:
         self._catalogue = catalogue
         self._journal = journal
         self._metrics = metrics
-        self._stream_to = stream_to
         self.operations: dict[str, Operation] = {}
         self.on_end: Callable[[Operation, Record, str], None] = lambda *_: None
         """Called with an operation, the record as it is now, and the outcome: done, failed, or
@@ -56,9 +54,10 @@ class Gatherer:
         self.on_done: Callable[[Operation, Done], None] = lambda *_: None
         """Called for each partial that was carried out or refused, for the trace."""
         self._by_partition: dict[str, dict[Operation, None]] = {}
-        self._outbox: dict[str, dict[str, list[Task]]] = {}
-        self._flushing = False
+        self._outbox = Outbox(stream_to, metrics, self._unreachable)
         self._moved: dict[Operation, None] = {}
+        self._slow: dict[Operation, None] = {}  # those whose reason to wait is to be stored
+        self._noting: dict[Operation, Callable[[Operation], None] | None] = {}  # and what is next
         self._refreshing: dict[str, list[Operation]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         catalogue.on_owner.append(self._owner_changed)
@@ -105,6 +104,7 @@ class Gatherer:
             task = operation and operation.latest.get(message.partition)
             if operation and task and task.seq == seq:
                 operation.waiting = message.reason
+                self._note_soon(operation)
 
     def connected(self, configurator: str) -> None:
         """A stream is open: tell again what may have been lost with the one before."""
@@ -114,7 +114,7 @@ class Gatherer:
             if owner and owner[0] == configurator:
                 for operation in operations:
                     if partition in operation.open:
-                        self._post(configurator, partition, operation.latest[partition])
+                        self._outbox.post(configurator, partition, operation.latest[partition])
 
     def _owner_changed(self, partition: str, epoch: int | None) -> None:
         concerned = list(self._by_partition.get(partition, ()))
@@ -141,36 +141,16 @@ class Gatherer:
         for partition, task in operation.to_send():
             owner = self._catalogue.owners.get(partition)
             if owner:
-                self._post(owner[0], partition, task)
+                self._outbox.post(owner[0], partition, task)
 
-    def _post(self, configurator: str, partition: str, task: Task) -> None:
-        self._outbox.setdefault(configurator, {}).setdefault(partition, []).append(task)
-        if not self._flushing:
-            self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        outbox, self._outbox = self._outbox, {}
-        for configurator, tasks in outbox.items():
-            stream = self._stream_to(configurator)
-            if stream is None:
-                self._waits_for(configurator, tasks)
-                continue
-            try:
-                for part in _chunks(tasks):
-                    self._metrics.tasks_sent += sum(map(len, part.values()))
-                    stream.tell(Tasks(part))
-            except StreamClosed as error:
-                _log.info("tasks for %s wait for another stream: %s", configurator, error)
-
-    def _waits_for(self, configurator: str, tasks: dict[str, list[Task]]) -> None:
+    def _unreachable(self, configurator: str, tasks: dict[str, list[Task]]) -> None:
         """Nobody is there to be told; when somebody is, that is done again."""
         for some in tasks.values():
             for task in some:
                 operation = self.operations.get(task.id)
                 if operation:
                     operation.waiting = f"configurator {configurator} cannot be reached"
+                    self._note_soon(operation)
 
     def _told_moved(self, operation: Operation) -> None:
         """The owner is new to us, or not ready; ask again soon, unless we learn of it first."""
@@ -207,12 +187,55 @@ class Gatherer:
 
     def restart(self, operation: Operation) -> None:
         """Journal an operation anew, under a higher number and with the routes of today."""
+        if operation in self._noting:
+            self._noting[operation] = self.restart
+            return
         self._forget(operation)
         self.on_restart(operation)
+
+    # Why it takes so long, for all who read the record
+
+    def _note_soon(self, operation: Operation) -> None:
+        if not self._slow:
+            self._later(_PAUSE, self._note)
+        self._slow[operation] = None
+
+    def _note(self) -> None:
+        slow, self._slow = self._slow, {}
+        for operation in slow:
+            record = operation.record
+            if (
+                self.operations.get(record.id) is not operation
+                or operation in self._noting
+                or not operation.open
+                or operation.waiting in (None, record.reason)
+            ):
+                continue
+            self._noting[operation] = None
+            noted = replace(record, reason=operation.waiting)
+            key = record_key(record.id)
+            puts = [Put(key, encode(noted))]
+            about = operation, noted
+            self._journal.write(Write(key, operation.revision, puts, self._noted, about))
+
+    def _noted(self, write: Write, verdict: Verdict) -> None:
+        operation: Operation = write.about[0]
+        then = self._noting.pop(operation)
+        if self.operations.get(operation.record.id) is not operation:
+            return
+        if verdict is Verdict.WRITTEN:
+            operation.revision, operation.record = write.revision, write.about[1]
+        if verdict is Verdict.CHANGED:
+            self._superseded(operation, write.found)
+        elif then:
+            then(operation)
 
     # Settling
 
     def _settle(self, operation: Operation) -> None:
+        if operation in self._noting:
+            self._noting[operation] = self._resettle
+            return
         record = operation.record
         space = self._catalogue.spaces.get(record.space)
         if space is None:
@@ -353,19 +376,3 @@ def _fits(operation: Operation, space: SpaceView) -> bool:
         return True
     regions = record.next.regions if record.next else record.regions
     return all(version in regions for version in space.versions)
-
-
-def _chunks(tasks: dict[str, list[Task]]) -> Iterable[dict[str, list[Task]]]:
-    """Tasks in messages of a bounded size."""
-    part: dict[str, list[Task]] = {}
-    size = 0
-    for partition, some in tasks.items():
-        for at in range(0, len(some), _CHUNK):
-            piece = some[at : at + _CHUNK]
-            if size + len(piece) > _CHUNK and part:
-                yield part
-                part, size = {}, 0
-            part[partition] = part.get(partition, []) + piece
-            size += len(piece)
-    if part:
-        yield part

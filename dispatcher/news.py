@@ -67,19 +67,20 @@ class News:
             reader.woken.set()
 
     async def changes(self, types: Collection[ChangeType]) -> AsyncGenerator[Change, None]:
-        """Changes of some types from now on; first the present state of all but records.
+        """Changes of some types; first the present state of all but records.
 
-        A reader that is too slow is told so (`lagged`), and that is the end.
+        From the first one on, everything is told. A reader that is too slow is told so
+        (`lagged`), and that is the end.
         """
         reader = _Reader(types)
-        for name, change in self._present():
-            self._last[change.type, name] = change.data
-            if change.type in reader.types:
-                reader.put(change)
         self._readers.add(reader)
         try:
             if "record" in reader.types and not self._watching:
                 await self._watch_records()
+            for name, change in self._present():
+                self._last[change.type, name] = change.data
+                if change.type in reader.types:
+                    reader.put(change)
             while True:
                 while reader.queue:
                     yield reader.queue.popleft()

@@ -13,9 +13,10 @@ from configurators.messages import Dones, Offers, Take, Task, Tasks
 from configurators.store.client import Etcd
 from configurators.stream import Stream, StreamClosed
 from dispatcher.catalogue import Catalogue
-from dispatcher.gather import Gatherer, StreamTo
+from dispatcher.gather import Gatherer
 from dispatcher.journal import Journal
 from dispatcher.metrics import Metrics
+from dispatcher.outbox import StreamTo
 from dispatcher.requests import Operation
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class OfferingGatherer(Gatherer):
         streams: Callable[[], Iterable[Stream]],
     ) -> None:
         super().__init__(etcd, catalogue, journal, metrics, stream_to)
+        self._stream_to = stream_to
         self._streams = streams
         self._waiting: dict[str, dict[str, None]] = {}  # ids by partition, in the order they came
         self._taken: dict[str, dict[str, _Taken]] = {}

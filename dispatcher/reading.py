@@ -1,5 +1,6 @@
 """Records read from the store: some by id, lists page by page, all of them in turn."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
@@ -29,8 +30,11 @@ async def read_many(etcd: Etcd, ids: Sequence[str], finished: bool = False) -> d
         except BadRecordId:
             continue
     found: dict[str, Held] = {}
-    for at in range(0, len(keys), _AT_ONCE):
-        result = await etcd.transact([], [Get(key) for key in keys[at : at + _AT_ONCE]])
+    parts = [keys[at : at + _AT_ONCE] for at in range(0, len(keys), _AT_ONCE)]
+    results = await asyncio.gather(
+        *(etcd.transact([], [Get(key) for key in part]) for part in parts)
+    )
+    for result in results:
         for items in result.gets:
             for item in items:
                 record = decode_record(item.value)

@@ -25,6 +25,7 @@ from dzflow.errors import DzflowError
 from sdn.topology import UnknownHost
 
 _POLL = 0.05
+_TURN = 50  # filters that are read in one turn of the loop
 
 
 class Records:
@@ -82,35 +83,50 @@ class Records:
         name: str,
     ) -> None:
         """Give drafts the ids that the key stands for; what was begun before is left out."""
-        for place, draft in list(drafts.items()):
-            assert draft.ask
-            try:
-                if not self._catalogue.knows_host(draft.ask.host):
-                    raise UnknownHost(f"there is no host {draft.ask.host[:64]!r}")
-                space = self._catalogue.spaces.named(draft.ask.space)
-                self._catalogue.routing.index(space, kind == "advertisement", draft.ask.filter)
-                draft.id = new_record_id(kind, space.number)
-            except DzflowError as error:
-                call.refuse(place, error)
-                del drafts[place]
-            if place % 50 == 49:
-                await asyncio.sleep(0)
-        if not drafts:
-            return
-        ids = [drafts[place].id if place in drafts else "" for place in range(len(asks))]
         mark = fingerprint(kind, [[type(ask).__name__, ask] for ask in asks])
-        use = await claim(self._etcd, self._key_leases, name, mark, ids)
+        use = await self._used(name, mark)
         if use is None:
-            return
+            for place, draft in list(drafts.items()):
+                try:
+                    draft.id = self._new_id(draft)
+                except DzflowError as error:
+                    call.refuse(place, error)
+                    del drafts[place]
+                if place % _TURN == _TURN - 1:
+                    await asyncio.sleep(0)
+            if not drafts:
+                return  # a call of which nothing is left does not use up its key
+            ids = [drafts[place].id if place in drafts else "" for place in range(len(asks))]
+            use = await claim(self._etcd, self._key_leases, name, mark, ids)
+            if use is None:
+                return
         known = await self._read_any(use.ids)
         for place, draft in list(drafts.items()):
             draft.id = use.ids[place]
-            if not draft.id:
-                call.refuse(place, Conflict("this element was refused when the key was first used"))
-                del drafts[place]
-            elif draft.id in known:
+            if draft.id in known:
                 self._replay(call, place, "begin", known[draft.id].record)
                 del drafts[place]
+            elif not draft.id:
+                call.refuse(place, self._refusal(draft))
+                del drafts[place]
+
+    def _new_id(self, draft: Draft) -> str:
+        """An id for a record that can be begun; raises if it cannot."""
+        ask = draft.ask
+        assert ask
+        if not self._catalogue.knows_host(ask.host):
+            raise UnknownHost(f"there is no host {ask.host[:64]!r}; GET /hosts lists all there are")
+        space = self._catalogue.spaces.named(ask.space)
+        self._catalogue.routing.index(space, draft.kind == "advertisement", ask.filter)
+        return new_record_id(draft.kind, space.number)
+
+    def _refusal(self, draft: Draft) -> DzflowError:
+        """Why an element is refused that was refused when its key was first used."""
+        try:
+            self._new_id(draft)
+        except DzflowError as error:
+            return error
+        return Conflict("this element was refused when the key was first used; take a new key")
 
     async def end(
         self,

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from api.settings_sources import load
 from api.up import Only, Service
 
+SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}
 LIMIT = 120.0  # seconds that anything here may take
 
 
@@ -22,6 +25,13 @@ def eventually(condition: Callable[[], Any], what: str) -> Any:
             return found
         time.sleep(0.1)
     raise AssertionError(f"not so within {LIMIT:.0f} s: {what}")
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @contextmanager

@@ -19,6 +19,13 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         (["bench", "nothing"], "there is no benchmark 'nothing'; choose from engine"),
         (["bench", "all", "--json", "x"], "name one benchmark"),
         (["lab", "up", "--topology", "mesh:3"], "mesh:3"),
+        (["up", "--topology", "mesh:3"], "mesh:3"),
+        (["up", "--mode", "sea"], "sea is not there yet"),
+        (["up", "--listen", "192.0.2.1"], "set tokens.operator or tokens.hosts"),
+        (["up", "--config", "none.toml"], "none.toml: No such file"),
+        (["up", "--data-plane", "onos"], "prefixes only; choose lpm"),
+        (["demo", "--data-plane", "external"], "choose --data-plane emulated or ovs"),
+        (["status", "--url", "http://127.0.0.1:1"], "is the control plane running there?"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(words: list[str], said: str) -> None:
@@ -32,5 +39,12 @@ def test_a_mistake_is_answered_in_one_line(words: list[str], said: str) -> None:
 def test_help_lists_the_subcommands() -> None:
     done = run("--help")
     assert done.returncode == 0
-    assert "bench" in done.stdout
-    assert "lab" in done.stdout
+    for name in ("up", "demo", "lab", "bench", "publish", "listen", "status", "flows", "backup"):
+        assert f" {name} " in done.stdout
+
+
+def test_the_demo_tells_that_nothing_was_missed() -> None:
+    done = run("demo", "--events", "300", "--topology", "line:3", "--subscriptions", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing was missed" in done.stdout
+    assert "300 quotes published" in " ".join(done.stdout.split())

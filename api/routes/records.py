@@ -2,14 +2,13 @@
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar, Union
+from typing import Annotated, Any, Union
 
-import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from api.batches import answered, elements_of, longest_wait, single
 from api.models import (
     Begin,
     ElementOut,
@@ -23,9 +22,9 @@ from api.models import (
     given,
 )
 from api.operations import Call, Link, Operation, Reply, Shown, once
-from api.problems import ApiProblem, document, invalid, naming, respond
+from api.problems import ApiProblem
 from configurators.store.model import RecordKind
-from dispatcher.asks import Answer, Ask, Page, RecordView, Refused
+from dispatcher.asks import Ask, Page, RecordView, Refused
 from dispatcher.errors import Problem, problem_of
 from dzflow.errors import DzflowError
 
@@ -34,15 +33,13 @@ _ID = re.compile(r"[as][0-9a-f]{1,3}-[0-9a-f]{16}")
 _LETTER: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
 _VERB: dict[RecordKind, str] = {"subscription": "subscribe", "advertisement": "advertise"}
 
-T = TypeVar("T", bound=In)
-
 
 # Begin and end, one or many
 
 
 def _begin(kind: RecordKind) -> Callable[[Call], Any]:
     async def handler(call: Call) -> Reply | Response:
-        elements, many = _elements(call, Begin)
+        elements, many = elements_of(call, Begin)
         asks: list[Ask | Refused] = []
         for element in elements:
             if isinstance(element, Problem):
@@ -54,17 +51,17 @@ def _begin(kind: RecordKind) -> Callable[[Call], Any]:
                     Ask(element.host, element.space, element.filter, element.label, element.ttl)
                 )
         answers = await call.dispatcher.begin(
-            kind, asks, wait=_wait(call, elements), key=call.key, who=call.caller.name
+            kind, asks, wait=longest_wait(call, elements), key=call.key, who=call.caller.name
         )
-        return _answered(call, answers, many)
+        return answered(call, answers, many)
 
     return handler
 
 
 def _end(kind: RecordKind) -> Callable[[Call], Any]:
     async def handler(call: Call) -> Reply | Response:
-        elements, many = _elements(call, End)
-        return await _remove(call, kind, elements, _wait(call, elements), many)
+        elements, many = elements_of(call, End)
+        return await _remove(call, kind, elements, longest_wait(call, elements), many)
 
     return handler
 
@@ -85,7 +82,7 @@ async def _remove(
         found = await _own(call, kind, found)
     ids = [Refused(item) if isinstance(item, Problem) else item for item in found]
     answers = await call.dispatcher.end(kind, ids, wait=wait, key=call.key, who=call.caller.name)
-    return _answered(call, answers, many)
+    return answered(call, answers, many)
 
 
 def _checked(kind: RecordKind, element: End | Problem) -> str | Problem:
@@ -120,70 +117,12 @@ async def _must_own(call: Call, kind: RecordKind, record_id: str) -> None:
         call.caller.must_act_for(record.host, "id")
 
 
-def _elements(call: Call, kind: type[T]) -> tuple[list[T | Problem], bool]:
-    """What the body asks for: each element, or what is wrong with it; and whether it is a batch."""
-    body = call.body
-    if not isinstance(body, list):
-        return [msgspec.convert(body, kind)], False
-    if not 1 <= len(body) <= call.settings.max_batch:
-        text = f"a batch has 1 to {call.settings.max_batch} elements, got {len(body)}"
-        raise ApiProblem("invalid", text, "body")
-    try:
-        return list(msgspec.convert(body, list[kind])), True  # type: ignore[valid-type]
-    except msgspec.ValidationError:
-        return [_element(item, kind) for item in body], True
-
-
-def _element(item: object, kind: type[T]) -> T | Problem:
-    try:
-        return msgspec.convert(item, kind)
-    except msgspec.ValidationError as error:
-        return invalid(error)
-
-
-def _wait(call: Call, elements: Sequence[Begin | End | Problem]) -> float:
-    """A batch is answered as a whole, so that the element with the most patience decides."""
-    waits = {element.wait for element in elements if not isinstance(element, Problem)}
-    return max(map(call.wait, waits), default=0.0)
-
-
 def _not_for(call: Call, host: str) -> Problem:
     try:
         call.caller.must_act_for(host)
     except ApiProblem as error:
         return error.problem
     raise AssertionError(host)
-
-
-def _answered(call: Call, answers: Sequence[Answer], many: bool) -> Reply | Response:
-    if not many:
-        return _single(answers[0])
-    content: list[ElementOut | ProblemOut] = []
-    counts: Counter[int] = Counter()
-    for answer in answers:
-        counts[answer.status] += 1
-        if answer.problem is not None:
-            content.append(document(naming(answer.problem, "filter")))
-        else:
-            record = answer.record
-            content.append(
-                ElementOut(*[getattr(record, name) for name in _MEMBERS], status=answer.status)
-            )
-    call.context.metrics.elements(call.request.scope["dzflow.route"], counts)
-    return Reply(207, content)
-
-
-_MEMBERS = RecordView.__struct_fields__
-
-
-def _single(answer: Answer) -> Reply | Response:
-    if answer.problem is not None:
-        return respond(naming(answer.problem, "filter"))
-    assert answer.record is not None
-    headers = {}
-    if answer.status in (201, 202):
-        headers["Location"] = f"/requests/{answer.record.id}"
-    return Reply(answer.status, answer.record, headers)
 
 
 # One record
@@ -222,7 +161,7 @@ def _put(kind: RecordKind) -> Callable[[Call], Any]:
         answer = await call.dispatcher.update(
             kind, record_id, update.filter, wait=call.wait(update.wait)
         )
-        return _single(answer)
+        return single(answer)
 
     return handler
 
@@ -342,7 +281,7 @@ def _operations(kind: RecordKind) -> tuple[Operation, ...]:
             f"Make {_a(kind)}, or up to 1,000 of them",
             _begin(kind),
             {201: Shown(**_as(done), location=True), 202: later, 207: many},
-            (404, 429, 502, 507),
+            (404, 429, 502),
             body=_batch(Begin),
             examples={"one": example, "batch": [example, {**example, "wait": False}]},
         ),
@@ -392,7 +331,7 @@ def _operations(kind: RecordKind) -> tuple[Operation, ...]:
             "Replace the filter in one step; what both filters want is never interrupted",
             _put(kind),
             {200: changed, 202: later},
-            (404, 409, 429, 502, 507),
+            (404, 409, 429, 502),
             body=Update,
             examples={"one": {"filter": {"price": {"gte": 500}}}},
             parameters={"id": RecordId},
@@ -417,7 +356,7 @@ def _operations(kind: RecordKind) -> tuple[Operation, ...]:
             "Say that a record with a ttl is still wanted",
             _renew(kind),
             {200: Shown(RecordView, "With its new end.")},
-            (404,),
+            (404, 409),
             parameters={"id": RecordId},
         ),
     )

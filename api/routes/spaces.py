@@ -74,7 +74,12 @@ _SCHEMA = {
     "index": {"kind": "fields", "budget": 8, "shapes": 64},
 }
 _OWN = {"name": "$response.body#/name"}
-_ON_SPACE = (Link("getSpace", _OWN), Link("putSpace", _OWN), Link("deleteSpace", _OWN))
+_IN_SPACE = {"host": "h2", "space": "$response.body#/name", "filter": {}}
+_IN_USE = (Link("subscribe", body=_IN_SPACE), Link("advertise", body={**_IN_SPACE, "ttl": 60}))
+_ON_SPACE = (
+    *(Link("getSpace", _OWN), Link("putSpace", _OWN), Link("deleteSpace", _OWN)),
+    *_IN_USE,
+)
 _NAME = {"name": SpaceName}
 
 OPERATIONS = (
@@ -85,7 +90,13 @@ OPERATIONS = (
         "spaces",
         "List all spaces",
         _list,
-        {200: Shown(SpacesOut, "All spaces.")},
+        {
+            200: Shown(
+                SpacesOut,
+                "All spaces.",
+                (Link("getSpace", {"name": "$response.body#/items/0/name"}),),
+            )
+        },
     ),
     Operation(
         "GET",
@@ -94,7 +105,7 @@ OPERATIONS = (
         "spaces",
         "A space: its schema, and what publishers need to address events in it",
         _get,
-        {200: Shown(SpaceOut, "As it is now.")},
+        {200: Shown(SpaceOut, "As it is now.", _IN_USE)},
         (404,),
         parameters=_NAME,
     ),
@@ -109,7 +120,7 @@ OPERATIONS = (
             200: Shown(SpaceOut, "Changed, or as it was before.", _ON_SPACE),
             201: Shown(SpaceOut, "Made.", _ON_SPACE),
         },
-        (409,),
+        (409, 502),
         body=SchemaIn,
         examples={"stocks": _SCHEMA},
         parameters=_NAME,

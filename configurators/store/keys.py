@@ -17,6 +17,7 @@
 | `dispatchers/ID`, `configurators/ID`, `southbound/ID` | `Process`, leased: gone when it dies |
 | `generation` | put to get a new generation: the put's revision |
 | `wires` | where applications reach each host of an emulated network: host -> [address, port] |
+| `ray` | `Process` that started or joined Ray and watches over the workers, leased |
 
 The global name of a partition is `SPACE.VERSION/LEAF`, as in `1f.0/3-0.7-x`.
 """
@@ -45,6 +46,7 @@ CONFIGURATORS = "configurators/"
 SOUTHBOUND = "southbound/"
 GENERATION = "generation"
 WIRES = "wires"
+RAY = "ray"
 
 _RECORD_ID = re.compile(r"[sa][0-9a-f]+-[0-9A-Za-z_-]+")
 _LETTER: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}

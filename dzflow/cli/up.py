@@ -1,14 +1,15 @@
 """`dzflow up`: the whole service on this machine."""
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.panel import Panel
 from rich.table import Table
 
 from dzflow.cli import options
@@ -50,7 +51,7 @@ def up(
     settings = settings_of(given.pop("config"), {k: v for k, v in given.items() if k != "only"})
     console = Console(stderr=True)
     with running(settings, only, console) as (service, ended):
-        Console().print(summary(service, only))
+        show(service, only, Console())
         ended()
 
 
@@ -65,7 +66,6 @@ def running(
     from api import logs
     from api.up import Service
 
-    logs.configure(settings, "up")
     status = console.status("starting")
     started = False
     ending = threading.Event()
@@ -77,6 +77,7 @@ def running(
             status.update(text)
 
     service = Service(settings, only, tell)
+    logs.configure(settings, "up")
 
     def signalled(number: int, _: Any) -> None:
         if ending.is_set():
@@ -117,8 +118,8 @@ def _forever() -> None:
     threading.Event().wait()
 
 
-def summary(service: "Service", only: str | None) -> Panel:
-    """Where everything is, and what to try."""
+def show(service: "Service", only: str | None, console: Console) -> None:
+    """Print where everything is, and what to try."""
     settings, network = service.settings, service.network
     rows = Table.grid(padding=(0, 2))
     if only != "workers":
@@ -126,25 +127,30 @@ def summary(service: "Service", only: str | None) -> Panel:
         rows.add_row("documentation", f"{service.url}/docs")
     hosts = [host.id for host in network.hosts]
     shown = ", ".join(hosts[:8]) + (f", … ({len(hosts)})" if len(hosts) > 8 else "")
-    rows.add_row("network", f"{len(network.switches)} switches ({settings.data_plane})")
+    rows.add_row("network", f"{len(network.switches)} switches, {settings.data_plane}")
     rows.add_row("hosts", shown)
     workers = f"{settings.configurators} configurators, {settings.southbound} southbound"
-    rows.add_row("workers", workers)
+    rows.add_row("workers", workers if only != "api" else "started elsewhere")
     rows.add_row("data", str(settings.data_dir))
+    console.print("[bold green]dzflow is ready[/]")
+    console.print(rows)
     if len(hosts) > 1 and only != "workers":
-        for number, line in enumerate(_to_try(service, hosts)):
-            rows.add_row("" if number else "try", line)
-    rows.add_row("", "Ctrl-C stops everything")
-    return Panel(rows, title="dzflow is ready", title_align="left", expand=False)
+        console.print("\nTry, in other terminals:")
+        for line in _to_try(service, hosts):
+            # In one piece, however long, to be copied.
+            console.print(f"  {line}", soft_wrap=True, highlight=False, markup=False)
+    console.print("\nCtrl-C stops everything.")
 
 
 def _to_try(service: "Service", hosts: list[str]) -> list[str]:
+    command = "dzflow" if which("dzflow") else sys.argv[0]
     at = "" if service.url == URL else f" --url {service.url}"
-    there = [f"dzflow lab exec {host} -- " if service.lab else "" for host in hosts[:2]]
-    schema = '{"attributes":[{"name":"price","type":"float","min":0,"max":1000}]}'
+    lab = f"{command} lab exec --lab {service.lab}"
+    there = [f"{lab} {host} -- " if service.lab else "" for host in hosts[:2]]
+    schema = '{"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}'
     return [
-        f"curl -X PUT {service.url}/spaces/stocks -d '{schema}'",
-        f"{there[0]}dzflow listen{at} --host {hosts[0]} --space stocks --filter 'price > 420'",
-        f"{there[1]}dzflow publish{at} --host {hosts[1]} --space stocks '{{\"price\": 500}}'",
-        f"dzflow status{at}",
+        f"curl -X PUT {service.url}/spaces/stocks --json '{schema}'",
+        f"{there[0]}{command} listen{at} --host {hosts[0]} --space stocks --filter 'price > 420'",
+        f"{there[1]}{command} publish{at} --host {hosts[1]} --space stocks '{{\"price\": 500}}'",
+        f"{command} status{at}",
     ]

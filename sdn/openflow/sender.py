@@ -123,6 +123,8 @@ class Sender:
 
     async def repair(self, ops: Sequence[FlowOp]) -> Outcome:
         """Send these before all that waits: a batch that went before them would be newer."""
+        if self.connection is None:
+            return self._undefined("not connected")
         done: asyncio.Future[Outcome] = self._loop.create_future()
 
         def settle(_: str, outcome: Outcome | StaleEpoch) -> None:
@@ -151,6 +153,9 @@ class Sender:
     def _pump(self) -> None:
         self._scheduled = False
         connection = self.connection
+        if connection is not None and connection.lost is not None:
+            # Nothing was under way that would tell; who waits is not left waiting.
+            self.disconnected(connection, connection.lost)
         while connection is not None and connection is self.connection and self._may_send():
             parts = self._next_parts()
             if parts:

@@ -37,7 +37,7 @@ def test_who_has_no_token_is_not_let_in(header: str | None) -> None:
 
 def test_an_operator_may_act_for_all() -> None:
     for access in ("host", "operator"):
-        caller = GUARD.admit(access, "bearer  op ")  # type: ignore[arg-type]
+        caller = GUARD.admit(access, "bearer  op ")
         assert caller.may_act_for("h1")
         assert caller.may_act_for("h2")
 

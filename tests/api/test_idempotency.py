@@ -61,7 +61,7 @@ def test_what_was_refused_may_be_tried_again(client: httpx.Client, space: str) -
 
 def test_odd_keys_are_refused(client: httpx.Client, space: str) -> None:
     for odd in ("", "a b", "x" * 256, "é"):
-        headers = {"Idempotency-Key": odd.encode("latin-1")}
+        headers = {b"Idempotency-Key": odd.encode("latin-1")}
         problem = problem_of(
             client.post("/subscribe", json=subscription(space), headers=headers), 400
         )

@@ -22,8 +22,9 @@ from configurators.store import keys
 from configurators.store.client import Access, Etcd
 from configurators.store.documents import decode_process
 from configurators.store.model import Process
+from dzflow.sdk import Rest
 from tests.etcd import TestEtcd
-from tests.service import eventually, processes_with
+from tests.service import SCHEMA, eventually, is_ready, processes_with
 
 RAY = str(Path(sys.executable).parent / "ray")
 
@@ -165,11 +166,16 @@ def test_workers_are_spread_over_two_nodes_and_leave_one_that_dies(
     def two(prefix: str) -> bool:
         return len(nodes(prefix)) == 2
 
-    with Service(settings, "workers", said.append):
+    apart = settings.model_copy(update={"data_dir": tmp_path / "api", "port": 0})
+    with Service(settings, "workers", said.append), Service(apart, "api") as api:
         for prefix in (keys.CONFIGURATORS, keys.SOUTHBOUND):
             eventually(partial(two, prefix), f"two {prefix} are there")
             assert len(set(nodes(prefix).values())) == 2, "each has its own node"
         before = nodes(keys.CONFIGURATORS)
+        with Rest(api.url) as rest:
+            rest.put_space("stocks", SCHEMA)
+            rest.begin("advertisement", "h2", "stocks", {})
+            rest.begin("subscription", "h1", "stocks", "price > 5")
         second.kill()
 
         def moved() -> bool:
@@ -179,6 +185,9 @@ def test_workers_are_spread_over_two_nodes_and_leave_one_that_dies(
         eventually(moved, f"all are on the node that is left, as of {before}: {said}")
         assert set(nodes(keys.CONFIGURATORS).values()) < set(before.values())
         assert any("is started at" in text for text in said)
+        eventually(lambda: is_ready(api.url), "the service is ready again")
+        with Rest(api.url) as rest:
+            assert rest.begin("subscription", "h1", "stocks", "price < 5")["state"] == "active"
     assert alive(access, keys.CONFIGURATORS) == {}
 
 

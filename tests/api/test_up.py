@@ -7,9 +7,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 
 from api.data_folder import FolderInUse
@@ -17,17 +18,11 @@ from api.listening import PortTaken
 from api.settings import BadSettings
 from api.up import Service
 from dzflow.sdk import Rest
-from tests.service import LIMIT, eventually, processes_with, running
+from dzflow.sdk.errors import NotAuthorised
+from tests.certificates import make_keys
+from tests.service import LIMIT, SCHEMA, eventually, is_ready, processes_with, running
 
 COMMAND = str(Path(sys.executable).parent / "dzflow")
-SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}
-
-
-def is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def flows(url: str, source: str) -> list[str]:
@@ -197,11 +192,29 @@ def test_secrets_are_on_no_command_line_and_readable_by_nobody_else(
         assert token.get_secret_value() not in log.read_text(), log
 
 
-def test_stopped_nothing_is_left(tmp_path: Path) -> None:
-    with running(tmp_path, topology="line:2", configurators=1) as service:
-        assert processes_with(str(tmp_path))
+def test_it_is_open_to_others_with_tokens_and_tls(tmp_path: Path) -> None:
+    pair = make_keys(tmp_path)
+    folder = tmp_path / "data"
+    options: dict[str, Any] = {
+        "listen": "0.0.0.0",  # noqa: S104
+        "tokens": {"operator": ["of the operator"], "hosts": {"h1": "of h1"}},
+        "tls": {"cert": pair.certificate, "key": pair.key},
+        "configurators": 1,
+        "dispatchers": 2,
+    }
+    with running(folder, **options) as service:
         pids = service.pids
-    assert processes_with(str(tmp_path)) == {}
+        assert service.url.startswith("https://127.0.0.1:")
+        trust = partial(Rest, service.url, ca=pair.authority)
+        with trust("of the operator") as rest:
+            rest.put_space("stocks", SCHEMA)
+        with trust("of h1") as rest:
+            assert rest.begin("subscription", "h1", "stocks", "price > 5")["state"] == "active"
+        with trust() as rest, pytest.raises(NotAuthorised):
+            rest.spaces()
+    for log in (folder / "logs").iterdir():
+        assert "of the operator" not in log.read_text(), log
+    assert processes_with(str(folder)) == {}
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids.values())
 
 

@@ -309,6 +309,8 @@ def test_while_etcd_is_away_work_goes_on(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
+# Python 3.11 complains of a connection that comes in at the moment when a server stops.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("plan", "seed"), [("legs", 1), ("legs", 2), ("lpm", 3)])
 def test_whatever_happens_to_processes_and_switches_the_end_is_as_it_should_be(
     etcd_server: TestEtcd, plan: PlanName, seed: int

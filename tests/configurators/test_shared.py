@@ -11,7 +11,7 @@ from configurators.configurator import ConfiguratorOptions
 from configurators.network import with_host
 from configurators.shared import SharedConfigurator
 from configurators.store import keys
-from configurators.store.client import Access, Etcd
+from configurators.store.client import Access
 from configurators.store.documents import encode
 from configurators.store.locks import Lock, Locks
 from configurators.store.model import Record

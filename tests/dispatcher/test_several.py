@@ -170,8 +170,9 @@ def test_a_repeated_call_answers_with_the_same_records(etcd_server: TestEtcd) ->
             assert [answer.status for answer in second] == [201] * 120 + [404]
             other = await d2.begin("subscription", batch, wait=TIMEOUT, key="k", who="you")
             assert {r.id for r in views(other[:-1])}.isdisjoint(r.id for r in views(first[:-1]))
-            with pytest.raises(Conflict, match="another call") as caught:
-                await d1.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me")
+            for another in (asks(1), [Ask("nobody", "stocks", {})]):
+                with pytest.raises(Conflict, match="another call") as caught:
+                    await d1.begin("subscription", another, wait=TIMEOUT, key="k", who="me")
             assert caught.value.kind == "key-reused"
             with pytest.raises(Conflict):
                 await d1.begin("advertisement", batch, wait=TIMEOUT, key="k", who="me")
@@ -234,6 +235,20 @@ def test_a_call_that_was_refused_as_a_whole_does_not_use_up_its_key(etcd_server:
             assert answer.status == 422
             [answer] = await d.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me")
             assert answer.status == 201
+
+    asyncio.run(run())
+
+
+def test_a_repeated_call_tells_of_records_that_ended_meanwhile(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d:
+            first = views(await d.begin("subscription", asks(2), wait=TIMEOUT, key="k", who="me"))
+            await d.end("subscription", [record.id for record in first], wait=TIMEOUT)
+            await d.delete_space("stocks")
+            again = await d.begin("subscription", asks(2), wait=TIMEOUT, key="k", who="me")
+            assert [answer.status for answer in again] == [200, 200]
+            assert [(r.id, r.state) for r in views(again)] == [(r.id, "removed") for r in first]
+            assert (await w.etcd.range("records/")).items == []
 
     asyncio.run(run())
 

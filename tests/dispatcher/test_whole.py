@@ -274,3 +274,41 @@ def test_a_backup_comes_back_under_the_same_ids(etcd_server: TestEtcd) -> None:
             assert await w.check_flows(d) == entries
 
     asyncio.run(run())
+
+
+def test_what_waits_for_a_switch_says_so_everywhere_and_goes_on(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with (
+            whole(etcd_server.access()) as w,
+            w.dispatcher() as d,
+            w.dispatcher() as other,
+        ):
+            await d.put_space("stocks", SCHEMA)
+            views(await d.begin("advertisement", [Ask("h1", "stocks", {})], wait=TIMEOUT))
+            w.network.agents["s3"].drop()
+
+            async def down() -> bool:
+                return any(switch.state == "down" for switch in d.switches())
+
+            await eventually(down)
+            far = Ask("h3", "stocks", {"price": {"gte": 500}})
+            [waits] = await d.begin("subscription", [far], wait=0)
+            assert waits.status == 202
+            assert waits.record
+            waiting = waits.record.id
+
+            async def told() -> bool:
+                return "s3" in ((await other.record(waiting)).reason or "")
+
+            await eventually(told)
+            assert (await d.record(waiting)).state == "pending"
+            w.network.agents["s3"].come_back()
+
+            async def active() -> bool:
+                return (await other.record(waiting)).state == "active"
+
+            await eventually(active)
+            assert (await other.record(waiting)).reason is None
+            await w.check_flows(d)
+
+    asyncio.run(run())

@@ -1,0 +1,68 @@
+"""Tasks on their way to configurators: what comes in one turn of the loop goes together."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from configurators.messages import Task, Tasks
+from configurators.stream import Stream, StreamClosed
+from dispatcher.metrics import Metrics
+
+_log = logging.getLogger(__name__)
+
+_CHUNK = 2_000  # tasks in one message
+
+StreamTo = Callable[[str], Stream | None]
+ByPartition = dict[str, list[Task]]
+
+
+class Outbox:
+    """Sends tasks. Those for a configurator that cannot be reached are handed to `unreachable`;
+    they are to be posted again when it can."""
+
+    def __init__(
+        self,
+        stream_to: StreamTo,
+        metrics: Metrics,
+        unreachable: Callable[[str, ByPartition], None],
+    ) -> None:
+        self._stream_to = stream_to
+        self._metrics = metrics
+        self._unreachable = unreachable
+        self._posted: dict[str, ByPartition] = {}
+
+    def post(self, configurator: str, partition: str, task: Task) -> None:
+        """Send a task soon."""
+        if not self._posted:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._posted.setdefault(configurator, {}).setdefault(partition, []).append(task)
+
+    def _flush(self) -> None:
+        posted, self._posted = self._posted, {}
+        for configurator, tasks in posted.items():
+            stream = self._stream_to(configurator)
+            try:
+                if stream is None:
+                    raise StreamClosed("there is no stream to it")
+                for part in _chunks(tasks):
+                    self._metrics.tasks_sent += sum(map(len, part.values()))
+                    stream.tell(Tasks(part))
+            except StreamClosed as error:
+                _log.info("tasks wait for configurator %s: %s", configurator, error)
+                self._unreachable(configurator, tasks)
+
+
+def _chunks(tasks: ByPartition) -> Iterator[ByPartition]:
+    """Tasks in messages of a bounded size."""
+    part: ByPartition = {}
+    size = 0
+    for partition, some in tasks.items():
+        for at in range(0, len(some), _CHUNK):
+            piece = some[at : at + _CHUNK]
+            if size + len(piece) > _CHUNK and part:
+                yield part
+                part, size = {}, 0
+            part[partition] = part.get(partition, []) + piece
+            size += len(piece)
+    if part:
+        yield part
