@@ -23,6 +23,8 @@ from tests.dispatcher.support import TIMEOUT, TOKEN, eventually
 
 Mode = Literal["sna", "sea"]
 
+QUICK = ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
+
 
 class Whole:
     """What runs."""
@@ -65,6 +67,7 @@ async def whole(
     configurators: int = 2,
     mode: Mode = "sna",
     model: SwitchModel = SOFTWARE,
+    options: ConfiguratorOptions = QUICK,
 ) -> AsyncIterator[Whole]:
     """A small network and all processes that a dispatcher needs."""
     async with AsyncExitStack() as stack:
@@ -77,7 +80,6 @@ async def whole(
         network = EmulatedNetwork(topology(shape), [split_address(south.openflow)], model=model)
         await stack.enter_async_context(network)
         for number in range(configurators):
-            options = ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
             kind = SharedConfigurator if mode == "sea" else ConfiguratorProcess
             process = kind(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", options)
             await stack.enter_async_context(_running(process.run))
