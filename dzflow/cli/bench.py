@@ -1,6 +1,7 @@
 """`dzflow bench`: run benchmarks and show what they measured."""
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from dzflow.errors import BadInput
 
 NAMES = ("engine", "southbound", "control", "end_to_end")
+WIDE = 240  # columns where no terminal limits them
 
 
 class UnknownBench(BadInput):
@@ -26,7 +28,7 @@ def bench(
         raise UnknownBench(f"there is no benchmark {name!r}; choose from {', '.join(NAMES)}, all")
     if name == "all" and json:
         raise UnknownBench("with --json, name one benchmark")
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
     for one in NAMES if name == "all" else (name,):
         with Console(stderr=True).status(f"{one}: starting") as status:
             report = importlib.import_module(f"bench.{one}").run(
