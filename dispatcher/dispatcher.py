@@ -323,10 +323,9 @@ class Dispatcher:
         self._answers.ended(operation, record, outcome)
         self._intake.pump()
 
-    def _done(self, operation: Operation, done: Done) -> None:
+    def _done(self, operation: Operation, done: Done, configurator: str) -> None:
         assert self._traces
-        owner = self._catalogue.owners.get(done.partition)
-        self._traces.note(operation, done, owner[0] if owner else "")
+        self._traces.note(operation, done, configurator)
 
     def _elsewhere(self, draft: Draft, record: Record) -> None:
         if draft.call:

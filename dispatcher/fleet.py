@@ -30,7 +30,7 @@ class Fleet:
     def __init__(self, etcd: Etcd, token: bytes, me: str) -> None:
         self.loads: dict[str, Load] = {}
         self.holds: dict[str, Holds] = {}
-        self.on_dones: Callable[[Dones], None] = lambda _: None
+        self.on_dones: Callable[[Dones, str], None] = lambda *_: None
         self.on_waiting: Callable[[Waiting], None] = lambda _: None
         self.on_take: Callable[[Stream, Take], None] = lambda *_: None
         self.on_connected: Callable[[str], None] = lambda _: None
@@ -89,7 +89,7 @@ class Fleet:
 
     def _hear(self, stream: Stream, message: object) -> None:
         if isinstance(message, Dones):
-            self.on_dones(message)
+            self.on_dones(message, stream.peer)
         elif isinstance(message, Waiting):
             self.on_waiting(message)
         elif isinstance(message, Take):

@@ -51,8 +51,8 @@ class Gatherer:
         superseded by somebody else's operation on the record."""
         self.on_restart: Callable[[Operation], None] = lambda _: None
         """Called when an operation has to be journaled and routed anew."""
-        self.on_done: Callable[[Operation, Done], None] = lambda *_: None
-        """Called for each partial that was carried out or refused, for the trace."""
+        self.on_done: Callable[[Operation, Done, str], None] = lambda *_: None
+        """Called for each partial that was carried out or refused, and by whom, for the trace."""
         self._by_partition: dict[str, dict[Operation, None]] = {}
         self._outbox = Outbox(stream_to, metrics, self._unreachable)
         self._moved: dict[Operation, None] = {}
@@ -81,8 +81,8 @@ class Gatherer:
             self._by_partition.setdefault(name, {})[operation] = None
         self._act(operation, operation.start())
 
-    def hear_dones(self, message: Dones) -> None:
-        """Tasks have come to their end."""
+    def hear_dones(self, message: Dones, configurator: str) -> None:
+        """Tasks have come to their end at a configurator."""
         operations, counts = self.operations, self._metrics.tasks_done
         for done in message.dones:
             counts[done.outcome] += 1
@@ -90,7 +90,7 @@ class Gatherer:
             if operation is None:
                 continue
             if done.outcome in ("done", "failed"):
-                self.on_done(operation, done)
+                self.on_done(operation, done, configurator)
                 if done.outcome == "done":
                     operation.last_done = time.monotonic()
             elif done.outcome == "moved":

@@ -51,15 +51,15 @@ class OfferingGatherer(Gatherer):
 
     # What configurators tell
 
-    def hear_dones(self, message: Dones) -> None:
-        """Tasks have come to their end."""
+    def hear_dones(self, message: Dones, configurator: str) -> None:
+        """Tasks have come to their end at a configurator."""
         for done in message.dones:
             taken = self._taken.get(done.partition)
             if taken and done.id in taken and taken[done.id].seq == done.seq:
                 del taken[done.id]
                 if not taken:
                     del self._taken[done.partition]
-        super().hear_dones(message)
+        super().hear_dones(message, configurator)
         moved: dict[str, list[str]] = {}
         for done in message.dones:
             if done.outcome == "moved":

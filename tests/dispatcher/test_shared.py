@@ -195,7 +195,7 @@ def test_tasks_of_a_partition_are_done_in_the_order_they_came(etcd_server: TestE
                 start(operation)
 
             d._gatherer.start = note  # type: ignore[method-assign]
-            d._gatherer.on_done = lambda _, done: dones.append(done)
+            d._gatherer.on_done = lambda _, done, __: dones.append(done)
             moving = asyncio.create_task(_move_locks(w))
             try:
                 views(await d.begin("subscription", wants(Random(7), 80), wait=TIMEOUT))
