@@ -43,16 +43,21 @@ def environment(settings: Settings, token: Path) -> dict[str, str]:
     return found
 
 
-def temporary_folder(data_dir: Path) -> Path:
-    """A folder for Ray's sockets, whose paths must be short; always the same for a data folder.
-
-    What an earlier start left there is removed. Give Ray a folder below it: it lets everybody into
-    the one that it is given.
-    """
+def folder_of(data_dir: Path) -> Path:
+    """Where an own Ray keeps its sockets, whose paths must be short: the same at each start."""
     name = hashlib.sha256(str(data_dir.absolute()).encode()).hexdigest()[:10]
     folder = Path(tempfile.gettempdir()) / f"dzflow-ray-{os.getuid()}-{name}"
     if len(str(folder)) > _LONGEST:
         folder = Path("/tmp") / folder.name  # noqa: S108 - it is made private below
+    return folder
+
+
+def temporary_folder(data_dir: Path) -> Path:
+    """Make that folder; what an earlier start left there is removed.
+
+    Give Ray a folder below it: it lets everybody into the one that it is given.
+    """
+    folder = folder_of(data_dir)
     if folder.is_symlink() or (folder.exists() and folder.stat().st_uid != os.getuid()):
         raise NoRay(f"{folder} belongs to somebody else; remove it")
     shutil.rmtree(folder, ignore_errors=True)

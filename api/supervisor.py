@@ -10,6 +10,7 @@ the child processes with it.
 
 import asyncio
 import logging
+import shutil
 import socket as sockets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from api.children import LONGEST_PAUSE, SHORTEST_PAUSE, ChildProcess, keep
 from api.data_folder import DataFolder
 from api.first_network import settle_network
 from api.listening import bind
-from api.ray_environment import environment
+from api.ray_environment import environment, folder_of
 from api.settings import BadSettings, Settings, is_loopback
 from configurators.store.client import Etcd
 from configurators.store.errors import StoreError
@@ -273,6 +274,9 @@ class Supervisor:
             if child is not None:
                 self._tell(f"stopping the {child.name}")
                 await child.stop()
+        if workers is not None and self.settings.ray.address is None:
+            # Ray removes it itself, unless it was killed.
+            shutil.rmtree(folder_of(self.settings.data_dir), ignore_errors=True)
         if self.etcd is not None:
             self._tell("stopping etcd")
             await asyncio.to_thread(self.etcd.stop)

@@ -7,6 +7,7 @@ share the machine.
 
 import gc
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ CENTRAL_RATE = 2_500  # requests/s at which the peers are compared
 WAYS: tuple[Way, ...] = ("batch", "single")
 ARRIVALS: tuple[Arrival, ...] = ("uniform", "poisson")
 REFERENCE = {"configurators": 2, "content": "uniform", "switch_delay_ms": 0.0}
+ENOUGH = 2_500  # subscriptions a second, encoded beforehand for as fast as can be
 KINDS = ("api", "configurators", "southbound", "network", "etcd", "ray", "load", "other")
 
 
@@ -115,14 +117,19 @@ def _central(scale: Scale, delay: float, content: Distribution) -> Iterable[Row]
 def _service(scale: Scale, case: dict[str, Any], progress: Progress) -> list[Row]:
     progress("starting")
     traffic = Traffic(case["content"], len(topology(scale.topology).hosts))
-    traffic.encode(scale.active)
-    with service(
-        topology=scale.topology,
-        partitions=scale.partitions,
-        configurators=case["configurators"],
-        emulated={"switch_delay_ms": case["switch_delay_ms"]},
-    ) as url:
-        return uvloop.run(_load(url, scale, case, traffic, progress))
+    # Half of all requests begin something. Others do the starting meanwhile.
+    arriving = sum(a.rate * a.seconds for a in scale.arrivals)
+    needed = scale.active + round(arriving / 2 + ENOUGH * (scale.saturation + scale.single))
+    with ThreadPoolExecutor(1) as pool:
+        encoding = pool.submit(traffic.encode, needed)
+        with service(
+            topology=scale.topology,
+            partitions=scale.partitions,
+            configurators=case["configurators"],
+            emulated={"switch_delay_ms": case["switch_delay_ms"]},
+        ) as url:
+            encoding.result()
+            return uvloop.run(_load(url, scale, case, traffic, progress))
 
 
 async def _load(
@@ -131,9 +138,7 @@ async def _load(
     rows: list[Row] = []
     cpu = Cpu()
 
-    def ready(requests: float) -> None:
-        # Half of them begin something.
-        traffic.encode(int(requests / 2) + 1)
+    def ready() -> None:
         gc.collect()
         gc.freeze()
         cpu.spent()
@@ -152,12 +157,12 @@ async def _load(
     note("saturation", _told("batch", "as fast as can be, empty network"), filled)
     for way, seconds in zip(WAYS, (scale.saturation, scale.single), strict=True):
         progress(f"saturation, {way}")
-        ready(filled.rate * seconds * 2)
+        ready()
         measured = await load.saturate(seconds, way)
         note("saturation", _told(way, "as fast as can be"), measured)
     for way, arrival, rate, seconds in scale.arrivals:
         progress(f"{rate} requests/s, {arrival}, {way}")
-        ready(rate * seconds)
+        ready()
         measured = await load.arrive(arrival_times(arrival, rate, seconds), way)
         note("latency", _told(way, arrival, rate), measured)
     return rows

@@ -156,6 +156,7 @@ class Load:
             ends = number % 2 == 1
             while (now := time.perf_counter()) < until:
                 due = [now] * size
+                ends = ends and self._traffic.active >= size
                 send = self._unsubscribe if ends else self._subscribe
                 if not await send(due, way):
                     await asyncio.sleep(PAUSE)

@@ -15,6 +15,7 @@ import pytest
 
 from api.data_folder import FolderInUse
 from api.listening import PortTaken
+from api.ray_environment import folder_of
 from api.settings import BadSettings
 from api.up import Service
 from dzflow.sdk import Rest
@@ -259,6 +260,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
     eventually(lambda: "raylet" in " ".join(up.left().values()), "Ray is being started")
     assert up.end(signal.SIGINT) == 128 + signal.SIGINT
     assert up.left() == {}
+    assert not folder_of(tmp_path).exists()
 
 
 def test_parts_that_are_started_apart_must_be_able_to_meet(tmp_path: Path) -> None:
