@@ -129,7 +129,9 @@ class Desk:
                 await self.driver.raise_epoch(partition, epoch)
             except StaleEpoch as error:
                 stale[partition] = str(error)
-        return Raised(stale)
+        known = [self.driver.declared(switch) for switch in self.switches]
+        undeclared = [name for name in message.epochs if any(name not in some for some in known)]
+        return Raised(stale, undeclared)
 
     async def _declare(self, message: Declare) -> Applied:
         asked = self.switches if message.switches is None else message.switches

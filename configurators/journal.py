@@ -68,14 +68,14 @@ class Journal:
         self.place = place
         self._etcd = etcd
         self._lock = lock
-        self._number = 0
-        self._length = 0  # entries that there are, about
+        self._number = _number(place)  # of the last entry, counted over all owners
+        self._dropped = 0  # the last number that was dropped
         self._writing = asyncio.Lock()
 
     @property
     def long(self) -> bool:
         """Whether it should be cut."""
-        return self._length >= KEPT + DROPPED_AT_ONCE
+        return self._number - self._dropped >= KEPT + DROPPED_AT_ONCE
 
     async def read(self) -> Read:
         """What was written behind `place`, which moves to the end. StaleEpoch if it is not ours."""
@@ -87,7 +87,9 @@ class Journal:
                 break
             except StoreError as error:
                 await self._pause(f"the journal of {self._lock.partition} cannot be read: {error}")
-        gap = found is not None and found.value.decode() > self.place
+        cut = found.value.decode() if found else ""
+        gap = cut > self.place
+        self._dropped = _number(cut)
         last: dict[str, Task] = {}
         for item in page.items:
             for task in _tasks.decode(item.value):
@@ -95,7 +97,7 @@ class Journal:
                 last[task.id] = task
         if page.items:
             self.place = page.items[-1].key
-        self._length += len(page.items)
+            self._number = _number(self.place)
         return Read(list(last.values()), self.place, gap)
 
     async def write(self, tasks: Sequence[Task]) -> None:
@@ -103,7 +105,6 @@ class Journal:
         async with self._writing:
             for some in _portions(tasks):
                 await self._commit([Put(self._next(), _encoder.encode(some))])
-                self._length += 1
 
     async def cut(self) -> None:
         """Drop the oldest entries; StaleEpoch if the lock is not ours any more."""
@@ -114,7 +115,6 @@ class Journal:
         prefix = journal_of(self._lock.partition)
         page = await self._etcd.range(prefix)
         oldest = page.items[: max(0, min(len(page.items) - KEPT, DROPPED_AT_ONCE))]
-        self._length = len(page.items) - len(oldest)
         if not oldest:
             return
         last: dict[str, Task] = {}
@@ -131,6 +131,7 @@ class Journal:
         ops: list[Op] = [Delete(item.key) for item in oldest]
         ops.append(Put(CUTS + self._lock.partition, oldest[-1].key.encode()))
         await self._commit([*carried[:1], *ops])
+        self._dropped = _number(oldest[-1].key)
 
     async def _open(self, ids: Iterable[str]) -> list[str]:
         """Those that have an operation under way."""
@@ -167,6 +168,11 @@ class Journal:
             raise StaleEpoch(f"the lock of {self._lock.partition} was lost")
         log.warning("%s", reason)
         await asyncio.sleep(_RETRY)
+
+
+def _number(key: str) -> int:
+    """The number of an entry."""
+    return int(key.rpartition(".")[2], 16) if key else 0
 
 
 def _portions(tasks: Iterable[Task]) -> Iterable[list[Task]]:

@@ -135,9 +135,13 @@ class RaiseEpochs(Struct, frozen=True, array_like=True, tag="raise"):
 
 
 class Raised(Struct, frozen=True, array_like=True, tag="raised"):
-    """The fence has risen, except for partitions whose epoch here is higher already."""
+    """The fence has risen, except for partitions whose epoch here is higher already.
+
+    Of those that are `undeclared` it is not known here what all switches should hold.
+    """
 
     stale: dict[str, str] = {}
+    undeclared: list[str] = []
 
 
 class Declare(Struct, frozen=True, array_like=True, tag="declare"):

@@ -237,11 +237,14 @@ class Worker:
         if left > 0 and len(self.queue) < options.slice_limit:
             await asyncio.sleep(left)
         taken = self.queue.take(self.engine, options.ordering, options.slice_limit)
-        self._end(taken.settled, "done")
+        self._in_work = [*taken.settled, *taken.slice.items]
         for item, wrong in taken.refused:
             self._end([item], "failed", wrong)
-        self.queue.ended(self.engine, (*taken.settled, *(item for item, _ in taken.refused)))
-        self._in_work = list(taken.slice.items)
+        self.queue.ended(self.engine, [item for item, _ in taken.refused])
+        if taken.settled:
+            if self.keep:
+                await self.keep([item.task for item in taken.settled])
+            self._finish(taken.settled, "done")
         todo = [taken.slice] if len(taken.slice) else []
         while todo:
             part = todo.pop()

@@ -334,7 +334,10 @@ class SharedConfigurator(ConfiguratorProcess):
             build(worker, await self._reads.ask(name, None), found.tasks)
         worker.keep = lambda tasks: self._keep(hold, tasks)
         self._loaded[name] = worker
-        if lock.mark is None or Mark.decode(lock.mark).network != worker.network:
+        # If it was left in order, southbound processes know what switches should hold; unless they
+        # came while nobody owned it. Those that come from now on are told by us.
+        in_order = lock.mark is not None and Mark.decode(lock.mark).network == worker.network
+        if not in_order or not await self._raises.ask(name, lock.epoch):
             await self._declares.ask(name, worker)
         worker.ready = True
         self._tell_soon()
@@ -400,9 +403,10 @@ class SharedConfigurator(ConfiguratorProcess):
 
     # For several partitions at once
 
-    async def _raise_epochs(self, epochs: Mapping[str, int]) -> Mapping[str, None]:
-        await self._holders.raise_epochs(epochs)
-        return dict.fromkeys(epochs)
+    async def _raise_epochs(self, epochs: Mapping[str, int]) -> Mapping[str, bool]:
+        """Raise fences; whether all southbound processes know what switches should hold."""
+        undeclared = await self._holders.raise_epochs(epochs)
+        return {name: name not in undeclared for name in epochs}
 
     async def _read_records(self, names: Mapping[str, None]) -> Mapping[str, list[Loaded]]:
         views = {name: view for name in names if (view := self._view(name))}

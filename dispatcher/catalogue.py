@@ -38,7 +38,7 @@ class Catalogue:
 
     def __init__(self, etcd: Etcd, shared: bool = False) -> None:
         self._etcd = etcd
-        self._shared = shared
+        self.shared = shared
         self._locks = LockTable()
         self.spaces = Spaces()
         self.routing = Routing()
@@ -78,7 +78,7 @@ class Catalogue:
     async def refresh(self, space: SpaceView) -> None:
         """Take up at once what changed about a space."""
         await self._spaces.refresh(space.name)
-        if not self._shared:
+        if not self.shared:
             await self._owners.refresh(owners_of_space(space.number)[len(OWNERS) :])
 
     async def refresh_spaces(self) -> None:
@@ -124,7 +124,7 @@ class Catalogue:
         In mode `sea` owners do not matter: what each has done is in the partition's journal.
         """
         document = unchanged(SPACES + space.name, self.space_revision(space))
-        if self._shared:
+        if self.shared:
             return (document,)
         newest = self._newest_owner.get(space.number, 0)
         return document, none_newer(owners_of_space(space.number), newest)
@@ -140,7 +140,7 @@ class Catalogue:
         else:
             self.spaces.put(decode_space(value))
             self._revisions[name] = revision
-        if self._shared:
+        if self.shared:
             self._note_partitions()
         for tell in self.on_space:
             tell(name)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import chain
 
 import pytest
@@ -11,10 +12,11 @@ from configurators.configurator import ConfiguratorOptions
 from configurators.network import with_host
 from configurators.shared import SharedConfigurator
 from configurators.store import keys
-from configurators.store.client import Access
-from configurators.store.documents import encode
+from configurators.store.client import Access, Stored
+from configurators.store.documents import decode_process, encode
 from configurators.store.locks import Lock, Locks
 from configurators.store.model import Record
+from configurators.stream import split_address
 from sdn.flows import Batch, FlowEntry
 from sdn.southbound import Fence, Outcome
 from sdn.topology import Host
@@ -203,6 +205,112 @@ def test_a_holder_that_stood_still_changes_nothing_any_more(
                     [done] = await it.offer(it.tasks([first]), "c2")
                     assert done.outcome == "done"
                     await store(it, first)
+                    it.check()
+
+    asyncio.run(check())
+
+
+def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server: TestEtcd) -> None:
+    """By one who was not there before, and at a southbound process that was not, either."""
+
+    async def check() -> None:
+        async with small(etcd_server, partitions=4) as it:
+            first = split_address(await _openflow(it, "sb1"))
+            async with it.configurator("c1", OPTIONS, SharedConfigurator):
+                await it.ready("c1")
+                wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 40)]
+                await it.do(it.advertise("x < 100"), *wanted, id="c1")
+                # Done, but not settled when c1 stops: only the journal has it.
+                unsettled = it.subscribe("x < 77 and y < 5", "a")
+                await it.send(it.tasks([unsettled]), "c1")
+            marks = {item.key.removeprefix(keys.CLEAN) for item in await _all(it, keys.CLEAN)}
+            assert marks == set(it.space.partitions())
+            assert not await _all(it, keys.LOCKS)
+            async with it.southbound("sb2") as second:
+                it.network.set_controllers([first, split_address(second.openflow)])
+                async with it.configurator("c2", OPTIONS, SharedConfigurator):
+                    await it.ready("c2")
+                    assert not await _all(it, keys.CLEAN)
+                    await store(it, unsettled)
+                    await it.do(it.subscribe("x < 60", "b"), id="c2")
+                    await it.do(*wanted[::2], gone=True, id="c2")
+                    it.check()
+
+    asyncio.run(check())
+
+
+async def _all(it: Cluster, prefix: str) -> list[Stored]:
+    return (await it.etcd.range(prefix)).items
+
+
+async def _openflow(it: Cluster, id: str) -> str:
+    stored = await it.etcd.get(keys.SOUTHBOUND + id)
+    assert stored
+    return decode_process(stored.value).openflow
+
+
+def test_a_lock_goes_to_and_fro_and_each_knows_what_the_other_has_done(
+    etcd_server: TestEtcd,
+) -> None:
+    async def check() -> None:
+        async with (
+            small(etcd_server) as it,
+            it.configurator("c1", OPTIONS, SharedConfigurator),
+            it.configurator("c2", OPTIONS, SharedConfigurator),
+        ):
+            names = it.space.partitions()
+            await it.until(
+                lambda: (
+                    {p.partition for load in it.loads.values() for p in load.partitions}
+                    >= set(names)
+                )
+            )
+            await begin(it)
+            await it.offer(it.tasks(it.records.values()), "c1", "c2")
+            epochs = set()
+            for n in range(12):
+                more = it.subscribe(f"x < {50 - n % 3}", "ab"[n % 2])
+                [done] = await it.offer(it.tasks([more]), f"c{n % 2 + 1}")
+                assert done.outcome == "done"
+                epochs.add(done.epoch)
+                await store(it, more)
+                it.check()
+            assert len(epochs) >= 10
+
+    asyncio.run(check())
+
+
+def taken_up(it: Cluster, revision: int) -> bool:
+    """Whether all partitions, and whoever may get them, have taken up a network."""
+    names = {
+        one.partition
+        for load in it.loads.values()
+        for one in load.partitions
+        if load.network >= revision and one.state == "ready"
+    }
+    everybody = all(load.network >= revision for load in it.loads.values())
+    return everybody and names == set(it.space.partitions())
+
+
+def test_a_network_that_changed_meanwhile_is_taken_up_by_all(etcd_server: TestEtcd) -> None:
+    async def check() -> None:
+        async with (
+            small(etcd_server) as it,
+            it.configurator("c1", OPTIONS, SharedConfigurator),
+            it.configurator("c2", OPTIONS, SharedConfigurator),
+        ):
+            await begin(it)
+            await it.offer(it.tasks(it.records.values()), "c1", "c2")
+            for n, switch in enumerate(("s1", "s2", "s3", "s1")):
+                it.doc = with_host(it.doc, Host("a", switch, 10 + n))
+                revision = await it.etcd.put(keys.NETWORK, encode(it.doc))
+                await it.until(partial(taken_up, it, revision))
+                it.check()
+                for id in ("c1", "c2"):
+                    more = it.subscribe(f"x < {40 + n}", "a")
+                    [done] = await it.offer(it.tasks([more]), id)
+                    assert done.outcome == "done"
+                    await store(it, more)
                     it.check()
 
     asyncio.run(check())

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -81,6 +81,7 @@ def open_vswitch(folder: Path, plan: PlanName) -> Iterator[Plane]:
             yield Plane(service.url, service.access, crowd, lab.wait_cache)
 
 
+PLANES: dict[str, Callable[[Path, PlanName], AbstractContextManager[Plane]]]
 PLANES = {"emulated": emulated, "shared": partial(emulated, mode="sea"), "ovs": open_vswitch}
 
 
