@@ -21,7 +21,7 @@ from bench.traffic import SPACE, Traffic, batch
 from dzflow.errors import DzflowError
 
 Way = Literal["single", "batch"]
-GATHER = 0.02  # seconds between two batches
+GATHER = 0.04  # seconds between two batches
 LARGEST = 1_000  # requests in a batch
 CONNECTIONS = 64
 CALLS = 8  # batches under way when there is always one more

@@ -106,12 +106,12 @@ class Holders:
                 outcomes[switch] = Undefined(f"switch {switch}: {self._why(switch)}")
             else:
                 groups.setdefault(holder, {})[switch] = pack_ops(ops)
-        answers = await asyncio.gather(
-            *(
-                self._apply(holder, Apply(partition, epoch, packed))
-                for holder, packed in groups.items()
-            )
-        )
+        parts = [
+            self._apply(holder, Apply(partition, epoch, packed))
+            for holder, packed in groups.items()
+        ]
+        # Mostly there is one southbound process, and a task for it costs more than it is worth.
+        answers = [await parts[0]] if len(parts) == 1 else await asyncio.gather(*parts)
         for answer in answers:
             outcomes |= answer
         return outcomes

@@ -46,6 +46,14 @@ class Call:
         problem = error if isinstance(error, Problem) else problem_of(error)
         self.answer(place, Answer(problem.status, problem=problem))
 
+    def give_up(self, error: DzflowError) -> None:
+        """Nobody will work on it any more: refuse what is not written, wait for nothing else."""
+        self._patient = False
+        for place, begun in enumerate(self.begun):
+            if begun is None and self.answers[place] is None:
+                self.refuse(place, error)
+        self._wake()
+
     async def wait(self, seconds: float) -> None:
         """Until everything is finished; or, after these seconds, until everything is written."""
         loop = asyncio.get_running_loop()

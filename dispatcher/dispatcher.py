@@ -140,7 +140,8 @@ class Dispatcher:
             if self._traces:
                 self._traces.start()
                 stack.push_async_callback(asyncio.to_thread, self._traces.close)
-            parts = (
+            parts = (  # the last one is closed first
+                self._records,
                 self._journal,
                 self._gatherer,
                 self._intake,

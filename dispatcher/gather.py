@@ -15,7 +15,7 @@ from configurators.messages import Done, Dones, Task, Waiting
 from configurators.spaces import SpaceView
 from configurators.store.client import Delete, Etcd, Put, Stored, StoreError
 from configurators.store.documents import decode_record, encode
-from configurators.store.keys import record_key, ttl_key
+from configurators.store.keys import PartitionName, record_key, ttl_key
 from configurators.store.model import Record
 from dispatcher.catalogue import Catalogue
 from dispatcher.journal import Journal, Verdict, Write
@@ -61,6 +61,7 @@ class Gatherer:
         self._refreshing: dict[str, list[Operation]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         catalogue.on_owner.append(self._owner_changed)
+        catalogue.on_space.append(self._space_changed)
 
     async def close(self) -> None:
         """Stop what runs in the background."""
@@ -77,8 +78,12 @@ class Gatherer:
         if before is not None:
             self._end(before, record, "superseded")
         self.operations[record.id] = operation
+        space = self._catalogue.spaces.get(record.space)
         for name in {**operation.before, **operation.after}:
-            self._by_partition.setdefault(name, {})[operation] = None
+            if name not in self._catalogue.owners and space and not _has(space, name):
+                operation.owner_changed(name, None)  # gone since it was routed
+            else:
+                self._by_partition.setdefault(name, {})[operation] = None
         self._act(operation, operation.start())
 
     def hear_dones(self, message: Dones, configurator: str) -> None:
@@ -122,6 +127,14 @@ class Gatherer:
             self._by_partition.pop(partition, None)
         for operation in concerned:
             self._act(operation, operation.owner_changed(partition, epoch))
+
+    def _space_changed(self, name: str) -> None:
+        """Partitions of versions that a space no longer has are not waited for."""
+        space = self._catalogue.spaces.get(name)
+        if space:
+            for partition in list(self._by_partition):
+                if not _has(space, partition):
+                    self._owner_changed(partition, None)
 
     # Acting
 
@@ -376,3 +389,9 @@ def _fits(operation: Operation, space: SpaceView) -> bool:
         return True
     regions = record.next.regions if record.next else record.regions
     return all(version in regions for version in space.versions)
+
+
+def _has(space: SpaceView, partition: str) -> bool:
+    """Whether a space still has a partition; others' partitions are not its concern."""
+    name = PartitionName.parse(partition)
+    return name.space != space.number or name.version in space.versions

@@ -91,6 +91,13 @@ class Write:
         self.error: StoreError | None = None
         self.uncertain = False  # an earlier attempt may have been written
 
+    def tell(self, verdict: Verdict) -> None:
+        """Tell the writer; what goes wrong there must not keep others from being told."""
+        try:
+            self.done(self, verdict)
+        except Exception:
+            _log.exception("the writer of %s failed to take up that it is %s", self.key, verdict)
+
     @property
     def weight(self) -> int:
         """How much of a transaction it takes."""
@@ -158,8 +165,10 @@ class Journal:
         batch: list[Write] = []
         left = _MOST
         spaces: set[int] = set()
-        while self._queue:
+        keys: set[str] = set()
+        while self._queue and self._queue[0].key not in keys:  # etcd takes each key once
             write = self._queue[0]
+            keys.add(write.key)
             weight = write.weight
             if write.space and write.space.number not in spaces:
                 weight += 2
@@ -191,7 +200,7 @@ class Journal:
                     _log.error("%d writes failed: %s", len(batch), error)
                     for write in batch:
                         write.error = error
-                        write.done(write, Verdict.FAILED)
+                        write.tell(Verdict.FAILED)
                     return
                 uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
                 for write in batch:
@@ -223,7 +232,7 @@ class Journal:
 def _tell_written(batch: list[Write], revision: int) -> list[Write]:
     for write in batch:
         write.revision = revision
-        write.done(write, Verdict.WRITTEN)
+        write.tell(Verdict.WRITTEN)
     return []
 
 
@@ -240,17 +249,17 @@ def _refused(batch: list[Write], result: TxnResult) -> list[Write]:
         at_fault += 1
         if write.uncertain and _is_ours(write, now):
             write.revision = revision
-            write.done(write, Verdict.WRITTEN)
+            write.tell(Verdict.WRITTEN)
         else:
             write.found, write.revision = now, revision
-            write.done(write, Verdict.CHANGED)
+            write.tell(Verdict.CHANGED)
     if at_fault:
         return rest
     # All records are as they should be: it is a space, or what else was compared.
     again: list[Write] = []
     for write in rest:
         if write.space or write.compares:
-            write.done(write, Verdict.GUARDED)
+            write.tell(Verdict.GUARDED)
         else:
             again.append(write)
     return again

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from configurators.spaces import SpaceView, with_current, without_version
 from configurators.store.client import Delete, Etcd, Put, StoreError, unchanged
 from configurators.store.documents import decode_space, encode
-from configurators.store.keys import RECORDS, SPACES, owner_key, record_key
+from configurators.store.keys import RECORDS, SPACES, owners_of_space, record_key
 from configurators.store.model import SpaceDoc
 from dispatcher.calls import Call
 from dispatcher.catalogue import Catalogue
@@ -163,10 +163,10 @@ class Migration:
             if (await self._etcd.range(f"{RECORDS}{doc.number:x}/", limit=1)).items:
                 await asyncio.sleep(self._grace)
             older = next(number for number in doc.versions if number != doc.current)
-            await self._drop(doc, stored.revision, older)
+            await self._store(without_version(doc, older), stored.revision)
         else:
             self._tell_told(name)
-            if await self._strip(doc):
+            if await self._strip(doc, stored.revision):
                 await self._store(replace(doc, by=""), stored.revision)
                 await self._catalogue.refresh_spaces()
         return False
@@ -193,7 +193,7 @@ class Migration:
                 told.set_exception(error)
                 told.exception()
             _log.warning("the change of space %s is taken back: %s", doc.name, error)
-            await self._drop(doc, revision, version)
+            await self._store(without_version(doc, version), revision)
             return
         await self._store(with_current(doc, version), revision)
 
@@ -229,21 +229,15 @@ class Migration:
                 return str(answer.problem.detail)
         return None
 
-    async def _drop(self, doc: SpaceDoc, revision: int, version: int) -> None:
-        """Drop a version; configurators empty its partitions."""
-        gone = SpaceView.of(doc).versions[version].partitions()
-        for at in range(0, len(gone), _AT_ONCE):
-            await self._etcd.transact(
-                [unchanged(SPACES + doc.name, revision)],
-                [Delete(owner_key(name)) for name in gone[at : at + _AT_ONCE]],
-            )
-        await self._store(without_version(doc, version), revision)
-
-    async def _strip(self, doc: SpaceDoc) -> bool:
-        """Take regions of versions that are gone out of the records; True if none has any left."""
+    async def _strip(self, doc: SpaceDoc, revision: int) -> bool:
+        """Take out what is left of versions that are gone: their owners (configurators empty the
+        partitions), and regions in records; True if no record has any left."""
+        gone = [version for version in range(MAX_VERSION + 1) if version not in doc.versions]
+        owners = [Delete(f"{owners_of_space(doc.number)}{v}/", prefix=True) for v in gone]
+        await self._etcd.transact([unchanged(SPACES + doc.name, revision)], owners)
         clean = True
         writes: list[asyncio.Future[Verdict]] = []
-        async for key, (record, revision) in scan(self._etcd, f"{RECORDS}{doc.number:x}/"):
+        async for key, (record, at) in scan(self._etcd, f"{RECORDS}{doc.number:x}/"):
             if all(version in doc.versions for version in record.regions):
                 continue
             clean = False
@@ -255,7 +249,7 @@ class Migration:
             self._journal.write(
                 Write(
                     key,
-                    revision,
+                    at,
                     [Put(record_key(record.id), encode(replace(record, regions=regions)))],
                     _stripped,
                     future,
@@ -273,4 +267,5 @@ class Migration:
 
 
 def _stripped(write: Write, verdict: Verdict) -> None:
-    write.about.set_result(verdict)
+    if not write.about.done():  # nobody waits for it if the dispatcher is closing
+        write.about.set_result(verdict)

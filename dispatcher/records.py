@@ -14,7 +14,7 @@ from dispatcher.answers import Answers
 from dispatcher.asks import Answer, Ask, Page, RecordView, Refused
 from dispatcher.calls import Call
 from dispatcher.catalogue import Catalogue
-from dispatcher.errors import Conflict, NotFound
+from dispatcher.errors import Conflict, NotFound, Unavailable
 from dispatcher.expiry import Expiry
 from dispatcher.gather import Gatherer
 from dispatcher.idempotency import claim, fingerprint, key_name
@@ -48,6 +48,12 @@ class Records:
         self._answers = answers
         self._expiry = expiry
         self._key_leases = key_leases
+        self._calls: set[Call] = set()  # that somebody waits for
+
+    async def close(self) -> None:
+        """Leave nobody waiting."""
+        for call in self._calls:
+            call.give_up(Unavailable("the service is stopping; it may still be done by another"))
 
     async def begin(
         self,
@@ -71,8 +77,7 @@ class Records:
             await self._claim_begin(kind, asks, call, drafts, key_name(who, key))
         for draft in drafts.values():
             self._intake.add(draft)
-        await call.wait(wait)
-        return self._answers.of(call)
+        return await self._answered(call, wait)
 
     async def _claim_begin(
         self,
@@ -169,8 +174,7 @@ class Records:
                 call.answer(place, self._answers.settled("end", again[name].record))
             else:
                 call.refuse(place, NotFound(f"there is no {kind} {name[:64]!r}"))
-        await call.wait(wait)
-        return self._answers.of(call)
+        return await self._answered(call, wait)
 
     async def update(self, kind: RecordKind, id: str, filter: Any, *, wait: float) -> Answer:
         """Replace a filter; what both filters want is never interrupted."""
@@ -189,8 +193,7 @@ class Records:
         draft.id, (draft.record, draft.revision) = id, held
         draft.given = filter
         self._intake.add(draft)
-        await call.wait(max(0.0, deadline - time.monotonic()))
-        return self._answers.of(call)[0]
+        return (await self._answered(call, max(0.0, deadline - time.monotonic())))[0]
 
     async def renew(self, kind: RecordKind, id: str) -> RecordView:
         """Let a record with a ttl live on; NotFound if it is gone, Conflict if it has no ttl."""
@@ -229,6 +232,14 @@ class Records:
         return Page([self._answers.view(record) for record in found.records], found.next)
 
     # In between
+
+    async def _answered(self, call: Call, wait: float) -> list[Answer]:
+        self._calls.add(call)
+        try:
+            await call.wait(wait)
+        finally:
+            self._calls.discard(call)
+        return self._answers.of(call)
 
     async def _held(self, kind: RecordKind, id: str) -> Held:
         record_key(id)  # says so if it is none

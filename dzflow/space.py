@@ -21,6 +21,7 @@ from dzflow.attribute import (
 from dzflow.intervals import Key
 
 MAX_ATTRIBUTES = 96
+MAX_INDEX_WORK = 1 << 16  # budget times shapes: choosing shapes takes a few seconds then
 
 _SPACE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -42,6 +43,9 @@ class IndexSettings:
             if not is_whole(value, highest):
                 text = f"index.{member} must be from 1 to {highest}, got {shown(value)}"
                 raise BadSchema(text, member=f"index.{member}")
+        if self.budget * self.shapes > MAX_INDEX_WORK:
+            text = f"index.budget times index.shapes must be at most {MAX_INDEX_WORK}"
+            raise BadSchema(f"{text}, got {self.budget * self.shapes}", member="index.shapes")
 
 
 @dataclass(frozen=True)

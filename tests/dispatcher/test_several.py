@@ -155,6 +155,24 @@ def test_new_owners_are_told_what_old_ones_did_not_settle(etcd_server: TestEtcd)
     asyncio.run(run())
 
 
+def test_nobody_is_left_waiting_when_a_dispatcher_stops(etcd_server: TestEtcd) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w:
+            await hold(w)
+            async with w.dispatcher(window=5) as d:
+                begun = asyncio.create_task(d.begin("subscription", asks(20), wait=600))
+
+                async def five() -> bool:
+                    return len((await d.records("subscription")).items) == 5
+
+                await eventually(five)
+            async with asyncio.timeout(TIMEOUT):
+                statuses = [answer.status for answer in await begun]
+            assert statuses == [202] * 5 + [503] * 15
+
+    asyncio.run(run())
+
+
 # Idempotency keys
 
 

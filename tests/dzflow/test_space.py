@@ -392,6 +392,7 @@ def test_a_spaces_name_can_stand_in_a_path(name: Any) -> None:
         ({"budget": 8.0}, "index.budget"),
         ({"shapes": True}, "index.shapes"),
         ({"shapes": 4_097}, "index.shapes"),
+        ({"budget": 1_024, "shapes": 65}, "index.shapes"),
         ({"shape": 3}, "shape"),
         ([], "index"),
         ("fields", "index"),

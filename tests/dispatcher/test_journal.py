@@ -1,0 +1,134 @@
+"""The journal: many writes in few transactions, and each learns what became of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from configurators.store.client import Etcd, Put
+from configurators.store.upkeep import SharedLeases
+from dispatcher.catalogue import Catalogue
+from dispatcher.journal import Journal, Verdict, Write
+from tests.dispatcher.support import TIMEOUT, World, world
+from tests.etcd import TestEtcd
+
+Outcomes = dict[str, list[Verdict]]
+
+
+class Writer:
+    """Writes, and notes what it is told."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.told: list[tuple[Write, Verdict]] = []
+        self.expected = 0
+        self._all = asyncio.Event()
+
+    def write(self, key: str, revision: int = 0, value: bytes = b"x", **more: object) -> Write:
+        write = Write(key, revision, [Put(key, value)], self._tell, **more)  # type: ignore[arg-type]
+        self.expected += 1
+        self.journal.write(write)
+        return write
+
+    def _tell(self, write: Write, verdict: Verdict) -> None:
+        self.told.append((write, verdict))
+        if len(self.told) == self.expected:
+            self._all.set()
+        if write.about == "bad":
+            raise ValueError("a writer that fails")
+
+    async def outcomes(self) -> Outcomes:
+        async with asyncio.timeout(TIMEOUT):
+            await self._all.wait()
+        found: Outcomes = {}
+        for write, verdict in self.told:
+            found.setdefault(write.key, []).append(verdict)
+        return found
+
+
+def with_journal(
+    etcd_server: TestEtcd, test: Callable[[World, Catalogue, Writer], Awaitable[None]]
+) -> None:
+    async def run() -> None:
+        access = etcd_server.access()
+        async with world(access) as w, Etcd(access) as etcd:
+            catalogue = Catalogue(etcd)
+            await catalogue.start()
+            journal = Journal(etcd, catalogue, SharedLeases(etcd, 60))
+            await test(w, catalogue, Writer(journal))
+            await journal.close()
+            await catalogue.stop()
+
+    asyncio.run(run())
+
+
+def test_writes_share_transactions(etcd_server: TestEtcd) -> None:
+    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+        for number in range(500):
+            writer.write(f"records/1/{number}")
+        assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
+        assert writer.journal.transactions <= 6
+        assert len((await w.etcd.range("records/")).items) == 500
+
+    with_journal(etcd_server, test)
+
+
+def test_one_record_that_has_changed_does_not_keep_others_back(etcd_server: TestEtcd) -> None:
+    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+        await w.etcd.put("records/1/5", b"somebody else's")
+        for number in range(10):
+            writer.write(f"records/1/{number}")
+        outcomes = await writer.outcomes()
+        assert outcomes.pop("records/1/5") == [Verdict.CHANGED]
+        assert set(map(tuple, outcomes.values())) == {(Verdict.WRITTEN,)}
+        [found] = [write.found for write, verdict in writer.told if verdict is Verdict.CHANGED]
+        assert found
+        assert found.value == b"somebody else's"
+
+    with_journal(etcd_server, test)
+
+
+def test_two_writes_of_one_record_come_one_after_the_other(etcd_server: TestEtcd) -> None:
+    async def test(_: World, __: Catalogue, writer: Writer) -> None:
+        writer.write("records/1/a", value=b"first")
+        writer.write("records/1/b")
+        writer.write("records/1/a", value=b"second")
+        assert await writer.outcomes() == {
+            "records/1/a": [Verdict.WRITTEN, Verdict.CHANGED],
+            "records/1/b": [Verdict.WRITTEN],
+        }
+
+    with_journal(etcd_server, test)
+
+
+def test_what_depends_on_a_space_is_not_written_when_that_has_changed(
+    etcd_server: TestEtcd,
+) -> None:
+    async def test(w: World, catalogue: Catalogue, writer: Writer) -> None:
+        space = catalogue.spaces.named("stocks")
+        await catalogue.stop()  # so that it does not hear of the new owner
+        await w.etcd.put(f"owners/{space.partitions()[0]}", b"c9")
+        writer.write("records/1/a", space=space)
+        writer.write("records/1/b")
+        assert await writer.outcomes() == {
+            "records/1/a": [Verdict.GUARDED],
+            "records/1/b": [Verdict.WRITTEN],
+        }
+        await catalogue.refresh(space)
+        writer.write("records/1/a", space=space)
+        writer._all.clear()
+        assert (await writer.outcomes())["records/1/a"] == [Verdict.GUARDED, Verdict.WRITTEN]
+
+    with_journal(etcd_server, test)
+
+
+def test_a_writer_that_fails_does_not_keep_others_from_being_told(
+    etcd_server: TestEtcd, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(_: World, __: Catalogue, writer: Writer) -> None:
+        writer.write("records/1/a", about="bad")
+        writer.write("records/1/b")
+        assert len(await writer.outcomes()) == 2
+        assert "failed to take up" in caplog.text
+
+    with_journal(etcd_server, test)
