@@ -326,7 +326,7 @@ class SharedConfigurator(ConfiguratorProcess):
         if known and not found.gap:
             catch_up(worker, found.tasks)
         else:
-            if known:
+            if known and self._view(name):
                 worker = hold.worker = self._make(name, lock.epoch)
                 hold.before = 0
                 hold.journal = Journal(self._etcd, lock)

@@ -219,10 +219,21 @@ class Cluster:
     async def offer(self, tasks: dict[str, list[Task]], *ids: str) -> list[Done]:
         """Offer tasks to configurators, and wait until somebody has done them."""
         asked = {(name, task.id, task.seq) for name, some in tasks.items() for task in some}
-        self.offered |= tasks
-        for id in ids:
-            self._streams[id].tell(Offers({name: len(some) for name, some in tasks.items()}))
-        await self.until(lambda: asked <= self.dones.keys())
+        left = tasks
+        while left:
+            for key in asked:
+                if key in self.dones and self.dones[key].outcome == "moved":
+                    del self.dones[key]
+            self.offered |= left
+            for id in ids:
+                self._streams[id].tell(Offers({name: len(some) for name, some in left.items()}))
+            await self.until(lambda: asked <= self.dones.keys())
+            moved = {key[:2] for key in asked if self.dones[key].outcome == "moved"}
+            left = {
+                name: again
+                for name, some in tasks.items()
+                if (again := [task for task in some if (name, task.id) in moved])
+            }
         return [self.dones[key] for key in asked]
 
     # Switches

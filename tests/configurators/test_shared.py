@@ -152,7 +152,6 @@ def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server: TestE
                     [name] = it.tasks([second])
                     early = await it.send(it.tasks([second]), "c2")
                     assert {done.outcome for done in early} == {"moved"}
-                    it.dones.clear()
                     offered = asyncio.create_task(it.offer(it.tasks([second]), "c2"))
                     async with asyncio.timeout(WAIT):
                         while len(c1._locks.table.claims(name)) < 2:
@@ -201,7 +200,6 @@ def test_a_holder_that_stood_still_changes_nothing_any_more(
                         assert missing(it)
                         return
                     it.check()
-                    it.dones.clear()
                     [done] = await it.offer(it.tasks([first]), "c2")
                     assert done.outcome == "done"
                     await store(it, first)
