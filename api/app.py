@@ -5,7 +5,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
-from dispatcher.dispatcher import Dispatcher
 from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -24,6 +23,7 @@ from api.problems import KINDS, ApiProblem, problem, respond
 from api.routes import network, records, service, spaces
 from api.streams import Streams
 from dispatcher.asks import Part
+from dispatcher.dispatcher import Dispatcher
 
 OPERATIONS = (
     *records.OPERATIONS,

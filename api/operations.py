@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from dispatcher.dispatcher import Dispatcher
 from fastapi import FastAPI, Request
 from msgspec import Struct
 from starlette.responses import Response
@@ -22,6 +21,7 @@ from api.problems import ApiProblem, invalid, problem, respond
 from api.request_ids import request_id
 from api.streams import Streams
 from dispatcher.asks import Part
+from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import problem_of
 from dzflow.errors import DzflowError
 
