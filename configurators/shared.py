@@ -323,10 +323,10 @@ class SharedConfigurator(ConfiguratorProcess):
         name = worker.name
         await self._raises.ask(name, lock.epoch)
         found = await hold.journal.read()
-        if known and not found.gap:
+        if known and not (found.gap and self._view(name)):
             catch_up(worker, found.tasks)
         else:
-            if known and self._view(name):
+            if known:
                 worker = hold.worker = self._make(name, lock.epoch)
                 hold.before = 0
                 hold.journal = Journal(self._etcd, lock)

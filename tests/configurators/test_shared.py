@@ -7,7 +7,9 @@ from functools import partial
 from itertools import chain
 
 import pytest
+from msgspec.structs import replace
 
+from configurators import journal
 from configurators.configurator import ConfiguratorOptions
 from configurators.network import with_host
 from configurators.shared import SharedConfigurator
@@ -310,5 +312,45 @@ def test_a_network_that_changed_meanwhile_is_taken_up_by_all(etcd_server: TestEt
                     assert done.outcome == "done"
                     await store(it, more)
                     it.check()
+
+    asyncio.run(check())
+
+
+def test_nobody_misses_what_was_cut_from_a_journal(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was away for long begins anew, with what is still open, too."""
+    monkeypatch.setattr(journal, "KEPT", 2)
+    monkeypatch.setattr(journal, "DROPPED_AT_ONCE", 3)
+
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            [name] = it.space.partitions()
+            async with (
+                it.configurator("c1", OPTIONS, SharedConfigurator),
+                it.configurator("c2", OPTIONS, SharedConfigurator),
+            ):
+                await begin(it)
+                await it.offer(it.tasks(it.records.values()), "c1", "c2")
+                still_open = it.subscribe("x < 33", "b")
+                await it.etcd.put(
+                    keys.record_key(still_open.id), encode(replace(still_open, state="pending"))
+                )
+                await it.offer(it.tasks([still_open]), "c1", "c2")
+                for n in range(24):
+                    more = it.subscribe(f"x < {50 - n}", "a")
+                    # c2 is away from the third to the twentieth.
+                    await it.offer(it.tasks([more]), "c1" if 2 < n < 20 else f"c{n % 2 + 1}")
+                    await store(it, more)
+                entries = len(await _all(it, keys.journal_of(name)))
+                assert entries < 15
+                assert await it.etcd.get(keys.CUTS + name)
+            async with it.configurator("c3", OPTIONS, SharedConfigurator):
+                await it.ready("c3")
+                await store(it, still_open)
+                it.check()
+                await it.do(it.subscribe("x < 5", "h3"), id="c3")
+                await it.do(still_open, gone=True, id="c3")
+                it.check()
 
     asyncio.run(check())
