@@ -119,9 +119,14 @@ class Client:
         for connection in self._all:
             connection.close()
 
-    async def call(self, method: str, path: str, body: bytes = b"") -> Reply:
-        """Send a request and wait for its answer, whatever its status."""
-        head = f"{method} {path}{self._tail}Content-Length: {len(body)}\r\n\r\n".encode()
+    async def call(self, method: str, path: str, body: bytes = b"", key: str = "") -> Reply:
+        """Send a request and wait for its answer, whatever its status.
+
+        A call that is repeated under its idempotency key does nothing new.
+        """
+        named = f"Idempotency-Key: {key}\r\n" if key else ""
+        length = f"Content-Length: {len(body)}\r\n\r\n"
+        head = f"{method} {path}{self._tail}{named}{length}".encode()
         async with self._connection() as connection:
             return await connection.call(head + body)
 

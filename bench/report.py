@@ -35,7 +35,7 @@ class Report(Struct):
             names = [name for name in rows[0] if name != "measure"]
             table = Table(title=f"{self.bench}: {kind}", title_justify="left")
             for name in names:
-                number = isinstance(rows[0][name], int | float)
+                number = all(isinstance(row[name], int | float | None) for row in rows)
                 table.add_column(name.replace("_", " "), justify="right" if number else "left")
             for row in rows:
                 table.add_row(*(_shown(row[name]) for name in names))
@@ -58,6 +58,8 @@ def machine() -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

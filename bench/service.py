@@ -16,10 +16,17 @@ _LIMITS = {"queue": 200_000, "host_queue": 200_000, "wait": 120.0}
 @contextmanager
 def service(**options: Any) -> Iterator[str]:
     """The service with these settings and all else by default; gives its address."""
+    with running(**options) as started:
+        yield started.url
+
+
+@contextmanager
+def running(**options: Any) -> Iterator[Service]:
+    """The same, for those who need more of it than the address."""
     with TemporaryDirectory(prefix="dzflow-bench-") as folder:
         settings = load(
             options={"port": 0, "data_dir": Path(folder), "limits": _LIMITS, **options},
             environment={},
         )
-        with Service(settings) as running:
-            yield running.url
+        with Service(settings) as started:
+            yield started

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dzflow.errors import BadInput
 
-NAMES = ("engine", "southbound", "control", "end_to_end")
+NAMES = ("engine", "southbound", "control", "end_to_end", "recovery")
 WIDE = 240  # columns where no terminal limits them
 
 

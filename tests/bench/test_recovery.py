@@ -1,0 +1,115 @@
+"""The benchmark of recovery kills components and sees when service is back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import recovery
+from bench.probes import Probe, Seen, choose
+from bench.recovery import ratios, service_row
+from bench.victims import Partition, Status, last_start
+from bench.workload import make_space
+from dzflow.filters import Conjunction, Filter
+
+
+def test_a_small_run_sees_components_come_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tiny = recovery.Scale(
+        (100,), ("configurator", "etcd"), topology="line:3", partitions=8, reference=100
+    )
+    monkeypatch.setattr(recovery, "QUICK", tiny)
+    steps: list[str] = []
+    report = recovery.run(True, steps.append)
+    report.write(tmp_path / "recovery.json")
+    written = json.loads((tmp_path / "recovery.json").read_text())
+    assert written["ratios"].keys() == {"takeover_s", "takeover_read_back_s"}
+    killed, restarted = written["rows"]
+    assert (killed["component"], restarted["component"]) == ("configurator", "etcd")
+    assert 0 < killed["probed"] <= killed["partitions"] < restarted["partitions"]
+    for row in written["rows"]:
+        assert 0 < row["first_s"] <= row["resumed_s"]
+        assert row["longest_wait_s"] > 0
+        assert row["whole_s"] > 0
+    assert killed["claimed_s"] <= killed["whole_s"]
+    assert restarted["claimed_s"] is None
+    assert steps
+
+
+def test_service_has_resumed_when_every_partition_was_probed_anew() -> None:
+    seen = [
+        Seen(("a",), 90.0, 90.02),
+        Seen(("b",), 90.0, 90.04),
+        Seen(("a",), 99.9, 103.0),  # under way at the kill
+        Seen(("a",), 100.0, 102.0),
+        Seen(("b",), 100.0, 104.0),
+        Seen(("b",), 105.0, 105.1),
+        Seen(("c",), 100.0, 109.0),  # somebody else's
+    ]
+    row = service_row(seen, {"a", "b", "d"}, 100.0)
+    assert row["usual_ms"] == pytest.approx(30.0)
+    assert (row["partitions"], row["probed"]) == (3, 2)
+    assert (row["first_s"], row["resumed_s"]) == (2.0, 4.0)
+    assert (row["under_way_s"], row["longest_wait_s"]) == (3.0, 4.0)
+
+
+def test_ratios_are_those_of_a_configurator_with_so_many_subscriptions() -> None:
+    rows = [
+        {
+            "mode": mode,
+            "component": component,
+            "active": active,
+            "resumed_s": resumed,
+            "under_way_s": under_way,
+            "whole_s": 9.0,
+        }
+        for mode, component, active, resumed, under_way in (
+            ("sna", "configurator", 1_000, 1.0, None),
+            ("sna", "configurator", 10_000, 2.0, 3.0),
+            ("sna", "southbound", 10_000, 4.0, None),
+            ("sea", "configurator", 10_000, 5.0, None),
+        )
+    ]
+    assert ratios(rows, 10_000) == {
+        "takeover_s": 3.0,
+        "takeover_read_back_s": 9.0,
+        "takeover_sea_s": 5.0,
+        "takeover_sea_read_back_s": 9.0,
+    }
+
+
+def test_probes_concern_as_few_partitions_as_can_be() -> None:
+    everything = Filter.of(make_space("fields"), [Conjunction({})])
+    both, first, third = (
+        Probe(everything, partitions) for partitions in (("a", "b"), ("a",), ("c",))
+    )
+    assert choose([both, first, third]) == [first, both, third]
+
+
+@pytest.mark.parametrize(
+    ("state", "owner", "up", "whole"),
+    [
+        ("ready", "configurator-1", 2, True),
+        ("loading", "configurator-1", 2, False),
+        ("unknown", "", 2, True),
+        ("ready", "configurator-1", 1, False),
+    ],
+)
+def test_the_service_is_whole_when_all_is_ready(
+    state: str, owner: str, up: int, whole: bool
+) -> None:
+    assert Status(True, (Partition("a", owner, 7, state),), 2, up).whole is whole
+
+
+def test_the_last_start_counts_and_an_unfinished_line_does_not() -> None:
+    def line(second: int, **said: object) -> str:
+        return json.dumps({"time": f"2026-01-01T00:00:{second:02}.500000Z", **said}) + "\n"
+
+    log = line(1, message="configurator-1 starts", pid=7) + line(2, message="something")
+    log += line(3, message="configurator-1 starts", pid=8) + line(4, message="more")[:-20]
+    started = last_start(log, "configurator-1")
+    assert started.pid == 8
+    assert started.at % 60 == 3.5
+    with pytest.raises(LookupError):
+        last_start(line(1, message="something"), "configurator-1")
