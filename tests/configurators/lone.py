@@ -48,7 +48,7 @@ def lone(
     access: Access, token: bytes, id: str, options: ConfiguratorOptions | None = None
 ) -> Iterator[Lone]:
     """A configurator in a process of its own; whatever is left of it is killed."""
-    quick = ConfiguratorOptions(tune_gc=False, load_every_s=0.2, lease_s=2)
+    quick = ConfiguratorOptions(tune_gc=False, load_every_s=0.2, lease_s=3)
     process = Lone(access, token, id, options or quick)
     try:
         yield process

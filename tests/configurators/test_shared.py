@@ -25,7 +25,8 @@ from sdn.topology import Host
 from tests.configurators.cluster import WAIT, Cluster, cluster
 from tests.etcd import TestEtcd
 
-OPTIONS = ConfiguratorOptions(tune_gc=False, load_every_s=0.1, lease_s=2, patience_s=0.01)
+OPTIONS = ConfiguratorOptions(tune_gc=False, load_every_s=0.1, lease_s=20, patience_s=0.01)
+MORTAL = replace(OPTIONS, lease_s=2)
 
 
 class Anarchy(Locks):
@@ -181,7 +182,7 @@ def test_a_holder_that_stood_still_changes_nothing_any_more(
     async def check() -> None:
         async with small(etcd_server) as it:
             await begin(it)
-            async with it.configurator("c1", OPTIONS, SharedConfigurator) as c1:
+            async with it.configurator("c1", MORTAL, SharedConfigurator) as c1:
                 await it.ready("c1")
                 async with it.configurator("c2", OPTIONS, SharedConfigurator):
                     first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
