@@ -9,7 +9,6 @@ have was compared with the switches), all switches up. Everything shares the mac
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -20,6 +19,8 @@ from api.settings import BadSettings
 from api.settings_sources import load as load_settings
 from api.up import Service
 from bench.calls import Client
+from bench.control import KINDS
+from bench.cpu import Cpu
 from bench.load import Load, LoadFailed
 from bench.probes import Lane, Seen
 from bench.report import Report, Row
@@ -35,7 +36,7 @@ LIMIT = 600.0  # seconds that a component may take to come back
 LOOK = 0.1  # seconds between two looks at how the service is
 PACE = 0.25  # seconds between two turns of probes after the kill
 USUAL = 3  # turns of probes before it
-PROBE_PORT = 40  # of switches, for the hosts that only probe
+PROBE_PORT = 40  # of a switch, and the next one, for the hosts that only probe
 
 
 class Scale(NamedTuple):
@@ -93,8 +94,10 @@ async def _measure(service: Service, scale: Scale, mode: Mode, progress: Progres
         await load.fill(active)
         for component in scale.components:
             progress(f"{active:,} subscriptions, {component}")
-            row = await _kill(service, component, lanes)
-            rows.append({"measure": "recovery", "mode": mode, "active": active, **row})
+            told = {"mode": mode, "active": active, "component": component}
+            row, spent = await _kill(service, component, lanes)
+            rows.append({"measure": "recovery", **told, **row})
+            rows.append({"measure": "processor", **told, **spent})
     return rows
 
 
@@ -104,8 +107,8 @@ async def _lanes(url: str) -> tuple[Lane, Lane]:
         found = await client.call("GET", "/hosts")
         switches = [host["switch"] for host in msgspec.json.decode(found.body)["items"]]
         names = ("probe1", "probe2")
-        for name, switch in zip(names, islice(reversed(switches), 2), strict=True):
-            put = msgspec.json.encode({"switch": switch, "port": PROBE_PORT})
+        for n, (name, switch) in enumerate(zip(names, reversed(switches), strict=False)):
+            put = msgspec.json.encode({"switch": switch, "port": PROBE_PORT + n})
             made = await client.call("PUT", f"/hosts/{name}", put)
             if made.status != 201:
                 raise LoadFailed(f"host {name} is refused: {made.status} {made.body[:300]!r}")
@@ -115,8 +118,13 @@ async def _lanes(url: str) -> tuple[Lane, Lane]:
     return first, second
 
 
-async def _kill(service: Service, component: Component, lanes: tuple[Lane, Lane]) -> Row:
-    """Kill a component under probes and wait until everything is as it was."""
+async def _kill(
+    service: Service, component: Component, lanes: tuple[Lane, Lane]
+) -> tuple[Row, Row]:
+    """Kill a component under probes and wait until everything is as it was.
+
+    Gives how long that took, and the processor time of each kind of process meanwhile.
+    """
     async with Client(service.url, 1) as client, asyncio.timeout(LIMIT):
         victim = Victim(service, component, await _whole(client))
         stop = asyncio.Event()
@@ -131,6 +139,7 @@ async def _kill(service: Service, component: Component, lanes: tuple[Lane, Lane]
                 await asyncio.sleep(LOOK)
             under_way.pause = PACE
             usual = median(each.acknowledged - each.sent for each in under_way.seen)
+            cpu = Cpu()
             under_way.asking.clear()
             await under_way.asking.wait()
             await asyncio.sleep(usual / 4)
@@ -139,16 +148,17 @@ async def _kill(service: Service, component: Component, lanes: tuple[Lane, Lane]
             group.create_task(fresh.take_turns(stop))
             starting = group.create_task(_started(victim))
             stages = await _watch(client, victim, killed, lanes)
+            spent = cpu.spent()
             starting.cancel()
             stop.set()
     started = None if starting.cancelled() else starting.result() - killed
-    return {
-        "component": component,
+    row = {
         **service_row([*under_way.seen, *fresh.seen], victim.serves, killed),
         "started_s": started,
         **stages,
         "repeated": (under_way.troubles + fresh.troubles).total(),
     }
+    return row, {f"{kind}_s": spent.get(kind, 0.0) for kind in KINDS}
 
 
 async def _whole(client: Client) -> Status:
@@ -211,7 +221,11 @@ def ratios(rows: Sequence[Row], active: int) -> dict[str, float]:
     """How long it takes to take over from a configurator, in each mode."""
     found = {}
     for row in rows:
-        if row["component"] == "configurator" and row["active"] == active:
+        if (
+            row["measure"] == "recovery"
+            and row["component"] == "configurator"
+            and row["active"] == active
+        ):
             name = "takeover" if row["mode"] == "sna" else f"takeover_{row['mode']}"
             found[f"{name}_s"] = max(row["resumed_s"], row["under_way_s"] or 0.0)
             found[f"{name}_read_back_s"] = row["whole_s"]

@@ -99,7 +99,7 @@ class Victim:
     def kill(self) -> None:
         """Kill it: all of its processes."""
         pids = [each.pid for each in self._workers.values()]
-        for pid in [self._pid, *pids] if self._child else pids:
+        for pid in [*pids, self._pid] if self._child else pids:
             os.kill(pid, signal.SIGKILL)
 
     def started(self) -> float | None:

@@ -25,15 +25,18 @@ def test_a_small_run_sees_components_come_back(
     report.write(tmp_path / "recovery.json")
     written = json.loads((tmp_path / "recovery.json").read_text())
     assert written["ratios"].keys() == {"takeover_s", "takeover_read_back_s"}
-    killed, restarted = written["rows"]
+    killed, restarted = (row for row in written["rows"] if row["measure"] == "recovery")
     assert (killed["component"], restarted["component"]) == ("configurator", "etcd")
     assert 0 < killed["probed"] <= killed["partitions"] < restarted["partitions"]
-    for row in written["rows"]:
+    for row in (killed, restarted):
         assert 0 < row["first_s"] <= row["resumed_s"]
         assert row["longest_wait_s"] > 0
         assert row["whole_s"] > 0
     assert killed["claimed_s"] <= killed["whole_s"]
     assert restarted["claimed_s"] is None
+    spent = [row for row in written["rows"] if row["measure"] == "processor"]
+    assert [row["component"] for row in spent] == ["configurator", "etcd"]
+    assert all(row["api_s"] > 0 for row in spent)
     assert steps
 
 
@@ -57,6 +60,7 @@ def test_service_has_resumed_when_every_partition_was_probed_anew() -> None:
 def test_ratios_are_those_of_a_configurator_with_so_many_subscriptions() -> None:
     rows = [
         {
+            "measure": "recovery",
             "mode": mode,
             "component": component,
             "active": active,
