@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from configurators import journal
 from configurators.configurator import ConfiguratorOptions
+from configurators.following import News
 from configurators.network import with_host
 from configurators.shared import SharedConfigurator
 from configurators.store import keys
@@ -26,11 +27,11 @@ from tests.configurators.cluster import WAIT, Cluster, cluster
 from tests.etcd import TestEtcd
 
 OPTIONS = ConfiguratorOptions(tune_gc=False, load_every_s=0.1, lease_s=20, patience_s=0.01)
-MORTAL = replace(OPTIONS, lease_s=2)
+MORTAL = replace(OPTIONS, lease_s=4)
 
 
 class Anarchy(Locks):
-    """Locks that everybody gets."""
+    """Locks that everybody gets, and nobody knows of the others."""
 
     async def try_lock(self, partition: str) -> Lock | None:
         lease = await self._current()
@@ -38,8 +39,8 @@ class Anarchy(Locks):
         epoch = await self._etcd.put(key, b"everybody", lease.id)
         return Lock(partition, epoch, key, lease)
 
-    def free(self, partition: str) -> bool:
-        return bool(partition)
+    def _take(self, news: News) -> None:
+        self.table.revision = news.revision
 
 
 class Unlocked(SharedConfigurator):
