@@ -229,7 +229,8 @@ class Gatherer:
             key = record_key(record.id)
             puts = [Put(key, encode(noted))]
             about = operation, noted
-            self._journal.write(Write(key, operation.revision, puts, self._noted, about))
+            write = Write(key, operation.revision, puts, self._noted, about)
+            self._journal.write(write, gather=True)
 
     def _noted(self, write: Write, verdict: Verdict) -> None:
         operation: Operation = write.about[0]
@@ -287,7 +288,7 @@ class Gatherer:
             if record.ttl is not None:
                 write.ops.append(Delete(ttl_key(record.id)))
             write.leased = [Put(record_key(record.id, finished=True), value)]
-        self._journal.write(write)
+        self._journal.write(write, gather=True)
 
     def _settled(self, write: Write, verdict: Verdict) -> None:
         operation: Operation = write.about[0]

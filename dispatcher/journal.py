@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 _MOST = 120  # operations and compares of one transaction; etcd's own limit is 128
 _AT_ONCE = 4
+_GATHER = 0.003  # seconds
+_TICK = 0.0005  # seconds by which a timer may be early
 _CLOSE = 5.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
@@ -117,15 +119,29 @@ class Journal:
         self._queue: deque[Write] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._scheduled = False
-        self.took = 0.0  # seconds that the last transaction took
+        self._due = 0.0  # until when the first of few writes waits for more
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0  # when the first of those that wait came
+        self.took = 0.0  # seconds from a write to its end, on average over the last transaction
         self.transactions = 0
 
-    def write(self, write: Write) -> None:
-        """Write soon; what comes in the same turn of the loop is written together."""
+    def write(self, write: Write, gather: bool = False) -> None:
+        """Write soon; what comes in the same turn of the loop is written together.
+
+        With `gather` it may wait some milliseconds more for others: operations that began together
+        end one by one, and a transaction for each would cost more than all else.
+        """
+        loop = asyncio.get_running_loop()
+        if not gather:
+            self._due = 0.0
+        elif not self._queue:
+            self._due = loop.time() + _GATHER
+        if not self._queue:
+            self._since = time.monotonic()
         self._queue.append(write)
         if not self._scheduled and len(self._running) < _AT_ONCE:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._pump)
+            loop.call_soon(self._pump)
 
     @property
     def queued(self) -> int:
@@ -137,6 +153,7 @@ class Journal:
         try:
             async with asyncio.timeout(_CLOSE):
                 while self._running or self._queue:
+                    self._due = 0.0
                     self._pump()
                     await asyncio.wait(self._running)
         except TimeoutError:
@@ -147,11 +164,21 @@ class Journal:
 
     def _pump(self) -> None:
         self._scheduled = False
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
         while self._queue and len(self._running) < _AT_ONCE:
-            # While others are under way it pays to wait for more.
-            if self._running and len(self._queue) < _MOST // 2:
-                return
-            task = asyncio.create_task(self._run(self._batch()))
+            if len(self._queue) < _MOST // 2:
+                # While others are under way it pays to wait for more.
+                if self._running:
+                    return
+                loop = asyncio.get_running_loop()
+                if self._due > loop.time() + _TICK:
+                    self._timer = loop.call_at(self._due, self._pump)
+                    return
+            now = time.monotonic()
+            task = asyncio.create_task(self._run(self._batch(), (now - self._since) / 2))
+            self._since = now
             self._running.add(task)
             task.add_done_callback(self._ended)
 
@@ -180,7 +207,7 @@ class Journal:
             batch.append(self._queue.popleft())
         return batch
 
-    async def _run(self, batch: list[Write]) -> None:
+    async def _run(self, batch: list[Write], waited: float) -> None:
         began = time.monotonic()
         pause = _FIRST_PAUSE
         while batch:
@@ -209,7 +236,7 @@ class Journal:
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             self.transactions += 1
-            self.took = time.monotonic() - began
+            self.took = waited + time.monotonic() - began
             batch = _tell_written(batch, result.revision) if succeeded else _refused(batch, result)
 
     async def _transact(self, batch: list[Write]) -> TxnResult:

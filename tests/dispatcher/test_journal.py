@@ -24,10 +24,17 @@ class Writer:
         self.expected = 0
         self._all = asyncio.Event()
 
-    def write(self, key: str, revision: int = 0, value: bytes = b"x", **more: object) -> Write:
+    def write(
+        self,
+        key: str,
+        revision: int = 0,
+        value: bytes = b"x",
+        gather: bool = False,
+        **more: object,
+    ) -> Write:
         write = Write(key, revision, [Put(key, value)], self._tell, **more)  # type: ignore[arg-type]
         self.expected += 1
-        self.journal.write(write)
+        self.journal.write(write, gather)
         return write
 
     def _tell(self, write: Write, verdict: Verdict) -> None:
@@ -69,6 +76,31 @@ def test_writes_share_transactions(etcd_server: TestEtcd) -> None:
         assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
         assert writer.journal.transactions <= 6
         assert len((await w.etcd.range("records/")).items) == 500
+
+    with_journal(etcd_server, test)
+
+
+def test_writes_that_may_gather_share_a_transaction_over_turns_of_the_loop(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.journal._GATHER", TIMEOUT)
+
+    async def test(_: World, __: Catalogue, writer: Writer) -> None:
+        writer.write("records/1/first", gather=True)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert writer.journal.queued == 1  # it waits, also when nothing is under way
+        writer.write("records/1/second", gather=True)
+        await asyncio.sleep(0)
+        writer.write("records/1/urgent")  # takes the others along
+        assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
+        assert writer.journal.transactions == 1
+        writer.write("records/1/last", gather=True)
+        assert (await _written(writer))["records/1/last"] == [Verdict.WRITTEN]
+
+    async def _written(writer: Writer) -> Outcomes:
+        await writer.journal.close()  # also writes what still gathers
+        return await writer.outcomes()
 
     with_journal(etcd_server, test)
 
