@@ -21,10 +21,10 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab lint test bench lock clean
+.PHONY: help setup run demo etcd lab lint test robustness bench lock clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## create .venv with everything that is needed to work on dzflow
 
@@ -105,6 +105,12 @@ etcd: $(RUN)  ## have an etcd: the one on the path, Debian's, or one built with 
 
 test: setup etcd lab  ## all tests
 	$(BIN)/python -m pytest $(ARGS)
+
+# Each session has a seed of its own, beginning with SEED.
+MINUTES ?= 30
+SEED    ?= 1
+robustness: setup etcd  ## faults under traffic for MINUTES=30, from SEED=1; ARGS="--mode sna …"
+	$(BIN)/python -m tests.robustness.run --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 bench: setup etcd lab  ## a short pass of every benchmark, a table at the end
 	$(BIN)/dzflow bench all --quick

@@ -202,7 +202,7 @@ def _session(number: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != number:
             try:
-                stat = (entry / "stat").read_text()
+                stat = (entry / "stat").read_text(errors="replace")
             except (FileNotFoundError, ProcessLookupError):
                 continue
             # The name in parentheses may hold anything.

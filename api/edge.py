@@ -59,7 +59,7 @@ class Edge:
         try:
             if self._in_flight > self._settings.max_requests and scope["path"] not in _ALWAYS:
                 text = "too many requests are being served; try again soon"
-                await respond(problem("too-many", text))(scope, receive, answer)
+                await respond(problem("overloaded", text))(scope, receive, answer)
             else:
                 await self._app(scope, receive, answer)
         except SlowReader:

@@ -49,14 +49,14 @@ def _compare(doc: NetworkDoc, settings: Settings) -> None:
             f"{settings.plan} is asked for",
             f"--plan, or with --plan {doc.pipeline.plan}",
         )
-    if "trees" in given and settings.trees != len(doc.trees):
+    if "trees" in given and settings.trees != doc.tree_count:
         # There may be fewer different trees than are asked for.
         same = topology_of(doc)
-        if len(first_network(same, settings.plan, settings.trees).trees) != len(doc.trees):
+        if first_network(same, settings.plan, settings.trees).tree_count != doc.tree_count:
             raise _refused(
-                f"{len(doc.trees)} trees",
+                f"{doc.tree_count} trees",
                 f"{settings.trees} are asked for",
-                f"--trees, or with --trees {len(doc.trees)}",
+                f"--trees, or with --trees {doc.tree_count}",
             )
 
 

@@ -26,15 +26,13 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "media-type": (415, "The body is of another type than is taken here"),
     "invalid": (422, "The input is not valid"),
     "internal": (500, "Something went wrong here"),
-    "too-many": (503, "Too many requests at once"),
+    "overloaded": (503, "Too much is under way"),
 }
 """Kinds of problems that the API finds by itself; the dispatcher has more. `type` in the answer is
 `/problems/KIND`."""
 
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$", re.DOTALL)
 _MEMBER = re.compile(r"field `([^`]*)`")
-# Where the fault is, if the dispatcher names no field.
-_FIELD_OF_KIND = {"unknown-space": "space", "unknown-host": "host", "bad-id": "id"}
 
 
 class ApiProblem(Exception):
@@ -73,7 +71,7 @@ def naming(found: Problem, otherwise: str) -> Problem:
     """The problem with the field at fault named, if it is one with the input."""
     if found.field is not None or found.status != 422:
         return found
-    return replace(found, field=_FIELD_OF_KIND.get(found.type, otherwise))
+    return replace(found, field=otherwise)
 
 
 def document(found: Problem, request_id: str | None = None) -> ProblemOut:

@@ -17,6 +17,8 @@ _OWN = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
+    # A head that has died does not come back by itself: the sooner all is started anew, the better.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
     # Workers are not killed because some other program needs memory.
     "RAY_memory_monitor_refresh_ms": "0",
     # What nobody looks at is not collected.

@@ -37,9 +37,9 @@ class Streams:
     def check(self) -> None:
         """Refuse (503) another stream if there are too many, or the server is about to stop."""
         if self._stopping.is_set():
-            raise ApiProblem("too-many", "the service is stopping")
+            raise ApiProblem("overloaded", "the service is stopping")
         if self.open >= self._most:
-            raise ApiProblem("too-many", f"{self._most} streams are open already")
+            raise ApiProblem("overloaded", f"{self._most} streams are open already")
 
     async def send(self, changes: AsyncIterator[Change], receive: Receive, send: Send) -> None:
         """Send changes as they come until they end, the reader goes, or the server stops."""

@@ -111,7 +111,7 @@ class Supervisor:
             await asyncio.to_thread(self.etcd.wait)
         async with Etcd(parts.access(self.settings)) as etcd:
             self.network = await settle_network(etcd, self.settings)
-        self._update(plan=self.network.pipeline.plan, trees=len(self.network.trees))
+        self._update(plan=self.network.pipeline.plan, trees=self.network.tree_count)
         if self._only != "api" and self.settings.data_plane in ("emulated", "ovs"):
             relay = self.settings.port if self._only is None else 0
             self._start(
@@ -137,7 +137,10 @@ class Supervisor:
             self._update(port=self._sockets[0].getsockname()[1])
         self._update(data_dir=settings.data_dir.absolute())
         if not settings.etcd.endpoints:
-            self.etcd = EtcdServer(settings.data_dir.absolute() / "etcd")
+            # Chosen once: all children are told, and etcd has to come back at the same place.
+            client, peer = free_ports(2)
+            folder = settings.data_dir.absolute() / "etcd"
+            self.etcd = EtcdServer(folder, ports=(client, peer))
             own = settings.etcd.model_copy(update={"endpoints": (self.etcd.endpoint,)})
             self._update(etcd=own)
 

@@ -177,7 +177,9 @@ class Load:
                     ends: list[float] = []
                     while waiting and waiting[0][1] <= now:
                         number, at = waiting.popleft()
-                        (ends if number % 2 else begins).append(began + at)
+                        # If the service is so late that nothing is left to end, one more begins.
+                        ending = number % 2 and len(ends) < self._traffic.active
+                        (ends if ending else begins).append(began + at)
                     size = LARGEST if way == "batch" else 1
                     for start in range(0, len(begins), size):
                         calls.create_task(self._subscribe(begins[start : start + size], way))

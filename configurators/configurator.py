@@ -23,9 +23,9 @@ from configurators.following import News, follow
 from configurators.holders import Holders
 from configurators.loading import read
 from configurators.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
-from configurators.network import Network
+from configurators.network import Network, steps
 from configurators.partition import PartitionOptions, Worker
-from configurators.registration import TTL, Registration
+from configurators.registration import Registration
 from configurators.spaces import Spaces, VersionView
 from configurators.store.client import Access, Change, Etcd
 from configurators.store.documents import (
@@ -40,8 +40,9 @@ from configurators.store.keys import (
     SPACES,
     PartitionName,
 )
-from configurators.store.model import Process
+from configurators.store.model import NetworkDoc, Process
 from configurators.stream import Listener, Stream
+from configurators.take_over import TakeOver
 from sdn.southbound import StaleEpoch
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ TUNE_FROM = 1000  # requests that were loaded, below which the garbage collector
 EARLY = (
     2  # turns of telling the load for which a task waits until it is known who owns its partition
 )
+LOADED_AT_ONCE = 500  # requests; then others have their turn, the sign of life above all
 _RETRY = 0.5
 
 
@@ -60,7 +62,9 @@ class ConfiguratorOptions(Struct, frozen=True):
     ordering: Ordering = "net"
     slice_limit: int = 500
     gather_ms: float = 5.0
-    lease_s: int = TTL
+    lease_s: int = 5  # after which others take over, if it gives no sign of life
+    take_over_after_s: float = 2.0  # has another one to come back that is gone
+    take_over_first_s: float = 10.0  # the same if it was gone when this one started
     load_every_s: float = 1.0
     advertise: str = ""  # host:port where others reach it, if that is not where it listens
     node: str = ""  # the machine it runs on
@@ -91,6 +95,9 @@ class ConfiguratorProcess:
         self._spaces_read = False
         self._network: Network | None = None
         self._revision = 0  # of the network
+        self._lost: frozenset[str] = frozenset()  # the switches that this network does without
+        self._newest: tuple[NetworkDoc, int] | None = None  # the network that is to be taken up
+        self._network_came = asyncio.Event()
         self._workers: dict[str, Worker] = {}
         self._loaded: dict[str, Worker] = {}
         self._given: dict[str, int] = {}  # ours, but not taken over yet
@@ -126,8 +133,10 @@ class ConfiguratorProcess:
             try:
                 self._register()
                 self._spawn(self._follow_network())
+                self._spawn(self._take_up_networks())
                 self._spawn(self._follow_spaces())
                 self._spawn(self._follow_owners())
+                self._spawn(self._take_over_from_others())
                 self._spawn(self._tell_regularly())
                 stopping: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
                 await asyncio.wait([stopping, self._failed], return_when=asyncio.FIRST_COMPLETED)
@@ -208,18 +217,37 @@ class ConfiguratorProcess:
         async for news in follow(self._etcd, NETWORK):
             for change in news.changes[-1:]:
                 if change.value is not None and change.revision > self._revision:
-                    await self._take_up_network(change.value, change.revision)
+                    doc = decode_network(change.value)
+                    # At once: what waits for a lost switch keeps the network from being taken up.
+                    self._holders.lose(doc.lost.switches)
+                    self._newest = doc, change.revision
+                    self._network_came.set()
 
-    async def _take_up_network(self, value: bytes, revision: int) -> None:
+    async def _take_up_networks(self) -> None:
+        while True:
+            await self._network_came.wait()
+            self._network_came.clear()
+            assert self._newest
+            await self._take_up_network(*self._newest)
+
+    async def _take_up_network(self, doc: NetworkDoc, revision: int) -> None:
         if self._network:
             # Ports and groups first, then the entries that use them.
             await self._holders.until_network(revision)
-        self._network = Network.of(decode_network(value), self._network)
+            await self._holders.until_back(self._lost.difference(doc.lost.switches))
+        *between, last = steps(doc, self._network)
+        for step in between:
+            self._go_over(step, self._revision)
+        self._go_over(last, revision)
+        self._lost = frozenset(doc.lost.switches)
+        self._take_over_known()
+        self._tell_soon()
+
+    def _go_over(self, doc: NetworkDoc, revision: int) -> None:
+        self._network = Network.of(doc, self._network)
         self._revision = revision
         for worker in self._workers.values():
             worker.take_up(revision, self._network)
-        self._take_over_known()
-        self._tell_soon()
 
     async def _follow_spaces(self) -> None:
         async for news in follow(self._etcd, SPACES):
@@ -252,6 +280,11 @@ class ConfiguratorProcess:
             return None  # a key of somebody else's making
 
     # Ownership
+
+    async def _take_over_from_others(self) -> None:
+        options = self.options
+        grace, first = options.take_over_after_s, options.take_over_first_s
+        await TakeOver(self._etcd, self.id, grace, first).run()
 
     async def _follow_owners(self) -> None:
         self._given, revision = await claim(self._etcd, self.id)
@@ -307,11 +340,13 @@ class ConfiguratorProcess:
             worker = workers[name]
             if self._workers.get(name) is not worker:
                 continue  # it was lost meanwhile
-            worker.engine.load(one.partial for one in loaded)
+            for at in range(0, len(loaded), LOADED_AT_ONCE):
+                worker.engine.load(one.partial for one in loaded[at : at + LOADED_AT_ONCE])
+                await asyncio.sleep(0)
             worker.know((one.partial.id, one.seq) for one in loaded)
             worker.entries = worker.engine.count()
-            self._loaded[name] = worker
-            await asyncio.sleep(0)
+            if self._workers.get(name) is worker:
+                self._loaded[name] = worker
         if self.options.tune_gc and sum(map(len, found.values())) > TUNE_FROM:
             _tune_gc()
         for name, worker in workers.items():

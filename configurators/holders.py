@@ -2,6 +2,9 @@
 
 Each switch is held by one of them. A southbound process is used after the fence was raised there
 for all partitions of ours, a switch after it was declared there what they should have on it.
+
+A switch that is lost is not waited for: what is for it counts as done, and when it is back, it is
+declared anew what it should have.
 """
 
 import asyncio
@@ -25,7 +28,7 @@ from configurators.store.client import Etcd
 from configurators.store.keys import SOUTHBOUND
 from configurators.stream import RemoteError, Stream, StreamClosed, TooLarge
 from sdn.flows import Batch, FlowEntry
-from sdn.southbound import Failed, Outcome, StaleEpoch, Undefined
+from sdn.southbound import Acknowledged, Failed, Outcome, StaleEpoch, Undefined
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +68,8 @@ class Holders:
         self._stale = stale
         self._known: dict[Stream, _Southbound] = {}
         self._by_switch: dict[str, _Southbound] = {}
+        self._lost: frozenset[str] = frozenset()
+        self._behind: set[str] = set()  # switches that were left out while they were lost
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._peers = Peers(
@@ -114,18 +119,33 @@ class Holders:
         answers = [await parts[0]] if len(parts) == 1 else await asyncio.gather(*parts)
         for answer in answers:
             outcomes |= answer
+        if self._lost:
+            for switch, outcome in outcomes.items():
+                if switch in self._lost and isinstance(outcome, Undefined):
+                    self._behind.add(switch)
+                    outcomes[switch] = Acknowledged()
         return outcomes
 
     async def usable(self, switches: Collection[str], patience: float) -> None:
-        """Return when one of these switches can be used, or after so many seconds."""
+        """Return when one of these can be used or is given up, or after so many seconds."""
         try:
             async with asyncio.timeout(patience):
-                while not any(switch in self._by_switch for switch in switches):
+                while not any(s in self._by_switch or s in self._lost for s in switches):
                     await self._changed.wait()
         except TimeoutError:
             return
 
     # What the process uses
+
+    def lose(self, switches: Iterable[str]) -> None:
+        """Just these switches are lost from now on."""
+        self._lost = frozenset(switches)
+        self._arrange()
+
+    async def until_back(self, switches: Collection[str]) -> None:
+        """Wait until these switches hold what they should, except those that are lost (again)."""
+        while not all(s in self._by_switch or s in self._lost for s in switches):
+            await self._changed.wait()
 
     async def raise_epochs(self, epochs: Mapping[str, int]) -> set[str]:
         """Raise the fence at all southbound processes that are alive.
@@ -215,6 +235,7 @@ class Holders:
         """
         while more := southbound.responsible() - southbound.declared:
             async with southbound.declaring:
+                self._behind -= more  # whatever is left out from now on is noted anew
                 if not await self._declare(southbound, list(self._owned()), more):
                     return False
                 southbound.declared |= more & southbound.responsible()
@@ -230,8 +251,10 @@ class Holders:
         answer = await self._ask(southbound, RaiseEpochs(dict(epochs)))
         if not isinstance(answer, Raised):
             return None
+        ours = self._epochs()
         for partition, reason in answer.stale.items():
-            self._stale(partition, reason)
+            if ours.get(partition) == epochs[partition]:  # and not given to us anew meanwhile
+                self._stale(partition, reason)
         return answer
 
     async def _declare(
@@ -292,6 +315,9 @@ class Holders:
         self._by_switch = {}
         for southbound in self._known.values():
             southbound.declared &= southbound.responsible()
+            if southbound.holds and (back := self._behind.intersection(southbound.holds.switches)):
+                southbound.declared -= back
+                southbound.heard.set()
             if southbound.used and southbound.holds:
                 for switch in southbound.declared.intersection(southbound.holds.switches):
                     self._by_switch[switch] = southbound

@@ -34,7 +34,7 @@ class Network:
     def of(cls, doc: NetworkDoc, after: "Network | None" = None) -> Self:
         """The network that is stored, as the next one after an earlier one if there is one."""
         topology = topology_of(doc)
-        trees = {number: Tree.build(tree.links, tree.root) for number, tree in doc.trees.items()}
+        trees = {number: tree_of(tree) for number, tree in doc.trees.items()}
         routes = Routes(topology, trees, after.routes if after else None)
         return cls(topology, doc.pipeline, trees, routes)
 
@@ -48,6 +48,23 @@ class Network:
         if known is None:
             known = self._plans[scope] = make_plan(self.routes, self.pipeline, scope)
         return known
+
+
+def steps(doc: NetworkDoc, after: Network | None) -> list[NetworkDoc]:
+    """The networks to go through to this one: number by number, if documents in between are missed.
+
+    A number that means another tree than before has to be given up first.
+    """
+    if after is None:
+        return [doc]
+    made = {number: tree_of(tree) for number, tree in doc.trees.items()}
+    kept = {n: doc.trees[n] for n, tree in made.items() if after.trees.get(n, tree) == tree}
+    return [doc] if len(kept) == len(doc.trees) else [replace(doc, trees=kept), doc]
+
+
+def tree_of(doc: TreeDoc) -> Tree:
+    """A tree that is stored."""
+    return Tree.build(doc.links, doc.root, doc.more_roots)
 
 
 def topology_of(doc: NetworkDoc) -> Topology:
@@ -74,7 +91,9 @@ def first_network(
         topology.links,
         topology.hosts,
         tables,
-        {number: _tree_doc(tree) for number, tree in enumerate(different.values())},
+        {number: tree_doc(tree) for number, tree in enumerate(different.values())},
+        wanted=len(different),
+        last=len(different) - 1,
     )
 
 
@@ -93,6 +112,7 @@ def _with_topology(doc: NetworkDoc, topology: Topology) -> NetworkDoc:
     return replace(doc, hosts=topology.hosts, pipeline=tables)
 
 
-def _tree_doc(tree: Tree) -> TreeDoc:
+def tree_doc(tree: Tree) -> TreeDoc:
+    """A tree as it is stored."""
     links = sorted(tree.links, key=lambda link: link.ends)
-    return TreeDoc(tuple(links), tree.root)
+    return TreeDoc(tuple(links), tree.root, tree.more_roots)

@@ -17,11 +17,11 @@ from configurators.gathered import Gathered
 from configurators.journal import Journal, Mark
 from configurators.loading import Loaded, read
 from configurators.messages import Done, Offers, Take, Task, Tasks, Waiting
-from configurators.network import Network
 from configurators.partition import Worker
 from configurators.replica import build, catch_up
 from configurators.store.client import Access, StoreError
 from configurators.store.locks import Lock, Locks
+from configurators.store.model import NetworkDoc
 from configurators.stream import Stream
 from sdn.southbound import StaleEpoch
 
@@ -85,7 +85,7 @@ class SharedConfigurator(ConfiguratorProcess):
             id,
             self.options.lease_s,
             on_change=lambda _: self._look_soon(),
-            on_lost=self._lost,
+            on_lost=self._locks_lost,
         )
         self._offers: dict[str, _Offer] = {}
         self._holds: dict[str, _Hold] = {}
@@ -366,7 +366,7 @@ class SharedConfigurator(ConfiguratorProcess):
         hold.worker.leave()
         self._tell_soon()
 
-    def _lost(self) -> None:
+    def _locks_lost(self) -> None:
         """All locks are lost; others may have done anything since."""
         self._replicas.clear()
         for name in list(self._holds):
@@ -387,13 +387,15 @@ class SharedConfigurator(ConfiguratorProcess):
 
     # Network and spaces
 
-    async def _take_up_network(self, value: bytes, revision: int) -> None:
-        await super()._take_up_network(value, revision)
-        network = self._network
-        assert isinstance(network, Network)
+    def _go_over(self, doc: NetworkDoc, revision: int) -> None:
+        super()._go_over(doc, revision)
+        assert self._network
         for worker, _ in self._replicas.values():
-            worker.take_up(revision, network)
+            worker.take_up(revision, self._network)
             worker.follow_networks()
+
+    async def _take_over_from_others(self) -> None:
+        """Locks of the dead expire; whoever gets them next takes over."""
 
     def _take_over_known(self) -> None:
         """Work with what is known now of spaces and network."""

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from configurators.store.model import RecordKind, State
+from dispatcher.damping import Patience
 from sdn.pipeline import PlanName
 
 
@@ -27,8 +28,9 @@ class DispatcherOptions(Struct, frozen=True):
     finished_ttl: float = 3_600.0  # how long removed and failed records are kept
     key_ttl: float = 86_400.0  # how long idempotency keys are kept
     lease_ttl: int = 10
-    grace: float = 5.0  # how long an old index version is kept after publishers were told
+    grace: float = 5.0  # how long old index versions and trees stay after publishers were told
     network_timeout: float = 30.0  # for a changed host to be taken up everywhere
+    patience: Patience = Patience()  # with switches and links that fail
     traces: str | None = None  # folder for traces; none are written without
 
 
@@ -117,7 +119,10 @@ class SpaceView(Struct, frozen=True):
 
 
 class HostView(Struct, frozen=True):
-    """Where a host hangs; `wire` is where applications reach it on an emulated network."""
+    """Where a host hangs; `wire` is where applications reach it on an emulated network.
+
+    `unreachable` says why others cannot reach it, if they cannot.
+    """
 
     id: str
     switch: str
@@ -125,6 +130,7 @@ class HostView(Struct, frozen=True):
     mac: str | None = None
     ipv6: str | None = None
     wire: str | None = None
+    unreachable: str | None = None
 
 
 class LinkView(Struct, frozen=True):
@@ -138,13 +144,17 @@ class LinkView(Struct, frozen=True):
 
 
 class TreeView(Struct, frozen=True):
-    """A tree, whether every link and switch of it is up, and if not, what is broken."""
+    """A tree, whether every link and switch of it is up, and if not, what is broken.
+
+    One that is not `used` is being installed, or goes soon.
+    """
 
     number: int
     root: str
     links: list[LinkView]
     whole: bool
     broken: list[str]
+    used: bool = True
 
 
 class SwitchView(Struct, frozen=True):

@@ -28,6 +28,7 @@ from dispatcher.expiry import Expiry
 from dispatcher.fleet import Fleet
 from dispatcher.flows import FlowReader, Source
 from dispatcher.gather import Gatherer
+from dispatcher.healer import Healer
 from dispatcher.hosts import Hosts
 from dispatcher.insight import Insight
 from dispatcher.intake import Draft, Intake
@@ -37,6 +38,7 @@ from dispatcher.metrics import Metrics
 from dispatcher.migration import Migration
 from dispatcher.news import News
 from dispatcher.offers import OfferingGatherer
+from dispatcher.reach import Reach
 from dispatcher.records import Records
 from dispatcher.requests import Operation
 from dispatcher.siblings import Siblings
@@ -66,7 +68,8 @@ class Dispatcher:
         self._catalogue = catalogue = Catalogue(etcd, shared=options.mode == "sea")
         self._journal = Journal(etcd, catalogue, SharedLeases(etcd, options.finished_ttl))
         self._fleet = Fleet(etcd, token, self.id)
-        self._gatherer = self._make_gatherer()
+        reach = Reach(catalogue, self._fleet)
+        self._gatherer = self._make_gatherer(reach)
         admission: Admission[Draft] = Admission(
             options.window, options.window_per_host, options.queue, options.queue_per_host
         )
@@ -90,7 +93,17 @@ class Dispatcher:
             self._migration,
             lambda: self._fleet.configurators.processes,
         )
-        self._hosts = Hosts(etcd, catalogue, self._fleet, options.network_timeout)
+        self._hosts = Hosts(etcd, catalogue, self._fleet, reach, options.network_timeout)
+        self._healer = Healer(
+            etcd,
+            self.id,
+            lambda: self._siblings.alive,
+            catalogue,
+            self._fleet,
+            reach,
+            options.patience,
+            options.grace,
+        )
         self._insight = Insight(catalogue, self._fleet, self._hosts)
         self._flows = FlowReader(etcd, catalogue, self._fleet, self._insight)
         self._news = News(etcd, catalogue, self._fleet, self._insight, self._answers)
@@ -102,9 +115,9 @@ class Dispatcher:
         self._stack = AsyncExitStack()
         self._connect_parts()
 
-    def _make_gatherer(self) -> Gatherer:
+    def _make_gatherer(self, reach: Reach) -> Gatherer:
         fleet = self._fleet
-        given = self._etcd, self._catalogue, self._journal, self.metrics, fleet.stream_to
+        given = self._etcd, self._catalogue, self._journal, self.metrics, fleet.stream_to, reach
         if self.options.mode == "sna":
             return Gatherer(*given)
         offering = OfferingGatherer(*given, lambda: fleet.configurators.streams().values())
@@ -117,6 +130,9 @@ class Dispatcher:
         self._fleet.on_waiting = self._gatherer.hear_waiting
         self._fleet.on_connected = self._gatherer.connected
         self._gatherer.on_end = self._ended
+        self._catalogue.on_network.append(self._gatherer.network_changed)
+        self._fleet.on_configurator.append(lambda _: self._gatherer.network_changed())
+        self._fleet.on_holds.append(self._gatherer.network_changed)
         if self._traces:
             self._gatherer.on_done = self._done
         self._intake.on_elsewhere = self._elsewhere
@@ -156,6 +172,7 @@ class Dispatcher:
                 await follower.start()
             self._migration.dispatcher_gone(self._siblings.alive)
             _run(stack, self._look_after_etcd())
+            _run(stack, self._healer.run())
             self._stack = stack.pop_all()
         return self
 

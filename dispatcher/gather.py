@@ -21,6 +21,7 @@ from dispatcher.catalogue import Catalogue
 from dispatcher.journal import Journal, Verdict, Write
 from dispatcher.metrics import Metrics
 from dispatcher.outbox import Outbox, StreamTo
+from dispatcher.reach import Reach
 from dispatcher.requests import Next, Operation
 from dispatcher.views import timing_of
 
@@ -40,11 +41,13 @@ class Gatherer:
         journal: Journal,
         metrics: Metrics,
         stream_to: StreamTo,
+        reach: Reach,
     ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
         self._journal = journal
         self._metrics = metrics
+        self._reach = reach
         self.operations: dict[str, Operation] = {}
         self.on_end: Callable[[Operation, Record, str], None] = lambda *_: None
         """Called with an operation, the record as it is now, and the outcome: done, failed, or
@@ -58,6 +61,7 @@ class Gatherer:
         self._moved: dict[Operation, None] = {}
         self._slow: dict[Operation, None] = {}  # those whose reason to wait is to be stored
         self._noting: dict[Operation, Callable[[Operation], None] | None] = {}  # and what is next
+        self._cut_off: dict[Operation, None] = {}  # done, but by switches that are there only
         self._refreshing: dict[str, list[Operation]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         catalogue.on_owner.append(self._owner_changed)
@@ -98,7 +102,8 @@ class Gatherer:
                 self.on_done(operation, done, configurator)
                 if done.outcome == "done":
                     operation.last_done = time.monotonic()
-            elif done.outcome == "moved":
+            if done.outcome == "moved" or operation.outlived(done):
+                # Perhaps the new owner is the same process, which has not noticed yet.
                 self._told_moved(operation)
             self._act(operation, operation.done(done))
 
@@ -220,7 +225,7 @@ class Gatherer:
             if (
                 self.operations.get(record.id) is not operation
                 or operation in self._noting
-                or not operation.open
+                or not (operation.open or operation in self._cut_off)
                 or operation.waiting in (None, record.reason)
             ):
                 continue
@@ -247,6 +252,9 @@ class Gatherer:
     # Settling
 
     def _settle(self, operation: Operation) -> None:
+        if operation.gone:
+            self._spawn(self._superseded_by_end(operation))
+            return
         if operation in self._noting:
             self._noting[operation] = self._resettle
             return
@@ -258,6 +266,8 @@ class Gatherer:
             return
         if not operation.refused and not _fits(operation, space):
             self.restart(operation)
+            return
+        if self._waits_for_its_switch(operation):
             return
         now = time.monotonic()
         committed = now - max(operation.last_done, operation.journal_ended) + self._journal.took
@@ -289,6 +299,27 @@ class Gatherer:
                 write.ops.append(Delete(ttl_key(record.id)))
             write.leased = [Put(record_key(record.id, finished=True), value)]
         self._journal.write(write, gather=True)
+
+    def _waits_for_its_switch(self, operation: Operation) -> bool:
+        """Whether the host's own switch is away, so that nothing was installed there."""
+        if operation.action == "end" or operation.refused:
+            return False
+        reason = self._reach.switch_away(operation.record.host)
+        if reason is None and operation in self._cut_off and not self._reach.taken_up():
+            reason = operation.waiting  # the switch is back, but not all stands there yet
+        if reason is None:
+            self._cut_off.pop(operation, None)
+            return False
+        self._cut_off[operation] = None
+        if operation.waiting != reason:
+            operation.waiting = reason
+            self._note_soon(operation)
+        return True
+
+    def network_changed(self) -> None:
+        """A switch may be back, or have all that it should: end what has waited for it."""
+        for operation in list(self._cut_off):
+            self._resettle(operation)
 
     def _settled(self, write: Write, verdict: Verdict) -> None:
         operation: Operation = write.about[0]
@@ -336,7 +367,7 @@ class Gatherer:
     def _superseded(self, operation: Operation, found: Stored | None) -> None:
         """Somebody else has changed the record: this operation is over."""
         if found is None:
-            self._spawn(self._superseded_by_end(operation))
+            self._act(operation, operation.withdraw())
         else:
             self._end(operation, decode_record(found.value), "superseded")
 
@@ -356,6 +387,7 @@ class Gatherer:
 
     def _forget(self, operation: Operation) -> None:
         del self.operations[operation.record.id]
+        self._cut_off.pop(operation, None)
         for name in {**operation.before, **operation.after}:
             known = self._by_partition.get(name)
             if known is not None:

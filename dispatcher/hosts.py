@@ -13,6 +13,7 @@ from dispatcher.asks import HostView
 from dispatcher.catalogue import Catalogue
 from dispatcher.errors import Conflict, NotFound, Unavailable
 from dispatcher.fleet import Fleet
+from dispatcher.reach import Reach
 from dispatcher.reading import scan
 from sdn.topology import Host
 
@@ -24,10 +25,12 @@ _POLL = 0.5
 class Hosts:
     """The hosts of the network."""
 
-    def __init__(self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, timeout: float) -> None:
+    def __init__(
+        self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, reach: Reach, timeout: float
+    ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
-        self._fleet = fleet
+        self._reach = reach
         self._timeout = timeout
         self._changed = asyncio.Event()
         fleet.on_holds.append(self._changed.set)
@@ -48,6 +51,7 @@ class Hosts:
             host.mac,
             host.ipv6,
             f"{wire[0]}:{wire[1]}" if wire else None,
+            self._reach.cut_off(host.id),
         )
 
     async def put(self, host: Host) -> HostView:
@@ -101,7 +105,7 @@ class Hosts:
 
     async def _until_taken_up(self, revision: int) -> None:
         deadline = time.monotonic() + self._timeout
-        while missing := self._missing(revision):
+        while missing := self._reach.missing(revision):
             if time.monotonic() > deadline:
                 raise Unavailable(
                     f"the change is stored, but not taken up yet by {', '.join(missing)}", 5.0
@@ -112,26 +116,3 @@ class Hosts:
                     await self._changed.wait()
             except TimeoutError:
                 continue
-
-    def _missing(self, revision: int) -> list[str]:
-        """Who has not told that they have taken up a revision of the network."""
-        fleet = self._fleet
-        missing = [
-            name
-            for name in fleet.southbound.processes
-            if name not in fleet.holds or fleet.holds[name].network < revision
-        ] + [
-            name
-            for name in fleet.configurators.processes
-            if name not in fleet.loads or fleet.loads[name].network < revision
-        ]
-        if self._catalogue.shared:
-            # A partition may be on its way from one configurator to another.
-            ready = {
-                one.partition
-                for load in fleet.loads.values()
-                for one in load.partitions
-                if load.network >= revision and one.state != "loading"
-            }
-            missing += [f"partition {name}" for name in self._catalogue.owners.keys() - ready]
-        return missing

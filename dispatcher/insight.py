@@ -48,11 +48,12 @@ class Insight:
             ]
             members = {tree.root, *(end for link in tree.links for end in (link.a, link.b))}
             broken += sorted(members & lost)
-            found.append(asks.TreeView(number, tree.root, links, not broken, broken))
+            used = number in doc.usable
+            found.append(asks.TreeView(number, tree.root, links, not broken, broken, used))
         return found
 
     def usable_trees(self) -> list[int]:
-        """The trees that publishers should use: those of which the least is broken."""
+        """The trees that publishers should use: those of the current of which least is broken."""
         doc = self._catalogue.network_doc
         if doc is None:
             return []
@@ -63,6 +64,7 @@ class Insight:
                 for link in tree.links
             )
             for number, tree in doc.trees.items()
+            if number in doc.usable
         }
         least = min(broken.values(), default=0)
         return sorted(number for number, count in broken.items() if count == least)

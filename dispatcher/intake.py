@@ -310,9 +310,15 @@ class Intake:
         draft.tries += 1
         if draft.compares or (draft.again and draft.call is None):
             return  # whoever changed it goes on with it
-        if found is None:
+        if found is None and draft.action == "end" and draft.record:
+            # It ended while this call was under way, which may have been asked twice.
+            self.on_elsewhere(draft, draft.record)
+        elif found is None:
             self._refuse(draft, NotFound(f"there is no {draft.kind} {draft.id!r} (any more)"))
-            return
+        else:
+            self._found_other(draft, found)
+
+    def _found_other(self, draft: Draft, found: Stored) -> None:
         record = decode_record(found.value)
         if draft.again or draft.ask or record.state == "removing":
             self.on_elsewhere(draft, record)

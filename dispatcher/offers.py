@@ -17,6 +17,7 @@ from dispatcher.gather import Gatherer
 from dispatcher.journal import Journal
 from dispatcher.metrics import Metrics
 from dispatcher.outbox import StreamTo
+from dispatcher.reach import Reach
 from dispatcher.requests import Operation
 
 _log = logging.getLogger(__name__)
@@ -40,9 +41,10 @@ class OfferingGatherer(Gatherer):
         journal: Journal,
         metrics: Metrics,
         stream_to: StreamTo,
+        reach: Reach,
         streams: Callable[[], Iterable[Stream]],
     ) -> None:
-        super().__init__(etcd, catalogue, journal, metrics, stream_to)
+        super().__init__(etcd, catalogue, journal, metrics, stream_to, reach)
         self._stream_to = stream_to
         self._streams = streams
         self._waiting: dict[str, dict[str, None]] = {}  # ids by partition, in the order they came

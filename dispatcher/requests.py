@@ -8,6 +8,7 @@ leads from what partitions have of a record (`before`) to what they shall have (
 | grow | old and new regions together, wherever there are new ones |
 | shrink | the new regions, or nothing, wherever something else was told |
 | back | after a refusal: the old regions, or nothing, everywhere |
+| gone | nothing, wherever something was told, because the record is gone meanwhile |
 
 To begin is to grow from nothing, to end is to shrink to nothing. What a partition was told counts
 as long as the epoch under which it was done is that of its owner.
@@ -29,7 +30,7 @@ Shares = Mapping[str, Share]
 NOTHING: Share = (b"", b"")
 
 _REGION = 24
-_GROW, _SHRINK, _BACK = 0, 1, 2
+_GROW, _SHRINK, _BACK, _GONE = 0, 1, 2, 3
 PHASES = 4
 
 
@@ -145,9 +146,9 @@ class Operation:
         task = self.latest.get(name)
         if task is None or task.seq != done.seq or name not in self.open:
             return Next.WAIT
-        if done.epoch < self.known.get(name, 0) and done.outcome != "superseded":
+        if self.outlived(done):
             return Next.WAIT  # by a former owner
-        if done.outcome == "done":
+        if done.outcome == "done" or (self.gone and done.outcome == "superseded"):
             del self.open[name]
             self.held[name] = done.epoch
             self.flow_ops += done.adds + done.modifies + done.deletes
@@ -163,6 +164,10 @@ class Operation:
         if done.outcome == "superseded":
             return Next.CHECK
         return Next.WAIT  # moved: told again when the new owner is known
+
+    def outlived(self, done: Done) -> bool:
+        """Whether it is by a former owner of the partition, and the new one has to be told."""
+        return done.outcome != "superseded" and done.epoch < self.known.get(done.partition, 0)
 
     def owner_changed(self, name: str, epoch: int | None) -> Next:
         """A partition has a new owner, or (None) is no more. What the old one did may be lost."""
@@ -181,6 +186,16 @@ class Operation:
         self.held.pop(name, None)
         return Next.SEND
 
+    def withdraw(self) -> Next:
+        """The record was removed by somebody else; what was told too late comes to nothing.
+
+        A partition that has been built anew since then does not know that it was too late.
+        """
+        self._phase = _GONE
+        self.open.clear()
+        told = [name for name, task in self.latest.items() if task.regions or task.edge]
+        return self._tell(dict.fromkeys(told, NOTHING)) or Next.SETTLE
+
     def again(self) -> Next:
         """The pause after a refusal is over."""
         return Next.SEND if self.open else Next.SETTLE
@@ -196,6 +211,11 @@ class Operation:
     def complete(self) -> bool:
         """Whether it can be settled."""
         return not self.open and self._phase != _GROW
+
+    @property
+    def gone(self) -> bool:
+        """Whether its record is, so that there is nothing to store at its end."""
+        return self._phase == _GONE
 
     @property
     def refused(self) -> bool:
@@ -243,7 +263,7 @@ class Operation:
         return self._tell(tell) or Next.SETTLE
 
     def _refused(self, reason: str) -> Next:
-        stuck = self._phase == _BACK or (self.action == "end" and not self.sure)
+        stuck = self._phase >= _BACK or (self.action == "end" and not self.sure)
         if stuck:
             self.waiting = reason
             return Next.PAUSE

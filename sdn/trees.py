@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, nlargest
 from typing import NamedTuple
@@ -17,7 +17,7 @@ WELL_CONNECTED_ROOTS = 8
 
 
 class NotATree(BadInput):
-    """The links have a cycle, or do not all hang together with the root."""
+    """The links have a cycle, or do not all hang together with a root."""
 
 
 class BadTreeCount(BadInput):
@@ -25,45 +25,57 @@ class BadTreeCount(BadInput):
 
 
 class _Up(NamedTuple):
-    """Where a switch hangs in its tree; the root's parent is itself."""
+    """Where a switch hangs in its tree; a root's parent is itself."""
 
     parent: str
     port: int
     parent_port: int
     depth: int
+    root: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A spanning tree: its links and the switch that they were grown from. Never changed."""
+    """A spanning tree: its links and the switch that they were grown from. Never changed.
+
+    Where a part of the network is cut off, the tree has more `roots`: one for each part.
+    """
 
     links: frozenset[Link]
     root: str
+    more_roots: tuple[str, ...]
     _up: Mapping[str, _Up] = field(compare=False, repr=False)
 
     @classmethod
-    def build(cls, links: Iterable[Link], root: str) -> Tree:
+    def build(cls, links: Iterable[Link], root: str, more_roots: Iterable[str] = ()) -> Tree:
         """The tree of these links, which must be one; no links make a tree of the root alone."""
-        links = frozenset(links)
+        links, more_roots = frozenset(links), tuple(more_roots)
         ports: defaultdict[str, list[tuple[int, str, int]]] = defaultdict(list)
         for link in links:
             ports[link.a].append((link.a_port, link.b, link.b_port))
             ports[link.b].append((link.b_port, link.a, link.a_port))
-        up = {root: _Up(root, 0, 0, 0)}
-        order = [root]
-        for parent in order:
-            depth = up[parent].depth + 1
-            for parent_port, child, port in ports[parent]:
-                if child not in up:
-                    up[child] = _Up(parent, port, parent_port, depth)
-                    order.append(child)
-        # A tree has one link less than switches; fewer reached means that some lie apart.
-        if len(up) != len(ports) or len(links) != len(up) - 1:
+        up: dict[str, _Up] = {}
+        roots = (root, *more_roots)
+        for start in roots:
+            up[start] = _Up(start, 0, 0, 0, start)
+            order = [start]
+            for parent in order:
+                depth = up[parent].depth + 1
+                for parent_port, child, port in ports[parent]:
+                    if child not in up:
+                        up[child] = _Up(parent, port, parent_port, depth, start)
+                        order.append(child)
+        # Each part has one link less than switches; fewer reached means that some lie apart.
+        if len(up) != len(ports) or len(links) != len(up) - len(roots):
             raise NotATree(
-                f"{len(links)} links with root {root} reach {len(up)} of {len(ports)} switches;"
-                " a tree reaches each in exactly one way"
+                f"{len(links)} links with root {', '.join(roots)} reach {len(up)} of {len(ports)}"
+                " switches; a tree reaches each in exactly one way"
             )
-        return cls(links, root, up)
+        return cls(links, root, more_roots, up)
+
+    def joins(self, a: str, b: str) -> bool:
+        """Whether there is a way from one switch to the other."""
+        return self._place(a).root == self._place(b).root
 
     def depth(self, switch: str) -> int:
         """How many links lie between the root and a switch."""
@@ -74,7 +86,10 @@ class Tree:
         return (*(switch for switch, _ in self.hops(a, b)), b)
 
     def hops(self, a: str, b: str) -> tuple[tuple[str, int], ...]:
-        """Each switch on the path but the last, with the port that leads to the next."""
+        """Each switch on the path but the last, with the port that leads to the next.
+
+        The tree must join the two.
+        """
         rising: list[tuple[str, int]] = []
         falling: list[tuple[str, int]] = []
         at_a, at_b = self._place(a), self._place(b)
@@ -99,8 +114,13 @@ class Tree:
 def legs(
     topology: Topology, tree: Tree, publisher: str, subscriber: str
 ) -> tuple[tuple[str, Leg], ...]:
-    """The legs that take an event from one host to another, each with its switch, in order."""
+    """The legs that take an event from one host to another, each with its switch, in order.
+
+    There are none if the tree does not join them.
+    """
     source, target = topology.host(publisher), topology.host(subscriber)
+    if not tree.joins(source.switch, target.switch):
+        return ()
     between = tree.hops(source.switch, target.switch)
     return (
         *((switch, ToSwitch(port)) for switch, port in between),
@@ -136,10 +156,19 @@ def spanning_tree(
         topology.switch(root)
         best = graph.grow(graph.names.index(root))
     else:
-        # Every root reuses equally little, as minimum spanning trees do; only depths differ.
-        candidates = graph.likely_roots()
-        best = min((graph.grow(start) for start in candidates), key=lambda grown: grown.cost)
+        best = graph.best(range(len(graph.names)))
     return Tree.build(best.links, graph.names[best.root])
+
+
+def spanning_forest(
+    topology: Topology, used: Mapping[Link, int] = {}, without: Collection[Link] = ()
+) -> Tree:
+    """The same where links are missing: spans each part that hangs together, the largest first."""
+    graph = _Graph.of(topology, used, without)
+    grown = [graph.best(part) for part in graph.parts()]
+    links = [link for part in grown for link in part.links]
+    root, *more = (graph.names[part.root] for part in grown)
+    return Tree.build(links, root, more)
 
 
 class _Way(NamedTuple):
@@ -164,11 +193,15 @@ class _Graph(NamedTuple):
     ways: Sequence[Sequence[_Way]]
 
     @classmethod
-    def of(cls, topology: Topology, used: Mapping[Link, int]) -> _Graph:
+    def of(
+        cls, topology: Topology, used: Mapping[Link, int], without: Collection[Link] = ()
+    ) -> _Graph:
         names = tuple(switch.id for switch in topology.switches)
         number = {name: i for i, name in enumerate(names)}
         ways: list[list[_Way]] = [[] for _ in names]
         for link in topology.links:
+            if link in without:
+                continue
             uses = used.get(link, 0)
             ways[number[link.a]].append(_Way(uses, number[link.b], link.a_port, link))
             ways[number[link.b]].append(_Way(uses, number[link.a], link.b_port, link))
@@ -193,13 +226,34 @@ class _Graph(NamedTuple):
                     heappush(heap, key)
         return _Grown(root, links, (max(depths), sum(depths), root))
 
-    def likely_roots(self) -> Iterable[int]:
-        """Roots among which the best is looked for: all, or in a large network a few."""
-        everyone = range(len(self.names))
+    def best(self, part: Sequence[int]) -> _Grown:
+        """The tree of the root that gives the shallowest one, in a part that hangs together."""
+        # Every root reuses equally little, as minimum spanning trees do; only depths differ.
+        return min((self.grow(start) for start in self.likely_roots(part)), key=lambda g: g.cost)
+
+    def parts(self) -> list[list[int]]:
+        """Switches that hang together, the largest part first."""
+        found: list[list[int]] = []
+        seen: set[int] = set()
+        for start in range(len(self.names)):
+            if start in seen:
+                continue
+            part = [start]
+            seen.add(start)
+            for switch in part:
+                for way in self.ways[switch]:
+                    if way.to not in seen:
+                        seen.add(way.to)
+                        part.append(way.to)
+            found.append(sorted(part))
+        return sorted(found, key=lambda part: -len(part))
+
+    def likely_roots(self, everyone: Sequence[int]) -> Iterable[int]:
+        """Roots among which the best is looked for: all, or in a large part a few."""
         if len(everyone) <= EVERY_ROOT_UP_TO:
             return everyone
         # Twice to the far end gives a path nearly as long as any: the centre is in its middle.
-        longest = self._path_to_farthest(self._path_to_farthest(0)[-1])
+        longest = self._path_to_farthest(self._path_to_farthest(everyone[0])[-1])
         middle = {longest[len(longest) // 2], longest[(len(longest) - 1) // 2]}
         connected = nlargest(WELL_CONNECTED_ROOTS, everyone, key=lambda i: (len(self.ways[i]), -i))
         return sorted(middle.union(connected))

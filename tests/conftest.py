@@ -3,11 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from api.up import Service
 from configurators.store.server import EtcdServer, NoEtcd, find_etcd
 from tests.etcd import TestEtcd
 from tests.service import running
+
+# How long an example takes says nothing on a machine that has other things to do.
+settings.register_profile("dzflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dzflow")
 
 
 @pytest.fixture(scope="session")

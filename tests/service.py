@@ -54,7 +54,7 @@ def processes_with(word: str) -> dict[int, str]:
             try:
                 command = (entry / "cmdline").read_bytes()
                 variables = (entry / "environ").read_bytes()
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                state = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
             if state not in "ZX" and word.encode() in command + b"\0" + variables:

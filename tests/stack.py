@@ -28,6 +28,7 @@ from configurators.store import keys
 from configurators.store.client import Access, Etcd
 from configurators.store.documents import encode
 from dispatcher.asks import DispatcherOptions
+from dispatcher.damping import Patience
 from dispatcher.dispatcher import Dispatcher
 from sdn.emulator import EmulatedNetwork
 from sdn.pipeline import PlanName
@@ -48,8 +49,9 @@ class StackOptions(Struct, frozen=True):
     configurators: int = 1
     southbound: int = 1
     partitions: int = 3
-    grace: float = 0.1  # for an old index version after a change
-    api: ApiSettings = ApiSettings(body_timeout=1.0, keep_alive=0.5)
+    grace: float = 0.1  # for an old index version or tree after a change
+    patience: Patience = Patience()
+    api: ApiSettings = ApiSettings(keep_alive=0.5)
 
 
 class Stack:
@@ -132,7 +134,10 @@ class Stack:
             group.create_task(emulate(etcd, Settings(), self._stop, connected))
             await there.wait()
             dispatching = DispatcherOptions(
-                plan=options.plan, partitions=options.partitions, grace=options.grace
+                plan=options.plan,
+                partitions=options.partitions,
+                grace=options.grace,
+                patience=options.patience,
             )
             async with Dispatcher(self.access, TOKEN, dispatching) as self.dispatcher:
                 await self._serve()

@@ -84,20 +84,47 @@ class SpaceDoc(Struct, frozen=True, array_like=True):
 
 
 class TreeDoc(Struct, frozen=True, array_like=True):
-    """A spanning tree."""
+    """A spanning tree; each part of the network that is cut off has a root of its own."""
 
     links: tuple[Link, ...]
     root: str
+    more_roots: tuple[str, ...] = ()
+
+
+class Lost(Struct, frozen=True, array_like=True):
+    """Switches and links that are out of order: trees avoid them, nobody waits for them."""
+
+    switches: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
 
 
 class NetworkDoc(Struct, frozen=True, array_like=True):
-    """The network: topology, tables and groups that were given out, trees by number."""
+    """The network: topology, tables and groups that were given out, trees by number.
+
+    Entries stand on all `trees`. Publishers write `current` numbers (None: all there are);
+    `retired` ones go after a while, and the others are not told of until all entries stand.
+    """
 
     switches: tuple[Switch, ...]
     links: tuple[Link, ...]
     hosts: tuple[Host, ...]
     pipeline: Pipeline
     trees: dict[int, TreeDoc]
+    lost: Lost = Lost()
+    current: tuple[int, ...] | None = None
+    retired: dict[int, float] = {}  # since when publishers are told of others
+    wanted: int = 0  # how many trees there should be; 0: as many as there are
+    last: int = -1  # the number that was given last
+
+    @property
+    def tree_count(self) -> int:
+        """How many trees there are when nothing is lost."""
+        return self.wanted or len(self.trees)
+
+    @property
+    def usable(self) -> frozenset[int]:
+        """The trees that publishers may write."""
+        return frozenset(self.trees if self.current is None else self.current)
 
 
 class Process(Struct, frozen=True, array_like=True):

@@ -4,6 +4,7 @@ import fcntl
 import http.client
 import logging
 import os
+import random
 import signal
 import socket
 import ssl
@@ -31,6 +32,9 @@ _LOG_LIMIT = 8 << 20
 _POLL = 0.02
 _TAKEN = "address already in use"
 _STOP_SECONDS = 10.0
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST_PORT = 20_000  # Ray's workers may be below
+_PORT_TRIES = 200
 
 
 class EtcdFailed(StoreError):
@@ -102,7 +106,6 @@ class EtcdServer:
                     self.ports = (client, peer)
                 time.sleep(_POLL)
             else:
-                self._ports_are_free_to_choose = False
                 return
 
     def launch(self) -> None:
@@ -137,6 +140,7 @@ class EtcdServer:
                 raise EtcdFailed(f"etcd has ended with {process.returncode}:\n{self._log_end()}")
             answer = self._health()
             if answer is None:
+                self._ports_are_free_to_choose = False
                 return
             trouble = answer
             if time.monotonic() > deadline:
@@ -297,12 +301,34 @@ def _environment() -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on, all different."""
+    """Ports on loopback that nobody listens on, all different.
+
+    They are none that the kernel gives to connections, if it leaves any: such a port could be
+    taken by anybody before it is used, or while who listens there is started anew.
+    """
     sockets = [socket.socket() for _ in range(count)]
     try:
         for sock in sockets:
-            sock.bind((_HOST, 0))
+            _bind_anywhere(sock)
         return [int(sock.getsockname()[1]) for sock in sockets]
     finally:
         for sock in sockets:
             sock.close()
+
+
+def _bind_anywhere(sock: socket.socket) -> None:
+    end = _first_ephemeral()
+    for _ in range(_PORT_TRIES if end > _LOWEST_PORT else 0):
+        try:
+            sock.bind((_HOST, random.randrange(_LOWEST_PORT, end)))  # noqa: S311 - no secret
+        except OSError:
+            continue
+        return
+    sock.bind((_HOST, 0))
+
+
+def _first_ephemeral() -> int:
+    try:
+        return int(_EPHEMERAL.read_text().split()[0])
+    except (OSError, ValueError):
+        return 0  # not known

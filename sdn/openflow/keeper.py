@@ -139,7 +139,7 @@ class Keeper(Sender):
 
     def _monitor_when_quiet(self, connection: Connection) -> None:
         def look() -> None:
-            if self._monitor != "resting" or self.connection is not connection:
+            if self._monitor != "resting" or self.connection is not connection or connection.lost:
                 return
             quiet = self._loop.time() - self._progress
             if self.load or quiet < MONITOR_AFTER:

@@ -123,8 +123,9 @@ class Sender:
 
     async def repair(self, ops: Sequence[FlowOp]) -> Outcome:
         """Send these before all that waits: a batch that went before them would be newer."""
-        if self.connection is None:
-            return self._undefined("not connected")
+        if self.off is not None or self.connection is None:
+            # It was lost since it was read; nobody would ever send them.
+            return self._undefined(self.off or "not connected")
         done: asyncio.Future[Outcome] = self._loop.create_future()
 
         def settle(_: str, outcome: Outcome | StaleEpoch) -> None:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.rest import problem_of, subscription
+from tests.stack import Stack
 
 JSON = {"Content-Type": "application/json"}
 
@@ -217,8 +218,9 @@ def test_endless_headers_are_refused(client: httpx.Client) -> None:
     assert answer.startswith(b"HTTP/1.1 431")
 
 
-def test_a_body_that_never_comes_is_given_up(client: httpx.Client) -> None:
+def test_a_body_that_never_comes_is_given_up(stack: Stack) -> None:
     head = b"POST /subscribe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    answer = exchange(str(client.base_url), head + b"Content-Length: 100\r\n\r\n{")
+    with stack.serving(body_timeout=0.2) as url:
+        answer = exchange(url, head + b"Content-Length: 100\r\n\r\n{")
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"/problems/timeout" in answer

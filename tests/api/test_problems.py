@@ -82,7 +82,6 @@ def test_who_lacks_a_token_is_told_how_to_give_one() -> None:
 
 def test_bad_input_names_a_field_even_if_the_dispatcher_does_not() -> None:
     assert naming(Problem(422, "empty-filter", "", ""), "filter").field == "filter"
-    assert naming(Problem(422, "unknown-space", "", ""), "filter").field == "space"
     assert naming(Problem(422, "wrong-type", "", "", "price"), "filter").field == "price"
     assert naming(Problem(409, "in-use", "", ""), "filter").field is None
 

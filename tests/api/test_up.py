@@ -250,7 +250,7 @@ def test_killed_or_stopped_it_comes_back_with_everything(tmp_path: Path) -> None
         assert "h9" in {host["id"] for host in rest.hosts()}
         assert len(rest.get("/switches")["items"]) == 3
     assert len(flows(url, "cp")) > 0
-    assert flows(url, "dp") == flows(url, "cp")
+    eventually(lambda: flows(url, "dp") == flows(url, "cp"), "the switches hold what they should")
     assert second.end(signal.SIGTERM) == 0
     assert second.left() == {}
 

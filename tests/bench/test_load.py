@@ -160,6 +160,13 @@ def test_single_requests_are_a_call_each() -> None:
     assert records.calls.count(("/unsubscribe", 1)) == 50
 
 
+def test_a_service_that_is_late_is_asked_for_more_when_nothing_is_left_to_end() -> None:
+    async def work(load: Load) -> Any:
+        return await load.arrive([0.0] * 6, "batch")
+
+    assert len(loaded(Records(), work).latencies) == 6
+
+
 def test_latency_counts_from_when_a_request_should_have_been_sent() -> None:
     async def work(load: Load) -> Any:
         # All were due half a second ago, as if nothing had gone out meanwhile.

@@ -193,6 +193,39 @@ def test_somebody_elses_newer_task_makes_it_look() -> None:
     assert operation.done(done_for(operation, "1.0/a", "superseded")) is Next.CHECK
 
 
+def test_what_a_former_owner_did_is_told_to_its_successor() -> None:
+    operation = Operation(record_for("begin"), 1, {}, {"1.0/a": (REGIONS[0], b"")})
+    operation.start()
+    assert operation.owner_changed("1.0/a", 20) is Next.SEND
+    late = Done("1.0/a", "s1-1", 12, 10, "done")
+    assert operation.outlived(late)
+    assert operation.done(late) is Next.WAIT
+    assert [name for name, _ in operation.to_send()] == ["1.0/a"]
+
+
+def test_what_was_told_of_a_record_that_is_gone_is_withdrawn() -> None:
+    wanted = {"1.0/a": (REGIONS[0], b""), "1.0/b": (REGIONS[1], b"")}
+    operation = Operation(record_for("begin"), 1, {}, wanted)
+    operation.start()
+    assert operation.withdraw() is Next.SEND
+    assert operation.gone
+    sent = dict(operation.to_send())
+    assert {name: (task.seq, task.regions) for name, task in sent.items()} == {
+        "1.0/a": (15, b""),
+        "1.0/b": (15, b""),
+    }
+    assert operation.done(Done("1.0/a", "s1-1", 15, 10, "superseded")) is Next.WAIT
+    assert operation.done(Done("1.0/b", "s1-1", 15, 10, "done")) is Next.SETTLE
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_nothing_is_withdrawn_where_nothing_was_told(started: bool) -> None:
+    operation = Operation(record_for("end"), 1, {"1.0/a": (REGIONS[0], b"")}, {})
+    if started:
+        operation.start()
+    assert operation.withdraw() is Next.SETTLE
+
+
 @pytest.mark.parametrize("order", [lambda a, b: (a, b), lambda a, b: (b, a)])
 def test_a_union_has_each_region_once(
     order: Callable[[Share, Share], tuple[Share, Share]],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from configurators.store.client import Etcd
-from configurators.store.server import EtcdFailed, EtcdServer
+from configurators.store.server import EtcdFailed, EtcdServer, free_ports
 from tests.etcd import running
 
 PARENT = """
@@ -56,6 +56,32 @@ def test_data_and_ports_stay_over_kill_and_stop(tmp_path: Path) -> None:
         server.start()
         server.start()  # runs already
         assert keys(server) == ["a", "b"]
+
+
+def test_it_comes_back_at_its_port_even_if_that_is_taken_meanwhile(tmp_path: Path) -> None:
+    server = EtcdServer(tmp_path, fsync=False)
+    server.launch()
+    try:
+        server.wait()
+        endpoint = server.endpoint
+        server.kill()
+        with socket.create_server(("127.0.0.1", server.ports[0])):
+            with pytest.raises(EtcdFailed, match="already in use"):
+                server.start(timeout=1)
+            assert server.endpoint == endpoint
+        server.start()
+        assert server.endpoint == endpoint
+    finally:
+        server.stop()
+
+
+def test_free_ports_are_none_that_connections_get() -> None:
+    span = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if not span.exists() or (low := int(span.read_text().split()[0])) <= 20_000:
+        pytest.skip("the kernel gives nearly all ports to connections")
+    found = free_ports(50)
+    assert len(set(found)) == 50
+    assert max(found) < low
 
 
 def test_another_server_on_the_same_folder_goes_on_with_its_data(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Calls are repeated until they are answered, and carried out once."""
 
+from itertools import count
+
 import pytest
 
 from dzflow.errors import BadInput
@@ -13,6 +15,7 @@ from dzflow.sdk.errors import (
     RequestFailed,
     Unreachable,
 )
+from dzflow.sdk.talk import Talk
 from tests.dzflow.sdk.service import STOCKS, Service
 from tests.dzflow.sdk.support import at
 
@@ -21,6 +24,13 @@ def failing(kind: str, times: int, path: str) -> object:
     """A fault that strikes so many calls of a path."""
     left = iter(range(times))
     return lambda _, called: kind if called == path and next(left, None) is not None else None
+
+
+def hasty(url: str) -> Rest:
+    """A client that gives up after five looks at the clock, however long they take."""
+    rest = Rest(url)
+    rest._talk = Talk(count().__next__, timeout=5.0)
+    return rest
 
 
 @pytest.mark.parametrize("kind", ["busy", "lost"])
@@ -52,9 +62,9 @@ def test_each_call_has_a_key_of_its_own(service: Service) -> None:
 
 def test_it_ends_when_the_time_is_up(service: Service) -> None:
     service.faults.append(failing("busy", 10**6, "/subscribe"))  # type: ignore[arg-type]
-    with Rest(service.url, timeout=0.2) as rest, pytest.raises(Busy, match="wait a little"):
+    with hasty(service.url) as rest, pytest.raises(Busy, match="wait a little"):
         rest.begin("subscription", "h1", "stocks", {})
-    with Rest("http://127.0.0.1:1", timeout=0.2) as nowhere, pytest.raises(Unreachable):
+    with hasty("http://127.0.0.1:1") as nowhere, pytest.raises(Unreachable):
         nowhere.spaces()
 
 
@@ -75,7 +85,7 @@ def test_a_request_that_takes_too_long_is_withdrawn(service: Service) -> None:
             else None
         )
     )
-    with Rest(service.url, timeout=0.5) as rest, pytest.raises(NotAcknowledged, match="s2 is down"):
+    with hasty(service.url) as rest, pytest.raises(NotAcknowledged, match="s2 is down"):
         rest.begin("subscription", "h1", "stocks", {})
     assert service.records == {}
 

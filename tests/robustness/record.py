@@ -1,0 +1,177 @@
+"""What a run has seen: requests, events, faults, and what was there at the end of each round.
+
+A record is a file of JSON lines, one thing that happened on each; the checker needs nothing else.
+All times are seconds since the epoch, taken by one process.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Literal, Self, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+Action = Literal["begin", "update", "end", "read"]
+Outcome = Literal["ok", "failed", "absent", "unknown"]
+"""Done; refused, so nothing of it may be left; there is no such record; or nobody knows."""
+
+
+class _Entry(Struct, frozen=True, tag_field="what", omit_defaults=True):
+    """One line of a record."""
+
+
+class Setup(_Entry, frozen=True, tag="setup"):
+    """What the run was told to do, and the version of the space that it used."""
+
+    seed: int
+    options: dict[str, Any]
+
+
+class Request(_Entry, frozen=True, tag="request"):
+    """A control request. `label` is what its record is known by, before it has an id, too.
+
+    A call that is repeated under its key is one request; each try of an update is one of its own.
+    """
+
+    action: Action
+    label: str
+    start: float
+    end: float
+    outcome: Outcome
+    kind: str = "subscription"
+    host: str = ""
+    filter: Any = None  # asked for; or read
+    id: str = ""
+    status: int = 0
+    detail: str = ""
+    tries: int = 1
+
+
+class Steady(_Entry, frozen=True, tag="steady"):
+    """A subscription or advertisement of the SDK that stays from now on."""
+
+    name: str
+    kind: str
+    host: str
+    filter: Any
+    id: str
+    since: float
+
+
+class Published(_Entry, frozen=True, tag="published"):
+    """An event; `wanted` names the steady subscriptions on other hosts whose filters it matches."""
+
+    n: int
+    at: float
+    host: str
+    wanted: tuple[str, ...]
+
+
+class Received(_Entry, frozen=True, tag="received"):
+    """An event that came: to a steady subscription, or just to a host (then `name` is empty)."""
+
+    n: int
+    at: float
+    host: str
+    name: str = ""
+
+
+class Fault(_Entry, frozen=True, tag="fault"):
+    """A fault, from its begin until it was taken back.
+
+    `cuts` are the switches that may not carry events meanwhile, `*` for all of them; whatever it
+    does to them is over when its round is healed.
+    """
+
+    kind: str
+    target: str
+    begin: float
+    end: float
+    cuts: tuple[str, ...] = ()
+    detail: str = ""
+
+
+class Stored(Struct, frozen=True, omit_defaults=True):
+    """A record as etcd has it."""
+
+    id: str
+    kind: str
+    host: str
+    filter: Any
+    state: str
+    label: str = ""
+    open: bool = False
+
+
+class Ways(_Entry, frozen=True, tag="ways"):
+    """The switches that events pass between two hosts, `from>to`, on any tree, as of now."""
+
+    at: float
+    switches: dict[str, tuple[str, ...]]
+
+
+class Round(_Entry, frozen=True, tag="round"):
+    """A round at its end: all faults are taken back, the service says it is ready, traffic rests.
+
+    `trouble` says why it has not come to rest in time. `tables` are the entries of each switch as
+    the switch tells them, `rebuilt` as they follow from the records.
+    """
+
+    number: int
+    begin: float
+    healed: float
+    end: float
+    records: tuple[Stored, ...] = ()
+    tables: dict[str, tuple[str, ...]] = {}
+    rebuilt: dict[str, tuple[str, ...]] = {}
+    trouble: str = ""
+
+
+Entry = Setup | Request | Steady | Published | Received | Fault | Ways | Round
+
+T = TypeVar("T", bound=Entry)
+
+_decoder = msgspec.json.Decoder(Entry)
+_encode = msgspec.json.Encoder().encode
+
+
+class Recorder:
+    """Writes a record, and has it at hand."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: list[Entry] = []
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self._file = self.path.open("wb")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._file is not None
+        self._file.close()
+
+    def add(self, entry: Entry) -> None:
+        """Write something down; from any task, but one thread only."""
+        assert self._file is not None
+        self.entries.append(entry)
+        self._file.write(_encode(entry) + b"\n")
+        if isinstance(entry, Round | Fault):
+            self._file.flush()
+
+
+def read(path: Path) -> list[Entry]:
+    """A record that was written."""
+    with path.open("rb") as file:
+        return [_decoder.decode(line) for line in file]
+
+
+def of(kind: type[T], entries: Iterable[Entry]) -> Iterator[T]:
+    """Those entries that are of one kind."""
+    return (entry for entry in entries if isinstance(entry, kind))

@@ -1,0 +1,101 @@
+"""Faults under traffic, for a time: `python -m tests.robustness.run --seed N --minutes M`.
+
+Each session has a seed of its own, one more than the one before it; a violation is shown with the
+command that runs that session again.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.robustness.session import Options, Result, run_session
+
+_console = Console(highlight=False)
+
+
+def main() -> None:
+    """Run sessions until the time is up or something is wrong."""
+    given = _arguments().parse_args()
+    settings = {"mode": given.mode} | ({"plan": given.plan} if given.plan else {})
+    options = Options(given.rounds, given.faults, given.arrangement, settings)
+    folder = Path(given.record or tempfile.mkdtemp(prefix="dzflow-robustness-"))
+    end = time.monotonic() + 60 * given.minutes
+    results: list[Result] = []
+    start = time.monotonic()
+
+    def say(text: str) -> None:
+        _console.print(f"[dim]{time.monotonic() - start:7.1f}[/dim] {text}", markup=True)
+
+    while time.monotonic() < end:
+        seed = given.seed + len(results)
+        _console.print(f"session with seed {seed}, record in {folder / str(seed)}")
+        session = run_session(
+            seed, options, folder / str(seed), say, lambda: time.monotonic() < end
+        )
+        results.append(asyncio.run(session))
+        enough = given.sessions and len(results) >= given.sessions
+        if enough or (results[-1].violations and not given.keep_going):
+            break
+    sys.exit(_tell(results, given, folder))
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.robustness.run", description=__doc__)
+    add = parser.add_argument
+    add("--seed", type=int, default=1, help="of the first session")
+    add("--minutes", type=float, default=30.0, help="after which no round begins")
+    add("--sessions", type=int, default=0, help="at most so many; 0: as the time allows")
+    add("--rounds", type=int, default=8, help="of a session")
+    add("--faults", type=int, default=4, help="of a round, at most")
+    add("--mode", choices=("sna", "sea"), default="sna")
+    add("--plan", choices=("legs", "lpm"), default="", help="default: drawn")
+    add("--arrangement", choices=("whole", "wired", "lab"), default="", help="default: drawn")
+    add("--keep-going", action="store_true", help="with the next seed after a violation")
+    add("--record", help="folder for the records; default: a temporary one")
+    return parser
+
+
+def _tell(results: Sequence[Result], given: argparse.Namespace, folder: Path) -> int:
+    """Show what was done and found; the exit code."""
+    counts = Counter((fault.kind, fault.target) for result in results for fault in result.faults)
+    wrong = {
+        (fault.kind, fault.target)
+        for result in results
+        if result.violations
+        for fault in result.faults
+    }
+    table = Table("fault", "of", "times", "result")
+    for (kind, target), count in sorted(counts.items()):
+        table.add_row(kind, target, str(count), "see below" if (kind, target) in wrong else "clean")
+    _console.print(table)
+    rounds = sum(result.rounds for result in results)
+    _console.print(f"{sum(counts.values())} faults in {rounds} rounds of {len(results)} sessions")
+    failed = [result for result in results if result.violations]
+    for result in failed:
+        for violation in result.violations:
+            _console.print(f"[red]violation[/red] {violation}", markup=True)
+        _console.print(
+            f"again: python -m tests.robustness.run --seed {result.seed} --sessions 1"
+            f" --rounds {result.rounds} --faults {given.faults} --mode {given.mode}"
+            + "".join(
+                f" --{name} {value}"
+                for name in ("plan", "arrangement")
+                if (value := getattr(given, name))
+            )
+        )
+        _console.print(
+            f"its record: python -m tests.robustness.checker {folder}/{result.seed}/record.jsonl"
+        )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""A session: a service, traffic, and rounds of faults, each of which ends with a look at it all.
+
+Everything that is drawn comes from the session's seed: arrangement, schema, traffic and faults.
+"""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+from msgspec import Struct
+
+from configurators.store.errors import StoreError
+from tests.end_to_end.world import World, make_schema
+from tests.robustness.calls import eventually
+from tests.robustness.checker import Violation, check
+from tests.robustness.faults import LAB, WHOLE, WIRED, Kind, Planned, carry_out, plan_round
+from tests.robustness.plants import ARRANGEMENTS, DRAWN, Plant
+from tests.robustness.record import Fault, Recorder, Round, Setup, Ways
+from tests.robustness.state import Truth, read_tables, read_truth
+from tests.robustness.traffic import HOSTS, Traffic
+
+KINDS: dict[str, tuple[Kind, ...]] = {"whole": WHOLE, "wired": WIRED, "lab": LAB}
+REST_SECONDS = 120.0  # within which the service has come to rest after the last fault
+_CALM = 1.0  # seconds of traffic before, and of events after the faults
+_CALL = 10.0
+_REQUESTS_END = 90.0
+
+
+class Options(Struct, frozen=True):
+    """What a session is told, besides its seed."""
+
+    rounds: int = 8
+    most_faults: int = 4
+    arrangement: str = ""  # drawn if it is empty
+    service: dict[str, Any] = {}  # settings, such as the mode; those not given are drawn
+
+
+class Result(Struct):
+    """What came of a session."""
+
+    seed: int
+    arrangement: str
+    rounds: int = 0
+    faults: list[Fault] = []
+    violations: list[Violation] = []
+
+
+Say = Callable[[str], None]
+
+
+async def run_session(
+    seed: int, options: Options, folder: Path, say: Say, go_on: Callable[[], bool] = lambda: True
+) -> Result:
+    """Run rounds until one of them finds something, or there are enough; the record is kept."""
+    random = Random(seed)
+    drawn = random.choice(DRAWN)
+    arrangement = options.arrangement or drawn
+    settings = {**_settings(random, arrangement), **options.service}
+    say(", ".join(f"{name}: {value}" for name, value in settings.items()))
+    result = Result(seed, arrangement)
+    world = World("one", make_schema(random, settings["plan"]), random)
+    shutil.rmtree(folder / "data", ignore_errors=True)  # of an earlier session
+    folder.mkdir(parents=True, exist_ok=True)
+    with Recorder(folder / "record.jsonl") as recorder:
+        recorder.add(Setup(seed, {"arrangement": arrangement, **settings}))
+        async with ARRANGEMENTS[arrangement](folder / "data", say, **settings) as plant:
+            drawing = Random(f"traffic of {seed}")
+            events = plant.lab is None  # its hosts are reached from their namespaces only
+            async with Traffic(plant.service.url, world, drawing, recorder, events) as traffic:
+                for number in range(1, options.rounds + 1):
+                    faults = plan_round(
+                        Random(f"round {number} of {seed}"), KINDS[arrangement], options.most_faults
+                    )
+                    said = ", ".join(f"{f.kind.name} {f.target} {f.lasts:g} s" for f in faults)
+                    say(f"round {number}: {said}")
+                    result.faults += await _round(number, faults, plant, traffic, recorder)
+                    result.rounds = number
+                    result.violations = check(recorder.entries)
+                    if result.violations or not go_on():
+                        break
+    return result
+
+
+def _settings(random: Random, arrangement: str) -> dict[str, Any]:
+    """A service as people may have it."""
+    return {
+        "dispatchers": random.choice((1, 2)),
+        # Switches outside of the service are told one address.
+        "southbound": random.choice((1, 2)) if arrangement == "whole" else 1,
+        "plan": random.choice(("legs", "legs", "lpm")),
+        "trees": random.choice((1, 2)),
+        "ordering": random.choice(("net", "net", "fifo", "ordered")),
+    }
+
+
+async def _round(
+    number: int, faults: list[Planned], plant: Plant, traffic: Traffic, recorder: Recorder
+) -> list[Fault]:
+    begin = time.time()
+    traffic.flowing.set()
+    traffic.publishing.set()
+    await _note_ways(plant, recorder)
+    await asyncio.sleep(_CALM)
+    done = await carry_out(faults, plant, recorder)
+    traffic.check()
+    limits = httpx.Timeout(_CALL)
+    async with httpx.AsyncClient(
+        base_url=plant.service.url, timeout=limits, trust_env=False
+    ) as client:
+        trouble = ""
+        try:
+            await traffic.rest(_REQUESTS_END)
+        except TimeoutError:
+            trouble = f"requests are not answered within {_REQUESTS_END:g} s"
+        look = _Look(plant, client)
+        trouble = trouble or await eventually(look.complaint, REST_SECONDS)
+        # Applications find an emulated host that was started anew within some seconds.
+        trouble = trouble or await traffic.everybody_hears(REST_SECONDS)
+    await _note_ways(plant, recorder)
+    healed = time.time()
+    # Events that are sent from now on find everything in order.
+    await asyncio.sleep(_CALM)
+    await traffic.fall_silent()
+    traffic.check()
+    truth = look.truth
+    recorder.add(
+        Round(
+            number,
+            begin,
+            healed,
+            time.time(),
+            truth.stored() if truth else (),
+            look.tables,
+            truth.rebuilt() if truth else {},
+            trouble,
+        )
+    )
+    return done
+
+
+async def _note_ways(plant: Plant, recorder: Recorder) -> None:
+    try:
+        truth = await read_truth(plant.access)
+    except StoreError:
+        return  # etcd is just being started; the ways have not changed by that
+    recorder.add(Ways(time.time(), truth.ways(HOSTS)))
+
+
+class _Look:
+    """Looks whether the service has come to rest; keeps what was seen last."""
+
+    def __init__(self, plant: Plant, client: httpx.AsyncClient) -> None:
+        self.truth: Truth | None = None
+        self.tables: dict[str, tuple[str, ...]] = {}
+        self._plant = plant
+        self._client = client
+
+    async def complaint(self) -> str:
+        """What is not in order yet; empty if all is."""
+        try:
+            ready = await self._client.get("/readyz")
+            if ready.status_code != 200:
+                return f"not ready: {ready.text[:500]}"
+            self.truth = truth = await read_truth(self._plant.access)
+            if unfinished := truth.unfinished():
+                return f"{len(unfinished)} requests do not end: {unfinished[:3]}"
+            switches = [switch.id for switch in truth.network.topology.switches]
+            self.tables = await read_tables(self._client, switches)
+        except (httpx.HTTPError, StoreError) as error:
+            return f"no answer: {error!r}"
+        rebuilt = truth.rebuilt()
+        wrong = [switch for switch in switches if self.tables[switch] != rebuilt[switch]]
+        return f"the tables of {wrong} are not as they should be" if wrong else ""

@@ -1,0 +1,147 @@
+"""What is there after a round: records in etcd, entries on the switches, and what should be."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import httpx
+from msgspec import Struct
+
+from configurators.network import Network
+from configurators.packing import unpack_regions
+from configurators.partials import Request
+from configurators.store import keys
+from configurators.store.client import Access, Etcd
+from configurators.store.documents import decode_network, decode_record, decode_space
+from configurators.store.model import Record, SpaceDoc
+from dzflow.address import Scope
+from sdn.flows import FlowEntry, Output
+from sdn.trees import legs
+from tests.oracle import expected_entries
+from tests.robustness.record import Stored
+
+Tables = dict[str, tuple[str, ...]]
+
+
+class Truth(Struct, frozen=True):
+    """What etcd has."""
+
+    network: Network
+    spaces: list[SpaceDoc]
+    records: list[Record]
+
+    def stored(self) -> tuple[Stored, ...]:
+        """The records, for the record of the run."""
+        return tuple(
+            Stored(r.id, r.kind, r.host, r.filter, r.state, r.label or "", r.open)
+            for r in self.records
+        )
+
+    def unfinished(self) -> list[str]:
+        """The records that something is being done to."""
+        return [f"{r.id} ({r.label}) is {r.state}: {r.reason}" for r in self.records if r.open]
+
+    def ways(self, hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """The switches that events pass from one host to another, on any tree."""
+        found = {}
+        for one in hosts:
+            for other in hosts:
+                if one != other:
+                    passed = {
+                        switch
+                        for tree in self.network.trees.values()
+                        for switch, _ in legs(self.network.topology, tree, one, other)
+                    }
+                    found[f"{one}>{other}"] = tuple(sorted(passed))
+        return found
+
+    def rebuilt(self) -> Tables:
+        """All entries, computed from nothing but the records."""
+        network = self.network
+        rows = {
+            switch.id: {
+                _of_entry(entry)
+                for entry in network.pipeline.base_entries(network.topology, switch.id)
+            }
+            for switch in network.topology.switches
+        }
+        for doc in self.spaces:
+            for version, made in doc.versions.items():
+                active = [
+                    Request(
+                        record.kind == "advertisement",
+                        record.id,
+                        record.host,
+                        unpack_regions(record.regions[version]),
+                    )
+                    for record in self.records
+                    if record.space == doc.name and record.state == "active"
+                ]
+                entries = expected_entries(
+                    active,
+                    made.map,
+                    network.topology,
+                    network.trees,
+                    network.pipeline,
+                    Scope(doc.number, version),
+                )
+                for switch, found in entries.items():
+                    rows[switch] |= {_of_entry(entry) for entry in found}
+        return {switch: tuple(sorted(found)) for switch, found in rows.items()}
+
+
+async def read_truth(access: Access) -> Truth:
+    """Read etcd."""
+    async with Etcd(access) as etcd:
+        stored = await etcd.get(keys.NETWORK)
+        assert stored is not None
+        spaces = await etcd.range(keys.SPACES)
+        records = await etcd.range(keys.RECORDS)
+    return Truth(
+        Network.of(decode_network(stored.value)),
+        [decode_space(item.value) for item in spaces.items],
+        [decode_record(item.value) for item in records.items],
+    )
+
+
+async def read_tables(client: httpx.AsyncClient, switches: Iterable[str]) -> Tables:
+    """The entries of switches as they tell them; raises httpx.HTTPError if one cannot be asked."""
+
+    async def read(switch: str) -> tuple[str, ...]:
+        answer = await client.get(f"/switches/{switch}/flows", params={"source": "dp"})
+        answer.raise_for_status()
+        return tuple(sorted(map(_of_json, answer.json()["items"])))
+
+    names = list(switches)
+    return dict(zip(names, await asyncio.gather(*map(read, names)), strict=True))
+
+
+def _of_json(flow: dict[str, Any]) -> str:
+    return _text(
+        flow["table"],
+        flow["priority"],
+        flow["match"],
+        flow["in_port"],
+        flow["actions"],
+        flow["goto"],
+    )
+
+
+def _of_entry(entry: FlowEntry) -> str:
+    actions = [
+        f"output:{action.port}" if isinstance(action, Output) else f"group:{action.group:#x}"
+        for action in entry.actions
+    ]
+    match = None if entry.match is None else str(entry.match)
+    return _text(entry.table, entry.priority, match, entry.in_port, actions, entry.goto)
+
+
+def _text(
+    table: int,
+    priority: int,
+    match: str | None,
+    in_port: int | None,
+    actions: Sequence[str],
+    goto: int | None,
+) -> str:
+    return f"{table}/{priority} {match} from {in_port}: {' '.join(sorted(actions))}, goto {goto}"

@@ -1,0 +1,90 @@
+"""Faults are the same for a seed, and the proxy does to connections what it says."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from tests.robustness.faults import LAB, WHOLE, WIRED, Kind, plan_round
+from tests.robustness.proxy import Proxy
+
+TIMEOUT = 20.0
+
+
+@pytest.mark.parametrize("kinds", [WHOLE, WIRED, LAB])
+def test_a_seed_gives_the_same_faults(kinds: tuple[Kind, ...]) -> None:
+    for seed in range(200):
+        planned = plan_round(Random(seed), kinds)
+        assert planned == plan_round(Random(seed), kinds)
+        for each in planned:
+            assert each.target in each.kind.targets
+            assert each.kind.shortest <= each.lasts <= each.kind.longest
+    drawn = {(p.kind.name, p.target) for s in range(2_000) for p in plan_round(Random(s), kinds)}
+    assert drawn == {(kind.name, target) for kind in kinds for target in kind.targets}
+
+
+@asynccontextmanager
+async def echo() -> AsyncIterator[Proxy]:
+    """A proxy before a server that answers with what it is told."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, Proxy(server.sockets[0].getsockname()[:2]) as proxy:
+        yield proxy
+
+
+async def say(proxy: Proxy, text: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection(*proxy.address)
+    writer.write(text)
+    return reader, writer
+
+
+def test_the_proxy_passes_on_holds_and_cuts() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(TIMEOUT), echo() as proxy:
+            reader, writer = await say(proxy, b"one")
+            assert await reader.readexactly(3) == b"one"
+            proxy.hold()
+            writer.write(b"two")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await reader.read(1)
+            proxy.heal()
+            assert await reader.readexactly(3) == b"two"
+            proxy.cut()
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await reader.readexactly(1)
+            writer.close()
+            refused, other = await say(proxy, b"three")
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await refused.readexactly(1)
+            other.close()
+            proxy.heal()
+            reader, writer = await say(proxy, b"four")
+            assert await reader.readexactly(4) == b"four"
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_the_proxy_delays_and_keeps_the_order() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(TIMEOUT), echo() as proxy:
+            proxy.delay = 0.1
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            reader, writer = await say(proxy, b"a")
+            await asyncio.sleep(0.02)
+            proxy.delay = 0.0
+            writer.write(b"b")
+            assert await reader.readexactly(2) == b"ab"
+            assert loop.time() - began >= 0.1
+            writer.close()
+
+    asyncio.run(run())

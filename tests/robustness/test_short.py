@@ -1,0 +1,22 @@
+"""A short pass of faults under traffic, with fixed seeds; `make robustness` is the long one."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.session import Options, run_session
+
+
+# The first: a configurator, a southbound process, etcd and the API are killed, streams are cut. The
+# second: switches lie, drop their connection and restart; a southbound process and etcd are killed.
+@pytest.mark.parametrize(("arrangement", "seed"), [("whole", 4175), ("wired", 1033)])
+@pytest.mark.parametrize("mode", ["sna"])
+def test_faults_cost_neither_requests_nor_events(
+    mode: str, arrangement: str, seed: int, tmp_path: Path
+) -> None:
+    options = Options(rounds=2, most_faults=3, arrangement=arrangement, service={"mode": mode})
+    said: list[str] = []
+    result = asyncio.run(run_session(seed, options, tmp_path, said.append))
+    assert not result.violations, "\n".join([*map(str, result.violations), *said])
+    assert result.faults

@@ -1,0 +1,117 @@
+"""Runs many seeds: `python -m tests.simulation.run --seeds 10000 [--from N] [--jobs 2]`.
+
+With `--replay SEED` it runs one and prints all that happened, step by step.
+"""
+
+import argparse
+import gc
+import logging
+import os
+import sys
+import time
+from collections import Counter
+from multiprocessing import get_context
+
+_now = time.perf_counter
+_cpu = time.process_time
+_COLLECT = 20  # runs between collections of garbage
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets of texts come in another order otherwise, and no run could be repeated.
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.run", *sys.argv[1:]])  # noqa: S606
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share them")
+    parser.add_argument("--replay", type=int, help="run this seed alone and print each step")
+    parser.add_argument("--mutation", default="", help="with this bug built in")
+    parser.add_argument("--stop", type=int, default=5, help="after so many seeds that fail")
+    given = parser.parse_args()
+    logging.getLogger().setLevel(logging.ERROR)
+    logging.lastResort = None
+    if given.replay is not None:
+        sys.exit(_replay(given.replay, given.mutation))
+    sys.exit(_run_all(given))
+
+
+def _replay(seed: int, mutation: str) -> int:
+    from tests.simulation.mutations import mutated
+    from tests.simulation.scenario import run
+    from tests.simulation.world import installed
+
+    with installed() as use, mutated(mutation):
+        result = run(seed, use, verbose=True)
+    for step in result.steps or ():
+        print(step)
+    for violation in result.violations:
+        print(violation)
+    return bool(result.violations)
+
+
+def _run_all(given: argparse.Namespace) -> int:
+    began = _now()
+    jobs = given.jobs
+    seeds = range(given.first, given.first + given.seeds)
+    parts = [(seeds[n::jobs], given.mutation, given.stop, n == 0) for n in range(jobs)]
+    if jobs > 1:
+        with get_context("fork").Pool(jobs) as pool:
+            results = pool.map(_run_part, parts)
+    else:
+        results = [_run_part(parts[0])]
+    totals: Counter[str] = sum((one[0] for one in results), Counter())
+    failed = sorted(seed for one in results for seed in one[1])
+    seconds = _now() - began
+    done = totals.pop("seeds")
+    print(
+        f"{done} seeds in {seconds:.1f} s on {jobs} core(s),"
+        f" {done / totals.pop('cpu') * 1000:.0f} per second of CPU:"
+        f" {totals.pop('requests')} requests, {totals.pop('events')} events,"
+        f" {totals.pop('callbacks')} callbacks"
+    )
+    print("faults:", ", ".join(f"{kind} {count}" for kind, count in sorted(totals.items())))
+    print(f"{len(failed)} seeds with violations{f': {failed}' if failed else ''}")
+    return bool(failed)
+
+
+def _run_part(part: tuple[range, str, int, bool]) -> tuple["Counter[str]", list[int]]:
+    from tests.simulation.mutations import mutated
+    from tests.simulation.scenario import run
+    from tests.simulation.world import installed
+
+    seeds, mutation, stop, tells = part
+    totals: Counter[str] = Counter()
+    failed: list[int] = []
+    told = _now()
+    gc.freeze()
+    with installed() as use, mutated(mutation):
+        for number, seed in enumerate(seeds):
+            result = run(seed, use)
+            if number % _COLLECT == 0:
+                gc.collect()
+            totals["seeds"] += 1
+            totals["cpu"] = int(_cpu() * 1000)
+            totals["requests"] += result.requests
+            totals["events"] += result.events
+            totals["callbacks"] += result.callbacks
+            totals.update(result.faults)
+            if result.violations:
+                failed.append(seed)
+                print(f"seed {seed}: {len(result.violations)} violations")
+                for violation in result.violations[:5]:
+                    print(f"  {str(violation)[:600]}")
+                extra = f" --mutation {mutation}" if mutation else ""
+                print(f"  to see it: python -m tests.simulation.run --replay {seed}{extra}")
+                if len(failed) >= stop:
+                    break
+            if tells and _now() > told + 10:
+                told = _now()
+                print(f"  {number + 1} of {len(seeds)}", flush=True)
+    return totals, failed
+
+
+if __name__ == "__main__":
+    main()

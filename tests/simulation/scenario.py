@@ -1,0 +1,390 @@
+"""One run: a world and faults drawn from a seed, then healing, then the checker."""
+
+import asyncio
+import gc
+import logging
+import random as global_random
+from collections.abc import Callable
+from random import Random
+
+from msgspec import Struct
+
+from configurators.packing import unpack_regions
+from configurators.partials import Request as Active
+from configurators.store.client import Put, unchanged
+from configurators.store.keys import owner_key
+from tests.oracle import expected_entries
+from tests.robustness.checker import Violation, check
+from tests.robustness.record import Fault, Round, Stored
+from tests.simulation.loop import NOWHERE, Stuck, VirtualLoop
+from tests.simulation.traffic import Traffic
+from tests.simulation.world import Complaints, Shape, World
+
+_MOMENT = 1.0  # seconds for which a fault waits for its moment
+_REST = 240.0  # virtual seconds after which a healed world must be at rest
+SHAPES = (
+    Shape(),
+    Shape(ordering="fifo"),
+    Shape(plan="lpm"),
+    Shape(southbound=2),
+    Shape(topology="ring:3", configurators=3),
+    Shape(topology="line:3", partitions=5, southbound=2, ordering="ordered"),
+)
+
+
+class Result(Struct):
+    """What came of a run."""
+
+    seed: int
+    violations: list[Violation]
+    faults: list[str]
+    requests: int = 0
+    events: int = 0
+    callbacks: int = 0
+    steps: list[str] | None = None
+
+
+def run(seed: int, use: Callable[[VirtualLoop], None], verbose: bool = False) -> Result:
+    """Run a seed; the same seed gives the same run."""
+    loop = VirtualLoop(seed)
+    use(loop)
+    global_random.seed(seed)
+    complaints = Complaints()
+    logger = logging.getLogger()
+    logger.addHandler(complaints)
+    asyncio.set_event_loop(loop)
+    gc.disable()
+    try:
+        world = World(loop, SHAPES[seed % len(SHAPES)], complaints)
+        if verbose:
+            world.steps = []
+            world.wires.trace = world.note
+            world.store.on_change = world.note_change
+            logger.addHandler(notes := _Notes(world))
+            logger.setLevel(logging.INFO)
+        scenario = Scenario(world, Random(seed))
+        try:
+            loop.run_until_complete(
+                loop.create_task(scenario.run(), context=scenario.traffic.node.context)
+            )
+        except Stuck as stuck:
+            scenario.found.append(Violation("stuck", str(stuck)))
+        if verbose:
+            logger.removeHandler(notes)
+        found = scenario.found + [Violation("exception", text) for text in complaints.found]
+        traffic = scenario.traffic
+        return Result(
+            seed,
+            found,
+            [fault.kind for fault in scenario.faults],
+            len(traffic.entries),
+            traffic.events,
+            loop.steps,
+            world.steps,
+        )
+    finally:
+        logger.removeHandler(complaints)
+        loop.finish()
+        asyncio.set_event_loop(None)
+
+
+class _Notes(logging.Handler):
+    """Writes what processes log among the steps."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._world.note(f"  log {record.name}: {record.getMessage()}")
+
+
+class Scenario:
+    """What happens in a run."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self.world = world
+        self.random = random
+        self.loop = world.loop
+        self.traffic = Traffic(world, random)
+        self.faults: list[Fault] = []
+        self.found: list[Violation] = []
+        self._extra: list[asyncio.Task[None]] = []
+        self._menu: list[tuple[str, int, Callable[[], str]]] = [
+            ("configurator killed", 4, lambda: self._kill("configurator")),
+            ("dispatcher killed", 3, lambda: self._kill("dispatcher")),
+            ("southbound killed", 3, lambda: self._kill("southbound")),
+            ("configurator paused", 3, lambda: self._pause("configurator")),
+            ("dispatcher paused", 2, lambda: self._pause("dispatcher")),
+            ("southbound paused", 2, lambda: self._pause("southbound")),
+            ("owner changed", 4, self._give_away),
+            ("owner usurped", 6, self._usurp),
+            ("stream slow", 4, self._slow_stream),
+            ("watch slow", 4, self._slow_watch),
+            ("stream cut", 4, self._cut_stream),
+            ("unreachable", 2, self._block),
+            ("switch hangs up", 4, self._hang_up),
+            ("switch restarts", 3, self._restart_switch),
+            ("switch refuses", 3, self._fill_switch),
+            ("etcd flaky", 2, self._flaky_etcd),
+            ("etcd away", 1, self._etcd_away),
+            ("etcd slow", 1, self._slow_etcd),
+        ]
+
+    async def run(self) -> None:
+        """From the start to the verdict."""
+        world, traffic = self.world, self.traffic
+        world.start()
+        for switch in world.switches.values():
+            switch.watch = self._operated
+        await self._rest("at the start")
+        await traffic.settle_in()
+        begin = self.loop.now
+        clients = [
+            asyncio.create_task(traffic.client(n, self.random.randint(2, 5), self.random))
+            for n in range(3)
+        ]
+        faults = asyncio.create_task(self._make_faults(self.random.randint(1, 5)))
+        events = asyncio.create_task(self._publish())
+        await asyncio.gather(*clients, faults)
+        await asyncio.gather(*self._extra)
+        events.cancel()
+        self._heal()
+        healed = self.loop.now
+        trouble = await self._rest("after healing")
+        traffic.dark.clear()
+        for _ in range(20):
+            traffic.publish()
+        round = self._round(begin, healed, trouble)
+        self.found += traffic.violations
+        self.found += check([*traffic.entries, *self.faults, round])
+
+    async def _rest(self, when: str) -> str:
+        """Wait until all is at rest; what is not, if that takes too long."""
+        deadline = self.loop.now + _REST
+        calm = 0
+        while True:
+            busy = self.world.busy()
+            calm = 0 if busy else calm + 1
+            if calm > 2:
+                return ""
+            if self.loop.now > deadline:
+                self.world.note(f"not at rest {when}: {busy}")
+                return f"{when}: {busy}"
+            await asyncio.sleep(0.5)
+
+    def _round(self, begin: float, healed: float, trouble: str) -> Round:
+        world = self.world
+        records = world.records()
+        view = world.space.current
+        doc = world.network_doc
+        active = [
+            Active(
+                record.kind == "advertisement",
+                record.id,
+                record.host,
+                unpack_regions(record.regions[view.version]),
+            )
+            for record in records
+            if record.state == "active"
+        ]
+        scope = view.scope(doc.pipeline.prefix)
+        expected = expected_entries(
+            active, view.map, world.topology, self.traffic._trees(), doc.pipeline, scope
+        )
+        has = world.network.entries(doc.pipeline)
+        same = has == expected
+        return Round(
+            1,
+            begin,
+            healed,
+            self.loop.now,
+            tuple(
+                Stored(r.id, r.kind, r.host, r.filter, r.state, r.label or "", r.open)
+                for r in records
+            ),
+            # Only a difference is worth writing down.
+            {} if same else {s: tuple(map(str, entries)) for s, entries in has.items()},
+            {} if same else {s: tuple(map(str, entries)) for s, entries in expected.items()},
+            trouble,
+        )
+
+    # Events
+
+    async def _publish(self) -> None:
+        while True:
+            await asyncio.sleep(self.random.expovariate(4.0))
+            self.traffic.publish()
+
+    def _operated(self) -> None:
+        if self.loop.random.random() < 0.05:
+            self.traffic.publish()
+
+    # Faults
+
+    async def _make_faults(self, count: int) -> None:
+        kinds = self.random.choices(
+            [kind for kind, _, _ in self._menu], [weight for _, weight, _ in self._menu], k=count
+        )
+        by_name = {kind: make for kind, _, make in self._menu}
+        for kind in kinds:
+            await asyncio.sleep(self.random.expovariate(1.5))
+            begin = self.loop.now
+            target = by_name[kind]()
+            while not target and self.loop.now < begin + _MOMENT:
+                await asyncio.sleep(0.003)  # the right moment has not come yet
+                target = by_name[kind]()
+            self.world.note(f"FAULT {kind}: {target}")
+            self.faults.append(Fault(kind, target, begin, begin))
+
+    def _after(self, seconds: float, call: Callable[..., object], *args: object) -> None:
+        self.loop.at(self.loop.now + seconds, NOWHERE, call, *args)
+
+    def _kill(self, kind: str) -> str:
+        process = self.random.choice(self.world.of(kind))
+        process.kill()
+        self._after(self.random.choice((0.5, 2.0, 8.0)), process.start)
+        return process.name
+
+    def _pause(self, kind: str) -> str:
+        process = self.random.choice(self.world.of(kind))
+        process.pause(self.random.choice((0.3, 3.0, 7.0, 13.0)))
+        return process.name
+
+    def _give_away(self) -> str:
+        """Somebody decides that a partition shall have another owner."""
+        name = self.random.choice(self.world.partitions)
+        return self._give(name, self.random.choice(self.world.of("configurator")).name)
+
+    def _give(self, name: str, to: str) -> str:
+        key = owner_key(name)
+        stored = self.world.store.get(key)
+        assert stored
+        put = Put(key, to.encode())
+        self.world.store.transact([unchanged(key, stored.revision)], [put], [])
+        return f"{name} to {to}"
+
+    def _usurp(self) -> str:
+        """An owner at work is paused, and somebody else made the owner meanwhile."""
+        busy = [
+            (process, name)
+            for process in self.world.of("configurator")
+            if process.alive and process.main
+            for name, worker in process.main._workers.items()
+            if worker.load().queued
+        ]
+        if not busy:
+            return ""
+        process, name = self.random.choice(busy)
+        worker = process.main._workers[name]
+        tasks = {item.task.id for item in (*worker._in_work, *worker.queue._waiting.values())}
+        # What the old owner was about to do is done by the new one, and taken back, meanwhile.
+        self._extra.append(asyncio.create_task(self._think_better(tasks)))
+        process.pause(self.random.choice((1.0, 2.0, 3.0)))
+        others = [other.name for other in self.world.of("configurator") if other is not process]
+        return self._give(name, self.random.choice(others))
+
+    async def _think_better(self, ids: set[str]) -> None:
+        await asyncio.sleep(0.3)
+        for known in [each for each in self.traffic.known if each.id in ids]:
+            await self.traffic.end(known)
+
+    def _slow_stream(self) -> str:
+        streams = [end for s in self.world.wires.streams for end in (s, s.other) if not s.over]
+        if not streams:
+            return "none"
+        stream = self.random.choice(streams)
+        stream.slow = self.random.choice((0.2, 1.0, 2.0))
+        return f"{stream.node.name} to {stream.peer}"
+
+    def _slow_watch(self) -> str:
+        process = self.random.choice([*self.world.processes.values()])
+        process.node.hears_late = self.random.choice((0.2, 1.0, 3.0))
+        return process.name
+
+    def _cut_stream(self) -> str:
+        streams = [s for s in self.world.wires.streams if not s.over]
+        if not streams:
+            return "none"
+        stream = self.random.choice(streams)
+        self.world.wires.cut(stream, "the connection broke")
+        return f"{stream.node.name} to {stream.other.node.name}"
+
+    def _block(self) -> str:
+        """Two processes cannot reach each other for a while."""
+        kinds = self.random.choice((("dispatcher", "configurator"), ("configurator", "southbound")))
+        first, second = (self.random.choice(self.world.of(kind)) for kind in kinds)
+        pair = frozenset((first.name, second.name))
+        wires = self.world.wires
+        wires.blocked.add(pair)
+        for stream in wires.of(first.node):
+            if {stream.node.name, stream.other.node.name} == pair:
+                wires.cut(stream, "the connection broke")
+        self._after(self.random.choice((1.0, 4.0, 9.0)), wires.blocked.discard, pair)
+        return " and ".join(sorted(pair))
+
+    def _switch(self) -> str:
+        return self.random.choice(sorted(self.world.switches))
+
+    def _hang_up(self) -> str:
+        name = self._switch()
+        self.world.switches[name].hang_up("the connection broke")
+        return name
+
+    def _restart_switch(self) -> str:
+        name = self._switch()
+        switch = self.world.switches[name]
+        how = self.random.choice(("kept", "empty", "old"))
+        switch.restart(how)
+        if how != "kept":
+            self.traffic.dark.add(name)
+        self._after(self.random.choice((0.1, 1.0, 5.0)), switch.come_back)
+        return f"{name}, tables {how}"
+
+    def _fill_switch(self) -> str:
+        name = self._switch()
+        switch = self.world.switches[name]
+        switch.room = len(switch.tables.entries) + self.random.randint(0, 3)
+        # What comes behind a refused operation is carried out all the same, until it is undone.
+        switch.refused = lambda: self.traffic.dark.add(name)
+        self._after(self.random.choice((1.0, 4.0)), self._make_room, name)
+        return name
+
+    def _make_room(self, name: str) -> None:
+        self.world.switches[name].room = None
+
+    def _flaky_etcd(self) -> str:
+        self.world.store.flaky = 0.3
+        self._after(self.random.choice((0.5, 3.0)), self._steady_etcd)
+        return "etcd"
+
+    def _etcd_away(self) -> str:
+        self.world.store.down = True
+        self._after(self.random.choice((0.5, 3.0, 12.0)), self._steady_etcd)
+        return "etcd"
+
+    def _slow_etcd(self) -> str:
+        self.world.store.slow = 100.0
+        self._after(self.random.choice((1.0, 3.0)), self._steady_etcd)
+        return "etcd"
+
+    def _steady_etcd(self) -> None:
+        store = self.world.store
+        store.flaky, store.down, store.slow = 0.0, False, 1.0
+
+    def _heal(self) -> None:
+        """Take back whatever was done; what the processes make of it is theirs."""
+        world = self.world
+        world.note("all faults are taken back")
+        self._steady_etcd()
+        world.wires.blocked.clear()
+        for switch in world.switches.values():
+            switch.room = None
+            if not switch.up:
+                switch.come_back()
+        for stream in world.wires.streams:
+            stream.slow = stream.other.slow = 0.0
+        for process in world.processes.values():
+            process.node.hears_late = 0.0
+            process.wake()
+            process.start()

@@ -1,0 +1,258 @@
+"""Streams between processes: in order, with delays; what is under way when one is cut is lost."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+from configurators.stream import CannotConnect, Hear, RemoteError, Stream, StreamClosed
+from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
+
+HANDSHAKE = 5.0
+SILENCE = 10.0
+
+Opened = Callable[[Stream], None]
+
+
+class Wires:
+    """All listeners and streams of a run."""
+
+    current: "Wires"  # set for each run
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.loop = loop
+        self.listeners: dict[str, SimListener] = {}
+        self.streams: list[SimStream] = []  # of those who dialled
+        self.blocked: set[frozenset[str]] = set()  # pairs of processes that cannot reach each other
+        self.trace: Callable[[str], None] | None = None
+        self._ports = count(1)
+
+    def delay(self) -> float:
+        """How long a message takes."""
+        draw = self.loop.random.random()
+        return 0.0001 + draw * 0.002 + (draw - 0.95 if draw > 0.95 else 0.0)
+
+    def address(self) -> str:
+        """A new address."""
+        return f"host:{next(self._ports)}"
+
+    def between(self, first: str, second: str) -> bool:
+        """Whether two processes can reach each other."""
+        return frozenset((first, second)) not in self.blocked
+
+    def cut(self, stream: "SimStream", reason: str) -> None:
+        """A connection breaks: both ends notice, sooner or later."""
+        for end in (stream, stream.other):
+            end.break_off()
+        for end in (stream, stream.other):
+            self.loop.at(self.loop.now + self.delay(), end.node.context, end.lose, reason)
+
+    def of(self, node: Node) -> "list[SimStream]":
+        """The streams of a process, open ones only."""
+        self.streams = [s for s in self.streams if not (s.over and s.other.over)]
+        return [s for s in self.streams if node in (s.node, s.other.node)]
+
+
+class SimStream(Stream):
+    """One end of a stream, in the form of the real one."""
+
+    other: "SimStream"
+
+    def __init__(self, node: Node, peer: str, hear: Hear) -> None:
+        self.peer = peer
+        self.node = node
+        self.closed = asyncio.Event()
+        self.reason = ""
+        self.over = False  # nothing is sent or heard here any more
+        self.opened_at = 0.0
+        self.slow = 0.0  # seconds that each message takes longer
+        self._hear = hear
+        self._era = 0
+        self._last = 0.0
+        self._questions: dict[int, asyncio.Future[Any]] = {}
+        self._next = count(1)
+
+    def tell(self, message: Any) -> None:
+        """Send a message."""
+        self._post("tell", 0, message)
+
+    async def ask(self, message: Any, timeout: float) -> Any:
+        """Send a message and wait for the reply."""
+        number = next(self._next)
+        self._post("ask", number, message)
+        future = self._questions[number] = Wires.current.loop.create_future()
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        finally:
+            del self._questions[number]
+
+    def close(self, reason: str = "") -> None:
+        """End it after what was sent."""
+        if not self.over:
+            self._post("end", 0, reason)
+            self.lose(reason)
+
+    def cut(self, reason: str) -> None:
+        """End it at once."""
+        self.close(reason)
+
+    def lose(self, reason: str) -> None:
+        """It is over at this end."""
+        if not self.over:
+            self.over = True
+            self.reason = reason
+            self._era += 1
+            self.closed.set()
+            for future in self._questions.values():
+                if not future.done():
+                    future.set_exception(StreamClosed(reason))
+            self.on_lost()
+
+    def on_lost(self) -> None:
+        """What the one who keeps account of it does."""
+
+    def break_off(self) -> None:
+        """What is under way from here does not arrive, nor anything later."""
+        self.other._era += 1
+
+    def _post(self, kind: str, number: int, message: Any) -> None:
+        if self.over:
+            raise StreamClosed(f"the stream to {self.peer} is over: {self.reason}")
+        wires, other = Wires.current, self.other
+        loop = wires.loop
+        self._last = max(self._last + 1e-6, loop.now + wires.delay() + self.slow, self.opened_at)
+        loop.at(self._last, other.node.context, other._arrive, other._era, kind, number, message)
+
+    def _arrive(self, era: int, kind: str, number: int, message: Any) -> None:
+        if self.over or era != self._era:
+            return
+        wires = Wires.current
+        if wires.trace and kind != "end":
+            wires.trace(f"{self.peer} > {self.node.name}: {kind} {message}")
+        if kind in ("tell", "ask"):
+            self._hear_of(number, message)
+        elif kind == "end":
+            self.lose(message)
+        else:
+            future = self._questions.get(number)
+            if future and not future.done():
+                if kind == "reply":
+                    future.set_result(message)
+                else:
+                    future.set_exception(RemoteError(message))
+
+    def _hear_of(self, number: int, message: Any) -> None:
+        reply = self._hear(self, message)
+        if inspect.isawaitable(reply):
+            asyncio.get_running_loop().create_task(self._await(number, reply))
+        elif number:
+            self._give(number, reply)
+
+    async def _await(self, number: int, reply: Awaitable[Any]) -> None:
+        answer = await reply
+        if number:
+            self._give(number, answer)
+
+    def _give(self, number: int, answer: Any) -> None:
+        if not self.over:
+            self._post("reply", number, answer)
+
+
+class SimListener:
+    """Takes up streams, in the form of the real one."""
+
+    def __init__(
+        self,
+        address: str,
+        token: bytes,
+        hear: Hear,
+        receives: Any,
+        name: str = "",
+        on_open: Opened | None = None,
+        habits: Any = None,
+    ) -> None:
+        del address, token, receives, habits
+        self.node = this_node()
+        self.name = name
+        self.hear = hear
+        self.address = Wires.current.address()
+        self.streams: dict[SimStream, None] = {}
+        self._on_open = on_open
+
+    async def __aenter__(self) -> Self:
+        Wires.current.listeners[self.address] = self
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        Wires.current.listeners.pop(self.address, None)
+        for stream in list(self.streams):
+            stream.close("the listener stops")
+
+    def take(self, stream: SimStream) -> None:
+        """Somebody has connected."""
+        if stream.over:
+            return
+        self.streams[stream] = None
+        stream.on_lost = lambda: self.streams.pop(stream, None)  # type: ignore[method-assign]
+        if self._on_open:
+            self._on_open(stream)
+
+
+async def connect(
+    address: str,
+    token: bytes,
+    hear: Hear,
+    receives: Any,
+    name: str,
+    habits: Any = None,
+    on_open: Opened | None = None,
+) -> Stream:
+    """Open a stream to a listener, in the form of the real one."""
+    del token, receives, habits
+    wires, node = Wires.current, this_node()
+    loop = wires.loop
+    await asyncio.sleep(wires.delay())
+    listener = wires.listeners.get(address)
+    if listener is None or listener.node.dead:
+        raise CannotConnect(f"{address}: nobody is there")
+    if not wires.between(node.name, listener.node.name):
+        await asyncio.sleep(HANDSHAKE)
+        raise CannotConnect(f"{address}: no answer in time")
+    near, far = SimStream(node, listener.name, hear), SimStream(listener.node, name, listener.hear)
+    near.other, far.other = far, near
+    wires.streams.append(near)
+    opened = loop.create_future()
+
+    def accept() -> None:
+        """At the listener."""
+        if far.over:
+            return
+        far.opened_at = loop.now + wires.delay() + wires.delay()
+        loop.at(far.opened_at - 1e-7, node.context, open)
+        listener.take(far)
+
+    def open() -> None:
+        """Here, before anything is heard."""
+        if opened.done():
+            return
+        if on_open and not near.over:
+            on_open(near)
+        opened.set_result(None)
+
+    loop.at(loop.now + wires.delay(), listener.node.context, accept)
+    try:
+        async with asyncio.timeout(HANDSHAKE):
+            await opened
+    except TimeoutError:
+        near.over = True
+        loop.at(loop.now, NOWHERE, wires.cut, near, "no handshake in time")
+        raise CannotConnect(f"{address}: no answer in time") from None
+    return near

@@ -1,0 +1,350 @@
+"""Switches that do as they are told, in order, until somebody pulls a plug.
+
+Behind them are the product's own driver and keepers; only sockets and bytes are left out.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from configurators.desk import SharedDriver
+from configurators.network import topology_of
+from configurators.southbound import SouthboundProcess
+from configurators.store.model import NetworkDoc
+from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp
+from sdn.openflow.connection import Connection, ConnectionLost, Finished, Refused, Run
+from sdn.openflow.constants import STALE_GENERATION, TABLE_FULL, BadRequest, ErrorType, Role
+from sdn.openflow.driver import Driver, Options
+from sdn.openflow.events import Ready, RoleChanged, SwitchError
+from sdn.openflow.messages import FlowStat, GroupDesc
+from sdn.openflow.reception import Peer
+from sdn.openflow.session import Sent
+from sdn.simulate import SimulatedSwitch
+from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
+
+_V1_3 = 4
+_SLAVE = SwitchError(0, ErrorType.BAD_REQUEST, BadRequest.IS_SLAVE, "not the master")
+_FULL = SwitchError(0, ErrorType.FLOW_MOD_FAILED, TABLE_FULL, "the table is full")
+_STALE = SwitchError(0, ErrorType.ROLE_REQUEST_FAILED, STALE_GENERATION, "stale generation")
+
+Serve = Callable[[int | None], Any]
+"""Carries a request out at the switch; of operations only the first so many, if that is given."""
+
+
+class SimSwitch:
+    """A switch: its tables, whom it is connected to, and who is its master."""
+
+    drivers: "dict[Node, SimDriver]"  # all that it dials; shared by all switches of a run
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        dpid: int,
+        tables: SimulatedSwitch,
+        drivers: "dict[Node, SimDriver]",
+    ) -> None:
+        self.name = tables.name
+        self.loop = loop
+        self.dpid = dpid
+        self.tables = tables
+        self.drivers = drivers
+        self.up = True
+        self.room: int | None = None  # how many entries it takes
+        self.master: SimConnection | None = None
+        self.generation = -1
+        self.connections: dict[Node, SimConnection] = {}
+        self.snapshots: list[dict[FlowKey, FlowEntry]] = []
+        self.refused: Callable[[], None] = lambda: None
+        self.watch: Callable[[], None] = lambda: None  # called after each operation
+
+    def delay(self) -> float:
+        """How long a message takes."""
+        draw = self.loop.random.random()
+        return 0.0002 + draw * 0.003 + (0.1 if draw > 0.99 else 0.0)
+
+    def dial(self, driver: "SimDriver") -> None:
+        """Connect to a southbound process, now or when that is possible."""
+        node = driver.node
+        if not self.up or node.dead or self.drivers.get(node) is not driver:
+            return
+        if node not in self.connections:
+            self.connections[node] = connection = SimConnection(self, driver)
+            self.loop.at(self.loop.now + self.delay(), node.context, driver.attach, connection)
+
+    def dial_all(self) -> None:
+        """Connect to all southbound processes."""
+        for driver in list(self.drivers.values()):
+            self.dial(driver)
+
+    def hang_up(self, reason: str) -> None:
+        """Lose all connections; what was sent is carried out as far as it came."""
+        for connection in list(self.connections.values()):
+            connection.cut(reason)
+
+    def restart(self, how: str) -> None:
+        """Go off, with tables kept, or `empty`, or as they were `old` times ago."""
+        self.up = False
+        self.hang_up("the switch restarts")
+        self.generation = -1
+        if how != "kept":
+            self.tables.groups.clear()
+            for key in list(self.tables.entries):
+                self.tables._table.remove(key)
+        if how == "old" and self.snapshots:
+            for key, entry in self.loop.random.choice(self.snapshots).items():
+                self.tables._table.put(key, entry)
+
+    def come_back(self) -> None:
+        """Be on again."""
+        self.up = True
+        self.dial_all()
+
+    def lost(self, connection: "SimConnection") -> None:
+        """A connection has ended."""
+        node = connection.node
+        if self.connections.get(node) is connection:
+            del self.connections[node]
+        if self.master is connection:
+            self.master = None
+        driver = self.drivers.get(node)
+        if driver:
+            pause = self.loop.random.uniform(0.1, 2.0)
+            self.loop.at(self.loop.now + pause, NOWHERE, self.dial, driver)
+
+    # What it is asked
+
+    def carry_out(
+        self, by: "SimConnection", ops: Sequence[FlowOp], limit: int | None
+    ) -> dict[int, SwitchError]:
+        """Flow operations, one by one."""
+        if self.master is not by:
+            return dict.fromkeys(range(len(ops)), _SLAVE)
+        refused: dict[int, SwitchError] = {}
+        table = self.tables._table
+        for place, op in enumerate(ops if limit is None else ops[:limit]):
+            key = op.entry.key
+            there = key in table.entries
+            if op.change is Change.DELETE:
+                if there:
+                    table.remove(key)
+            elif op.change is Change.ADD:
+                if self.room is not None and not there and len(table.entries) >= self.room:
+                    refused[place] = _FULL
+                    self.refused()
+                    continue
+                table.put(key, op.entry)
+            elif there:
+                table.put(key, op.entry)
+            self.watch()
+        return refused
+
+    def carry_out_groups(self, by: "SimConnection", ops: Sequence[GroupOp]) -> dict[int, Any]:
+        """Operations on groups."""
+        if self.master is not by:
+            return dict.fromkeys(range(len(ops)), _SLAVE)
+        for op in ops:
+            if op.change is Change.DELETE:
+                self.tables.groups.pop(op.group.group, None)
+            else:
+                self.tables.groups[op.group.group] = op.group
+        return {}
+
+    def take_master(self, by: "SimConnection", generation: int) -> SwitchError | None:
+        """Somebody wants to be the master."""
+        if generation < self.generation:
+            return _STALE
+        self.generation = generation
+        before, self.master = self.master, by
+        if before and before is not by and self.loop.random.random() < 0.5:
+            before.happened(RoleChanged(Role.SLAVE, generation))
+        return None
+
+
+class SimConnection(Connection):
+    """A connection of a switch, in the form of the real one."""
+
+    def __init__(self, switch: SimSwitch, driver: "SimDriver") -> None:
+        self.switch = switch
+        self.driver = driver
+        self.node = driver.node
+        self.peer = Peer()
+        self.timeout = driver.options.timeout
+        self.writable = True
+        self.on_writable = lambda: None
+        self.lost: str | None = None
+        self.ended = asyncio.Event()
+        self.gone = asyncio.Event()
+        self._over = False  # at the switch
+        self._sent: deque[tuple[Serve, Callable[[Any], None]]] = deque()
+        self._answers: list[asyncio.Future[Any]] = []
+        self._unfinished: dict[int, Finished] = {}
+        self._numbers = 0
+        self._last_there = self._last_back = 0.0
+
+    async def ready(self) -> Ready:
+        """The switch has introduced itself."""
+        return Ready(self.switch.dpid, _V1_3, 254, 0, ())
+
+    def close(self, reason: str) -> None:
+        """End it from our side."""
+        if self.lost is None:
+            self._lose(reason)
+            loop = self.switch.loop
+            loop.at(loop.now, NOWHERE, self.cut, reason)
+
+    def cut(self, reason: str) -> None:
+        """It breaks: some of what was sent is carried out, the last of it in part."""
+        if self._over:
+            return
+        self._over = True
+        random = self.switch.loop.random
+        arrived = random.randint(0, len(self._sent))
+        for place in range(arrived):
+            serve, _ = self._sent[place]
+            serve(None if place < arrived - 1 else random.randint(0, 6))
+        self._sent.clear()
+        self.switch.lost(self)
+        loop = self.switch.loop
+        loop.at(loop.now + self.switch.delay(), self.node.context, self._lose, reason)
+
+    def happened(self, event: Any) -> None:
+        """The switch says something unasked."""
+        self._back(lambda: self.driver._happened(self.peer, event))
+
+    # What the keeper asks
+
+    def send_ops(self, ops: Sequence[FlowOp], finished: Finished) -> None:
+        ops = list(ops)
+        number = self._numbers = self._numbers + 1
+        self._unfinished[number] = finished
+
+        def answered(errors: dict[int, SwitchError]) -> None:
+            if self._unfinished.pop(number, None):
+                run = Run(Sent(0, 0), finished)
+                run.errors = errors
+                finished(run, None)
+
+        self._send(lambda limit: self.switch.carry_out(self, ops, limit), answered)
+
+    async def group_ops(self, ops: Sequence[GroupOp]) -> Run:
+        run = Run(Sent(0, 0), lambda *_: None)
+        run.errors = await self._ask(lambda _: self.switch.carry_out_groups(self, ops))
+        return run
+
+    async def role(self, role: Role, generation: int) -> Any:
+        assert role is Role.MASTER
+        error = await self._ask(lambda _: self.switch.take_master(self, generation))
+        if error:
+            raise Refused(error)
+
+    async def flow_stats(self) -> list[FlowStat]:
+        def read(_: int | None) -> list[FlowStat]:
+            entries = self.switch.tables.entries.values()
+            return [FlowStat(entry.cookie, 0, 0, entry) for entry in entries]
+
+        found: list[FlowStat] = await self._ask(read)
+        return found
+
+    async def group_descs(self) -> tuple[GroupDesc, ...]:
+        def read(_: int | None) -> tuple[GroupDesc, ...]:
+            groups = self.switch.tables.groups.values()
+            return tuple(GroupDesc(group.group, group.port) for group in groups)
+
+        found: tuple[GroupDesc, ...] = await self._ask(read)
+        return found
+
+    async def echo(self) -> None:
+        await self._ask(lambda _: None)
+
+    # Inside
+
+    async def _ask(self, serve: Serve) -> Any:
+        answer: asyncio.Future[Any] = self.switch.loop.create_future()
+
+        def answered(result: Any) -> None:
+            if not answer.done():
+                answer.set_result(result)
+
+        self._answers.append(answer)
+        self._send(serve, answered)
+        async with asyncio.timeout(self.timeout):
+            return await answer
+
+    def _send(self, serve: Serve, answered: Callable[[Any], None]) -> None:
+        if self.lost is not None:
+            raise ConnectionLost(self.lost)
+        if self._over:
+            return  # it is lost on the way
+        loop = self.switch.loop
+        self._sent.append((serve, answered))
+        self._last_there = max(self._last_there + 1e-6, loop.now + self.switch.delay())
+        loop.at(self._last_there, NOWHERE, self._arrive)
+
+    def _arrive(self) -> None:
+        if not self._over:
+            serve, answered = self._sent.popleft()
+            result = serve(None)
+            self._back(lambda: answered(result))
+
+    def _back(self, call: Callable[[], None]) -> None:
+        loop = self.switch.loop
+
+        def come() -> None:
+            if self.lost is None:
+                call()
+
+        self._last_back = max(self._last_back + 1e-6, loop.now + self.switch.delay())
+        loop.at(self._last_back, self.node.context, come)
+
+    def _lose(self, reason: str) -> None:
+        if self.lost is None:
+            self.lost = reason
+            self.ended.set()
+            for answer in self._answers:
+                if not answer.done():
+                    answer.set_exception(ConnectionLost(reason))
+                    answer.exception()
+            unfinished, self._unfinished = self._unfinished, {}
+            for finished in unfinished.values():
+                finished(Run(Sent(0, 0), finished), reason)
+            self.gone.set()
+
+
+class SimDriver(Driver):
+    """The OpenFlow driver, to which simulated switches connect."""
+
+    drivers: "dict[Node, SimDriver]"  # set for each run
+    switches: Mapping[str, SimSwitch]
+
+    async def __aenter__(self) -> Self:
+        self.node = this_node()
+        self.drivers[self.node] = self
+        for switch in self.switches.values():
+            switch.dial(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.drivers.pop(self.node, None)
+
+    def attach(self, connection: SimConnection) -> None:
+        """A switch has connected."""
+        connection.peer.connection = connection
+        self._made(connection.peer)
+
+
+class SimSouthbound(SouthboundProcess):
+    """A southbound process for simulated switches."""
+
+    @contextlib.asynccontextmanager
+    async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SharedDriver]:
+        given = topology_of(doc), doc.pipeline, self._spaces.partition_of, epochs
+        async with SimDriver(*given, Options(discover=False)) as driver:
+            yield driver

@@ -1,0 +1,50 @@
+"""Some hundred seeds without a violation, and bugs on purpose that are found.
+
+Each in a process of its own: the simulation replaces clocks and randomness of the whole process,
+and can be repeated only if texts are hashed in the same way each time.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mutations import MUTATIONS
+
+_ROOT = Path(__file__).parents[2]
+_TIMEOUT = 300.0
+
+
+def run(*given: str) -> subprocess.CompletedProcess[str]:
+    """Run the simulation with these options."""
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(_ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation.run", *given],
+        cwd=_ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+    )
+
+
+def test_seeds_run_without_a_violation() -> None:
+    done = run("--seeds", "300")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_seed_can_be_replayed() -> None:
+    first, second = run("--replay", "7"), run("--replay", "7")
+    assert "FAULT" in first.stdout
+    assert first.stdout == second.stdout
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_bug_is_found(mutation: str) -> None:
+    seeds = str(MUTATIONS[mutation].seeds)
+    done = run("--seeds", seeds, "--stop", "1", "--mutation", mutation)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 seeds with violations" in done.stdout

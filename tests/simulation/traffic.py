@@ -1,0 +1,437 @@
+"""Clients of a simulated control plane: what they ask, and what they are told; events in between.
+
+What they see is written down as the fault harness does it, for the same checker.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+from configurators.spaces import SpaceView, VersionView
+from configurators.store.model import RecordKind
+from dispatcher.asks import Answer, Ask, RecordView
+from dispatcher.dispatcher import Dispatcher
+from dispatcher.errors import problem_of
+from dzflow.errors import DzflowError
+from dzflow.filters import parse_filter
+from dzflow.region import Region
+from sdn.simulate import AmbiguousMatch, OperationRefused
+from sdn.trees import Tree, legs
+from tests.robustness.checker import Violation
+from tests.robustness.record import Entry, Outcome, Request, Steady
+from tests.simulation.loop import Node
+from tests.simulation.world import SPACE, Shape, World, documents
+
+Json = dict[str, Any]
+
+FILTERS: tuple[Json, ...] = (
+    {},
+    {"a": {"lte": 7}},
+    {"a": {"gte": 4, "lte": 11}},
+    {"a": {"gte": 12}},
+    {"a": {"eq": 5}},
+    {"b": {"eq": "x"}},
+    {"b": {"in": ["y", "z"]}},
+    {"a": {"lte": 3}, "b": {"eq": "y"}},
+    {"a": {"gte": 8}, "b": {"in": ["x", "z"]}},
+    {"a": {"in": [1, 14]}},
+)
+BYSTANDER = "h3"
+"""A host that never subscribes to anything."""
+
+_CALL = 8.0
+_WAIT = 3.0
+_PATIENCE = 25.0
+
+
+@lru_cache
+def regions(shape: Shape) -> tuple[tuple[Region, ...], ...]:
+    """The regions of each of the filters."""
+    view = _view(shape)
+    return tuple(view.index.regions(parse_filter(view.space, each)) for each in FILTERS)
+
+
+@lru_cache
+def points(shape: Shape) -> tuple[int, ...]:
+    """All events there are."""
+    view = _view(shape)
+    return tuple(
+        view.index.point(view.space.keys({"a": a, "b": b})) for a in range(16) for b in "xyz"
+    )
+
+
+def _view(shape: Shape) -> VersionView:
+    return SpaceView.of(documents(shape)[1]).current
+
+
+class Known(Struct):
+    """A record that was asked for."""
+
+    label: str
+    id: str
+    kind: RecordKind
+    host: str
+
+
+class Stable(Struct, frozen=True):
+    """A subscription or advertisement that is acknowledged, and that nobody is changing."""
+
+    kind: RecordKind
+    host: str
+    filter: int  # its place among the filters
+
+
+class Told(Struct):
+    """What came of a call."""
+
+    outcome: Outcome
+    record: RecordView | None = None
+    status: int = 0
+    detail: str = ""
+    again: bool = False
+    start: float = 0.0
+    end: float = 0.0
+
+
+class Traffic:
+    """Clients, and what they have seen."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self.world = world
+        self.loop = world.loop
+        self.random = random
+        self.node = Node("clients")
+        self.entries: list[Entry] = []
+        self.violations: list[Violation] = []
+        self.known: list[Known] = []
+        self.stable: dict[str, Stable] = {}
+        self._changed: set[str] = set()  # labels of records that somebody has begun to change
+        self.asked: set[str] = set()  # hosts that ever subscribed
+        self.dark: set[str] = set()  # switches that may not carry events
+        self.events = 0
+        self._names = 0
+        self._tree = next(iter(self._trees().values()))
+        self._ways: dict[tuple[str, str], frozenset[str]] = {}
+        self._regions = regions(world.shape)
+        self._points = points(world.shape)
+        self._scope = world.space.current.scope(world.network_doc.pipeline.prefix)
+
+    def _trees(self) -> dict[int, Tree]:
+        trees = self.world.network_doc.trees
+        return {number: Tree.build(tree.links, tree.root) for number, tree in trees.items()}
+
+    # Those that stay
+
+    async def settle_in(self) -> None:
+        """Begin what stays throughout, before anything bad happens."""
+        plan: list[tuple[RecordKind, str, int]] = [
+            ("advertisement", "h1", 0),
+            ("subscription", "h2", self.random.randrange(len(FILTERS))),
+        ]
+        for kind, host, filter in plan:
+            label = f"stays-{host}"
+            self.asked.add(host)
+            given = (kind, host, filter, label, label)
+            told = await self._until_known(partial(self._begin_there, given))
+            assert told.outcome == "ok", told
+            assert told.record
+            since = self.loop.now
+            self.entries.append(Steady(label, kind, host, FILTERS[filter], told.record.id, since))
+            self.stable[label] = Stable(kind, host, filter)
+
+    # Those that come and go
+
+    async def client(self, number: int, count: int, random: Random) -> None:
+        """Ask for things, one after the other."""
+        for _ in range(count):
+            await asyncio.sleep(random.expovariate(2.0))
+            # What was begun last is the most likely to be changed: that is where things meet.
+            recent = self.known[-2:] if random.random() < 0.5 else self.known
+            known = random.choice(recent) if recent else None
+            draw = random.random()
+            if known is None or draw < 0.4:
+                await self._begin(number, random)
+            elif draw < 0.62:
+                await self._update(known, random)
+            elif draw < 0.92:
+                await self.end(known)
+            else:
+                await self._read(known)
+
+    async def _begin(self, number: int, random: Random) -> None:
+        self._names += 1
+        label = f"c{number}-{self._names}"
+        kind: RecordKind = "subscription" if random.random() < 0.7 else "advertisement"
+        hosts = [host.id for host in self.world.topology.hosts]
+        if kind == "subscription":
+            hosts = [host for host in hosts if host != BYSTANDER]
+        host, filter = random.choice(hosts), random.randrange(len(FILTERS))
+        if kind == "subscription":
+            self.asked.add(host)
+        hasty = random.random() < 0.3  # it does not wait, and thinks better of it
+        told = await self._until_known(
+            lambda d: self._begin_at(
+                d, kind, host, filter, label, f"key-{label}", 0.0 if hasty else _WAIT
+            )
+        )
+        ending: asyncio.Task[None] | None = None
+        if told.outcome == "ok" and told.record is not None:
+            known = Known(label, told.record.id, kind, host)
+            self.known.append(known)
+            if hasty:
+                self._change(known)
+                ending = asyncio.create_task(self.end(known))
+            told = await self._settle(told, lambda r: r.state == "active")
+            if told.outcome == "ok" and label not in self._changed:
+                self.stable[label] = Stable(kind, host, filter)
+        self._write("begin", label, kind, host, FILTERS[filter], told)
+        if ending:
+            await ending
+
+    async def _begin_there(
+        self, given: tuple[RecordKind, str, int, str, str], d: Dispatcher
+    ) -> Answer:
+        return await self._begin_at(d, *given)
+
+    async def _begin_at(
+        self,
+        d: Dispatcher,
+        kind: RecordKind,
+        host: str,
+        filter: int,
+        label: str,
+        key: str,
+        wait: float = _WAIT,
+    ) -> Answer:
+        ask = Ask(host, SPACE, FILTERS[filter], label)
+        return (await d.begin(kind, [ask], wait=wait, key=key))[0]
+
+    async def _update(self, known: Known, random: Random) -> None:
+        filter = random.randrange(len(FILTERS))
+        self._change(known)
+        for _ in range(3):
+            told = await self._once(
+                lambda d: d.update(known.kind, known.id, FILTERS[filter], wait=_WAIT)
+            )
+            if told.outcome == "ok" and told.record is not None:
+                told = await self._settle(told, lambda r: r.state == "active" and not r.updating)
+            self._write(
+                "update", known.label, known.kind, known.host, FILTERS[filter], told, known.id
+            )
+            if not told.again:
+                return
+            await asyncio.sleep(0.5)
+
+    def _change(self, known: Known) -> None:
+        """From now on nobody knows what there is of a record."""
+        self._changed.add(known.label)
+        self.stable.pop(known.label, None)
+
+    async def end(self, known: Known) -> None:
+        """End what was begun."""
+        if known in self.known:
+            self.known.remove(known)
+        self._change(known)
+        key = f"end-{known.label}-{self.loop.now}"
+
+        async def end(d: Dispatcher) -> Answer:
+            return (await d.end(known.kind, [known.id], wait=_WAIT, key=key))[0]
+
+        told = await self._until_known(end)
+        if told.outcome == "ok" and told.record is not None:
+            told = await self._settle(told, lambda r: r.state == "removed")
+        self._write("end", known.label, known.kind, known.host, None, told, known.id)
+
+    async def _read(self, known: Known) -> None:
+        async def read(d: Dispatcher) -> Answer:
+            return Answer(200, await d.record(known.id, known.kind))
+
+        told = await self._once(read)
+        if told.outcome == "ok" and told.record is not None:
+            told.outcome = {"active": "ok", "removed": "absent", "failed": "absent"}.get(
+                told.record.state, "unknown"
+            )  # type: ignore[assignment]
+        source = told.record.filter if told.record else None
+        self._write("read", known.label, known.kind, known.host, source, told, known.id)
+
+    # Calls
+
+    async def _until_known(self, ask: Callable[[Dispatcher], Awaitable[Answer]]) -> Told:
+        """Make a call under a key, again and again until there is an answer, as the SDK does."""
+        start = self.loop.now
+        while True:
+            told = await self._once(ask)
+            told.start = start
+            if not told.again or self.loop.now > start + _PATIENCE:
+                return told
+            await asyncio.sleep(0.5)
+
+    async def _once(self, ask: Callable[[Dispatcher], Awaitable[Answer]]) -> Told:
+        start = self.loop.now
+        told = await self._call(ask)
+        told.start, told.end = start, self.loop.now
+        return told
+
+    async def _call(self, ask: Callable[[Dispatcher], Awaitable[Answer]]) -> Told:
+        loop = self.loop
+        await asyncio.sleep(self.world.wires.delay())
+        chosen = [p for p in self.world.of("dispatcher") if p.main is not None]
+        if not chosen:
+            await asyncio.sleep(0.2)
+            return Told("unknown", detail="no dispatcher is there", again=True)
+        process = self.random.choice(chosen)
+        answer: asyncio.Future[Answer | None] = loop.create_future()
+
+        async def serve() -> None:
+            try:
+                found = await ask(process.main)
+            except DzflowError as error:
+                problem = problem_of(error)
+                found = Answer(problem.status, problem=problem)
+            when = loop.now + self.world.wires.delay()
+            loop.at(when, self.node.context, _settle, answer, found)
+
+        loop.at(
+            loop.now + self.world.wires.delay(),
+            process.node.context,
+            lambda: loop.create_task(serve()),
+        )
+        process.calls.add(answer)
+        try:
+            async with asyncio.timeout(_CALL):
+                found = await answer
+        except TimeoutError:
+            return Told("unknown", detail="no answer in time", again=True)
+        finally:
+            process.calls.discard(answer)
+        if found is None:
+            return Told("unknown", detail="the connection broke", again=True)
+        return _told(found)
+
+    async def _settle(self, told: Told, settled: Callable[[RecordView], bool]) -> Told:
+        """Wait until an accepted request is at its end; unknown if that takes too long."""
+        deadline = self.loop.now + _PATIENCE
+        record = told.record
+        assert record
+        while told.status == 202 and not settled(record):
+            if record.state in ("failed", "removed"):
+                told.outcome = "failed" if record.state == "failed" else "unknown"
+                break
+            if self.loop.now > deadline:
+                told.outcome, told.detail = "unknown", f"still {record.state}"
+                break
+            await asyncio.sleep(0.5)
+            name = record.id
+
+            async def look(d: Dispatcher, name: str = name) -> Answer:
+                return Answer(200, await d.record(name))
+
+            looked = await self._once(look)
+            record = looked.record or record
+        told.record, told.end = record, self.loop.now
+        return told
+
+    def _write(
+        self,
+        action: Any,
+        label: str,
+        kind: str,
+        host: str,
+        source: Any,
+        told: Told,
+        id: str = "",
+    ) -> None:
+        self.world.note(f"client: {action} {label} {source} is {told.outcome} {told.detail}")
+        found = id or (told.record.id if told.record else "")
+        self.entries.append(
+            Request(
+                action,
+                label,
+                told.start,
+                told.end,
+                told.outcome,
+                kind,
+                host,
+                source,
+                found,
+                told.status,
+                told.detail,
+            )
+        )
+
+    # Events
+
+    def publish(self) -> None:
+        """Send an event from somebody who may; all who have asked for it must get it."""
+        offers = [s for s in self.stable.values() if s.kind == "advertisement"]
+        if not offers:
+            return
+        offer = self.random.choice(offers)
+        point = self.random.choice(self._points)
+        if not self._holds(offer.filter, point):
+            return
+        self.events += 1
+        wanted = {
+            stable.host: label
+            for label, stable in self.stable.items()
+            if stable.kind == "subscription"
+            and stable.host != offer.host
+            and self._holds(stable.filter, point)
+            and not self._way(offer.host, stable.host) & self.dark
+        }
+        try:
+            journey = self.world.network.send(offer.host, self._scope.event(point, 0))
+        except (AmbiguousMatch, OperationRefused) as error:
+            if not self.dark:
+                self._violate("event", str(error))
+            return
+        for host, label in wanted.items():
+            if host not in journey.hosts:
+                self._violate("missed", f"{label} at {host}: an event of {offer.host} ({point:x})")
+        for host, times in journey.hosts.items():
+            if host not in self.asked:
+                self._violate("unasked", f"{host} has got an event of {offer.host}")
+            if times > 1:
+                self._violate("doubled", f"{host} has got an event of {offer.host} {times} times")
+        if journey.looped:
+            self._violate("looped", f"an event of {offer.host}")
+
+    def _violate(self, rule: str, text: str) -> None:
+        self.world.note(f"VIOLATION {rule}: {text}")
+        if len(self.violations) < 20:
+            self.violations.append(Violation(rule, f"at {self.loop.now - 1000:.4f}: {text}"))
+
+    def _holds(self, filter: int, point: int) -> bool:
+        return any(region.holds(point) for region in self._regions[filter])
+
+    def _way(self, source: str, target: str) -> frozenset[str]:
+        known = self._ways.get((source, target))
+        if known is None:
+            passed = legs(self.world.topology, self._tree, source, target)
+            first = self.world.topology.host(source).switch
+            known = frozenset({first, *(switch for switch, _ in passed)})
+            self._ways[source, target] = known
+        return known
+
+
+def _settle(answer: "asyncio.Future[Answer | None]", found: Answer) -> None:
+    if not answer.done():
+        answer.set_result(found)
+
+
+def _told(answer: Answer) -> Told:
+    status = answer.status
+    detail = answer.problem.detail if answer.problem else ""
+    if 200 <= status < 300:
+        return Told("ok", answer.record, status)
+    if status in (429, 503):
+        return Told("unknown", None, status, detail, True)
+    if status == 404:
+        return Told("absent", None, status, detail)
+    if status in (400, 413, 422, 502):
+        return Told("failed", answer.record, status, detail)
+    return Told("unknown", answer.record, status, detail)

@@ -1,0 +1,367 @@
+"""A control plane in a box: all processes of one run, and what can be done to them."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+from unittest import mock
+
+from msgspec import Struct
+
+import configurators.configurator
+import configurators.peers
+import configurators.southbound
+import dispatcher.dispatcher
+import sdn.openflow.reception
+from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
+from configurators.network import first_network, topology_of
+from configurators.partition import Worker
+from configurators.partition_map import Node, PartitionMap
+from configurators.spaces import SpaceView
+from configurators.store.client import Access, Change, Put, StoreError
+from configurators.store.documents import decode_record, encode
+from configurators.store.keys import FINISHED, NETWORK, NUMBERS, OWNERS, RECORDS, SPACES, owner_key
+from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
+from dispatcher.asks import DispatcherOptions
+from dispatcher.dispatcher import Dispatcher
+from sdn.pipeline import PlanName
+from sdn.simulate import SimulatedNetwork
+from sdn.topologies import topology
+from tests.simulation import streams
+from tests.simulation.loop import NOWHERE, VirtualLoop
+from tests.simulation.loop import Node as ProcessNode
+from tests.simulation.store import SimEtcd, Store
+from tests.simulation.streams import SILENCE, SimListener, Wires
+from tests.simulation.switches import SimDriver, SimSouthbound, SimSwitch
+
+SPACE = "box"
+_ACCESS = Access(("nowhere:1",))
+_LEASE = 5
+_WALL = 1_700_000_000.0
+
+SCHEMA = {
+    "attributes": [
+        {"name": "a", "type": "int", "min": 0, "max": 15, "bits": 4},
+        {"name": "b", "type": "enum", "values": ["x", "y", "z"]},
+    ],
+}
+
+
+class Shape(Struct, frozen=True):
+    """What a run is made of."""
+
+    topology: str = "line:3"
+    plan: PlanName = "legs"
+    trees: int = 1
+    partitions: int = 3
+    configurators: int = 2
+    dispatchers: int = 2
+    southbound: int = 1
+    ordering: str = "net"
+
+
+_SHAPES = ((0, 0), (3, 2), (0, 2), (4, 0), (4, 2), (3, 0), (3, 1), (4, 1))
+_MAPS = {
+    ("legs", 3): PartitionMap("legs", Node(1)),
+    ("lpm", 3): PartitionMap("lpm", Node(0, one=Node(1))),
+    ("legs", 5): PartitionMap("legs", Node(1, zero=Node(0))),
+}
+
+
+@lru_cache
+def documents(shape: Shape) -> tuple[NetworkDoc, SpaceDoc]:
+    """Network and space, as they are stored; as the product makes them, without a search."""
+    doc = first_network(topology(shape.topology), shape.plan, shape.trees)
+    kind = "zorder" if shape.plan == "lpm" else "fields"
+    schema = {**SCHEMA, "index": {"kind": kind}}
+    shapes = _SHAPES if kind == "fields" else None
+    version = Version(schema, shapes, _MAPS[shape.plan, shape.partitions])
+    return doc, SpaceDoc(SPACE, 1, {0: version}, 0)
+
+
+class Complaints(logging.Handler):
+    """Exceptions that processes have logged: none of them is meant to happen."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it, if it tells of an exception."""
+        if record.exc_info and record.exc_info[1] is not None:
+            self.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
+class Process:
+    """A process of the control plane, over its restarts."""
+
+    def __init__(self, world: "World", kind: str, name: str) -> None:
+        self.world = world
+        self.kind = kind
+        self.name = name
+        self.node = ProcessNode(name)
+        self.node.dead = self.node.stopped = True
+        self.runs = 0
+        self.paused = False
+        self.main: Any = None  # the product's object
+        self.calls: set[asyncio.Future[Any]] = set()  # of clients who wait for it
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs, and is not paused."""
+        return not self.node.stopped
+
+    def start(self) -> None:
+        """Begin with nothing."""
+        if not self.node.dead:
+            return
+        self.runs += 1
+        self.node = ProcessNode(self.name)
+        self.main = None
+        self.paused = False
+        self.world.note(f"{self.name} starts")
+        self.world.loop.create_task(self._run(), context=self.node.context)
+
+    def kill(self) -> None:
+        """Die, leaving everything as it is."""
+        if self.node.dead:
+            return
+        self.world.note(f"{self.name} is killed")
+        self._gone()
+
+    def pause(self, seconds: float) -> None:
+        """Stop, and go on later as if nothing had happened."""
+        if self.node.stopped:
+            return
+        world, node = self.world, self.node
+        world.note(f"{self.name} is paused for {seconds:.1f} s")
+        node.stopped = self.paused = True
+        if seconds > SILENCE:
+            world.loop.at(world.loop.now + SILENCE, NOWHERE, self._silent, node)
+        world.loop.at(world.loop.now + seconds, NOWHERE, self.wake, node)
+
+    def wake(self, node: ProcessNode | None = None) -> None:
+        """Go on."""
+        if self.paused and node in (None, self.node) and not self.node.dead:
+            self.world.note(f"{self.name} goes on")
+            self.paused = False
+            self.world.loop.go_on(self.node)
+
+    def _silent(self, node: ProcessNode) -> None:
+        if node is self.node and self.paused:
+            for stream in self.world.wires.of(node):
+                self.world.wires.cut(stream, "it gives no sign of life")
+
+    def _gone(self) -> None:
+        world, node = self.world, self.node
+        node.dead = node.stopped = True
+        self.main = None
+        for stream in world.wires.of(node):
+            world.wires.cut(stream, "the process is gone")
+        world.drivers.pop(node, None)
+        for switch in world.switches.values():
+            if node in switch.connections:
+                switch.connections[node].cut("the process is gone")
+        for call in self.calls:
+            if not call.done():
+                call.set_result(None)
+
+    async def _run(self) -> None:
+        node = self.node
+        try:
+            if self.kind == "configurator":
+                options = ConfiguratorOptions(
+                    ordering=self.world.shape.ordering,  # type: ignore[arg-type]
+                    lease_s=_LEASE,
+                    tune_gc=False,
+                )
+                self.main = ConfiguratorProcess(_ACCESS, b"", self.name, options=options)
+                await self.main.run(asyncio.Event())
+            elif self.kind == "southbound":
+                self.main = SimSouthbound(_ACCESS, b"", self.name, "", "host:1")
+                await self.main.run(asyncio.Event())
+            else:
+                # A name of its own each time, as it makes one up.
+                me = DispatcherOptions(
+                    id=f"{self.name}.{self.runs}", lease_ttl=_LEASE, plan=self.world.shape.plan
+                )
+                async with Dispatcher(_ACCESS, b"", me) as made:
+                    self.main = made
+                    await asyncio.Event().wait()
+            self.world.complaints.found.append(f"{self.name} has ended")
+        except StoreError as error:
+            self.world.note(f"{self.name} ends: {error}")
+        except Exception as error:
+            logging.getLogger("simulation").exception("%s ends", self.name)
+            self.world.note(f"{self.name} ends: {error!r}")
+        # Somebody starts what has ended again.
+        world = self.world
+        if node is self.node:
+            world.loop.at(world.loop.now, NOWHERE, self._gone)
+            world.loop.at(world.loop.now + 1.0, NOWHERE, self.start)
+
+
+class World:
+    """All of it."""
+
+    def __init__(self, loop: VirtualLoop, shape: Shape, complaints: Complaints) -> None:
+        self.loop = loop
+        self.random = loop.random
+        self.shape = shape
+        self.complaints = complaints
+        self.steps: list[str] | None = None  # what happened, if somebody wants to read it
+        self.store = SimEtcd.store = Store(loop)
+        self.wires = Wires.current = Wires(loop)
+        network_doc, space_doc = documents(shape)
+        self.network_doc = network_doc
+        self.topology = topology_of(network_doc)
+        self.space = SpaceView.of(space_doc)
+        self.network = SimulatedNetwork(self.topology, network_doc.pipeline)
+        self.drivers: dict[ProcessNode, SimDriver] = {}
+        self.switches = {
+            switch.id: SimSwitch(loop, switch.dpid, self.network.switches[switch.id], self.drivers)
+            for switch in self.topology.switches
+        }
+        SimDriver.drivers, SimDriver.switches = self.drivers, self.switches
+        for switch in self.switches.values():
+            switch.restart("empty")
+            switch.up = True
+        names = (
+            ("southbound", "b", shape.southbound),
+            ("configurator", "c", shape.configurators),
+            ("dispatcher", "d", shape.dispatchers),
+        )
+        self.processes = {
+            f"{letter}{n}": Process(self, kind, f"{letter}{n}")
+            for kind, letter, count in names
+            for n in range(1, count + 1)
+        }
+        self.partitions = self.space.partitions()
+        owners = self.of("configurator")
+        self.store.transact(
+            [],
+            [
+                Put(NETWORK, encode(network_doc)),
+                Put(SPACES + SPACE, encode(space_doc)),
+                Put(f"{NUMBERS}1", SPACE.encode()),
+                *(
+                    Put(owner_key(name), owners[n % len(owners)].name.encode())
+                    for n, name in enumerate(self.partitions)
+                ),
+            ],
+            [],
+        )
+
+    def note(self, text: str) -> None:
+        """Write down what happens."""
+        if self.steps is not None:
+            self.steps.append(f"{self.loop.now - 1000:9.4f}  {text}")
+
+    def note_change(self, change: Change) -> None:
+        """Write down what becomes of a key."""
+        text = "is gone" if change.value is None else f"is {change.value[:20]!r}"
+        if change.value is not None and change.key.startswith((RECORDS, FINISHED)):
+            record = decode_record(change.value)
+            following = f", next {record.next.filter}" if record.next else ""
+            text = f"is {record.state} {record.filter}{following}, seq {record.seq}, by {record.by}"
+        self.note(f"etcd {change.revision}: {change.key} {text}")
+
+    def of(self, kind: str) -> list[Process]:
+        """The processes of a kind."""
+        return [process for process in self.processes.values() if process.kind == kind]
+
+    def start(self) -> None:
+        """Start all processes."""
+        for process in self.processes.values():
+            process.start()
+
+    def records(self) -> list[Record]:
+        """What etcd has."""
+        return [decode_record(item.value) for item in self.store.under(RECORDS)]
+
+    def workers(self) -> dict[str, Worker]:
+        """The worker of each partition, as its owner has it; only those that have one."""
+        found: dict[str, Worker] = {}
+        for item in self.store.under(OWNERS):
+            process = self.processes[item.value.decode()]
+            name = item.key.removeprefix(OWNERS)
+            worker = process.main._workers.get(name) if process.alive and process.main else None
+            if worker and worker.epoch == item.revision:
+                found[name] = worker
+        return found
+
+    def busy(self) -> str:
+        """What is not at rest; empty if all is."""
+        for process in self.processes.values():
+            if not process.alive or process.main is None:
+                return f"{process.name} is not there"
+        for record in self.records():
+            if record.open:
+                return f"{record.id} is open: {record.state} by {record.by}, {record.reason}"
+        workers = self.workers()
+        for name in self.partitions:
+            worker = workers.get(name)
+            if worker is None:
+                return f"partition {name} has no worker"
+            load = worker.load()
+            if load.state != "ready" or load.queued or worker.engine.pending:
+                return f"partition {name} is {load.state}, {load.queued} wait: {load.reason}"
+        for switch in self.switches.values():
+            if not any(s.main and switch.name in s.main._desk.driver.up() for s in self._desks()):
+                return f"switch {switch.name} is not up"
+        for process in self.of("configurator"):
+            if not process.main._holders.all_used:
+                return f"{process.name} does not use all southbound processes"
+        for driver in self.drivers.values():
+            if any(keeper.load or keeper._waiting for keeper in driver._keepers.values()):
+                return f"{driver.node.name} has work under way"
+        return ""
+
+    def _desks(self) -> list[Process]:
+        return [p for p in self.of("southbound") if p.main and hasattr(p.main, "_desk")]
+
+
+# The one place where the world of the product is replaced
+
+
+class _Clock:
+    loop: VirtualLoop
+
+
+def _token_hex(size: int = 16) -> str:
+    return random.randbytes(size).hex()
+
+
+async def _any_features(*_: Any) -> None:
+    """All simulated switches are good enough."""
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[Callable[[VirtualLoop], None]]:
+    """Have the product run on models; gives a function that sets the loop of the next run."""
+    with contextlib.ExitStack() as stack:
+        replaced: list[tuple[Any, str, Any]] = [
+            (configurators.configurator, "Etcd", SimEtcd),
+            (configurators.configurator, "Listener", SimListener),
+            (configurators.southbound, "Etcd", SimEtcd),
+            (configurators.southbound, "Listener", SimListener),
+            (configurators.peers, "connect", streams.connect),
+            (dispatcher.dispatcher, "Etcd", SimEtcd),
+            (sdn.openflow.reception, "check_features", _any_features),
+            (secrets, "token_hex", _token_hex),
+            (time, "monotonic", lambda: _Clock.loop.now),
+            (time, "perf_counter", lambda: _Clock.loop.now),
+            (time, "time", lambda: _WALL + _Clock.loop.now),
+        ]
+        for where, name, what in replaced:
+            stack.enter_context(mock.patch.object(where, name, what))
+
+        def use(loop: VirtualLoop) -> None:
+            _Clock.loop = loop
+
+        yield use
