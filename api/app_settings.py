@@ -14,6 +14,9 @@ class Token(Struct, frozen=True):
     role: Role
     host: str | None = None
 
+    def __repr__(self) -> str:
+        return f"Token({self.role!r}, {self.host!r})"  # the secret is nobody's business
+
 
 class ApiSettings(Struct, frozen=True, kw_only=True):
     """Tokens (without any, nobody is asked for one) and limits; times are in seconds."""

@@ -36,7 +36,11 @@ class Lines(logging.Formatter):
         super().__init__()
         self._process = process
         self._form = form
-        self._secrets = sorted((s for s in secrets if s), key=len, reverse=True)
+        given = {secret for secret in secrets if secret}
+        # A text within a text that is JSON (or Python's) has a backslash before some characters.
+        escaped = {json.dumps(secret, ensure_ascii=False)[1:-1] for secret in given}
+        twice = {json.dumps(secret, ensure_ascii=False)[1:-1] for secret in escaped}
+        self._secrets = sorted(given | escaped | twice, key=len, reverse=True)
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""

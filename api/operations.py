@@ -193,15 +193,17 @@ def _key(request: Request) -> str | None:
     return given[0]
 
 
-async def once(call: Call, action: Callable[[], Awaitable[Reply]]) -> Reply:
+async def once(call: Call, action: Callable[[], Awaitable[Reply]], keep: bool = True) -> Reply:
     """The reply of an action that a repeated idempotency key must not bring about again.
 
-    For calls that leave no record behind; the dispatcher keeps the keys of those that do.
+    For calls that leave no record behind; the dispatcher keeps the keys of those that do. Without
+    `keep`, only what the key was used for is remembered.
     """
     if call.key is None:
         return await action()
     print_ = hashlib.sha256(f"{call.request.method} {call.request.url.path}\n".encode() + call.raw)
-    return await call.context.keys.once((call.caller.name, call.key), print_.digest(), action)
+    name = (call.caller.name, call.key)
+    return await call.context.keys.once(name, print_.digest(), action, keep)
 
 
 def internal_error(error: Exception, route: str) -> Response:

@@ -65,6 +65,7 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
         rate=limits.rate or None,
         rate_per_host=limits.host_rate or None,
         traces=str(settings.data_dir / "traces"),
+        traces_bytes=limits.traces,
     )
 
 

@@ -139,6 +139,9 @@ class LimitSettings(_Group):
     calls: int = Field(default=2_000, ge=1, description="calls answered at once by an API process")
     streams: int = Field(default=100, ge=1, description="readers of /stream of one API process")
     body: int = Field(default=8 << 20, ge=1024, description="bytes of a body")
+    traces: int = Field(
+        default=2 << 30, ge=1 << 20, description="bytes of all traces on the disk; the oldest go"
+    )
     wait: float = Field(
         default=10.0, gt=0, description="seconds that a call waits for the switches by default"
     )

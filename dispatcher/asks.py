@@ -32,6 +32,7 @@ class DispatcherOptions(Struct, frozen=True):
     network_timeout: float = 30.0  # for a changed host to be taken up everywhere
     patience: Patience = Patience()  # with switches and links that fail
     traces: str | None = None  # folder for traces; none are written without
+    traces_bytes: int = 2 << 30  # that they may take on the disk; then the oldest go
 
 
 class Ask(Struct, frozen=True):

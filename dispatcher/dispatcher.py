@@ -109,7 +109,9 @@ class Dispatcher:
         self._news = News(etcd, catalogue, self._fleet, self._insight, self._answers)
         self._backups = Backups(etcd, catalogue, intake, self._hosts, self._space_changes)
         self._traces = (
-            Traces(Path(options.traces), self.id, options.mode) if options.traces else None
+            Traces(Path(options.traces), self.id, options.mode, options.traces_bytes)
+            if options.traces
+            else None
         )
         self._etcd_state = asks.Part("etcd", True)
         self._stack = AsyncExitStack()

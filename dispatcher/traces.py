@@ -1,7 +1,8 @@
 """Traces in Parquet: a row per partial, and sampled events. Written apart from the hot path.
 
 Rows wait in bounded queues; when these are full, or the disk is, rows are dropped and counted. A
-file gets its name when it is whole, so that readers never see a part of one.
+file gets its name when it is whole, so that readers never see a part of one. All files together
+take a bounded part of the disk: the oldest go first.
 
 `received_us` and `done_us` are times (microseconds since the epoch); `queued_us`, `decided_us` and
 `pushed_us` say how long that took.
@@ -12,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,10 +24,14 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from configurators.messages import Done
 from dispatcher.requests import Operation
 from dispatcher.routing import region_texts
+from dzflow.event_wire import MAX_PAYLOAD
 
 _log = logging.getLogger(__name__)
 
 _QUEUED = 100_000  # rows that wait for the writer
+_EVENTS_QUEUED = 40_000
+_EVENT_BYTES = 4 * MAX_PAYLOAD  # of an event as JSON, which is longer than what is sent
+_STALE_SECONDS = 3_600.0  # after which an unfinished file is that of a process which is gone
 _LOOK_EVERY = 1.0
 _GROUP = 20_000  # rows that are written together
 _ROLL_ROWS = 500_000
@@ -102,15 +108,19 @@ class Traces:
         folder: Path,
         name: str,
         mode: str,
+        most_bytes: int = 2 << 30,
         roll_seconds: float = _ROLL_SECONDS,
         roll_rows: int = _ROLL_ROWS,
     ) -> None:
         self._mode = mode
         self._began = time.time() - time.monotonic()
+        tidy = partial(_tidy, folder, most_bytes)
         self.requests = _Table(
-            folder / "requests", name, REQUESTS, _request_row, roll_seconds, roll_rows
+            folder / "requests", name, REQUESTS, _request_row, tidy, roll_seconds, roll_rows
         )
-        self.events = _Table(folder / "events", name, EVENTS, _event_row, roll_seconds, roll_rows)
+        self.events = _Table(
+            folder / "events", name, EVENTS, tuple, tidy, roll_seconds, roll_rows, _EVENTS_QUEUED
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
 
@@ -133,10 +143,15 @@ class Traces:
         )
 
     def sample(self, host: str, events: Iterable[Sample]) -> int:
-        """Take sampled events; how many there was room for."""
-        return sum(
-            self.events.put((event.space, host, event.time_us, event.values)) for event in events
-        )
+        """Take sampled events; how many there was room for. None is larger than can be sent."""
+        taken = 0
+        for event in events:
+            values = msgspec.json.encode(event.values)
+            if len(values) > _EVENT_BYTES:
+                self.events.dropped += 1
+            else:
+                taken += self.events.put((event.space, host, event.time_us, values.decode()))
+        return taken
 
     @property
     def dropped(self) -> int:
@@ -144,6 +159,7 @@ class Traces:
         return self.requests.dropped + self.events.dropped
 
     def _run(self) -> None:
+        self.requests.tidy()
         while not self._stop.wait(_LOOK_EVERY):
             self.requests.write()
             self.events.write()
@@ -160,14 +176,18 @@ class _Table:
         name: str,
         schema: pa.Schema,
         row: Callable[[Row], Row],
+        tidy: Callable[[], None],
         roll_seconds: float,
         roll_rows: int,
+        most: int = _QUEUED,
     ) -> None:
         self.dropped = 0
         self._folder = folder
         self._name = name
         self._schema = schema
         self._row = row
+        self._tidy = tidy
+        self._most = most
         self._roll_seconds = roll_seconds
         self._roll_rows = roll_rows
         self._queue: deque[Row] = deque()
@@ -180,7 +200,7 @@ class _Table:
 
     def put(self, row: Row) -> bool:
         """Queue a row; False if there is no room."""
-        if len(self._queue) >= _QUEUED:
+        if len(self._queue) >= self._most:
             self.dropped += 1
             return False
         self._queue.append(row)
@@ -194,24 +214,21 @@ class _Table:
             self._opened = time.monotonic()
         try:
             while len(self._queue) >= _GROUP or (due and self._queue):
-                rows = [
-                    self._row(self._queue.popleft()) for _ in range(min(_GROUP, len(self._queue)))
-                ]
-                self._append(rows)
+                self._append([self._queue.popleft() for _ in range(min(_GROUP, len(self._queue)))])
                 if self._rows >= self._roll_rows or self._size() >= _ROLL_BYTES:
                     self._roll()
             if due:
                 self._roll()
-        except OSError as error:
+        except Exception as error:  # whatever it is, the rows to come are written
             self._give_up(error)
 
     def _append(self, rows: Sequence[Row]) -> None:
-        columns = list(zip(*rows, strict=True))
+        self._rows += len(rows)  # they are lost if the writing fails
+        columns = list(zip(*map(self._row, rows), strict=True))
         arrays = [
             pa.array(column, field.type)
             for column, field in zip(columns, self._schema, strict=True)
         ]
-        self._rows += len(rows)  # they are lost if the writing fails
         if self._writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._number += 1
@@ -227,16 +244,26 @@ class _Table:
         if self._writer and self._file:
             self._writer.close()
             self._file.rename(self._file.with_name(self._file.name.removeprefix(".")))
+            self.tidy()
         self._writer = self._file = None
         self._rows = 0
         self._opened = time.monotonic() if self._queue else 0.0
         self._complained = False
 
-    def _give_up(self, error: OSError) -> None:
+    def tidy(self) -> None:
+        """Make room for files to come."""
+        try:
+            self._tidy()
+        except OSError as error:
+            _log.warning("old traces cannot be removed: %s", error)
+
+    def _give_up(self, error: Exception) -> None:
         """Rows that cannot be written are lost; requests go on."""
         self.dropped += self._rows
         if not self._complained:
-            _log.error("traces cannot be written to %s, and are dropped: %s", self._folder, error)
+            text = "traces cannot be written to %s, and are dropped: %s"
+            told = None if isinstance(error, OSError) else error
+            _log.error(text, self._folder, error, exc_info=told)
         self._complained = True
         writer, file = self._writer, self._file
         self._writer = self._file = None
@@ -245,7 +272,7 @@ class _Table:
         try:
             if writer:
                 writer.close()
-        except OSError:
+        except (OSError, pa.ArrowException):
             _log.debug("the unfinished file could not be closed", exc_info=True)
         if file:
             file.unlink(missing_ok=True)
@@ -284,6 +311,24 @@ def _request_row(row: Row) -> Row:
     )
 
 
-def _event_row(row: Row) -> Row:
-    space, host, time_us, values = row
-    return space, host, time_us, msgspec.json.encode(values).decode()
+def _tidy(folder: Path, most_bytes: int) -> None:
+    """Remove the oldest files if all take too much, and what dead processes have not finished.
+
+    Several processes may write to the folder, and do this at the same time.
+    """
+    found = []
+    for path in folder.glob("*/*.parquet"):
+        try:
+            about = path.stat()
+        except FileNotFoundError:
+            continue
+        if not path.name.startswith("."):
+            found.append((about.st_mtime, about.st_size, path))
+        elif time.time() - about.st_mtime > _STALE_SECONDS:
+            path.unlink(missing_ok=True)
+    taken = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if taken <= most_bytes:
+            break
+        path.unlink(missing_ok=True)
+        taken -= size

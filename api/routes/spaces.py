@@ -62,7 +62,7 @@ async def _explain(call: Call) -> Reply:
         found = await call.dispatcher.explain(asked.space, asked.filter, asked.host)
         return Reply(200, found)
 
-    return await once(call, explain)
+    return await once(call, explain, keep=False)
 
 
 _SCHEMA = {

@@ -57,6 +57,9 @@ class Access(Struct, frozen=True):
     key: str | None = None
     timeout: float = 10.0  # seconds for every call, all attempts together
 
+    def __repr__(self) -> str:
+        return f"Access({self.endpoints!r}, {self.prefix!r}, {self.user!r})"  # no password
+
     @property
     def tls(self) -> bool:
         """Whether the connection is by TLS."""

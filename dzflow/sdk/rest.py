@@ -27,6 +27,9 @@ class Access(Struct, frozen=True):
     ca: str | Path | None = None  # certificates to trust instead of the machine's
     timeout: float = 30.0
 
+    def __repr__(self) -> str:
+        return f"Access({self.url!r})"  # the token is nobody's business
+
     def options(self) -> dict[str, Any]:
         """The options of an HTTP client."""
         if not self.url.startswith(("http://", "https://")):

@@ -37,6 +37,7 @@ OTHERS_FOR = 5.0  # how long what is known of the host's other filters counts as
 SAMPLES = 20  # events in a report
 MOST_OTHERS = 1_000  # filters of other applications that are looked at
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_POLL_EVERY = 2.0  # without a stream; an old version is kept for longer after a new one is told
 _SILENCE = 60.0  # after which the stream of changes counts as broken; it has a beat of its own
 _AT_ONCE = 16  # renewals
 
@@ -226,15 +227,26 @@ class Station:
         while True:
             await asyncio.sleep(JOIN_EVERY if not link.trouble else 0.5)
             if link.trouble and self._mend:
-                with suppress(DzflowError):
-                    for host in await self._rest.hosts():
-                        if host["id"] == self._host and host.get("wire"):
-                            link.connect(host["wire"])
+                await self._find_wire(link)
             if link.joined:
-                link.join()
+                try:
+                    link.join()
+                except (DzflowError, OSError) as error:
+                    _log.warning("host %s may forget us, trying again: %s", self._host, error)
+
+    async def _find_wire(self, link: EmulatedLink) -> None:
+        try:
+            for host in await self._rest.hosts():
+                if host["id"] == self._host and host.get("wire"):
+                    link.connect(host["wire"])
+        except (DzflowError, OSError) as error:
+            _log.info("the wire of host %s is not found yet: %s", self._host, error)
 
     async def _follow(self) -> None:
-        """Hear of changes of our spaces; on each connection they are read anew."""
+        """Hear of changes of our spaces; on each connection they are read anew.
+
+        A control plane that has no stream left for us is asked now and then instead.
+        """
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -242,14 +254,24 @@ class Station:
                     async for told in changes:
                         pause = _FIRST_PAUSE
                         if told is None:
-                            for known in await self._rest.spaces():
-                                self._heard(known)
+                            await self._read_spaces()
                         elif told.type == "space":
                             self._heard(told.data)
-            except DzflowError as error:
+            except Refused as error:
+                _log.info("changes cannot be followed, spaces are read instead: %s", error)
+                try:
+                    await self._read_spaces()
+                except (DzflowError, OSError) as unread:
+                    _log.info("spaces cannot be read, trying again: %s", unread)
+                pause = min(pause, _POLL_EVERY)
+            except (DzflowError, OSError) as error:
                 _log.info("changes cannot be followed, trying again: %s", error)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
             pause = min(_LONGEST_PAUSE, pause * 2)
+
+    async def _read_spaces(self) -> None:
+        for known in await self._rest.spaces():
+            self._heard(known)
 
     def _heard(self, told: Mapping[str, Any]) -> None:
         if told.get("name") in self._names and not told.get("deleted"):
@@ -267,7 +289,7 @@ class Station:
             except NotFound:
                 _log.warning("%s %s had ended; it is made anew", kept.kind, kept.id)
                 pause = await self._make_anew(kept)
-            except (Refused, Unreachable) as error:
+            except (DzflowError, OSError) as error:
                 _log.warning("%s %s is not renewed yet: %s", kept.kind, kept.id, error)
                 pause = kept.ttl / 10
 
@@ -278,7 +300,7 @@ class Station:
             record = await self._rest.begin(
                 kept.kind, self._host, kept.space, kept.filter, label=kept.label, ttl=kept.ttl
             )
-        except DzflowError as error:
+        except (DzflowError, OSError) as error:
             _log.warning("%s %s cannot be made anew yet: %s", kept.kind, kept.id, error)
             return kept.ttl / 10
         kept.id = record["id"]
@@ -296,7 +318,7 @@ class Station:
                 if self.sorter.unmatched and time.monotonic() > self._others_until:
                     self._others = await self._read_others()
                     self._others_until = time.monotonic() + OTHERS_FOR
-            except DzflowError as error:
+            except (DzflowError, OSError) as error:
                 _log.info("what became of some events cannot be told: %s", error)
             self.sorter.take_held()
             self.sorter.classify(self._others)
@@ -341,7 +363,7 @@ class Station:
             await asyncio.sleep(REPORT_EVERY)
             try:
                 await self._send_report()
-            except DzflowError as error:
+            except (DzflowError, OSError) as error:
                 _log.info("no report: %s", error)
 
     async def _send_report(self) -> None:

@@ -32,6 +32,7 @@ _BEGIN: dict[Kind, str] = {"subscription": "/subscribe", "advertisement": "/adve
 _END: dict[Kind, str] = {"subscription": "/unsubscribe", "advertisement": "/unadvertise"}
 _BATCH = 1_000  # elements of one call
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_LONGEST_WAIT = 10.0  # for the switches, within one call
 
 
 class Call(Struct, frozen=True):
@@ -172,7 +173,8 @@ class Talk:
         self, kind: Kind, host: str, space: str, source: Json, label: str | None, ttl: float | None
     ) -> Steps[dict[str, Any]]:
         """Subscribe or advertise: the record when all switches have acknowledged it."""
-        body = {"host": host, "space": space, "filter": source}
+        wait = _wait(self._timeout)
+        body = {"host": host, "space": space, "filter": source, "wait": wait}
         body |= {} if label is None else {"label": label}
         body |= {} if ttl is None else {"ttl": ttl}
         deadline = self._clock() + self._timeout
@@ -188,15 +190,18 @@ class Talk:
     def end(self, kind: Kind, record: str) -> Steps[dict[str, Any]]:
         """Unsubscribe or unadvertise: the removed record when all switches have acknowledged."""
         deadline = self._clock() + self._timeout
-        call = Call("POST", _END[kind], body={"id": record}, key=_new_key())
+        body = {"id": record, "wait": _wait(self._timeout)}
+        call = Call("POST", _END[kind], body=body, key=_new_key())
         reply = yield from self._ask(call, deadline)
         return (yield from self._settled(reply, "removed", deadline))
 
     def end_all(self, kind: Kind, records: Sequence[str], patience: float) -> Steps[None]:
         """End many records, within so many seconds; those that have ended are passed over."""
-        deadline = self._clock() + min(patience, self._timeout)
+        patience = min(patience, self._timeout)
+        deadline, wait = self._clock() + patience, _wait(patience)
         for first in range(0, len(records), _BATCH):
-            body = [{"id": record} for record in records[first : first + _BATCH]]
+            some = records[first : first + _BATCH]
+            body = [{"id": record, "wait": wait} for record in some]
             call = Call("POST", _END[kind], body=body, key=_new_key())
             reply = yield from self._ask(call, deadline)
             for answer in reply.body:
@@ -206,7 +211,8 @@ class Talk:
     def update(self, kind: Kind, name: str, source: Json) -> Steps[dict[str, Any]]:
         """Replace a record's filter; what both filters want is never interrupted."""
         deadline = self._clock() + self._timeout
-        call = Call("PUT", record_path(kind, name), body={"filter": source})
+        body = {"filter": source, "wait": _wait(self._timeout)}
+        call = Call("PUT", record_path(kind, name), body=body)
         reply = yield from self._ask(call, deadline)
         record = yield from self._settled(reply, "active", deadline)
         if reply.status == 202 and record.get("filter") != _as_json(source):
@@ -276,6 +282,11 @@ class Talk:
 def record_path(kind: Kind, record: str) -> str:
     """Where a record is."""
     return f"/{kind}s/{quote(record, safe='')}"
+
+
+def _wait(timeout: float) -> float:
+    """How long a call waits for the switches: its answer must come before the time is up."""
+    return min(_LONGEST_WAIT, timeout / 2)
 
 
 def _space_path(name: str) -> str:

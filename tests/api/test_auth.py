@@ -20,6 +20,10 @@ def test_every_operation_has_a_role_and_every_role_an_operation() -> None:
     assert sorted(operation.route for operation in OPERATIONS) == sorted(ACCESS)
 
 
+def test_a_token_shows_nobody_its_secret() -> None:
+    assert "geheim" not in repr(Token("geheim", "host", "h1"))
+
+
 def test_without_tokens_everybody_may_do_everything() -> None:
     caller = Guard([]).admit("operator", None)
     assert caller.may_act_for("h1")

@@ -41,6 +41,22 @@ def test_the_same_key_for_another_call_is_a_conflict() -> None:
     asyncio.run(scenario())
 
 
+def test_a_reply_that_is_not_kept_is_made_again_for_the_same_call_only() -> None:
+    async def scenario() -> None:
+        memory = KeyMemory()
+        replies = iter([Reply(200, 1), Reply(200, 2)])
+
+        async def action() -> Reply:
+            return next(replies)
+
+        for number in (1, 2):
+            assert (await memory.once(KEY, b"a", action, keep=False)).content == number
+        with pytest.raises(ApiProblem):
+            await memory.once(KEY, b"b", action, keep=False)
+
+    asyncio.run(scenario())
+
+
 def test_calls_at_once_are_carried_out_once() -> None:
     async def scenario() -> None:
         memory = KeyMemory()

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,16 @@ def test_secrets_are_not_written(form: str, tmp_path: Path, root: logging.Logger
     written = (tmp_path / "logs" / "api-1.log").read_text()
     assert "geheim" not in written
     assert "****" in written
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.parametrize("secret", ['ge"heim', "ge\\heim", "ge'\"heim", "gehéim"])
+def test_secrets_with_odd_characters_are_not_written(form: Any, secret: str) -> None:
+    lines = logs.Lines("api-1", form, [secret])
+    for text in (secret, json.dumps({"token": secret}, ensure_ascii=False)):
+        line = lines.format(record(f"with {text}", header=f"Bearer {secret}"))
+        assert "heim" not in line
+        assert line.count("****") == 2
 
 
 def test_what_is_below_the_level_is_not_written(tmp_path: Path, root: logging.Logger) -> None:

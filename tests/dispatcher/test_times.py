@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -155,7 +156,53 @@ def test_a_full_disk_costs_rows_and_nothing_else(
 def test_rows_that_nobody_writes_in_time_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traces_module, "_QUEUED", 3)
+    monkeypatch.setattr(traces_module, "_EVENTS_QUEUED", 3)
     traces = Traces(tmp_path, "d1", "sna")
     assert traces.sample("h1", [Event("stocks", number, {}) for number in range(5)]) == 3
     assert traces.dropped == 2
+
+
+def test_an_event_larger_than_can_be_sent_is_dropped(tmp_path: Path) -> None:
+    traces = Traces(tmp_path, "d1", "sna")
+    large = Event("stocks", 1, {"note": "x" * 5_000})
+    assert traces.sample("h1", [large, Event("stocks", 2, {"price": 1})]) == 1
+    assert traces.dropped == 1
+
+
+def test_the_oldest_files_go_when_all_take_too_much(tmp_path: Path) -> None:
+    traces = Traces(tmp_path, "d1", "sna", most_bytes=1)
+    for number in range(3):
+        traces.sample("h1", [Event("stocks", number, {})])
+        traces.events.write(last=True)
+    assert not list(tmp_path.glob("*/*"))
+    traces = Traces(tmp_path, "d2", "sna", most_bytes=5_000)
+    for number in range(10):
+        traces.sample("h1", [Event("stocks", number, {})])
+        traces.events.write(last=True)
+    kept = pq.read_table(tmp_path / "events")["time_us"].to_pylist()
+    assert 9 in kept
+    assert 0 not in kept
+    assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 5_000
+
+
+def test_what_a_dead_process_has_not_finished_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    old, new = (tmp_path / "events" / f".{name}.parquet" for name in ("old", "new"))
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (0, 0))
+    traces = Traces(tmp_path, "d1", "sna")
+    traces.start()
+    traces.close()
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_a_row_that_cannot_be_written_does_not_end_the_writing(tmp_path: Path) -> None:
+    traces = Traces(tmp_path, "d1", "sna")
+    traces.events.put(("stocks", "h1", "no number", ""))
+    traces.events.write(last=True)
+    assert traces.dropped == 1
+    traces.sample("h1", [Event("stocks", 3, {})])
+    traces.events.write(last=True)
+    assert pq.read_table(tmp_path / "events")["time_us"].to_pylist() == [3]

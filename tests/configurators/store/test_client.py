@@ -32,6 +32,12 @@ def with_client(access: Access, steps: Callable[[Etcd], Awaitable[None]]) -> Non
     asyncio.run(main())
 
 
+def test_the_password_is_not_shown() -> None:
+    shown = repr(Access(("a:1",), user="me", password="geheim"))  # noqa: S106
+    assert "me" in shown
+    assert "geheim" not in shown
+
+
 def test_what_was_put_is_there_with_its_revisions_until_it_is_deleted(
     etcd_server: TestEtcd,
 ) -> None:

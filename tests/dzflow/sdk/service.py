@@ -80,6 +80,7 @@ class Service:
         self.faults: list[Callable[[str, str], str | None]] = []
         self.slow = 0  # how many begins are answered with 202 from now on
         self.refuse_records = ""
+        self.refuse_streams = False
         self.connected = threading.Event()  # set when somebody follows the stream
         self._streams: set[asyncio.Queue[bytes | None]] = set()
         self._thread = threading.Thread(target=self._run, name="service")
@@ -257,6 +258,8 @@ class Service:
         if fault == "busy":
             problem = {"title": "Too many", "status": 429, "detail": "wait a little"}
             return _json(429, problem, {"Retry-After": "0"})
+        if fault == "odd":
+            return _json(200, [], {})
         if key is not None and key in self.keys:
             status, answer = self.keys[key]
         else:
@@ -330,6 +333,8 @@ class Service:
 
     async def _stream(self, _: HttpRequest) -> Response:
         self.calls.append(("GET", "/stream", None))
+        if self.refuse_streams:
+            return _json(503, {"title": "Too many", "detail": "no stream is left"}, {})
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._streams.add(queue)
 

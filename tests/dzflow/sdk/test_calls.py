@@ -15,6 +15,7 @@ from dzflow.sdk.errors import (
     RequestFailed,
     Unreachable,
 )
+from dzflow.sdk.rest import Access
 from dzflow.sdk.talk import Talk
 from tests.dzflow.sdk.service import STOCKS, Service
 from tests.dzflow.sdk.support import at
@@ -124,6 +125,10 @@ def test_spaces_and_records_are_read_and_written(service: Service) -> None:
         assert rest.renew("advertisement", record["id"])["renewed"] == 1
         assert rest.explain("more", "price > 3")["flows"] == []
         assert rest.end("advertisement", record["id"])["state"] == "removed"
+
+
+def test_a_token_is_not_shown() -> None:
+    assert repr(Access("http://localhost:8080", "secret")) == "Access('http://localhost:8080')"
 
 
 def test_a_url_is_checked() -> None:

@@ -97,6 +97,17 @@ def test_a_lost_stream_is_taken_up_again_and_what_was_missed_is_read(service: Se
             until(partial(_has_version, publisher, expected))
 
 
+def test_without_a_stream_spaces_are_read_now_and_then(service: Service) -> None:
+    service.refuse_streams = True
+    with at(service, "h1") as publisher:
+        publisher.advertise("stocks", {})
+        for expected in (1, 2):
+            service.do(lambda: service.put_space("stocks", STOCKS))
+            until(partial(_has_version, publisher, expected))
+        service.refuse_streams = False
+        assert service.connected.wait(LIMIT)
+
+
 def test_events_are_spread_over_the_trees_and_leave_a_broken_one(ring: Service) -> None:
     with at(ring, "h1") as publisher, at(ring, "h3") as subscriber:
         subscription = subscriber.subscribe("stocks", {})

@@ -1,12 +1,14 @@
 """Records with a ttl live as long as their application; what applications see is reported."""
 
 import logging
+import threading
 from functools import partial
 
 import pytest
 
 from dzflow import ControlPlane
-from tests.dzflow.sdk.service import Service
+from dzflow.sdk.errors import Unreachable
+from tests.dzflow.sdk.service import LIMIT, Service
 from tests.dzflow.sdk.support import EVENT, at, prices, until
 
 
@@ -47,16 +49,40 @@ def test_a_record_that_was_lost_is_made_anew(
     assert "had ended; it is made anew" in caplog.text
 
 
-def test_a_control_plane_that_is_busy_is_asked_again(service: Service) -> None:
+@pytest.mark.parametrize("kind", ["busy", "odd"])
+def test_a_renewal_without_success_is_tried_again(service: Service, kind: str) -> None:
     with at(service, "h1") as application:
         application.subscribe("stocks", {}, ttl=0.06)
         times = iter(range(3))
         service.faults.append(
             lambda _, path: (
-                "busy" if path.endswith("/renew") and next(times, None) is not None else None
+                kind if path.endswith("/renew") and next(times, None) is not None else None
             )
         )
         until(lambda: min(renewals(service)) >= 2)
+
+
+def test_an_emulated_host_is_told_again_after_it_could_not_be_told(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dzflow.sdk.station.JOIN_EVERY", 0.01)
+    with at(service, "h1") as application:
+        application.subscribe("stocks", {})
+        station = application._core._station
+        assert station is not None
+        link, outcomes = station._link, iter([Unreachable("no way"), OSError("none at all")])
+        join, told = link.join, threading.Event()
+
+        def joining() -> None:
+            if error := next(outcomes, None):
+                raise error
+            join()
+            told.set()
+
+        monkeypatch.setattr(link, "join", joining)
+        assert told.wait(LIMIT)
+    assert "no way" in caplog.text
+    assert "none at all" in caplog.text
 
 
 def test_closing_what_has_ended_already_is_no_error(service: Service) -> None:

@@ -81,6 +81,20 @@ def test_what_is_not_acknowledged_in_time_is_withdrawn() -> None:
     assert play.calls[-1].body == {"id": "s1-77", "wait": False}
 
 
+@pytest.mark.parametrize(("timeout", "wait"), [(5.0, 2.5), (30.0, 10.0)])
+def test_the_switches_are_waited_for_less_long_than_the_answer(timeout: float, wait: float) -> None:
+    play = Play(Reply(200, RECORD))
+    play.talk = Talk(lambda: play.now, timeout)
+    begin(play)
+    play.run(play.talk.update("subscription", "s1-77", "price > 1"))
+    play.replies = [Reply(200, {**RECORD, "state": "removed"})]
+    play.run(play.talk.end("subscription", "s1-77"))
+    assert [call.body["wait"] for call in play.calls] == [wait] * 3
+    play.replies = [Reply(207, [{"status": 200}])]
+    play.run(play.talk.end_all("subscription", ["s1-77"], patience=4.0))
+    assert play.calls[-1].body == [{"id": "s1-77", "wait": 2.0}]
+
+
 def test_an_update_that_was_refused_later_is_told() -> None:
     updating = {**RECORD, "updating": True}
     refused = {**RECORD, "reason": "s3: table full"}
