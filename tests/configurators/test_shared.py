@@ -55,7 +55,7 @@ class Unlocked(SharedConfigurator):
         options: ConfiguratorOptions | None = None,
     ) -> None:
         super().__init__(access, token, id, listen, options)
-        self._locks = Anarchy(self._etcd, id, self.options.lease_s, on_locks_lost=self._lost)
+        self._locks = Anarchy(self._etcd, id, self.options.lease_s, on_lost=self._locks_lost)
 
 
 class Gate:
