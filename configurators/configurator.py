@@ -22,7 +22,7 @@ from configurators.engine import Engine, Ordering
 from configurators.following import News, follow
 from configurators.holders import Holders
 from configurators.loading import read
-from configurators.messages import Done, Load, Task, Tasks, ToConfigurator
+from configurators.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
 from configurators.network import Network, steps
 from configurators.partition import PartitionOptions, Worker
 from configurators.registration import Registration
@@ -69,6 +69,8 @@ class ConfiguratorOptions(Struct, frozen=True):
     advertise: str = ""  # host:port where others reach it, if that is not where it listens
     node: str = ""  # the machine it runs on
     tune_gc: bool = True  # of the whole Python process
+    at_once: int = 4  # partitions that are worked on at the same time (mode `sea`)
+    patience_s: float = 0.1  # before it waits for a lock that somebody else has (mode `sea`)
 
     def of_partitions(self) -> PartitionOptions:
         """What of it concerns each partition."""
@@ -160,7 +162,10 @@ class ConfiguratorProcess:
 
     # What dispatchers send
 
-    def _hear(self, stream: Stream, message: Tasks) -> None:
+    def _hear(self, stream: Stream, message: Tasks | Offers) -> None:
+        if isinstance(message, Offers):
+            log.error("%s offers tasks, as in mode sea; this is mode sna", stream.peer)
+            return
         for partition, tasks in message.tasks.items():
             worker = self._workers.get(partition)
             if worker:
@@ -168,6 +173,9 @@ class ConfiguratorProcess:
             else:
                 # Perhaps it was given to us just now, and the dispatcher heard of it first.
                 self._early.setdefault(partition, []).append((tasks, stream, EARLY))
+
+    def _answer(self, to: object, answer: Done | Waiting) -> None:
+        self._answers.answer(to, answer)
 
     # What is told of the load
 
@@ -200,7 +208,7 @@ class ConfiguratorProcess:
                     left.append((tasks, stream, turns - 1))
                     continue
                 for task in tasks:
-                    self._answers.answer(stream, Done(partition, task.id, task.seq, 0, "moved"))
+                    self._answer(stream, Done(partition, task.id, task.seq, 0, "moved"))
             if left:
                 self._early[partition] = left
 
@@ -365,7 +373,7 @@ class ConfiguratorProcess:
             Engine(self._network.plan(scope)),
             scope,
             self._holders,
-            self._answers.answer,
+            self._answer,
             self._tell_soon,
             self._numbers,
             self.options.of_partitions(),

@@ -149,20 +149,25 @@ class Holders:
         while not all(s in self._by_switch or s in self._lost for s in switches):
             await self._changed.wait()
 
-    async def raise_epochs(self, epochs: Mapping[str, int]) -> None:
+    async def raise_epochs(self, epochs: Mapping[str, int]) -> set[str]:
         """Raise the fence at all southbound processes that are alive.
 
-        One that cannot be reached is waited for, until it can, or is no longer registered.
+        One that cannot be reached is waited for, until it can, or is no longer registered. Returns
+        the partitions that have to be declared, because that was not done at all of them.
         """
         raised: set[Stream] = set()
+        undeclared: set[str] = set()
         while True:
             waiting = [s for s in self._known.values() if s.stream not in raised]
             if waiting:
                 done = await asyncio.gather(*(self._raise(s, epochs) for s in waiting))
-                raised.update(s.stream for s, ok in zip(waiting, done, strict=True) if ok)
+                for southbound, answer in zip(waiting, done, strict=True):
+                    if answer:
+                        raised.add(southbound.stream)
+                        undeclared.update(answer.undeclared)
                 continue
             if self._peers.processes.keys() <= {s.name for s in self._known.values()}:
-                return
+                return undeclared
             await self._changed.wait()
 
     async def declare(self, partitions: Collection[Owned]) -> None:
@@ -244,16 +249,16 @@ class Holders:
         async with southbound.declaring:
             await self._declare(southbound, partitions, self._wanted(southbound))
 
-    async def _raise(self, southbound: "_Southbound", epochs: Mapping[str, int]) -> bool:
-        """Raise the fence at a southbound process; False if it is gone."""
+    async def _raise(self, southbound: "_Southbound", epochs: Mapping[str, int]) -> Raised | None:
+        """Raise the fence at a southbound process; None if it is gone."""
         answer = await self._ask(southbound, RaiseEpochs(dict(epochs)))
         if not isinstance(answer, Raised):
-            return False
+            return None
         ours = self._epochs()
         for partition, reason in answer.stale.items():
             if ours.get(partition) == epochs[partition]:  # and not given to us anew meanwhile
                 self._stale(partition, reason)
-        return True
+        return answer
 
     async def _declare(
         self, southbound: "_Southbound", partitions: Collection[Owned], switches: Collection[str]
