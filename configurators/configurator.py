@@ -11,6 +11,7 @@ import logging
 import os
 import platform
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -25,6 +26,7 @@ from configurators.loading import read
 from configurators.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
 from configurators.network import Network, steps
 from configurators.partition import PartitionOptions, Worker
+from configurators.patience import saying_why
 from configurators.registration import Registration
 from configurators.spaces import Spaces, VersionView
 from configurators.store.client import Access, Change, Etcd
@@ -47,13 +49,11 @@ from sdn.southbound import StaleEpoch
 
 log = logging.getLogger(__name__)
 
-PUT_AT_ONCE = 100
 TUNE_FROM = 1000  # requests that were loaded, below which the garbage collector is left as it is
 EARLY = (
     2  # turns of telling the load for which a task waits until it is known who owns its partition
 )
 LOADED_AT_ONCE = 500  # requests; then others have their turn, the sign of life above all
-_RETRY = 0.5
 
 
 class ConfiguratorOptions(Struct, frozen=True):
@@ -234,7 +234,9 @@ class ConfiguratorProcess:
     async def _take_up_network(self, doc: NetworkDoc, revision: int) -> None:
         if self._network:
             # Ports and groups first, then the entries that use them.
-            await self._holders.until_network(revision)
+            why = partial(self._holders.not_taken_up, revision)
+            with saying_why(self._workers.values(), why):
+                await self._holders.until_network(revision)
             await self._holders.until_back(self._lost.difference(doc.lost.switches))
         *between, last = steps(doc, self._network)
         for step in between:
@@ -334,7 +336,8 @@ class ConfiguratorProcess:
         """Become the owner of partitions, whatever was done with them before."""
         workers = {name: self._make(name, epoch) for name, epoch in given.items()}
         self._tell_soon()
-        await self._holders.raise_epochs(given)
+        with saying_why(workers.values(), self._holders.not_reached):
+            await self._holders.raise_epochs(given)
         views = {name: view for name in workers if (view := self._view(name))}
         found = await read(self._etcd, views)
         for name, loaded in found.items():

@@ -47,6 +47,9 @@ class Owned(Protocol):
     def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
         """What these switches should hold of it."""
 
+    def say_why(self, reason: str | None) -> None:
+        """Show why it waits."""
+
 
 class Holders:
     """All southbound processes, by what they hold; use as an async context manager.
@@ -180,6 +183,18 @@ class Holders:
         while not all(self._has_network(name, revision) for name in self._peers.processes):
             await self._changed.wait()
 
+    def not_reached(self) -> str:
+        """Why the fence is perhaps not raised everywhere."""
+        names = self._peers.processes.keys() - {s.name for s in self._known.values()}
+        if names:
+            return f"southbound processes are registered, but not reached: {_listed(names)}"
+        return "a southbound process does not answer yet"
+
+    def not_taken_up(self, revision: int) -> str:
+        """Why a network cannot be taken up yet."""
+        names = {n for n in self._peers.processes if not self._has_network(n, revision)}
+        return f"southbound processes have not taken up the network: {_listed(names)}"
+
     async def until_used(self) -> None:
         """Wait until all southbound processes that are registered are used."""
         while not self.all_used:
@@ -264,7 +279,12 @@ class Holders:
         self, southbound: "_Southbound", partitions: Collection[Owned], switches: Collection[str]
     ) -> bool:
         """Declare partitions to a southbound process, for some switches; False if it is gone."""
+        told: dict[str, list[str]] = {}
         for message in _declarations(partitions, switches):
+            for name, entries in message.entries.items():
+                for switch, packed in entries.items():
+                    if packed:
+                        told.setdefault(switch, []).append(name)
             answer = await self._ask(southbound, message)
             if not isinstance(answer, Applied):
                 return False
@@ -281,7 +301,11 @@ class Holders:
                 return await self._declare(southbound, left, switches)
             for switch, outcome in answer.outcomes.items():
                 if isinstance(outcome, Failed):
-                    log.error("switch %s does not take what it should hold: %s", switch, outcome)
+                    reason = f"switch {switch} does not take what it should hold: {outcome}"
+                    log.error("%s", reason)
+                    for partition in partitions:
+                        if partition.name in told.get(switch, ()):
+                            partition.say_why(reason)
         return True
 
     async def _apply(self, southbound: "_Southbound", message: Apply) -> dict[str, Outcome]:
@@ -377,6 +401,10 @@ class _Southbound:
     def responsible(self) -> set[str]:
         """The switches that it holds, or would if they were there."""
         return {*self.holds.switches, *self.holds.down} if self.holds else set()
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _declarations(partitions: Iterable[Owned], switches: Collection[str]) -> Iterable[Declare]:

@@ -156,6 +156,11 @@ class Worker:
         push.restart = True
         return before
 
+    def say_why(self, reason: str | None) -> None:
+        """Show in `load` why it waits, or (None) that it does no longer."""
+        self.reason = reason
+        self._changed()
+
     def load(self) -> PartitionLoad:
         """How it is doing."""
         state: Literal["loading", "ready", "waiting"] = "waiting" if self.reason else "ready"
