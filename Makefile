@@ -31,7 +31,8 @@ setup: $(STAMP)  ## create .venv with everything that is needed to work on dzflo
 define INSTALLED
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dzflow needs Python 3.11 or later; set PYTHON=…"; exit 1; }
 	@echo "Installing $(1) into $(VENV)"
-	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
+	  { echo "There is no virtual environment to be had; on Debian, install python3-venv."; exit 1; }
 	@$(PIP) --require-hashes -r $(1)
 	@$(PIP) --no-deps --editable .
 endef

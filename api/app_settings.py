@@ -27,6 +27,7 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     max_depth: int = 32  # of nested arrays and objects
     max_batch: int = 1_000
     body_timeout: float = 30.0  # until the whole body has come
+    backup_timeout: float = 600.0  # the same for /restore
     send_timeout: float = 60.0  # until a client has taken what was written
     max_requests: int = 2_000  # in flight at once, but for streams
     max_streams: int = 4_000

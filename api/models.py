@@ -309,8 +309,15 @@ class HealthOut(Struct, frozen=True):
 
 
 class ReadyOut(Struct, frozen=True):
-    """Whether requests can be served; if not, the reasons; and each part that this depends on."""
+    """Whether requests can be served; if not, the reasons; and each part that this depends on.
+
+    Requests are taken while some switches are down or partitions are loaded; they then wait.
+    """
 
     ready: bool
     reasons: list[str]
     parts: list[Part]
+    switches_up: int
+    switches: int
+    partitions_ready: int
+    partitions: int

@@ -166,8 +166,10 @@ async def _read(operation: Operation, context: Context, caller: Caller, request:
     raw, body = b"", None
     if operation.body is not None:
         check_media_type(request, operation.media)
-        limit = settings.max_body if operation.media == JSON else settings.max_backup
-        raw = await read_body(request, limit, settings.body_timeout)
+        limit, timeout = settings.max_body, settings.body_timeout
+        if operation.media == BYTES:
+            limit, timeout = settings.max_backup, settings.backup_timeout
+        raw = await read_body(request, limit, timeout)
         if operation.media == JSON:
             body = decode(raw, settings)
     dispatcher: Dispatcher = request.app.state.dispatcher

@@ -40,6 +40,7 @@ START_SECONDS = 120.0
 OPENFLOW_PORT = 6653
 _ETCD_LOOK = 0.5
 _READY_LOOK = 0.1
+_WHOLE_SECONDS = 60.0  # for own switches to connect, and to be brought up to date
 _API_PATIENCE, _WORKERS_PATIENCE, _NETWORK_PATIENCE = 12.0, 25.0, 20.0
 
 
@@ -214,6 +215,7 @@ class Supervisor:
 
     async def _await_readyz(self) -> None:
         answer = "no answer"
+        whole_until: float | None = None
         gone = {child: asyncio.create_task(child.exited.wait()) for child in self._children}
         try:
             async with (
@@ -223,10 +225,18 @@ class Supervisor:
                 while True:
                     try:
                         got = await client.get("/readyz")
-                        if got.status_code == 200:
-                            return
                         answer = got.text[:1000]
-                        if got.status_code != 503:
+                        if got.status_code == 200:
+                            now = asyncio.get_running_loop().time()
+                            whole_until = whole_until or now + _WHOLE_SECONDS
+                            missing = self._missing(got.json())
+                            if not missing:
+                                return
+                            if now > whole_until:
+                                self.hints.append(f"requests may have to wait: {missing}")
+                                return
+                            self._tell(missing)
+                        elif got.status_code != 503:
                             raise StartFailed(f"/readyz answers {got.status_code}: {answer}")
                     except httpx.TransportError as error:
                         answer = str(error) or type(error).__name__
@@ -242,6 +252,17 @@ class Supervisor:
         finally:
             for task in gone.values():
                 task.cancel()
+
+    def _missing(self, told: dict[str, Any]) -> str:
+        """What is not there yet although it is ours, as `/readyz` tells."""
+        if self._only is not None or self.settings.data_plane not in ("emulated", "ovs"):
+            return ""
+        counts = (
+            (told["switches_up"], told["switches"], "switches are up"),
+            (told["partitions_ready"], told["partitions"], "partitions are ready"),
+        )
+        found = (f"{now} of {all_} {what}" for now, all_, what in counts if now < all_)
+        return ", ".join(found)
 
     # -- while it runs ---------------------------------------------------------------------------
 

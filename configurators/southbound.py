@@ -20,10 +20,17 @@ from configurators.desk import Desk, SharedDriver
 from configurators.following import News, follow
 from configurators.messages import Holds, ToSouthbound
 from configurators.network import topology_of
+from configurators.registration import Superseded as Replaced
 from configurators.sharing import share
 from configurators.spaces import Spaces
 from configurators.store.client import Access, Etcd, Page, StoreUnavailable
-from configurators.store.documents import BadDocument, decode_network, decode_space, encode
+from configurators.store.documents import (
+    BadDocument,
+    decode_network,
+    decode_process,
+    decode_space,
+    encode,
+)
 from configurators.store.keys import GENERATION, NETWORK, OWNERS, SOUTHBOUND, SPACES
 from configurators.store.model import NetworkDoc, Process
 from configurators.stream import Listener, Stream, StreamClosed, join_address, split_address
@@ -94,6 +101,8 @@ class SouthboundProcess:
         self._network = 0  # the revision that was taken up
         self._alive: set[str] = set()  # the southbound processes that are registered
         self._generation = 0
+        self._registered = 0  # the revision under which we were last
+        self._replaced = 0  # the one under which another process has our id, if one does
         self._links_down: set[tuple[str, int]] = set()
         self._told: Holds | None = None
         self._reclaiming: asyncio.Task[None] | None = None
@@ -102,7 +111,7 @@ class SouthboundProcess:
         self._pushing = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until told to stop; raises if it cannot go on."""
+        """Work until told to stop; Superseded (of processes) if another one takes the id over."""
         async with Etcd(self._access) as etcd:
             self._etcd = etcd
             waiting = asyncio.create_task(self._first_network())
@@ -246,10 +255,16 @@ class SouthboundProcess:
     # Who is responsible for which switch
 
     async def _register(self) -> None:
-        """Be registered, again if the lease was lost; under a new generation each time."""
+        """Be registered, again if the lease was lost; under a new generation each time.
+
+        The first time it replaces whoever has the id.
+        """
         while True:
             try:
                 async with self._etcd.lease(self._options.ttl) as lease:
+                    stored = await self._etcd.get(SOUTHBOUND + self.id)
+                    if stored and self._registered:
+                        self._note_who(stored.value, stored.revision)
                     self._generation = await self._etcd.put(GENERATION, self.id.encode())
                     process = Process(
                         self.id,
@@ -259,7 +274,10 @@ class SouthboundProcess:
                         self.openflow,
                         self._generation,
                     )
-                    await self._etcd.put(SOUTHBOUND + self.id, encode(process), lease.id)
+                    self._registered = await self._etcd.put(
+                        SOUTHBOUND + self.id, encode(process), lease.id
+                    )
+                    self._check_replaced()
                     self.ready.set()
                     await lease.lost.wait()
                 # Others may have taken our switches and changed them: begin from the beginning.
@@ -283,6 +301,24 @@ class SouthboundProcess:
                 self._alive.discard(name)
             else:
                 self._alive.add(name)
+                if name == self.id:
+                    self._note_who(change.value, change.revision)
+
+    def _note_who(self, value: bytes, revision: int) -> None:
+        """Find out whether somebody has registered under our id since we have."""
+        try:
+            process = decode_process(value)
+        except BadDocument as error:
+            log.error("%s%s cannot be read: %s", SOUTHBOUND, self.id, error)
+            return
+        ours = self.listen, os.getpid(), self._options.node
+        if (process.address, process.pid, process.node) != ours:
+            self._replaced = max(self._replaced, revision)
+            self._check_replaced()
+
+    def _check_replaced(self) -> None:
+        if self._replaced > self._registered > 0:
+            raise Replaced(f"another process is {SOUTHBOUND}{self.id} now; this one stops")
 
     async def _arrange(self) -> None:
         """Take up the switches that are ours by now, and let go of the others."""

@@ -246,6 +246,8 @@ class Health(Struct, frozen=True):
     southbound: list[Part]
     switches_up: int
     switches: int
+    partitions_ready: int
+    partitions: int
 
 
 class TouchedFlow(Struct, frozen=True):
@@ -257,7 +259,7 @@ class TouchedFlow(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """What a filter comes to. `note` says if not everything was looked at for the flows."""
+    """What a filter comes to. `note` says what was not looked at for the flows."""
 
     regions: list[str]
     cells: list[str]

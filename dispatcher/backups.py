@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from configurators.spaces import SpaceView
 from configurators.store.client import Etcd, Put, unchanged
 from configurators.store.documents import decode_space
-from configurators.store.keys import NUMBERS, RECORDS, SPACES
+from configurators.store.keys import NUMBERS, RECORDS, SPACES, BadRecordId, record_key
 from configurators.store.model import RecordKind, SpaceDoc
 from dispatcher.asks import Ask, Restored
 from dispatcher.calls import Call
@@ -166,4 +166,13 @@ def _read(data: bytes) -> Backup:
             SpaceView.of(doc)
         except (BadInput, KeyError, ValueError, TypeError) as error:
             raise BadBackup(f"space {doc.name[:64]!r} cannot be used: {error}") from None
+    numbers = {doc.name: doc.number for doc in saved.spaces}
+    for record in saved.records:
+        try:
+            record_key(record.id)
+        except BadRecordId as error:
+            raise BadBackup(f"a record cannot be used: {error}") from None
+        number = numbers.get(record.space)
+        if number is None or not record.id.startswith(f"{record.kind[0]}{number:x}-"):
+            raise BadBackup(f"{record.id!r} is not the id of a {record.kind} in its space")
     return saved

@@ -63,6 +63,10 @@ class Catalogue:
         """Keep nothing up to date any more."""
         await asyncio.gather(*(follower.stop() for follower in self._followers))
 
+    def tasks(self) -> list["asyncio.Task[None]"]:
+        """What goes on in the background, and never ends by itself."""
+        return [task for follower in self._followers for task in follower.tasks()]
+
     async def refresh(self, space: SpaceView) -> None:
         """Take up at once what changed about a space."""
         await self._spaces.refresh(space.name)

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from configurators.messages import Done
 from configurators.registration import Registration
 from configurators.store.client import Access, Etcd, StoreError
@@ -27,6 +29,7 @@ from dispatcher.errors import Problem
 from dispatcher.expiry import Expiry
 from dispatcher.fleet import Fleet
 from dispatcher.flows import FlowReader, Source
+from dispatcher.follow import complain
 from dispatcher.gather import Gatherer
 from dispatcher.healer import Healer
 from dispatcher.hosts import Hosts
@@ -123,6 +126,7 @@ class Dispatcher:
         )
         self._etcd_state = asks.Part("etcd", True)
         self._stack = AsyncExitStack()
+        self._duties: list[asyncio.Task[None]] = []  # that never end by themselves
         self._connect_parts()
 
     def _connect_parts(self) -> None:
@@ -148,7 +152,7 @@ class Dispatcher:
             registration = Registration(
                 self._etcd, DISPATCHERS + self.id, me, self.options.lease_ttl
             )
-            _run(stack, registration.keep())
+            self._run(stack, registration.keep(), "register")
             await registration.known.wait()
             stack.push_async_callback(self._catalogue.stop)
             await self._catalogue.start()
@@ -171,8 +175,8 @@ class Dispatcher:
                 stack.push_async_callback(follower.close)
                 await follower.start()
             self._migration.dispatcher_gone(self._siblings.alive)
-            _run(stack, self._look_after_etcd())
-            _run(stack, self._healer.run())
+            self._run(stack, self._look_after_etcd(), "look after etcd")
+            self._run(stack, self._healer.run(), "heal the network")
             self._stack = stack.pop_all()
         return self
 
@@ -305,7 +309,19 @@ class Dispatcher:
 
     def health(self) -> asks.Health:
         """Whether requests can be served now, and if not, why."""
-        return self._insight.health(self._etcd_state, self._siblings.alive)
+        parts = (self._catalogue, self._siblings, self._expiry)
+        duties = [*self._duties, *(task for part in parts for task in part.tasks())]
+        over = [task.get_name() for task in duties if task.done()]
+        health = self._insight.health(self._etcd_state, self._siblings.alive)
+        if not over:
+            return health
+        reason = f"it has stopped to {' and to '.join(over)}; start it anew"
+        dispatchers = [
+            asks.Part(self.id, False, reason) if part.name == self.id else part
+            for part in health.dispatchers
+        ]
+        reasons = [*health.reasons, f"{self.id}: {reason}"]
+        return replace(health, ready=False, reasons=reasons, dispatchers=dispatchers)
 
     def queue(self) -> tuple[int, int]:
         """How many operations wait, and how many are in flight."""
@@ -360,19 +376,14 @@ class Dispatcher:
                 self._etcd_state = asks.Part("etcd", False, str(error) or "it does not answer")
             await asyncio.sleep(_CHECK_EVERY)
 
+    def _run(self, stack: AsyncExitStack, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Work in the background until the stack is left."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(complain)
+        self._duties.append(task)
 
-def _run(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
-    """Work in the background until the stack is left."""
-    task = asyncio.create_task(work)
-    task.add_done_callback(_complain)
+        async def stop() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
-    async def stop() -> None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    stack.push_async_callback(stop)
-
-
-def _complain(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()):
-        _log.error("something in the background ended", exc_info=error)
+        stack.push_async_callback(stop)

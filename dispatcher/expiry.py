@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from configurators.store.client import Etcd, Put, StoreError, unchanged
 from configurators.store.keys import TTL, record_key, ttl_key
-from dispatcher.follow import Follower
+from dispatcher.follow import Follower, complain
 from dispatcher.intake import Draft, Intake
 from dispatcher.metrics import Metrics
 from dispatcher.reading import Held, read_many
@@ -43,6 +43,7 @@ class Expiry:
         await self._follower.start()
         self._not_before = 0.0
         self._task = asyncio.create_task(self._run(), name="expire")
+        self._task.add_done_callback(complain)
 
     async def close(self) -> None:
         """End nothing any more."""
@@ -50,6 +51,10 @@ class Expiry:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def tasks(self) -> list["asyncio.Task[None]"]:
+        """What goes on in the background, and never ends by itself."""
+        return [*self._follower.tasks(), *([self._task] if self._task else [])]
 
     def expires(self, name: str) -> float | None:
         """When a record expires, as far as is known here."""

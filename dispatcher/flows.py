@@ -82,8 +82,9 @@ class FlowReader:
         regions = version.index.regions(wanted)
         routed = version.route(Request(False, _NAME, host or "", regions))
         flows: list[TouchedFlow] = []
-        note = None
+        note: str | None = "name a host to see the flows that its subscription would take"
         if host is not None:
+            note = None
             network = self._catalogue.network_doc
             self._catalogue.network.topology.host(host)
             assert network

@@ -28,13 +28,17 @@ class Follower:
         """Read what is there, and go on in the background."""
         revision = await self.refresh()
         self._task = asyncio.create_task(self._follow(revision), name=f"follow {self._prefix}")
-        self._task.add_done_callback(_ended)
+        self._task.add_done_callback(complain)
 
     async def stop(self) -> None:
         """Follow no more."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def tasks(self) -> list["asyncio.Task[None]"]:
+        """What goes on in the background, and never ends by itself."""
+        return [self._task] if self._task else []
 
     async def refresh(self, under: str = "") -> int:
         """Read now, all or what begins so; all changes up to the returned revision are told."""
@@ -65,7 +69,11 @@ class Follower:
             return
         else:
             self._known[key] = revision
-        self._take(key, value, revision)
+        try:
+            self._take(key, value, revision)
+        except Exception:
+            # It must not keep us from all that comes after it.
+            _log.exception("%s%s of revision %d is left out", self._prefix, key, revision)
 
     async def _follow(self, revision: int) -> None:
         async for news in follow(self._etcd, self._prefix, revision):
@@ -76,6 +84,7 @@ class Follower:
                     self._note(change.key[len(self._prefix) :], change.value, change.revision)
 
 
-def _ended(task: "asyncio.Task[None]") -> None:
+def complain(task: "asyncio.Task[None]") -> None:
+    """Tell that something has ended that should go on; for `add_done_callback`."""
     if not task.cancelled() and (error := task.exception()):
         _log.error("%s is no longer done", task.get_name(), exc_info=error)

@@ -6,14 +6,14 @@ The decisions are `dispatcher/requests.py`'s; here they are carried out, many at
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from configurators.messages import Done, Dones, Task, Waiting
 from configurators.spaces import SpaceView
-from configurators.store.client import Delete, Etcd, Put, Stored, StoreError
+from configurators.store.client import Compare, Delete, Etcd, Put, Stored, StoreError
 from configurators.store.documents import decode_record, encode
 from configurators.store.keys import PartitionName, record_key, ttl_key
 from configurators.store.model import Record
@@ -62,7 +62,8 @@ class Gatherer:
         self._slow: dict[Operation, None] = {}  # those whose reason to wait is to be stored
         self._noting: dict[Operation, Callable[[Operation], None] | None] = {}  # and what is next
         self._cut_off: dict[Operation, None] = {}  # done, but by switches that are there only
-        self._refreshing: dict[str, list[Operation]] = {}
+        # By space: those that wait until it is known anew, and under what they were refused.
+        self._refreshing: dict[str, list[tuple[Operation, Sequence[Compare]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         catalogue.on_owner.append(self._owner_changed)
         catalogue.on_space.append(self._space_changed)
@@ -98,7 +99,7 @@ class Gatherer:
             operation = operations.get(done.id)
             if operation is None:
                 continue
-            if done.outcome in ("done", "failed"):
+            if done.outcome in ("done", "failed") and operation.awaits(done):
                 self.on_done(operation, done)
                 if done.outcome == "done":
                     operation.last_done = time.monotonic()
@@ -324,8 +325,7 @@ class Gatherer:
 
     def network_changed(self) -> None:
         """A switch may be back, or have all that it should: end what has waited for it."""
-        for operation in list(self._cut_off):
-            self._resettle(operation)
+        self._resettle_all(list(self._cut_off))
 
     def _settled(self, write: Write, verdict: Verdict) -> None:
         operation: Operation = write.about[0]
@@ -339,7 +339,7 @@ class Gatherer:
         elif verdict is Verdict.CHANGED:
             self._superseded(operation, write.found, self._resettle)
         elif verdict is Verdict.GUARDED:
-            self._refresh(operation)
+            self._refresh(operation, write.guards)
         else:
             self._later(_PAUSE, lambda: self._resettle(operation))
 
@@ -347,14 +347,18 @@ class Gatherer:
         if self.operations.get(operation.record.id) is operation and operation.complete:
             self._settle(operation)
 
-    def _refresh(self, operation: Operation) -> None:
+    def _resettle_all(self, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            self._resettle(operation)
+
+    def _refresh(self, operation: Operation, guards: Sequence[Compare]) -> None:
         """Take up what changed about a space, then go on with all operations that wait for it."""
         name = operation.record.space
         waiting = self._refreshing.get(name)
         if waiting is not None:
-            waiting.append(operation)
+            waiting.append((operation, guards))
             return
-        self._refreshing[name] = [operation]
+        self._refreshing[name] = [(operation, guards)]
         self._spawn(self._refreshed(name))
 
     async def _refreshed(self, name: str) -> None:
@@ -365,8 +369,16 @@ class Gatherer:
         except StoreError as error:
             _log.warning("cannot read the space %s: %s", name, error)
             await asyncio.sleep(_PAUSE)
-        for operation in self._refreshing.pop(name):
-            self._resettle(operation)
+        space = self._catalogue.spaces.get(name)
+        known = self._catalogue.guards(space) if space else ()
+        again: list[Operation] = []
+        for operation, guards in self._refreshing.pop(name):
+            if guards == known:
+                again.append(operation)  # what changed could not be taken up
+            else:
+                self._resettle(operation)
+        if again:
+            self._later(_PAUSE, lambda: self._resettle_all(again))
 
     # Ending
 

@@ -62,6 +62,23 @@ class Hosts:
     async def delete(self, name: str) -> HostView:
         """Remove a host, which is returned; NotFound, or Conflict while it has records."""
         known = self._find(self._catalogue.network_doc, name)
+        await self._check_unused(name)
+
+        def without(doc: NetworkDoc) -> NetworkDoc:
+            self._find(doc, name)
+            return without_host(doc, name)
+
+        await self._change(without)
+        try:
+            await self._check_unused(name)
+        except Conflict:
+            # Something has begun before everybody knew that the host goes.
+            await self._change(lambda doc: with_host(doc, known))
+            raise
+        return self.view(known)
+
+    async def _check_unused(self, name: str) -> None:
+        """Conflict if a host has records."""
         ids: list[str] = []
         async for _, (record, _) in scan(self._etcd):
             if record.host == name:
@@ -70,13 +87,6 @@ class Hosts:
                     break
         if ids:
             raise Conflict(f"{name!r} still has {', '.join(ids)}; end them first", ids=tuple(ids))
-
-        def without(doc: NetworkDoc) -> NetworkDoc:
-            self._find(doc, name)
-            return without_host(doc, name)
-
-        await self._change(without)
-        return self.view(known)
 
     def _find(self, doc: NetworkDoc | None, name: str) -> Host:
         for host in doc.hosts if doc else ():

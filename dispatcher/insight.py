@@ -221,7 +221,20 @@ class Insight:
             southbound,
             sum(switch.state == "up" for switch in switches),
             len(switches),
+            self._partitions_ready(),
+            len(self._catalogue.owners),
         )
+
+    def _partitions_ready(self) -> int:
+        loads = {p.partition: p for load in self._fleet.loads.values() for p in load.partitions}
+        found = 0
+        for name, (owner, epoch) in self._catalogue.owners.items():
+            load = loads.get(name)
+            # One without an owner is everybody's, and loaded when somebody takes it.
+            found += not owner or (
+                load is not None and load.epoch == epoch and load.state == "ready"
+            )
+        return found
 
 
 def _why(view: asks.ConfiguratorView) -> str | None:

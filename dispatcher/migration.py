@@ -33,7 +33,6 @@ from dzflow.filters import parse_filter
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 100  # keys in one transaction
 _INSTALLED_AT_ONCE = 500
 _NAMED = 20  # records that an error names
 _PAUSE = 0.5

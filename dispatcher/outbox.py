@@ -5,12 +5,13 @@ import logging
 from collections.abc import Callable, Iterator
 
 from configurators.messages import Task, Tasks
-from configurators.stream import Stream, StreamClosed
+from configurators.stream import Stream, StreamClosed, TooLarge
 from dispatcher.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
 _CHUNK = 2_000  # tasks in one message
+_CHUNK_BYTES = 16 << 20  # of regions in one message, unless one task has more
 
 StreamTo = Callable[[str], Stream | None]
 ByPartition = dict[str, list[Task]]
@@ -50,19 +51,27 @@ class Outbox:
             except StreamClosed as error:
                 _log.info("tasks wait for configurator %s: %s", configurator, error)
                 self._unreachable(configurator, tasks)
+            except TooLarge as error:
+                _log.error("tasks cannot be told to configurator %s: %s", configurator, error)
+                self._unreachable(configurator, tasks)
 
 
 def _chunks(tasks: ByPartition) -> Iterator[ByPartition]:
     """Tasks in messages of a bounded size."""
     part: ByPartition = {}
-    size = 0
+    count = size = 0
     for partition, some in tasks.items():
-        for at in range(0, len(some), _CHUNK):
-            piece = some[at : at + _CHUNK]
-            if size + len(piece) > _CHUNK and part:
+        for task in some:
+            extent = len(task.regions) + len(task.edge)
+            if part and (count == _CHUNK or size + extent > _CHUNK_BYTES):
                 yield part
-                part, size = {}, 0
-            part[partition] = part.get(partition, []) + piece
-            size += len(piece)
+                part, count, size = {}, 0, 0
+            piece = part.get(partition)
+            if piece is None:
+                part[partition] = [task]
+            else:
+                piece.append(task)
+            count += 1
+            size += extent
     if part:
         yield part

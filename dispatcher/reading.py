@@ -1,13 +1,16 @@
 """Records read from the store: some by id, lists page by page, all of them in turn."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 from configurators.store.client import Etcd, Get
-from configurators.store.documents import decode_record
+from configurators.store.documents import BadDocument, decode_record
 from configurators.store.keys import FINISHED, RECORDS, BadRecordId, record_key
 from configurators.store.model import Record, RecordKind, State
+
+_log = logging.getLogger(__name__)
 
 _AT_ONCE = 100  # keys of one read
 _PAGE = 1_000
@@ -49,13 +52,21 @@ async def scan(
     most: int | None = None,
     page_size: int = _PAGE,
 ) -> AsyncIterator[tuple[str, Held]]:
-    """Records one after the other, with their keys, as they are when their page is read."""
+    """Records one after the other, with their keys, as they are when their page is read.
+
+    Those that cannot be read are left out.
+    """
     looked = 0
     while most is None or looked < most:
         limit = page_size if most is None else min(page_size, most - looked)
         page = await etcd.range(under, after=after, limit=limit)
         for item in page.items:
-            yield item.key, Held(decode_record(item.value), item.revision)
+            try:
+                record = decode_record(item.value)
+            except BadDocument as error:
+                _log.error("%s is left out: %s", item.key, error)
+                continue
+            yield item.key, Held(record, item.revision)
         if not page.more or not page.items:
             return
         looked += len(page.items)
@@ -98,4 +109,5 @@ async def list_records(
         last = record.id
         if record.kind == kind and state in (None, record.state) and wanted(record):
             found.append(record)
-    return Listed(found, last if looked == MOST_LOOKED_AT else None)
+    # Some may have been left out, so that it is fewer than were asked for.
+    return Listed(found, last if looked > MOST_LOOKED_AT // 2 else None)

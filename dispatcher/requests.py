@@ -142,12 +142,9 @@ class Operation:
 
     def done(self, done: Done) -> Next:
         """A task has come to its end. Late and foreign answers change nothing."""
-        name = done.partition
-        task = self.latest.get(name)
-        if task is None or task.seq != done.seq or name not in self.open:
+        if not self.awaits(done):
             return Next.WAIT
-        if self.outlived(done):
-            return Next.WAIT  # by a former owner
+        name = done.partition
         if done.outcome == "done" or (self.gone and done.outcome == "superseded"):
             del self.open[name]
             self.held[name] = done.epoch
@@ -164,6 +161,13 @@ class Operation:
         if done.outcome == "superseded":
             return Next.CHECK
         return Next.WAIT  # moved: told again when the new owner is known
+
+    def awaits(self, done: Done) -> bool:
+        """Whether it is the answer to what a partition was told last, and not by a former owner."""
+        task = self.latest.get(done.partition)
+        if task is None or task.seq != done.seq or done.partition not in self.open:
+            return False
+        return not self.outlived(done)
 
     def outlived(self, done: Done) -> bool:
         """Whether it is by a former owner of the partition, and the new one has to be told."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from configurators.store.client import Etcd, StoreError
 from configurators.store.keys import DISPATCHERS
-from dispatcher.follow import Follower
+from dispatcher.follow import Follower, complain
 from dispatcher.gather import Gatherer
 from dispatcher.intake import Draft, Intake
 from dispatcher.metrics import Metrics
@@ -43,6 +43,7 @@ class Siblings:
         await self._follower.start()
         self._look.set()
         self._task = asyncio.create_task(self._run(), name="adopt")
+        self._task.add_done_callback(complain)
 
     async def close(self) -> None:
         """Look no more."""
@@ -50,6 +51,10 @@ class Siblings:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def tasks(self) -> list["asyncio.Task[None]"]:
+        """What goes on in the background, and never ends by itself."""
+        return [*self._follower.tasks(), *([self._task] if self._task else [])]
 
     def rank(self, name: str) -> int:
         """Whose turn it is to do something: all who are alive have different ranks for a name."""

@@ -1,7 +1,6 @@
 """Spaces made, changed and deleted, as callers ask for it."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
@@ -38,17 +37,10 @@ from dispatcher.migration import Migration, newer_version
 from dzflow.address import MAX_SPACE
 from sdn.pipeline import PlanName
 
-_log = logging.getLogger(__name__)
-
 _TRIES = 10
 _AT_ONCE = 100  # keys in one transaction
-_INSTALLED_AT_ONCE = 500
 _NAMED = 20  # records that an error names
 _NUMBER_REST = 120  # seconds before the number of a deleted space is given again
-_PAUSE = 0.5
-_INSTALL_TIME = 120.0
-_ROUNDS = 3  # of installing what was refused, before it is given up
-_PATIENCE = 30.0  # seconds that a call waits for publishers to be told
 
 
 class SpaceChanges:

@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 COMMAND = Path(sys.executable).parent / "dzflow"
+LIMIT = 300
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([COMMAND, *words], capture_output=True, text=True)
+    return subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=LIMIT)
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["bench", "nothing"], "there is no benchmark 'nothing'; choose from engine"),
+        (["bench", "[/x] [red]"], "there is no benchmark '[/x] [red]'"),
         (["bench", "all", "--json", "x"], "name one benchmark"),
         (["lab", "up", "--topology", "mesh:3"], "mesh:3"),
         (["up", "--topology", "mesh:3"], "mesh:3"),
@@ -35,6 +37,21 @@ def test_a_mistake_is_answered_in_one_line(words: list[str], said: str) -> None:
     assert done.stderr.startswith("error: ")
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ('tokens = { hosts = { h1 = "t" } }', "give it one of tokens.operator, too"),
+        ('tls = { cert = "c.pem", key = "k.pem" }', "start it without tls.cert"),
+    ],
+)
+def test_the_demo_says_what_it_cannot_do(settings: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(settings)
+    done = run("demo", "--config", str(file))
+    assert done.returncode == 1
+    assert said in " ".join(done.stderr.split())
 
 
 def test_help_lists_the_subcommands() -> None:

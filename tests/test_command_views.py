@@ -1,15 +1,20 @@
 """The commands that look at a running service, and save and restore its state."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import typer
 
 from api.up import Service
+from dzflow.cli import views
 from dzflow.sdk import Rest
 from dzflow.sdk.talk import Kind
 
@@ -18,12 +23,12 @@ SPACE = "of-commands"
 SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}
 
 
-def run(*words: str, url: str) -> "subprocess.CompletedProcess[str]":
+def run(*words: str, url: str, columns: int = 200) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [COMMAND, *words, "--url", url],
         capture_output=True,
         text=True,
-        env={"COLUMNS": "200", "PATH": "/usr/bin:/bin"},
+        env={"COLUMNS": str(columns), "PATH": "/usr/bin:/bin"},
         timeout=60,
     )
 
@@ -56,11 +61,14 @@ def end_all(rest: Rest) -> None:
 def test_status_tells_of_every_part(url: str) -> None:
     found = told("status", url=url)
     assert found["ready"]
+    assert found["switches_up"] == found["switches"] == 3
+    assert found["partitions"] > 0
     names = {part["name"] for part in found["parts"]}
     assert {"etcd", "southbound-1", "configurator-1", "configurator-2"} < names
     done = run("status", url=url)
     assert done.returncode == 0
     assert "configurator-2" in done.stdout
+    assert "3 of 3 switches are up" in done.stdout
     assert "ready" in done.stdout
 
 
@@ -84,6 +92,16 @@ def test_flows_are_shown(url: str, source: str) -> None:
     assert SPACE in shown
 
 
+def test_a_filter_is_explained(url: str) -> None:
+    words = ["explain", "--space", SPACE, "--filter", "price > 420"]
+    without = run(*words, url=url).stdout
+    assert "flows: " not in without
+    assert "name a host" in without
+    assert "flows: " in run(*words, "--host", "h1", url=url).stdout
+    flows = run(*words, "--host", "h2", url=url).stdout.splitlines()[-1]
+    assert re.fullmatch(r"flows: \d+ on s\d(, s\d)*", flows)
+
+
 def test_partitions_and_configurators_are_shown(url: str) -> None:
     partitions = [each for each in told("partitions", url=url)["items"] if each["space"] == SPACE]
     assert 1 < len(partitions) <= 8
@@ -92,6 +110,18 @@ def test_partitions_and_configurators_are_shown(url: str) -> None:
     assert {each["id"] for each in told("configurators", url=url)["items"]} == owners
     assert partitions[0]["id"] in run("partitions", url=url).stdout
     assert "configurator-1" in run("configurators", url=url).stdout
+
+
+@pytest.mark.parametrize("words", [["partitions"], ["configurators"], ["flows", "s2"]])
+def test_ids_can_be_read_on_narrow_terminals(url: str, words: list[str]) -> None:
+    key = "partition" if words[0] == "flows" else "id"
+    ids = {each[key] for each in told(*words, url=url)["items"] if each[key]}
+    assert ids
+    shown = run(*words, url=url, columns=80).stdout
+    assert all(f" {name} " in shown for name in ids)
+    assert "…" not in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert "…" not in run(*words, url=url, columns=40).stdout
 
 
 def test_what_there_is_not_is_said_in_one_line(url: str) -> None:
@@ -130,3 +160,24 @@ def test_a_file_that_cannot_be_read_is_said(url: str, tmp_path: Path) -> None:
     done = run("restore", str(tmp_path / "none"), url=url)
     assert done.returncode == 1
     assert "cannot be read" in done.stderr
+
+
+def test_records_that_a_restore_does_not_bring_back_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"spaces": 1, "records": 5, "failed": 2})
+
+    @contextmanager
+    def client(*_: object) -> Iterator[httpx.Client]:
+        with httpx.Client(
+            transport=httpx.MockTransport(answer), base_url="http://x", trust_env=False
+        ) as made:
+            yield made
+
+    monkeypatch.setattr(views, "_client", client)
+    (tmp_path / "state").touch()
+    with pytest.raises(typer.Exit) as left:
+        views.restore(tmp_path / "state")
+    assert left.value.exit_code == 1
+    assert "the switches refused 2 records" in capsys.readouterr().err

@@ -43,7 +43,16 @@ async def _readyz(call: Call) -> Reply:
     ]
     ready = health.ready and not reasons
     headers = {} if ready else {"Retry-After": "1"}
-    return Reply(200 if ready else 503, ReadyOut(ready, reasons, parts), headers)
+    told = ReadyOut(
+        ready,
+        reasons,
+        parts,
+        health.switches_up,
+        health.switches,
+        health.partitions_ready,
+        health.partitions,
+    )
+    return Reply(200 if ready else 503, told, headers)
 
 
 async def _metrics(call: Call) -> Response:

@@ -4,8 +4,9 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from dzflow.cli import bench, demo, events, lab, up, views
+from dzflow.cli import bench, demo, events, lab, records, up, views
 from dzflow.errors import DzflowError
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
 app.command()(up.up)
 app.command()(demo.demo)
 events.add_to(app)
+records.add_to(app)
 views.add_to(app)
 app.add_typer(lab.app, name="lab")
 app.command("bench")(bench.bench)
@@ -33,5 +35,5 @@ def main() -> None:
     try:
         app()
     except DzflowError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(1)

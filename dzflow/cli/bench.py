@@ -3,12 +3,16 @@
 import importlib
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from dzflow.errors import BadInput
+from dzflow.errors import BadInput, DzflowError
+
+if TYPE_CHECKING:
+    from bench.report import Report
 
 NAMES = ("engine", "southbound", "control", "end_to_end", "recovery")
 WIDE = 240  # columns where no terminal limits them
@@ -29,12 +33,31 @@ def bench(
     if name == "all" and json:
         raise UnknownBench("with --json, name one benchmark")
     console = Console() if sys.stdout.isatty() else Console(width=WIDE)
-    for one in NAMES if name == "all" else (name,):
-        with Console(stderr=True).status(f"{one}: starting") as status:
-            report = importlib.import_module(f"bench.{one}").run(
-                quick, lambda what, one=one: status.update(f"{one}: {what}")
-            )
+    if name != "all":
+        report = _run(name, quick)
         report.show(console)
         if json:
             report.write(json)
             console.print(f"written to {json}")
+        return
+    from sdn.lab.errors import LabUnavailable
+
+    failed = False
+    for one in NAMES:
+        try:
+            _run(one, quick).show(console)
+        except (LabUnavailable, BadInput) as error:
+            console.print(f"[yellow]{one} cannot be run here:[/] {escape(str(error))}")
+        except DzflowError as error:
+            console.print(f"[red]{one} has failed:[/] {escape(str(error))}")
+            failed = True
+    if failed:
+        raise typer.Exit(1)
+
+
+def _run(name: str, quick: bool) -> "Report":
+    with Console(stderr=True).status(f"{name}: starting") as status:
+        report: Report = importlib.import_module(f"bench.{name}").run(
+            quick, lambda what: status.update(f"{name}: {what}")
+        )
+    return report

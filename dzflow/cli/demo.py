@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PUBLISHERS = 2
 MOST_HOSTS = 16
-_QUIET = 2.0  # seconds without an event after which no more are expected
+_QUIET = 10.0  # seconds without an event after which no more are expected
 _LONGEST_WAIT = 30.0
 
 
@@ -103,6 +103,10 @@ def demo(
                 f"the demo plays the hosts itself, which it cannot with {settings.data_plane};"
                 " choose --data-plane emulated or ovs"
             )
+        if settings.tls.cert:
+            raise NotForDemo("the demo cannot tell whom to trust; start it without tls.cert")
+        if settings.tokens.hosts and not settings.tokens.operator:
+            raise NotForDemo("the demo acts for all hosts; give it one of tokens.operator, too")
         outcomes: list[Outcome] = []
         operations = 0
         with running(settings, None, console) as (service, _):
@@ -258,7 +262,9 @@ def _show(outcomes: Sequence[Outcome], operations: int, events: int, console: Co
         highlight=False,
     )
     good = not missed and not surplus
-    console.print("[green]nothing was missed[/]" if good else f"[red]{missed} missed[/]")
+    console.print(
+        "[green]nothing was missed[/]" if good else f"[red]{missed} missed, {surplus} surplus[/]"
+    )
     return good
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dzflow.cli.client import (
@@ -184,14 +185,16 @@ def explain(
     console = Console()
     table = Table("region", "in words")
     for region, cell in zip(found["regions"], found["cells"], strict=True):
-        table.add_row(str(region), str(cell))
+        table.add_row(escape(str(region)), escape(str(cell)))
     console.print(table)
     console.print(f"unwanted: {found['false_share']:.1%} of what the regions let through")
-    flows = found["flows"]
-    switches = {flow["switch"] for flow in flows}
-    console.print(f"flows: {len(flows)} on {len(switches)} switches")
+    if host is not None:
+        flows = found["flows"]
+        switches = list(dict.fromkeys(flow["switch"] for flow in flows))
+        where = f" on {escape(', '.join(switches))}" if switches else ""
+        console.print(f"flows: {len(flows)}{where}", highlight=False)
     if found.get("note"):
-        console.print(found["note"])
+        console.print(escape(found["note"]), highlight=False)
 
 
 def _begin(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dzflow.cli import options
@@ -72,9 +73,9 @@ def running(
 
     def tell(text: str) -> None:
         if started and not ending.is_set():
-            console.print(f"[yellow]{text}[/]", highlight=False)
+            console.print(f"[yellow]{escape(text)}[/]", highlight=False)
         else:
-            status.update(text)
+            status.update(escape(text))
 
     service = Service(settings, only, tell, lambda: logs.configure(settings, "up"))
 
@@ -127,10 +128,10 @@ def show(service: "Service", only: str | None, console: Console) -> None:
     hosts = [host.id for host in network.hosts]
     shown = ", ".join(hosts[:8]) + (f", … ({len(hosts)})" if len(hosts) > 8 else "")
     rows.add_row("network", f"{len(network.switches)} switches, {settings.data_plane}")
-    rows.add_row("hosts", shown)
+    rows.add_row("hosts", escape(shown))
     workers = f"{settings.configurators} configurators, {settings.southbound} southbound"
     rows.add_row("workers", workers if only != "api" else "started elsewhere")
-    rows.add_row("data", str(settings.data_dir))
+    rows.add_row("data", escape(str(settings.data_dir)))
     console.print("[bold green]dzflow is ready[/]")
     console.print(rows)
     for hint in service.hints:
@@ -150,7 +151,7 @@ def _to_try(service: "Service", hosts: list[str]) -> list[str]:
     there = [f"{lab} {host} -- " if service.lab else "" for host in hosts[:2]]
     schema = '{"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}'
     return [
-        f"curl -X PUT {service.url}/spaces/stocks --json '{schema}'",
+        f"echo '{schema}' | {command} space put{at} stocks -",
         f"{there[0]}{command} listen{at} --host {hosts[0]} --space stocks --filter 'price > 420'",
         f"{there[1]}{command} publish{at} --host {hosts[1]} --space stocks '{{\"price\": 500}}'",
         f"{command} status{at}",

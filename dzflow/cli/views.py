@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.tables import print_json, show_list, state
 from dzflow.errors import DzflowError
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ NOT_READY = 2
 """The exit code of `dzflow status` when the service answers, but is not ready."""
 
 _PATIENCE = 300.0  # seconds; a backup may be large
-_COLOURS = {
-    "up": "green",
-    "ready": "green",
-    "waiting": "yellow",
-    "down": "red",
-    "unreachable": "red",
-}
 
 
 class NoFile(DzflowError):
@@ -38,17 +31,22 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
     """Show whether the service is ready, and each of its parts; exits with 2 if it is not."""
     ready, found = _ready(url, token, ca)
     if json:
-        _print_json(found)
+        print_json(found)
     else:
         table = Table("part", "state", "reason")
         for part in found["parts"]:
-            state = "[green]ok[/]" if part["ok"] else "[red]down[/]"
-            table.add_row(part["name"], state, part.get("reason") or "")
+            shown = "[green]ok[/]" if part["ok"] else "[red]down[/]"
+            table.add_row(escape(part["name"]), shown, escape(part.get("reason") or ""))
         console = Console()
         console.print(table)
+        for up, every, what in (
+            ("switches_up", "switches", "switches are up"),
+            ("partitions_ready", "partitions", "partitions are ready"),
+        ):
+            console.print(f"{found[up]} of {found[every]} {what}", highlight=False)
         console.print("[green]ready[/]" if ready else "[red]not ready[/]")
         for reason in found["reasons"]:
-            console.print(f"  {reason}", highlight=False)
+            console.print(f"  {escape(reason)}", highlight=False)
     if not ready:
         raise typer.Exit(NOT_READY)
 
@@ -57,7 +55,7 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
     """Show hosts, links and trees."""
     found = _get(url, token, ca, "/topology")
     if json:
-        _print_json(found)
+        print_json(found)
         return
     console = Console()
     hosts = Table("host", "switch", "port", "wire", title="hosts", title_justify="left")
@@ -65,7 +63,7 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
         hosts.add_row(host["id"], host["switch"], str(host["port"]), host.get("wire") or "")
     links = Table("link", "state", title="links", title_justify="left")
     for link in found["links"]:
-        links.add_row(_link(link), _state("up" if link["up"] else "down"))
+        links.add_row(_link(link), state("up" if link["up"] else "down"))
     trees = Table("tree", "root", "links", "whole", title="trees", title_justify="left")
     for tree in found["trees"]:
         whole = "yes" if tree["whole"] else f"no: {', '.join(tree['broken'])}"
@@ -76,10 +74,11 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
 
 def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show the switches and who holds them."""
-    _list(
+    _show(
         _get(url, token, ca, "/switches"),
         json,
         ("id", "dpid", "state", "southbound", "hosts", "links", "reason"),
+        ("dpid", "links", "hosts"),
     )
 
 
@@ -97,24 +96,26 @@ def flows(
     """Show the flow entries of a switch."""
     found = _get(url, token, ca, f"/switches/{switch}/flows", source=source)
     columns = ("table", "priority", "match", "in_port", "actions", "goto", "space", "partition")
-    _list(found, json, columns)
+    _show(found, json, columns, ("goto", "table", "in_port", "space"))
 
 
 def partitions(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show the partitions, their owners and load."""
-    _list(
+    _show(
         _get(url, token, ca, "/partitions"),
         json,
         ("id", "space", "configurator", "state", "queued", "active", "entries", "tasks", "reason"),
+        ("tasks", "queued", "entries", "active"),
     )
 
 
 def configurators(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show the configurators and their load."""
-    _list(
+    _show(
         _get(url, token, ca, "/configurators"),
         json,
         ("id", "state", "address", "pid", "partitions", "queued", "active", "tasks"),
+        ("tasks", "pid", "address", "queued", "active"),
     )
 
 
@@ -133,7 +134,7 @@ def backup(
         draft.replace(file)
     except OSError as error:
         raise NoFile(f"{file} cannot be written: {error.strerror}") from None
-    Console(stderr=True).print(f"{len(data)} bytes written to {file}", highlight=False)
+    Console(stderr=True).print(f"{len(data)} bytes written to {escape(str(file))}", highlight=False)
 
 
 def restore(
@@ -151,7 +152,11 @@ def restore(
     with interruptible(), _client(url, token, ca) as client:
         counts = _answer(client.post("/restore", content=data, headers=headers)).json()
     text = f"restored {counts['spaces']} spaces and {counts['records']} records"
-    Console(stderr=True).print(text, highlight=False)
+    console = Console(stderr=True)
+    console.print(text, highlight=False)
+    if failed := counts["failed"]:
+        console.print(f"[red]the switches refused {failed} records[/]", highlight=False)
+        raise typer.Exit(1)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -211,32 +216,12 @@ def _answer(answer: "httpx.Response") -> "httpx.Response":
     return answer
 
 
-def _list(found: dict[str, Any], json: bool, columns: Sequence[str]) -> None:
+def _show(found: dict[str, Any], json: bool, columns: Sequence[str], lesser: Sequence[str]) -> None:
     if json:
-        _print_json(found)
-        return
-    table = Table(*columns)
-    for item in found["items"]:
-        table.add_row(*(_cell(name, item.get(name)) for name in columns))
-    Console().print(table)
-
-
-def _cell(name: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        return escape(", ".join(map(str, value)))
-    return _state(value) if name == "state" else escape(str(value))
-
-
-def _state(name: str) -> str:
-    colour = _COLOURS.get(name)
-    return f"[{colour}]{name}[/]" if colour else name
+        print_json(found)
+    else:
+        show_list(found["items"], columns, lesser)
 
 
 def _link(link: dict[str, Any]) -> str:
     return f"{link['a']}:{link['a_port']} - {link['b']}:{link['b_port']}"
-
-
-def _print_json(found: Any) -> None:
-    print(msgspec.json.format(msgspec.json.encode(found)).decode())

@@ -24,6 +24,7 @@ from configurators.messages import (
 )
 from configurators.network import first_network, with_host
 from configurators.packing import pack_entries, pack_ops, unpack_entries
+from configurators.registration import Superseded
 from configurators.sharing import share
 from configurators.southbound import SouthboundOptions, SouthboundProcess
 from configurators.spaces import SpaceView, new_space
@@ -596,6 +597,25 @@ def test_the_switches_of_a_killed_process_are_taken_over(etcd_server: TestEtcd) 
             await c.holding(*both["b1"], *both["b2"])
             for switch in both["b2"]:
                 assert await on_switch(c, switch) == {entry(1)}
+
+    run(main())
+
+
+def test_of_two_processes_with_one_id_the_later_one_stays(etcd_server: TestEtcd) -> None:
+    async def main() -> None:
+        access = etcd_server.access()
+        await store(access)
+        first = SouthboundProcess(access, TOKEN, "b1", "127.0.0.1:0", "127.0.0.1:0")
+        working = asyncio.create_task(first.run(asyncio.Event()))
+        async with asyncio.timeout(WAIT):
+            await first.ready.wait()
+        async with process(access, "b1") as second:
+            with pytest.raises(Superseded):
+                await asyncio.wait_for(working, WAIT)
+            async with Etcd(access) as etcd:
+                stored = await etcd.get(SOUTHBOUND + "b1")
+                assert stored
+                assert decode_process(stored.value).address == second.listen
 
     run(main())
 

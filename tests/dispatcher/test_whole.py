@@ -164,7 +164,10 @@ def test_explaining_tells_what_subscribing_would_do(etcd_server: TestEtcd) -> No
             assert record.flow_ops == len(found.flows)
             assert record.regions == found.regions
             assert record.partitions == found.partitions
-            assert not (await d.explain("stocks", filter_)).flows
+            without = await d.explain("stocks", filter_)
+            assert without.flows == []
+            assert without.note
+            assert "name a host" in without.note
 
     asyncio.run(run())
 

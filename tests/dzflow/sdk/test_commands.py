@@ -17,7 +17,8 @@ EVENT = '{"price": 500, "volume": 10}'
 
 
 def environment(service: Service | None) -> dict[str, str]:
-    return {**os.environ, "DZFLOW_URL": service.url if service else "http://127.0.0.1:1"}
+    url = service.url if service else "http://127.0.0.1:1"
+    return {**os.environ, "COLUMNS": "80", "DZFLOW_URL": url}
 
 
 def run(
@@ -88,6 +89,53 @@ def test_records_are_made_and_ended(service: Service) -> None:
     assert "unwanted: 0.0%" in done.stdout
     done = run(service, "explain", "--space", "stocks", "--filter", "price > 4", "--json")
     assert json.loads(done.stdout)["flows"] == []
+
+
+def test_spaces_are_made_and_listed(service: Service, tmp_path: Path) -> None:
+    file = tmp_path / "space"
+    file.write_text("attributes:\n- {name: level, type: int, min: 0, max: 9}\n")
+    done = run(service, "space", "put", "from-yaml", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == service.spaces["from-yaml"]
+    schema = '{"attributes": [{"name": "colour", "type": "enum", "values": ["x", "y"]}]}'
+    assert run(service, "space", "put", "from-json", "-", stdin=schema).returncode == 0
+    shown = run(service, "space", "list").stdout
+    assert all(name in shown for name in ("from-yaml", "level (int)", "colour (enum)"))
+    found = json.loads(run(service, "space", "list", "--json").stdout)
+    assert [space["name"] for space in found["items"]] == ["stocks", "from-yaml", "from-json"]
+
+
+@pytest.mark.parametrize(
+    ("file", "stdin", "said"),
+    [
+        ("no-such-file", "", "no-such-file cannot be read: No such file"),
+        ("-", "{", "the input is neither JSON nor YAML"),
+        ("-", "[]", "the input has no object such as"),
+        ("-", "", "the input has no object such as"),
+    ],
+)
+def test_what_describes_no_space_is_told(
+    service: Service, file: str, stdin: str, said: str
+) -> None:
+    done = run(service, "space", "put", "new", file, stdin=stdin)
+    assert done.returncode == 1
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert "new" not in service.spaces
+
+
+def test_records_are_listed(service: Service) -> None:
+    with at(service, "h1") as here, at(service, "h3") as there:
+        ids = [here.subscribe("stocks", "price > 4").id, there.subscribe("stocks", {}).id]
+        advertised = here.advertise("stocks", {}).id
+        shown = run(service, "subscriptions", "--space", "stocks").stdout
+        assert all(word in shown for word in (*ids, "price > 4", "{}", "active"))
+        assert advertised not in shown
+        shown = run(service, "subscriptions", "--host", "h3").stdout
+        assert ids[0] not in shown
+        assert ids[1] in shown
+        found = json.loads(run(service, "advertisements", "--json").stdout)
+        assert [record["id"] for record in found["items"]] == [advertised]
 
 
 def test_too_few_events_within_the_time_are_told(service: Service) -> None:

@@ -1,0 +1,152 @@
+"""`dzflow space`, `subscriptions` and `advertisements`: what is published, and who asked for it."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.tables import print_json, show_list
+from dzflow.errors import BadInput
+
+if TYPE_CHECKING:
+    from dzflow.sdk.talk import Kind
+
+Host = Annotated[str | None, typer.Option(help="Those of this host only.")]
+Space = Annotated[str | None, typer.Option(help="Those in this space only.")]
+Limit = Annotated[int, typer.Option(min=1, max=1_000, help="The most to show.")]
+
+
+class BadSchema(BadInput):
+    """A file that does not describe a space."""
+
+
+spaces = typer.Typer(help="Spaces: what events look like.", no_args_is_help=True)
+
+
+@spaces.command("put")
+def put_space(
+    name: Annotated[str, typer.Argument(help="The name of the space.")],
+    file: Annotated[str, typer.Argument(help="Its schema, as JSON or YAML; - reads it from here.")],
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Make a space, or change its schema; prints it when it is in use everywhere."""
+    from dzflow.sdk import Rest
+
+    schema = _schema(file)
+    with interruptible(), Rest(url, token, ca=ca) as rest:
+        print_json(rest.put_space(name, schema))
+
+
+@spaces.command("list")
+def list_spaces(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+    """Show all spaces and their attributes."""
+    from dzflow.sdk import Rest
+
+    with interruptible(), Rest(url, token, ca=ca) as rest:
+        found = rest.spaces()
+    if json:
+        print_json({"items": found})
+        return
+    shown = [{**space, "attributes": list(map(_attribute, space["attributes"]))} for space in found]
+    show_list(shown, ("name", "number", "version", "attributes"), ("version",))
+
+
+def subscriptions(
+    host: Host = None,
+    space: Space = None,
+    limit: Limit = 100,
+    json: AsJson = False,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Show who wants what."""
+    _records("subscription", host, space, limit, json, url, token, ca)
+
+
+def advertisements(
+    host: Host = None,
+    space: Space = None,
+    limit: Limit = 100,
+    json: AsJson = False,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Show who publishes what."""
+    _records("advertisement", host, space, limit, json, url, token, ca)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to the `dzflow` command."""
+    app.add_typer(spaces, name="space")
+    app.command()(subscriptions)
+    app.command()(advertisements)
+
+
+def _records(
+    kind: "Kind",
+    host: str | None,
+    space: str | None,
+    limit: int,
+    json: bool,
+    url: str,
+    token: str | None,
+    ca: Path | None,
+) -> None:
+    from dzflow.sdk import Rest
+
+    with interruptible(), Rest(url, token, ca=ca) as rest:
+        page = rest.get(f"/{kind}s", host=host, space=space, limit=limit)
+    if json:
+        print_json(page)
+        return
+    shown = [{**record, "filter": _text(record["filter"])} for record in page["items"]]
+    columns = ("id", "host", "space", "filter", "state", "flow_ops", "label", "reason")
+    show_list(shown, columns, ("label", "reason", "flow_ops", "space"))
+    if page.get("next") is not None:
+        Console(stderr=True).print(f"there are more than these {limit}: see --limit, --host")
+
+
+def _schema(file: str) -> dict[str, Any]:
+    name = "the input" if file == "-" else file
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    except OSError as error:
+        raise BadSchema(f"{name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadSchema(f"{name} is no text: {error}") from None
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        found = _yaml(name, text, error)
+    if not isinstance(found, dict):
+        raise BadSchema(f'{name} has no object such as {{"attributes": […]}}')
+    return found
+
+
+def _yaml(name: str, text: str, no_json: Exception) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        reason = f"{name} is not JSON ({no_json}), and YAML cannot be read: install pyyaml"
+        raise BadSchema(reason) from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise BadSchema(f"{name} is neither JSON nor YAML: {reason}") from None
+
+
+def _attribute(told: dict[str, Any]) -> str:
+    return f"{told['name']} ({told['type']})"
+
+
+def _text(filter: Any) -> str:
+    return filter if isinstance(filter, str) else msgspec.json.encode(filter).decode()

@@ -1,0 +1,87 @@
+"""Lists as tables that can be read on narrow terminals, too, and as JSON."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+_COLOURS = {
+    "up": "green",
+    "ready": "green",
+    "active": "green",
+    "waiting": "yellow",
+    "down": "red",
+    "unreachable": "red",
+}
+_LONG = {"actions", "attributes", "filter", "match", "reason"}  # may go on in the next line
+_ENOUGH = 20  # columns for what is long
+_BOUNDLESS = 10_000
+
+
+def show_list(
+    items: Sequence[dict[str, Any]], columns: Sequence[str], lesser: Sequence[str] = ()
+) -> None:
+    """Print a table. If it is too wide, columns are left out: empty ones, then those of `lesser`.
+
+    If that is not enough, everything goes on in the next line: nothing is cut off.
+    """
+    console = Console()
+    rows = [{name: cell(name, item.get(name)) for name in columns} for item in items]
+    empty = [name for name in columns if rows and not any(row[name] for row in rows)]
+    shown, missed = list(columns), []
+    for column in (*empty, *(name for name in lesser if name not in empty)):
+        if _fits(console, rows, shown):
+            break
+        shown.remove(column)
+        if column not in empty:
+            missed.append(column)
+    console.print(_table(rows, shown, _LONG if _fits(console, rows, shown) else columns))
+    if missed:
+        console.print(f"left out: {', '.join(missed)}; --json has all", highlight=False)
+
+
+def cell(name: str, value: Any) -> str:
+    """A value as it is shown in the column of this name."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return escape(", ".join(map(str, value)))
+    return state(value) if name == "state" else escape(str(value))
+
+
+def state(name: str) -> str:
+    """A state in its colour."""
+    colour = _COLOURS.get(name)
+    return f"[{colour}]{name}[/]" if colour else escape(name)
+
+
+def print_json(found: Any) -> None:
+    """Print JSON that people can read, too."""
+    print(msgspec.json.format(msgspec.json.encode(found)).decode())
+
+
+def _fits(console: Console, rows: Sequence[dict[str, str]], columns: Sequence[str]) -> bool:
+    table = _table(rows, columns, _LONG, _ENOUGH)
+    boundless = console.options.update(width=_BOUNDLESS)
+    return Measurement.get(console, boundless, table).maximum <= console.width
+
+
+def _table(
+    rows: Sequence[dict[str, str]],
+    columns: Sequence[str],
+    folding: Collection[str],
+    longest: int | None = None,
+) -> Table:
+    table = Table()
+    for name in columns:
+        if name in folding:
+            table.add_column(name, overflow="fold", max_width=longest)
+        else:
+            table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[name] for name in columns))
+    return table
