@@ -230,8 +230,8 @@ def test_the_stream_tells_of_spaces_records_and_broken_trees(etcd_server: TestEt
                 assert [tree.whole for tree in d.topology().trees] == [False, True]
                 w.network.set_link(link, True)
                 async for change in changes:
-                    if change.type == "space" and change.data.trees == [0, 1]:
-                        break
+                    if change.type == "space" and len(change.data.trees) == 2:
+                        break  # the other one may have been replaced
                 [record] = (await d.records("subscription")).items
                 await d.end("subscription", [record.id], wait=TIMEOUT)
                 await d.delete_space("stocks")
