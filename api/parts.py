@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from api.app_settings import ApiSettings, Token
 from api.settings import Settings
 from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
+from configurators.shared import SharedConfigurator
 from configurators.southbound import SouthboundOptions, SouthboundProcess
 from configurators.store.client import Access
 from dispatcher.asks import DispatcherOptions
@@ -84,7 +85,8 @@ def configurator(settings: Settings, id: str, node: str, listen: str) -> Configu
         gather_ms=settings.slices.gather_ms,
         node=node,
     )
-    return ConfiguratorProcess(access(settings), stream_token(settings), id, listen, options)
+    kind = SharedConfigurator if settings.mode == "sea" else ConfiguratorProcess
+    return kind(access(settings), stream_token(settings), id, listen, options)
 
 
 def southbound(

@@ -301,8 +301,6 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _fit(self) -> "Settings":
-        if self.mode == "sea":
-            raise ValueError("mode: sea is not there yet; leave it at sna")
         if self.data_plane == "onos" and self.plan != "lpm":
             raise ValueError("plan: ONOS can match prefixes only; choose lpm")
         if self.openflow.ports and len(self.openflow.ports) != self.southbound:

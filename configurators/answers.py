@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from configurators.messages import Done, Dones, Load, Waiting
+from configurators.messages import Done, Dones, Load, Take, Waiting
 from configurators.stream import Stream, StreamClosed
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Answers:
             tell(stream, Dones(dones))
 
 
-def tell(stream: Stream, message: Dones | Waiting | Load) -> None:
+def tell(stream: Stream, message: Dones | Waiting | Load | Take) -> None:
     """Tell a dispatcher something; one that is gone asks again when it is back."""
     try:
         stream.tell(message)

@@ -11,6 +11,7 @@ import logging
 import os
 import platform
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -22,9 +23,10 @@ from configurators.engine import Engine, Ordering
 from configurators.following import News, follow
 from configurators.holders import Holders
 from configurators.loading import read
-from configurators.messages import Done, Load, Task, Tasks, ToConfigurator
+from configurators.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
 from configurators.network import Network, steps
 from configurators.partition import PartitionOptions, Worker
+from configurators.patience import saying_why
 from configurators.registration import Registration
 from configurators.spaces import Spaces, VersionView
 from configurators.store.client import Access, Change, Etcd
@@ -47,13 +49,11 @@ from sdn.southbound import StaleEpoch
 
 log = logging.getLogger(__name__)
 
-PUT_AT_ONCE = 100
 TUNE_FROM = 1000  # requests that were loaded, below which the garbage collector is left as it is
 EARLY = (
     2  # turns of telling the load for which a task waits until it is known who owns its partition
 )
 LOADED_AT_ONCE = 500  # requests; then others have their turn, the sign of life above all
-_RETRY = 0.5
 
 
 class ConfiguratorOptions(Struct, frozen=True):
@@ -69,6 +69,8 @@ class ConfiguratorOptions(Struct, frozen=True):
     advertise: str = ""  # host:port where others reach it, if that is not where it listens
     node: str = ""  # the machine it runs on
     tune_gc: bool = True  # of the whole Python process
+    at_once: int = 4  # partitions that are worked on at the same time (mode `sea`)
+    patience_s: float = 0.1  # before it waits for a lock that somebody else has (mode `sea`)
 
     def of_partitions(self) -> PartitionOptions:
         """What of it concerns each partition."""
@@ -160,7 +162,10 @@ class ConfiguratorProcess:
 
     # What dispatchers send
 
-    def _hear(self, stream: Stream, message: Tasks) -> None:
+    def _hear(self, stream: Stream, message: Tasks | Offers) -> None:
+        if isinstance(message, Offers):
+            log.error("%s offers tasks, as in mode sea; this is mode sna", stream.peer)
+            return
         for partition, tasks in message.tasks.items():
             worker = self._workers.get(partition)
             if worker:
@@ -168,6 +173,9 @@ class ConfiguratorProcess:
             else:
                 # Perhaps it was given to us just now, and the dispatcher heard of it first.
                 self._early.setdefault(partition, []).append((tasks, stream, EARLY))
+
+    def _answer(self, to: object, answer: Done | Waiting) -> None:
+        self._answers.answer(to, answer)
 
     # What is told of the load
 
@@ -200,7 +208,7 @@ class ConfiguratorProcess:
                     left.append((tasks, stream, turns - 1))
                     continue
                 for task in tasks:
-                    self._answers.answer(stream, Done(partition, task.id, task.seq, 0, "moved"))
+                    self._answer(stream, Done(partition, task.id, task.seq, 0, "moved"))
             if left:
                 self._early[partition] = left
 
@@ -226,7 +234,9 @@ class ConfiguratorProcess:
     async def _take_up_network(self, doc: NetworkDoc, revision: int) -> None:
         if self._network:
             # Ports and groups first, then the entries that use them.
-            await self._holders.until_network(revision)
+            why = partial(self._holders.not_taken_up, revision)
+            with saying_why(self._workers.values(), why):
+                await self._holders.until_network(revision)
             await self._holders.until_back(self._lost.difference(doc.lost.switches))
         *between, last = steps(doc, self._network)
         for step in between:
@@ -326,7 +336,8 @@ class ConfiguratorProcess:
         """Become the owner of partitions, whatever was done with them before."""
         workers = {name: self._make(name, epoch) for name, epoch in given.items()}
         self._tell_soon()
-        await self._holders.raise_epochs(given)
+        with saying_why(workers.values(), self._holders.not_reached):
+            await self._holders.raise_epochs(given)
         views = {name: view for name in workers if (view := self._view(name))}
         found = await read(self._etcd, views)
         for name, loaded in found.items():
@@ -365,7 +376,7 @@ class ConfiguratorProcess:
             Engine(self._network.plan(scope)),
             scope,
             self._holders,
-            self._answers.answer,
+            self._answer,
             self._tell_soon,
             self._numbers,
             self.options.of_partitions(),

@@ -139,7 +139,9 @@ class Desk:
                 await self.driver.raise_epoch(partition, epoch)
             except StaleEpoch as error:
                 stale[partition] = str(error)
-        return Raised(stale)
+        known = [self.driver.declared(switch) for switch in self.switches]
+        undeclared = [name for name in message.epochs if any(name not in some for some in known)]
+        return Raised(stale, undeclared)
 
     async def _declare_in_turn(
         self, message: Declare, before: Iterable[asyncio.Event], done: asyncio.Event

@@ -47,6 +47,9 @@ class Owned(Protocol):
     def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
         """What these switches should hold of it."""
 
+    def say_why(self, reason: str | None) -> None:
+        """Show why it waits."""
+
 
 class Holders:
     """All southbound processes, by what they hold; use as an async context manager.
@@ -149,20 +152,25 @@ class Holders:
         while not all(s in self._by_switch or s in self._lost for s in switches):
             await self._changed.wait()
 
-    async def raise_epochs(self, epochs: Mapping[str, int]) -> None:
+    async def raise_epochs(self, epochs: Mapping[str, int]) -> set[str]:
         """Raise the fence at all southbound processes that are alive.
 
-        One that cannot be reached is waited for, until it can, or is no longer registered.
+        One that cannot be reached is waited for, until it can, or is no longer registered. Returns
+        the partitions that have to be declared, because that was not done at all of them.
         """
         raised: set[Stream] = set()
+        undeclared: set[str] = set()
         while True:
             waiting = [s for s in self._known.values() if s.stream not in raised]
             if waiting:
                 done = await asyncio.gather(*(self._raise(s, epochs) for s in waiting))
-                raised.update(s.stream for s, ok in zip(waiting, done, strict=True) if ok)
+                for southbound, answer in zip(waiting, done, strict=True):
+                    if answer:
+                        raised.add(southbound.stream)
+                        undeclared.update(answer.undeclared)
                 continue
             if self._peers.processes.keys() <= {s.name for s in self._known.values()}:
-                return
+                return undeclared
             await self._changed.wait()
 
     async def declare(self, partitions: Collection[Owned]) -> None:
@@ -174,6 +182,18 @@ class Holders:
         """Wait until all southbound processes have taken up a network."""
         while not all(self._has_network(name, revision) for name in self._peers.processes):
             await self._changed.wait()
+
+    def not_reached(self) -> str:
+        """Why the fence is perhaps not raised everywhere."""
+        names = self._peers.processes.keys() - {s.name for s in self._known.values()}
+        if names:
+            return f"southbound processes are registered, but not reached: {_listed(names)}"
+        return "a southbound process does not answer yet"
+
+    def not_taken_up(self, revision: int) -> str:
+        """Why a network cannot be taken up yet."""
+        names = {n for n in self._peers.processes if not self._has_network(n, revision)}
+        return f"southbound processes have not taken up the network: {_listed(names)}"
 
     async def until_used(self) -> None:
         """Wait until all southbound processes that are registered are used."""
@@ -244,22 +264,27 @@ class Holders:
         async with southbound.declaring:
             await self._declare(southbound, partitions, self._wanted(southbound))
 
-    async def _raise(self, southbound: "_Southbound", epochs: Mapping[str, int]) -> bool:
-        """Raise the fence at a southbound process; False if it is gone."""
+    async def _raise(self, southbound: "_Southbound", epochs: Mapping[str, int]) -> Raised | None:
+        """Raise the fence at a southbound process; None if it is gone."""
         answer = await self._ask(southbound, RaiseEpochs(dict(epochs)))
         if not isinstance(answer, Raised):
-            return False
+            return None
         ours = self._epochs()
         for partition, reason in answer.stale.items():
             if ours.get(partition) == epochs[partition]:  # and not given to us anew meanwhile
                 self._stale(partition, reason)
-        return True
+        return answer
 
     async def _declare(
         self, southbound: "_Southbound", partitions: Collection[Owned], switches: Collection[str]
     ) -> bool:
         """Declare partitions to a southbound process, for some switches; False if it is gone."""
+        told: dict[str, list[str]] = {}
         for message in _declarations(partitions, switches):
+            for name, entries in message.entries.items():
+                for switch, packed in entries.items():
+                    if packed:
+                        told.setdefault(switch, []).append(name)
             answer = await self._ask(southbound, message)
             if not isinstance(answer, Applied):
                 return False
@@ -276,7 +301,11 @@ class Holders:
                 return await self._declare(southbound, left, switches)
             for switch, outcome in answer.outcomes.items():
                 if isinstance(outcome, Failed):
-                    log.error("switch %s does not take what it should hold: %s", switch, outcome)
+                    reason = f"switch {switch} does not take what it should hold: {outcome}"
+                    log.error("%s", reason)
+                    for partition in partitions:
+                        if partition.name in told.get(switch, ()):
+                            partition.say_why(reason)
         return True
 
     async def _apply(self, southbound: "_Southbound", message: Apply) -> dict[str, Outcome]:
@@ -372,6 +401,10 @@ class _Southbound:
     def responsible(self) -> set[str]:
         """The switches that it holds, or would if they were there."""
         return {*self.holds.switches, *self.holds.down} if self.holds else set()
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _declarations(partitions: Iterable[Owned], switches: Collection[str]) -> Iterable[Declare]:

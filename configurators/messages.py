@@ -34,6 +34,23 @@ class Tasks(Struct, frozen=True, array_like=True, tag="tasks"):
     tasks: dict[str, list[Task]]
 
 
+class Offers(Struct, frozen=True, array_like=True, tag="offers"):
+    """How many tasks of partitions a dispatcher has for whoever locks them (mode `sea`).
+
+    It is told to all configurators, whenever that changes; 0 if there are none any more.
+    """
+
+    counts: dict[str, int]
+
+
+class Take(Struct, frozen=True, array_like=True, tag="take"):
+    """The owner of a partition's lock wants at most so many of its tasks: they come as `Tasks`."""
+
+    partition: str
+    epoch: int
+    limit: int
+
+
 TaskOutcome = Literal["done", "failed", "superseded", "moved"]
 """Acknowledged by all switches; refused by one and undone; replaced by a task with a higher `seq`;
 or not owned here (any more), so that it has to be sent to the new owner."""
@@ -118,9 +135,13 @@ class RaiseEpochs(Struct, frozen=True, array_like=True, tag="raise"):
 
 
 class Raised(Struct, frozen=True, array_like=True, tag="raised"):
-    """The fence has risen, except for partitions whose epoch here is higher already."""
+    """The fence has risen, except for partitions whose epoch here is higher already.
+
+    Of those that are `undeclared` it is not known here what all switches should hold.
+    """
 
     stale: dict[str, str] = {}
+    undeclared: list[str] = []
 
 
 class Declare(Struct, frozen=True, array_like=True, tag="declare"):
@@ -172,7 +193,7 @@ class Holds(Struct, frozen=True, array_like=True, tag="holds"):
     operations: int = 0  # acknowledged since the process started
 
 
-ToConfigurator = Tasks
-FromConfigurator = Dones | Waiting | Load
+ToConfigurator = Tasks | Offers
+FromConfigurator = Dones | Waiting | Load | Take
 ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows
 FromSouthbound = Applied | Raised | Flows | Holds

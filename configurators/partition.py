@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -58,6 +58,10 @@ class PartitionOptions(Struct, frozen=True):
 Answer = Callable[[object, Done | Waiting], None]
 """Called with whom a task came from, and what is to be told."""
 
+Keep = Callable[[Sequence[Task]], Awaitable[None]]
+"""Called with tasks that were carried out, before they are answered. StaleEpoch if they do not
+count, because somebody else owns the partition."""
+
 
 class Worker:
     """One partition that this process owns. `run` works until it is cancelled or not the owner.
@@ -88,6 +92,7 @@ class Worker:
         self.ready = False
         self.reason: str | None = None  # why it waits
         self.done = 0
+        self.keep: Keep | None = None
         self._switches = switches
         self._answer = answer
         self._changed = changed
@@ -101,6 +106,7 @@ class Worker:
         self._in_work: list[Item] = []
         self._told: str | None = None
         self._clearing = False
+        self._stopping = False
 
     # What others call
 
@@ -122,6 +128,17 @@ class Worker:
         self._networks.append((revision, network))
         self._wake.set()
 
+    def follow_networks(self) -> None:
+        """Take up networks without telling switches; for one who is not the owner."""
+        while self._networks:
+            self.network, network = self._networks.popleft()
+            self.engine.commit(self.engine.rewire(network.plan(self.scope)))
+
+    @property
+    def unfinished(self) -> int:
+        """How many tasks it has not answered yet."""
+        return len(self.queue) + len(self._in_work)
+
     def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
         """What some switches should hold of this partition, to be declared to a driver.
 
@@ -139,6 +156,11 @@ class Worker:
         push.restart = True
         return before
 
+    def say_why(self, reason: str | None) -> None:
+        """Show in `load` why it waits, or (None) that it does no longer."""
+        self.reason = reason
+        self._changed()
+
     def load(self) -> PartitionLoad:
         """How it is doing."""
         state: Literal["loading", "ready", "waiting"] = "waiting" if self.reason else "ready"
@@ -146,7 +168,7 @@ class Worker:
             self.name,
             self.epoch,
             state if self.ready else "loading",
-            len(self.queue) + len(self._in_work),
+            self.unfinished,
             len(self.engine),
             self.entries,
             self.done,
@@ -180,10 +202,19 @@ class Worker:
         left, self._in_work = self._in_work, []
         self._end([*left, *self.queue.clear()], "moved")
 
+    def stop_soon(self) -> None:
+        """Have `run` end when nothing is under way."""
+        self._stopping = True
+        self._wake.set()
+
     async def run(self) -> str:
-        """Work until cancelled; returns the reason if somebody else owns the partition."""
+        """Work until cancelled, or until told to stop (returns nothing then).
+
+        Returns the reason if somebody else owns the partition.
+        """
+        self._stopping = False
         try:
-            while True:
+            while not self._stopping:
                 if self._networks and time.monotonic() >= self._network_after:
                     await self._rewire(*self._networks[0])
                 elif len(self.queue):
@@ -192,6 +223,7 @@ class Worker:
                     await self._sleep()
         except StaleEpoch as stale:
             return str(stale)
+        return ""
 
     # Working
 
@@ -214,11 +246,14 @@ class Worker:
         if left > 0 and len(self.queue) < options.slice_limit:
             await asyncio.sleep(left)
         taken = self.queue.take(self.engine, options.ordering, options.slice_limit)
-        self._end(taken.settled, "done")
+        self._in_work = [*taken.settled, *taken.slice.items]
         for item, wrong in taken.refused:
             self._end([item], "failed", wrong)
-        self.queue.ended(self.engine, (*taken.settled, *(item for item, _ in taken.refused)))
-        self._in_work = list(taken.slice.items)
+        self.queue.ended(self.engine, [item for item, _ in taken.refused])
+        if taken.settled:
+            if self.keep:
+                await self.keep([item.task for item in taken.settled])
+            self._finish(taken.settled, "done")
         todo = [taken.slice] if len(taken.slice) else []
         while todo:
             part = todo.pop()
@@ -248,7 +283,10 @@ class Worker:
         push = Push(decision, lambda: self.engine.decide(part.partials, ordering))
         reason = await self._carry_out(push, part.items)
         if reason is None:
-            self._answer_done(part, push, decided - began, time.perf_counter() - decided)
+            pushed = time.perf_counter() - decided
+            if self.keep:
+                await self.keep([item.task for item in part.items])
+            self._answer_done(part, push, decided - began, pushed)
         return reason
 
     async def _rewire(self, revision: int, network: Wired) -> None:

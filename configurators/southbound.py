@@ -17,7 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from configurators.desk import Desk, SharedDriver
-from configurators.following import News, follow
+from configurators.following import News, follow, whole
 from configurators.messages import Holds, ToSouthbound
 from configurators.network import topology_of
 from configurators.registration import Superseded as Replaced
@@ -31,7 +31,8 @@ from configurators.store.documents import (
     decode_space,
     encode,
 )
-from configurators.store.keys import GENERATION, NETWORK, OWNERS, SOUTHBOUND, SPACES
+from configurators.store.keys import GENERATION, LOCKS, NETWORK, OWNERS, SOUTHBOUND, SPACES
+from configurators.store.locks import LockTable
 from configurators.store.model import NetworkDoc, Process
 from configurators.stream import Listener, Stream, StreamClosed, join_address, split_address
 from dzflow.errors import BadInput
@@ -97,6 +98,7 @@ class SouthboundProcess:
         if data_plane == "onos" and self._options.onos is None:
             raise BadInput("say where ONOS is: the data plane onos needs its address")
         self._spaces = Spaces()
+        self._locks = LockTable()
         self._switches: list[str] = []
         self._network = 0  # the revision that was taken up
         self._alive: set[str] = set()  # the southbound processes that are registered
@@ -125,11 +127,15 @@ class SouthboundProcess:
             doc, revision = waiting.result()
             spaces = await etcd.range(SPACES)
             owners = await etcd.range(OWNERS)
+            locks = await etcd.range(LOCKS)
+            self._locks.take(whole(locks))
             self._spaces = Spaces(prefix=doc.pipeline.prefix)
             for item in spaces.items:
                 self._take_space(item.key, item.value)
             self._switches = [switch.id for switch in doc.switches]
             epochs = {item.key.removeprefix(OWNERS): item.revision for item in owners.items}
+            for partition, claim in self._locks.holders().items():
+                epochs[partition] = max(claim.epoch, epochs.get(partition, 0))
             async with self._driver(doc, epochs) as driver:
                 self._desk = Desk(driver)
                 self._desk.take((), 0)
@@ -143,9 +149,9 @@ class SouthboundProcess:
                     on_open=self._opened,
                 ) as self._listener:
                     self.listen = self._listener.address
-                    await self._serve(stop, spaces, owners)
+                    await self._serve(stop, spaces, owners, locks)
 
-    async def _serve(self, stop: asyncio.Event, spaces: Page, owners: Page) -> None:
+    async def _serve(self, stop: asyncio.Event, spaces: Page, owners: Page, locks: Page) -> None:
         work: list[Coroutine[Any, Any, Any]] = [
             stop.wait(),
             self._register(),
@@ -153,6 +159,7 @@ class SouthboundProcess:
             self._follow_network(),
             self._follow_spaces(spaces.revision),
             self._follow_owners(owners.revision),
+            self._follow_locks(locks.revision),
             self._follow_switches(),
             self._count(),
         ]
@@ -246,11 +253,20 @@ class SouthboundProcess:
             for change in news.changes:
                 if change.value is None:
                     continue
-                partition = change.key.removeprefix(OWNERS)
-                try:
-                    await self._desk.driver.raise_epoch(partition, change.revision)
-                except StaleEpoch:
-                    log.debug("the fence of %s is above %d already", partition, change.revision)
+                await self._raise(change.key.removeprefix(OWNERS), change.revision)
+
+    async def _follow_locks(self, revision: int) -> None:
+        """The same for who has a lock in mode `sea`."""
+        async for news in follow(self._etcd, LOCKS, revision):
+            for partition in self._locks.take(news):
+                if holder := self._locks.holder(partition):
+                    await self._raise(partition, holder.epoch)
+
+    async def _raise(self, partition: str, epoch: int) -> None:
+        try:
+            await self._desk.driver.raise_epoch(partition, epoch)
+        except StaleEpoch:
+            log.debug("the fence of %s is above %d already", partition, epoch)
 
     # Who is responsible for which switch
 

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from msgspec import msgpack
 
+from configurators.following import News
 from configurators.network import Network
 from configurators.spaces import Spaces, SpaceView
-from configurators.store.client import Compare, Etcd, none_newer, unchanged
+from configurators.store.client import Change, Compare, Etcd, none_newer, unchanged
 from configurators.store.documents import decode_network, decode_space
 from configurators.store.keys import (
+    LOCKS,
     NETWORK,
     OWNERS,
     SPACES,
@@ -18,6 +20,7 @@ from configurators.store.keys import (
     PartitionName,
     owners_of_space,
 )
+from configurators.store.locks import LockTable
 from configurators.store.model import NetworkDoc
 from dispatcher.errors import Unavailable
 from dispatcher.follow import Follower
@@ -28,10 +31,15 @@ _log = logging.getLogger(__name__)
 
 
 class Catalogue:
-    """Spaces, network and owners. Functions in `on_…` are called after each change."""
+    """Spaces, network and owners. Functions in `on_…` are called after each change.
 
-    def __init__(self, etcd: Etcd) -> None:
+    In mode `sea`, who has locked a partition is its owner; one that nobody has locked is "".
+    """
+
+    def __init__(self, etcd: Etcd, shared: bool = False) -> None:
         self._etcd = etcd
+        self.shared = shared
+        self._locks = LockTable()
         self.spaces = Spaces()
         self.routing = Routing()
         self.network_doc: NetworkDoc | None = None
@@ -45,7 +53,11 @@ class Catalogue:
         self._revisions: dict[str, int] = {}  # of spaces
         self._newest_owner: dict[int, int] = {}  # the highest epoch by number of space
         self._spaces = Follower(etcd, SPACES, self._take_space)
-        self._owners = Follower(etcd, OWNERS, self._take_owner)
+        self._owners = (
+            Follower(etcd, LOCKS, self._take_lock)
+            if shared
+            else Follower(etcd, OWNERS, self._take_owner)
+        )
         self._network_key = Follower(etcd, NETWORK, self._take_network)
         self._followers = [
             self._network_key,
@@ -70,7 +82,8 @@ class Catalogue:
     async def refresh(self, space: SpaceView) -> None:
         """Take up at once what changed about a space."""
         await self._spaces.refresh(space.name)
-        await self._owners.refresh(owners_of_space(space.number)[len(OWNERS) :])
+        if not self.shared:
+            await self._owners.refresh(owners_of_space(space.number)[len(OWNERS) :])
 
     async def refresh_spaces(self) -> None:
         """Take up at once what changed about any space."""
@@ -109,12 +122,16 @@ class Catalogue:
         """The revision of the document that a view was made from."""
         return self._revisions.get(space.name, 0)
 
-    def guards(self, space: SpaceView) -> tuple[Compare, Compare]:
-        """What must hold for what is known of a space to be still true: its document, owners."""
-        return (
-            unchanged(SPACES + space.name, self.space_revision(space)),
-            none_newer(owners_of_space(space.number), self._newest_owner.get(space.number, 0)),
-        )
+    def guards(self, space: SpaceView) -> tuple[Compare, ...]:
+        """What must hold for what is known of a space to be still true: its document, owners.
+
+        In mode `sea` owners do not matter: what each has done is in the partition's journal.
+        """
+        document = unchanged(SPACES + space.name, self.space_revision(space))
+        if self.shared:
+            return (document,)
+        newest = self._newest_owner.get(space.number, 0)
+        return document, none_newer(owners_of_space(space.number), newest)
 
     # Keeping up to date
 
@@ -127,6 +144,8 @@ class Catalogue:
         else:
             self.spaces.put(decode_space(value))
             self._revisions[name] = revision
+        if self.shared:
+            self._note_partitions()
         for tell in self.on_space:
             tell(name)
 
@@ -140,6 +159,30 @@ class Catalogue:
         epoch = None if value is None else revision
         for tell in self.on_owner:
             tell(partition, epoch)
+
+    def _take_lock(self, key: str, value: bytes | None, revision: int) -> None:
+        change = Change(LOCKS + key, value, revision)
+        for partition in self._locks.take(News([change], revision)):
+            if partition in self.owners:
+                self._note_holder(partition)
+
+    def _note_partitions(self) -> None:
+        """Know the partitions of all spaces, also those that nobody has locked."""
+        names = {name for space in self.spaces for name in space.partitions()}
+        for name in names - self.owners.keys():
+            self._note_holder(name)
+        for name in self.owners.keys() - names:
+            del self.owners[name]
+            for tell in self.on_owner:
+                tell(name, None)
+
+    def _note_holder(self, partition: str) -> None:
+        holder = self._locks.holder(partition)
+        owner = (holder.who, holder.epoch) if holder else ("", 0)
+        if self.owners.get(partition) != owner:
+            self.owners[partition] = owner
+            for tell in self.on_owner:
+                tell(partition, owner[1])
 
     def _take_network(self, key: str, value: bytes | None, revision: int) -> None:
         if key or value is None:

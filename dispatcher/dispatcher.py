@@ -40,6 +40,7 @@ from dispatcher.limits import Admission, Rates
 from dispatcher.metrics import Metrics
 from dispatcher.migration import Migration
 from dispatcher.news import News
+from dispatcher.offers import OfferingGatherer
 from dispatcher.reach import Reach
 from dispatcher.records import Records
 from dispatcher.requests import Operation
@@ -67,13 +68,11 @@ class Dispatcher:
         self.id = options.id or f"d-{secrets.token_hex(4)}"
         self.metrics = metrics = Metrics()
         self._etcd = etcd = Etcd(access)
-        self._catalogue = catalogue = Catalogue(etcd)
+        self._catalogue = catalogue = Catalogue(etcd, shared=options.mode == "sea")
         self._journal = Journal(etcd, catalogue, SharedLeases(etcd, options.finished_ttl))
         self._fleet = Fleet(etcd, token, self.id)
         reach = Reach(catalogue, self._fleet)
-        self._gatherer = Gatherer(
-            etcd, catalogue, self._journal, metrics, self._fleet.stream_to, reach
-        )
+        self._gatherer = self._make_gatherer(reach)
         admission: Admission[Draft] = Admission(
             options.window, options.window_per_host, options.queue, options.queue_per_host
         )
@@ -128,6 +127,16 @@ class Dispatcher:
         self._stack = AsyncExitStack()
         self._duties: list[asyncio.Task[None]] = []  # that never end by themselves
         self._connect_parts()
+
+    def _make_gatherer(self, reach: Reach) -> Gatherer:
+        fleet = self._fleet
+        given = self._etcd, self._catalogue, self._journal, self.metrics, fleet.stream_to, reach
+        if self.options.mode == "sna":
+            return Gatherer(*given)
+        offering = OfferingGatherer(*given, lambda: fleet.configurators.streams().values())
+        fleet.on_take = offering.hear_take
+        fleet.on_disconnected = offering.disconnected
+        return offering
 
     def _connect_parts(self) -> None:
         self._fleet.on_dones = self._gatherer.hear_dones
@@ -357,10 +366,9 @@ class Dispatcher:
         self._answers.ended(operation, record, outcome)
         self._intake.pump()
 
-    def _done(self, operation: Operation, done: Done) -> None:
+    def _done(self, operation: Operation, done: Done, configurator: str) -> None:
         assert self._traces
-        owner = self._catalogue.owners.get(done.partition)
-        self._traces.note(operation, done, owner[0] if owner else "")
+        self._traces.note(operation, done, configurator)
 
     def _elsewhere(self, draft: Draft, record: Record) -> None:
         if draft.call:

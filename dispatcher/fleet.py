@@ -12,6 +12,7 @@ from configurators.messages import (
     FromSouthbound,
     Holds,
     Load,
+    Take,
     Waiting,
 )
 from configurators.peers import Peers
@@ -29,9 +30,11 @@ class Fleet:
     def __init__(self, etcd: Etcd, token: bytes, me: str) -> None:
         self.loads: dict[str, Load] = {}
         self.holds: dict[str, Holds] = {}
-        self.on_dones: Callable[[Dones], None] = lambda _: None
+        self.on_dones: Callable[[Dones, str], None] = lambda *_: None
         self.on_waiting: Callable[[Waiting], None] = lambda _: None
+        self.on_take: Callable[[Stream, Take], None] = lambda *_: None
         self.on_connected: Callable[[str], None] = lambda _: None
+        self.on_disconnected: Callable[[Stream], None] = lambda _: None
         self.on_configurator: list[Callable[[str], None]] = []
         self.on_holds: list[Callable[[], None]] = []
         self.configurators = Peers(
@@ -86,9 +89,11 @@ class Fleet:
 
     def _hear(self, stream: Stream, message: object) -> None:
         if isinstance(message, Dones):
-            self.on_dones(message)
+            self.on_dones(message, stream.peer)
         elif isinstance(message, Waiting):
             self.on_waiting(message)
+        elif isinstance(message, Take):
+            self.on_take(stream, message)
         elif isinstance(message, Load):
             self.loads[message.configurator] = message
             self._tell_configurator(message.configurator)
@@ -102,8 +107,9 @@ class Fleet:
         self.on_connected(name)
         self._tell_configurator(name)
 
-    def _closed(self, name: str, stream: Stream) -> None:  # noqa: ARG002 - called with both
+    def _closed(self, name: str, stream: Stream) -> None:
         self.loads.pop(name, None)
+        self.on_disconnected(stream)
         self._tell_configurator(name)
 
     def _lost(self, name: str, stream: Stream) -> None:  # noqa: ARG002 - called with both

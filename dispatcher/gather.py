@@ -54,8 +54,8 @@ class Gatherer:
         superseded by somebody else's operation on the record."""
         self.on_restart: Callable[[Operation], None] = lambda _: None
         """Called when an operation has to be journaled and routed anew."""
-        self.on_done: Callable[[Operation, Done], None] = lambda *_: None
-        """Called for each partial that was carried out or refused, for the trace."""
+        self.on_done: Callable[[Operation, Done, str], None] = lambda *_: None
+        """Called for each partial that was carried out or refused, and by whom, for the trace."""
         self._by_partition: dict[str, dict[Operation, None]] = {}
         self._outbox = Outbox(stream_to, metrics, self._unreachable)
         self._moved: dict[Operation, None] = {}
@@ -91,8 +91,8 @@ class Gatherer:
                 self._by_partition.setdefault(name, {})[operation] = None
         self._act(operation, operation.start())
 
-    def hear_dones(self, message: Dones) -> None:
-        """Tasks have come to their end."""
+    def hear_dones(self, message: Dones, configurator: str) -> None:
+        """Tasks have come to their end at a configurator."""
         operations, counts = self.operations, self._metrics.tasks_done
         for done in message.dones:
             counts[done.outcome] += 1
@@ -100,7 +100,7 @@ class Gatherer:
             if operation is None:
                 continue
             if done.outcome in ("done", "failed") and operation.awaits(done):
-                self.on_done(operation, done)
+                self.on_done(operation, done, configurator)
                 if done.outcome == "done":
                     operation.last_done = time.monotonic()
             if done.outcome == "moved" or operation.outlived(done):
@@ -148,16 +148,19 @@ class Gatherer:
         if what is Next.WAIT:
             return
         if what is Next.SEND:
-            for partition, task in operation.to_send():
-                owner = self._catalogue.owners.get(partition)
-                if owner:
-                    self._outbox.post(owner[0], partition, task)
+            self._send(operation)
         elif what is Next.SETTLE:
             self._settle(operation)
         elif what is Next.PAUSE:
             self._later(_PAUSE, lambda: self._again(operation))
         else:
             self._spawn(self._check(operation))
+
+    def _send(self, operation: Operation) -> None:
+        for partition, task in operation.to_send():
+            owner = self._catalogue.owners.get(partition)
+            if owner:
+                self._outbox.post(owner[0], partition, task)
 
     def _unreachable(self, configurator: str, tasks: dict[str, list[Task]]) -> None:
         """Nobody is there to be told; when somebody is, that is done again."""

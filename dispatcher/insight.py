@@ -165,7 +165,8 @@ class Insight:
         """All configurators that are alive or own something."""
         owned: dict[str, int] = {}
         for owner, _ in self._catalogue.owners.values():
-            owned[owner] = owned.get(owner, 0) + 1
+            if owner:
+                owned[owner] = owned.get(owner, 0) + 1
         names = sorted({*owned, *self._fleet.configurators.processes})
         return [self.configurator(name, owned.get(name, 0)) for name in names]
 

@@ -38,9 +38,9 @@ class Reach:
         return None
 
     def missing(self, revision: int) -> list[str]:
-        """Processes that have not told that they have taken up a revision of the network."""
+        """Who has not told that they have taken up a revision of the network."""
         fleet = self._fleet
-        return [
+        missing = [
             name
             for name in fleet.southbound.processes
             if name not in fleet.holds or fleet.holds[name].network < revision
@@ -49,6 +49,16 @@ class Reach:
             for name in fleet.configurators.processes
             if name not in fleet.loads or fleet.loads[name].network < revision
         ]
+        if self._catalogue.shared:
+            # A partition may be on its way from one configurator to another.
+            ready = {
+                one.partition
+                for load in fleet.loads.values()
+                for one in load.partitions
+                if load.network >= revision and one.state != "loading"
+            }
+            missing += [f"partition {name}" for name in self._catalogue.owners.keys() - ready]
+        return missing
 
     def taken_up(self) -> bool:
         """Whether the network as it is known stands in all partitions."""

@@ -26,6 +26,7 @@ from configurators.store.keys import (
     NUMBERS,
     RECORDS,
     SPACES,
+    history_of,
     owner_key,
     owners_of_space,
 )
@@ -103,6 +104,7 @@ class SpaceChanges:
                 [
                     Delete(SPACES + name),
                     Delete(owners_of_space(doc.number), prefix=True),
+                    *(Delete(prefix, prefix=True) for prefix in history_of(doc.number)),
                     Put(f"{NUMBERS}{doc.number}", name.encode(), rest),
                 ],
             )
@@ -149,9 +151,14 @@ class SpaceChanges:
     async def _put_with_owners(
         self, compares: Sequence[Compare], doc: SpaceDoc, version: int, more: Sequence[Op]
     ) -> bool:
-        """Store a space, and before or with it who owns the partitions of a version."""
+        """Store a space, and before or with it who owns the partitions of a version.
+
+        In mode `sea` nobody does yet, and nothing is left of partitions that had the same names.
+        """
         view = await asyncio.to_thread(SpaceView.of, doc)
         owners = self._spread(view.versions[version].partitions())
+        if self._options.mode == "sea":
+            owners = [Delete(prefix, prefix=True) for prefix in history_of(doc.number, version)]
         put = Put(SPACES + doc.name, encode(doc))
         while len(owners) + len(more) + 1 > _AT_ONCE:
             some, owners = owners[:_AT_ONCE], owners[_AT_ONCE:]

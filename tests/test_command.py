@@ -22,7 +22,6 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         (["bench", "all", "--json", "x"], "name one benchmark"),
         (["lab", "up", "--topology", "mesh:3"], "mesh:3"),
         (["up", "--topology", "mesh:3"], "mesh:3"),
-        (["up", "--mode", "sea"], "sea is not there yet"),
         (["up", "--listen", "192.0.2.1"], "set tokens.operator or tokens.hosts"),
         (["up", "--config", "none.toml"], "none.toml: No such file"),
         (["up", "--data-dir", "/dev/null/x"], "/dev/null/x cannot be used"),

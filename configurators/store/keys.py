@@ -8,7 +8,11 @@
 | `records/SPACE/ID` | `Record`; SPACE is the number in hexadecimal, which the id names, too |
 | `finished/SPACE/ID` | `Record` that was removed or has failed; kept for a while (leased) |
 | `ttl/ID` | when a record that has a ttl expires, as a decimal number |
-| `owners/PARTITION` | the configurator's id; the key's mod revision is the epoch |
+| `owners/PARTITION` | the configurator's id; the key's mod revision is the epoch (mode `sna`) |
+| `locks/PARTITION/LEASE` | the id of a configurator that has the lock, or waits for it |
+| `clean/PARTITION` | left by who released the lock with nothing under way; see `Mark` |
+| `journal/PARTITION/EPOCH.N` | tasks that were done under a lock, until records say the same |
+| `cuts/PARTITION` | the key of the last that was dropped from the partition's journal |
 | `keys/HASH` | `KeyUse` of an idempotency key (leased) |
 | `dispatchers/ID`, `configurators/ID`, `southbound/ID` | `Process`, leased: gone when it dies |
 | `generation` | put to get a new generation: the put's revision |
@@ -32,6 +36,10 @@ RECORDS = "records/"
 FINISHED = "finished/"
 TTL = "ttl/"
 OWNERS = "owners/"
+LOCKS = "locks/"
+CLEAN = "clean/"
+JOURNAL = "journal/"
+CUTS = "cuts/"
 KEYS = "keys/"
 DISPATCHERS = "dispatchers/"
 CONFIGURATORS = "configurators/"
@@ -92,3 +100,19 @@ def owner_key(partition: str) -> str:
 def owners_of_space(space: int) -> str:
     """The prefix of the owners of all partitions of a space, in all versions."""
     return f"{OWNERS}{space:x}."
+
+
+def locks_of(partition: str) -> str:
+    """The prefix of the keys of all who have a partition's lock or wait for it."""
+    return f"{LOCKS}{partition}/"
+
+
+def journal_of(partition: str) -> str:
+    """The prefix of a partition's journal."""
+    return f"{JOURNAL}{partition}/"
+
+
+def history_of(space: int, version: int | None = None) -> list[str]:
+    """The prefixes of what owners in mode `sea` left of partitions of a space, or one version."""
+    under = f"{space:x}." if version is None else f"{space:x}.{version}/"
+    return [kind + under for kind in (CLEAN, JOURNAL, CUTS)]

@@ -135,7 +135,7 @@ def show(service: "Service", only: str | None, console: Console) -> None:
     console.print("[bold green]dzflow is ready[/]")
     console.print(rows)
     for hint in service.hints:
-        console.print(f"[yellow]note:[/] {hint}", highlight=False)
+        console.print(f"[yellow]note:[/] {escape(hint)}", highlight=False)
     if len(hosts) > 1 and only != "workers":
         console.print("\nTry, in other terminals:")
         for line in _to_try(service, hosts):

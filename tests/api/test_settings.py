@@ -53,7 +53,6 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
         ({"port": 65536}, {}, "port: "),
         ({}, {"DZFLOW_CONFIGURATORS": "many"}, "configurators: "),
         ({}, {"DZFLOW_TOKENS__HOSTS": "geheim"}, "tokens.hosts: this is not JSON"),
-        ({"mode": "sea"}, {}, "sea is not there yet"),
         ({"data_plane": "onos"}, {}, "prefixes only; choose lpm"),
         ({"tls": {"cert": "c.pem"}}, {}, "cert and key belong together"),
         ({"etcd": {"cert": "c.pem"}}, {}, "cert and key belong together"),

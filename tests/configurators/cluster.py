@@ -3,14 +3,24 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
 from configurators.engine import Engine
 from configurators.loading import partials
-from configurators.messages import Done, Dones, FromConfigurator, Load, Task, Tasks, Waiting
+from configurators.messages import (
+    Done,
+    Dones,
+    FromConfigurator,
+    Load,
+    Offers,
+    Take,
+    Task,
+    Tasks,
+    Waiting,
+)
 from configurators.network import Network, first_network
 from configurators.packing import pack_regions, unpack_regions
 from configurators.partials import Request
@@ -26,6 +36,8 @@ from sdn.emulator.network import EmulatedNetwork
 from sdn.flows import FlowEntry
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
+
+C = TypeVar("C", bound=ConfiguratorProcess)
 
 WAIT = 30.0
 TOKEN = b"a token that the processes of a test share"
@@ -50,6 +62,8 @@ class Cluster:
         self.dones: dict[tuple[str, str, int], Done] = {}
         self.waiting: list[Waiting] = []
         self.loads: dict[str, Load] = {}
+        self.offered: dict[str, list[Task]] = {}
+        self.taken: dict[str, Take] = {}
         self._streams: dict[str, Stream] = {}
         self._heard = asyncio.Condition()
 
@@ -66,11 +80,14 @@ class Cluster:
 
     @asynccontextmanager
     async def configurator(
-        self, id: str = "c1", options: ConfiguratorOptions | None = None
-    ) -> AsyncIterator[ConfiguratorProcess]:
+        self,
+        id: str = "c1",
+        options: ConfiguratorOptions | None = None,
+        kind: type[C] = ConfiguratorProcess,  # type: ignore[assignment]
+    ) -> AsyncIterator[C]:
         """A configurator, with a stream to it as a dispatcher has one."""
         options = options or ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
-        process = ConfiguratorProcess(self.access, TOKEN, id, "127.0.0.1:0", options)
+        process = kind(self.access, TOKEN, id, "127.0.0.1:0", options)
         async with _running(process.run):
             stream = await self.stream(id, process)
             try:
@@ -91,8 +108,12 @@ class Cluster:
                     return stream
                 await asyncio.sleep(0.02)
 
-    async def _hear(self, _: Stream, message: Dones | Waiting | Load) -> None:
+    async def _hear(self, stream: Stream, message: FromConfigurator) -> None:
         match message:
+            case Take(partition):
+                self.taken[partition] = message
+                stream.tell(Tasks({partition: self.offered.pop(partition, [])}))
+                stream.tell(Offers({partition: 0}))
             case Dones(dones):
                 for done in dones:
                     self.dones[done.partition, done.id, done.seq] = done
@@ -195,6 +216,26 @@ class Cluster:
         await self.until(lambda: asked <= self.dones.keys())
         return [self.dones[key] for key in asked]
 
+    async def offer(self, tasks: dict[str, list[Task]], *ids: str) -> list[Done]:
+        """Offer tasks to configurators, and wait until somebody has done them."""
+        asked = {(name, task.id, task.seq) for name, some in tasks.items() for task in some}
+        left = tasks
+        while left:
+            for key in asked:
+                if key in self.dones and self.dones[key].outcome == "moved":
+                    del self.dones[key]
+            self.offered |= left
+            for id in ids:
+                self._streams[id].tell(Offers({name: len(some) for name, some in left.items()}))
+            await self.until(lambda: asked <= self.dones.keys())
+            moved = {key[:2] for key in asked if self.dones[key].outcome == "moved"}
+            left = {
+                name: again
+                for name, some in tasks.items()
+                if (again := [task for task in some if (name, task.id) in moved])
+            }
+        return [self.dones[key] for key in asked]
+
     # Switches
 
     def held(self) -> dict[str, set[FlowEntry]]:
@@ -239,15 +280,20 @@ async def cluster(
     southbounds: int = 1,
     model: SwitchModel = SOFTWARE,
     trees: int = 1,
+    shared: bool = False,
 ) -> AsyncIterator[Cluster]:
-    """A network with its southbound processes, and a space whose partitions are c1's."""
+    """A network with its southbound processes, and a space whose partitions are c1's.
+
+    In mode `sea` (`shared`) they are whoever locks them.
+    """
     doc = first_network(topology(shape), plan, trees)
     space = new_space("small", 5, SCHEMA, plan, partitions)
     async with Etcd(access) as etcd, AsyncExitStack() as stack:
         await etcd.put(keys.NETWORK, encode(doc))
         await etcd.put(keys.SPACES + space.name, encode(space))
         made = Cluster(access, etcd, doc, space)
-        await made.own()
+        if not shared:
+            await made.own()
         processes = [
             await stack.enter_async_context(made.southbound(f"sb{n + 1}"))
             for n in range(southbounds)

@@ -15,6 +15,7 @@ from configurators.messages import (
     RaiseEpochs,
     ToSouthbound,
 )
+from configurators.patience import saying_why
 from configurators.store.client import Etcd
 from configurators.store.documents import encode
 from configurators.store.keys import SOUTHBOUND
@@ -22,7 +23,7 @@ from configurators.store.model import Process
 from configurators.stream import Listener, Stream
 from dzflow.errors import DzflowError
 from sdn.flows import FlowEntry
-from sdn.southbound import Acknowledged, Outcome, Undefined
+from sdn.southbound import Acknowledged, Failed, Outcome, Undefined
 from tests.etcd import TestEtcd
 
 WAIT = 30.0
@@ -30,13 +31,17 @@ TOKEN = b"token"
 
 
 class Partition:
-    """A partition of ours, without entries."""
+    """A partition of ours, with an entry on s1."""
 
     name = "1.0/all"
     epoch = 7
+    reason: str | None = None
+
+    def say_why(self, reason: str | None) -> None:
+        self.reason = reason
 
     def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
-        return {switch: [] for switch in switches}
+        return {"s1": [FlowEntry(1, 100, None)]} if "s1" in switches else {}
 
 
 class Southbound:
@@ -45,7 +50,8 @@ class Southbound:
     def __init__(self, name: str) -> None:
         self.name = name
         self.heard: list[Any] = []
-        self.outcome: Outcome = Acknowledged()
+        self.outcome: Outcome = Acknowledged()  # of operations
+        self.compared: Outcome = Acknowledged()
         self._came = asyncio.Event()
         self._holds = Holds(name, [], {}, 1, [])
         self._listener = Listener(
@@ -62,7 +68,7 @@ class Southbound:
             case RaiseEpochs():
                 return Raised()
             case Declare(switches=list(switches)):
-                return Applied(dict.fromkeys(switches, Acknowledged()))
+                return Applied(dict.fromkeys(switches, self.compared))
             case Apply():
                 return Applied(dict.fromkeys(message.batch, self.outcome))
 
@@ -91,8 +97,8 @@ class Southbound:
             await etcd.delete(SOUTHBOUND + self.name)
 
 
-def holders(etcd: Etcd) -> Holders:
-    ours = Partition()
+def holders(etcd: Etcd, partition: Partition | None = None) -> Holders:
+    ours = partition or Partition()
     return Holders(etcd, TOKEN, "c1", lambda: [ours], lambda: {ours.name: ours.epoch}, print)
 
 
@@ -163,5 +169,55 @@ def test_a_southbound_process_that_could_not_be_introduced_is_dialled_again(
             async with Holders(etcd, TOKEN, "c1", owned, lambda: epochs, print) as made:
                 await usable(made, "s1")
                 assert a.declared() == [{"s1"}]
+
+    asyncio.run(main())
+
+
+def test_what_a_switch_does_not_take_is_shown_by_the_partitions_concerned(
+    etcd_server: TestEtcd,
+) -> None:
+    async def main() -> None:
+        a, ours = Southbound("a"), Partition()
+        a.compared = Failed({0: "table full"}, table_full=True)
+        a.hold("s2")
+        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd, ours) as made:
+            await usable(made, "s2")
+            assert ours.reason is None
+            a.hold("s1", "s2")
+            await usable(made, "s1")
+            assert "s1" in str(ours.reason)
+            assert "table full" in str(ours.reason)
+
+    asyncio.run(main())
+
+
+def test_who_is_waited_for_is_named(etcd_server: TestEtcd) -> None:
+    async def main() -> None:
+        a = Southbound("a")
+        a.hold("s1")
+        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
+            away = Process("b", "127.0.0.1:1", 1, "node")  # where nobody is
+            await etcd.put(SOUTHBOUND + "b", encode(away))
+            async with holders(etcd) as made:
+                ours = Partition()
+                raising = asyncio.create_task(made.raise_epochs({ours.name: ours.epoch}))
+                shown = asyncio.Event()
+
+                def why() -> str:
+                    shown.set()
+                    return f"{made.not_reached()}; {made.not_taken_up(2)}"
+
+                await usable(made, "s1")
+                with saying_why([ours], why, 0.0):
+                    async with asyncio.timeout(WAIT):
+                        await shown.wait()
+                    assert ours.reason == (
+                        "southbound processes are registered, but not reached: b;"
+                        " southbound processes have not taken up the network: a, b"
+                    )
+                assert ours.reason is None
+                await etcd.delete(SOUTHBOUND + "b")
+                async with asyncio.timeout(WAIT):
+                    await raising
 
     asyncio.run(main())

@@ -240,7 +240,8 @@ def test_what_is_asked_behind_a_declaration_does_not_overtake_it(etcd_server: Te
                 c.declare(epoch, {"s1": [entry(1), entry(2)]}),
             )
             assert declared.outcomes == dict.fromkeys(NAMES, Acknowledged())
-            assert applied == Applied({"s1": Acknowledged()})
+            # It was sent between the two declarations, or given up for the second one.
+            assert isinstance(applied.outcomes["s1"], Acknowledged | Undefined)
             assert again.outcomes == dict.fromkeys(NAMES, Acknowledged())
             assert await on_switch(c, "s1") == {entry(1), entry(2)}
             await asyncio.gather(

@@ -92,16 +92,21 @@ async def alone(it: Cluster, name: str) -> AsyncIterator[int]:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     try:
-        async with asyncio.timeout(WAIT):
-            while not (stored := await it.etcd.get(keys.CONFIGURATORS + name)):
-                await asyncio.sleep(0.05)
-        address = decode_process(stored.value).address
+        address = await registered(it, name)
         it._streams[name] = await connect(address, TOKEN, it._hear, FromConfigurator, "d1")
         yield process.pid
     finally:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+async def registered(it: Cluster, name: str) -> str:
+    """Where a configurator listens, as soon as it is registered."""
+    async with asyncio.timeout(WAIT):
+        while not (stored := await it.etcd.get(keys.CONFIGURATORS + name)):
+            await asyncio.sleep(0.05)
+    return decode_process(stored.value).address
 
 
 def partitions(it: Cluster, name: str) -> set[str]:
@@ -131,6 +136,7 @@ def test_one_that_sleeps_longer_than_its_lease_changes_nothing_when_it_wakes(
                 await it.until(lambda: not partitions(it, "c1"))
                 it.check()
                 # It is alive again, and can be given something.
+                await registered(it, "c1")
                 await it.own("c1")
                 await it.ready("c1")
                 it.check()

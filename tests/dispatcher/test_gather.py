@@ -60,7 +60,7 @@ class Scene:
     def done(self, epoch: int) -> None:
         task: Task = self.operation.latest[self.partition]
         done = Done(self.partition, task.id, task.seq, epoch, "done")
-        self.gatherer.hear_dones(Dones([done]))
+        self.gatherer.hear_dones(Dones([done]), "c1")
 
     def changed(self, write: Write, record: Record, revision: int) -> None:
         """A write finds the record as something else."""

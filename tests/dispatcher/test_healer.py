@@ -29,7 +29,7 @@ def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: TestEtc
             assert made.status == 201
             # The first never takes anything for lost: as long as it decides, nothing is.
             calm = Patience(down_after=3600.0)
-            async with w.dispatcher(id="a", patience=calm, lease_ttl=2):
+            async with w.dispatcher(id="a", patience=calm):
                 w.network.agents["s3"].drop()
 
                 async def noticed() -> bool:
@@ -63,10 +63,13 @@ def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: TestEtc
             await eventually(active)
             assert lost(second) == ()
 
-            async def one_tree() -> bool:
-                return len(second.topology().trees) == 1
+            async def settled() -> bool:
+                d = second
+                held = [
+                    await d.flows(s.id, "dp") == await d.flows(s.id, "cp") for s in d.switches()
+                ]
+                return len(d.topology().trees) == 1 and all(held)
 
-            await eventually(one_tree)
-            await w.check_flows(second)
+            await eventually(settled)
 
     asyncio.run(run())

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
 from configurators.network import first_network
+from configurators.shared import SharedConfigurator
 from configurators.southbound import SouthboundProcess
 from configurators.store.client import Access, Etcd
 from configurators.store.documents import encode
@@ -20,11 +21,16 @@ from sdn.pipeline import PlanName
 from sdn.topologies import topology
 from tests.dispatcher.support import TIMEOUT, TOKEN, eventually
 
+Mode = Literal["sna", "sea"]
+
+QUICK = ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
+
 
 class Whole:
     """What runs."""
 
-    def __init__(self, access: Access, etcd: Etcd, network: EmulatedNetwork) -> None:
+    def __init__(self, access: Access, etcd: Etcd, network: EmulatedNetwork, mode: Mode) -> None:
+        self.mode = mode
         self.access = access
         self.etcd = etcd
         self.network = network
@@ -32,7 +38,8 @@ class Whole:
     @asynccontextmanager
     async def dispatcher(self, **options: Any) -> AsyncIterator[Dispatcher]:
         """A dispatcher that is ready."""
-        async with Dispatcher(self.access, TOKEN, DispatcherOptions(**options)) as made:
+        how = DispatcherOptions(mode=self.mode, **options)
+        async with Dispatcher(self.access, TOKEN, how) as made:
 
             async def ready() -> bool:
                 health = made.health()
@@ -58,7 +65,9 @@ async def whole(
     plan: PlanName = "legs",
     trees: int = 1,
     configurators: int = 2,
+    mode: Mode = "sna",
     model: SwitchModel = SOFTWARE,
+    options: ConfiguratorOptions = QUICK,
 ) -> AsyncIterator[Whole]:
     """A small network and all processes that a dispatcher needs."""
     async with AsyncExitStack() as stack:
@@ -71,10 +80,10 @@ async def whole(
         network = EmulatedNetwork(topology(shape), [split_address(south.openflow)], model=model)
         await stack.enter_async_context(network)
         for number in range(configurators):
-            options = ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
-            process = ConfiguratorProcess(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", options)
+            kind = SharedConfigurator if mode == "sea" else ConfiguratorProcess
+            process = kind(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", options)
             await stack.enter_async_context(_running(process.run))
-        yield Whole(access, etcd, network)
+        yield Whole(access, etcd, network, mode)
 
 
 @asynccontextmanager

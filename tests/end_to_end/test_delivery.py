@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -48,9 +48,9 @@ class Plane:
 
 
 @contextmanager
-def emulated(folder: Path, plan: PlanName) -> Iterator[Plane]:
+def emulated(folder: Path, plan: PlanName, mode: str = "sna") -> Iterator[Plane]:
     with (
-        running(folder, topology=TOPOLOGY, plan=plan, partitions=5) as service,
+        running(folder, topology=TOPOLOGY, plan=plan, partitions=5, mode=mode) as service,
         Crowd(service.url, HOSTS, here) as crowd,
     ):
         yield Plane(service.url, service.access, crowd, lambda: None)
@@ -81,7 +81,8 @@ def open_vswitch(folder: Path, plan: PlanName) -> Iterator[Plane]:
             yield Plane(service.url, service.access, crowd, lab.wait_cache)
 
 
-PLANES = {"emulated": emulated, "ovs": open_vswitch}
+PLANES: dict[str, Callable[[Path, PlanName], AbstractContextManager[Plane]]]
+PLANES = {"emulated": emulated, "shared": partial(emulated, mode="sea"), "ovs": open_vswitch}
 
 
 class Scenario:
@@ -329,8 +330,16 @@ def _row(entry: FlowEntry) -> Row:
     return (entry.table, entry.priority, match, entry.in_port, tuple(sorted(actions)), entry.goto)
 
 
-@pytest.mark.parametrize("plan", ["legs", "lpm"])
-@pytest.mark.parametrize("name", ["emulated", pytest.param("ovs", marks=needs_lab)])
+@pytest.mark.parametrize(
+    ("name", "plan"),
+    [
+        ("emulated", "legs"),
+        ("emulated", "lpm"),
+        ("shared", "legs"),
+        pytest.param("ovs", "legs", marks=needs_lab),
+        pytest.param("ovs", "lpm", marks=needs_lab),
+    ],
+)
 def test_everybody_gets_what_they_asked_for_while_requests_come_and_go(
     name: str, plan: PlanName, tmp_path: Path
 ) -> None:

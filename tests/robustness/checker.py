@@ -55,12 +55,13 @@ def check(entries: Sequence[Entry]) -> list[Violation]:
     found += _answers(requests, list(of(Fault, entries)))
     found += _missed(entries, rounds)
     found += _unasked(entries)
-    if rounds:
+    seen = [each for each in rounds if each.records or each.tables]  # else nothing could be read
+    if seen and seen[-1] is rounds[-1]:
         last = rounds[-1]
         asked = _Asked.of(requests, list(of(Steady, entries)))
         found += _lost(asked, last)
         found += _half(asked, last)
-        found += _unordered(asked, rounds)
+        found += _unordered(asked, seen)
         found += _tables(last)
     return found
 
@@ -165,10 +166,9 @@ def _unordered(asked: _Asked, rounds: Sequence[Round]) -> list[Violation]:
     for label, requests in asked.by_label.items():
         steps = [step for r in requests if (step := _step(r))]
         for each in rounds:
-            if each.records or each.tables:  # else nothing could be read
-                there = _active(each).get(label)
-                state = _as_text(there.filter) if there else ABSENT
-                steps.append(Step(each.healed, each.end, None, state, True))
+            there = _active(each).get(label)
+            state = _as_text(there.filter) if there else ABSENT
+            steps.append(Step(each.healed, each.end, None, state, True))
         if not in_one_order(steps):
             history = "; ".join(
                 f"{r.action} {_as_text(r.filter)} {r.outcome}"

@@ -47,6 +47,7 @@ class Kind(Struct, frozen=True):
     shortest: float = 0.0
     longest: float = 0.0
     cuts: bool = False  # the switch that is named, or all if it is the network process
+    strands: bool = False  # it may be taken for lost, and its own hosts with it; others are not
     weight: int = 2  # how often it is drawn, compared with others
 
 
@@ -86,9 +87,9 @@ _LINES = (
 )
 WIRED = (
     *_LINES,
-    Kind("switch drops", SWITCHES, 0.0, 6.0),
+    Kind("switch drops", SWITCHES, 0.0, 6.0, strands=True),
     Kind("switch restarts", SWITCHES, 0.0, 4.0, cuts=True),
-    Kind("switch ignores barriers", SWITCHES, 2.0, 8.0),
+    Kind("switch ignores barriers", SWITCHES, 2.0, 8.0, strands=True),
     Kind("switch answers early", SWITCHES, 1.0, 5.0, cuts=True),
     Kind("switch loses flow-mods", SWITCHES, 1.0, 5.0, cuts=True),
     Kind("switch refuses", SWITCHES, 1.0, 5.0),
@@ -134,6 +135,8 @@ async def _carry_out(planned: Planned, plant: Plant) -> Fault | None:
     cuts: tuple[str, ...] = ()
     if kind.cuts:
         cuts = (target,) if target in SWITCHES else ("*",)
+    elif kind.strands:
+        cuts = (f"@{target}",)
     begin = time.time()
     async with _HOW[kind.name](planned, plant) as detail:
         if detail is None:

@@ -17,7 +17,7 @@ from configurators.store import keys
 from configurators.store.client import Access, Etcd
 from configurators.store.documents import decode_process, encode
 from configurators.store.errors import StoreError
-from configurators.store.server import EtcdServer, free_ports
+from configurators.store.server import EtcdFailed, EtcdServer, free_ports
 from sdn.emulator import EmulatedNetwork
 from sdn.lab import Lab
 from sdn.topologies import topology
@@ -172,7 +172,10 @@ async def _keep(etcd: EtcdServer, say: Callable[[str], None]) -> None:
         await asyncio.sleep(_LOOK)
         if etcd.pid is None:
             say("etcd is started anew")
-            await asyncio.to_thread(etcd.start)
+            try:
+                await asyncio.to_thread(etcd.start)
+            except EtcdFailed as error:
+                say(str(error).splitlines()[0])  # it was killed once more
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

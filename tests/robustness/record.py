@@ -80,8 +80,8 @@ class Received(_Entry, frozen=True, tag="received"):
 class Fault(_Entry, frozen=True, tag="fault"):
     """A fault, from its begin until it was taken back.
 
-    `cuts` are the switches that may not carry events meanwhile, `*` for all of them; whatever it
-    does to them is over when its round is healed.
+    `cuts` are the switches that may not carry events meanwhile, `*` for all of them; with an `@`,
+    just the events of hosts at that switch. It is over when the round is healed.
     """
 
     kind: str
@@ -105,7 +105,10 @@ class Stored(Struct, frozen=True, omit_defaults=True):
 
 
 class Ways(_Entry, frozen=True, tag="ways"):
-    """The switches that events pass between two hosts, `from>to`, on any tree, as of now."""
+    """What events pass between two hosts, `from>to`, as of now.
+
+    These are the switches on any tree, and once more, with an `@`, those of the two hosts.
+    """
 
     at: float
     switches: dict[str, tuple[str, ...]]

@@ -42,8 +42,9 @@ class Truth(Struct, frozen=True):
         return [f"{r.id} ({r.label}) is {r.state}: {r.reason}" for r in self.records if r.open]
 
     def ways(self, hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The switches that events pass from one host to another, on any tree."""
+        """What events pass from one host to another, see `Ways`."""
         found = {}
+        at = {host.id: host.switch for host in self.network.topology.hosts}
         for one in hosts:
             for other in hosts:
                 if one != other:
@@ -52,6 +53,7 @@ class Truth(Struct, frozen=True):
                         for tree in self.network.trees.values()
                         for switch, _ in legs(self.network.topology, tree, one, other)
                     }
+                    passed |= {f"@{at[one]}", f"@{at[other]}"}
                     found[f"{one}>{other}"] = tuple(sorted(passed))
         return found
 

@@ -51,7 +51,7 @@ def at_end(*records: Stored, **more: Any) -> Round:
 
 STEADY = Steady("stays", "subscription", "h3", {}, "s1-9", since=1.0)
 KEPT = Stored("s1-9", "subscription", "h3", {}, "active", "stays")
-WAYS = Ways(0.0, {"h1>h3": ("s1", "s2")})
+WAYS = Ways(0.0, {"h1>h3": ("@s1", "@s3", "s1", "s2", "s3")})
 EVENT = Published(7, 10.0, "h1", ("stays",))
 
 
@@ -159,6 +159,9 @@ def test_an_event_that_does_not_come_was_cut_off_or_is_missed() -> None:
     assert rules(WAYS, STEADY, on_the_way, EVENT, after) == set()
     everything = replace(on_the_way, cuts=("*",))
     assert rules(WAYS, STEADY, everything, EVENT, after) == set()
+    stranded = replace(on_the_way, cuts=("@s3",))
+    assert rules(WAYS, STEADY, stranded, EVENT, after) == set()
+    assert "missed" in rules(WAYS, STEADY, replace(stranded, cuts=("@s2",)), EVENT, after)
     elsewhere = replace(on_the_way, cuts=("s4",))
     assert "missed" in rules(WAYS, STEADY, elsewhere, EVENT, after)
     of_control = replace(on_the_way, cuts=())

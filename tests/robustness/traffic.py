@@ -5,7 +5,7 @@ Control requests of several hosts come and go; a few publishers and subscribers 
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -104,13 +104,10 @@ class Traffic:
         for task in self._tasks:
             task.cancel()
         ends = await asyncio.gather(*self._tasks, return_exceptions=True)
-        try:
-            # Records of the SDK end with the service that they were made for.
+        # Its records end with the service, which may be in no state to take leave of.
+        with suppress(TimeoutError, DzflowError):
             async with asyncio.timeout(TRY_SECONDS):
                 await self._opened.aclose()
-        except (TimeoutError, DzflowError, BaseExceptionGroup):
-            if kind is None:
-                raise
         for end in ends:
             if isinstance(end, Exception):
                 raise end

@@ -1,0 +1,305 @@
+"""Locks on partitions: a leased key for each who has or wants one, and the oldest key has it.
+
+The revision at which a key was created is the epoch: it grows from owner to owner, fences compare
+it, and whatever an owner stores compares that its key is still there. Keys are never put again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from configurators.following import News, follow
+from configurators.store.client import (
+    Compare,
+    Delete,
+    Etcd,
+    Get,
+    Lease,
+    LeaseGone,
+    Op,
+    Put,
+    Stored,
+    StoreError,
+    none_newer,
+    unchanged,
+)
+from configurators.store.keys import CLEAN, LOCKS, locks_of
+
+log = logging.getLogger(__name__)
+
+_RETRY = 0.2
+
+
+class Claim(NamedTuple):
+    """A key under a partition's lock; the lowest epoch of all has it."""
+
+    epoch: int
+    key: str
+    who: str
+
+
+class LockTable:
+    """Who has which lock, and who waits, as far as is known; kept up to date with news."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._claims: dict[str, list[Claim]] = {}  # by partition, lowest epoch first
+
+    def take(self, news: News) -> set[str]:
+        """Take up news of all locks; the partitions that they concern."""
+        changed: set[str] = set()
+        if news.whole:
+            changed |= self._claims.keys()
+            self._claims.clear()
+        for change in news.changes:
+            partition = change.key.removeprefix(LOCKS).rpartition("/")[0]
+            changed.add(partition)
+            claims = [c for c in self._claims.pop(partition, ()) if c.key != change.key]
+            if change.value is not None:
+                claims.append(Claim(change.revision, change.key, change.value.decode()))
+                claims.sort()
+            if claims:
+                self._claims[partition] = claims
+        self.revision = news.revision
+        return changed
+
+    def claims(self, partition: str) -> list[Claim]:
+        """All who have or want a lock, in the order in which they get it."""
+        return self._claims.get(partition, [])
+
+    def holder(self, partition: str) -> Claim | None:
+        """Who has a lock."""
+        claims = self._claims.get(partition)
+        return claims[0] if claims else None
+
+    def holders(self) -> dict[str, Claim]:
+        """Who has which lock."""
+        return {partition: claims[0] for partition, claims in self._claims.items()}
+
+
+class Lock:
+    """A lock that is ours. `mark` is what the owner before left when it released it, if it did.
+
+    `lost` is set when the lease is over; `alive` looks at the clock itself.
+    """
+
+    def __init__(self, partition: str, epoch: int, key: str, lease: Lease) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.key = key
+        self.mark: bytes | None = None
+        self._lease = lease
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set when it is not ours any more for lack of a sign of life."""
+        return self._lease.lost
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is ours for certain, unless somebody removed the key by hand."""
+        return self._lease.alive
+
+    @property
+    def holds(self) -> Compare:
+        """What every transaction compares that only the owner may carry out."""
+        return unchanged(self.key, self.epoch)
+
+
+class Locks:
+    """The locks of one process, all on one lease; use as an async context manager.
+
+    `table` follows all locks; `on_change` is called with the partitions that changed, `on_lost`
+    when the lease is lost, and all locks with it. After that there is another lease.
+    """
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        who: str,
+        ttl: int,
+        on_change: Callable[[set[str]], None] = lambda _: None,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.table = LockTable()
+        self._etcd = etcd
+        self._who = who
+        self._ttl = ttl
+        self._on_change = on_change
+        self._on_lost = on_lost
+        self._lease: Lease | None = None
+        self._leased = asyncio.Event()
+        self._known = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        for work in (self._keep(), self._follow()):
+            task = asyncio.create_task(work)
+            task.add_done_callback(_complain)
+            self._tasks.append(task)
+        await self._known.wait()
+        await self._leased.wait()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def try_lock(self, partition: str) -> Lock | None:
+        """Lock a partition if nobody has it or waits for it; None if somebody does."""
+        lease = await self._current()
+        key = self._key(partition, lease)
+        mark = CLEAN + partition
+        try:
+            result = await self._etcd.transact(
+                [none_newer(locks_of(partition), 0)],
+                [Get(mark), Put(key, self._who.encode(), lease.id), Delete(mark)],
+                [Get(locks_of(partition), prefix=True)],
+            )
+        except StoreError as error:
+            # Perhaps we have it all the same: whoever tries again finds that.
+            log.warning("partition %s cannot be locked: %s", partition, error)
+            await asyncio.sleep(_RETRY)
+            return None
+        if result.succeeded:
+            lock = Lock(partition, result.revision, key, lease)
+            lock.mark = _value(result.gets[0])
+            return lock
+        first = min(result.gets[0], key=lambda item: item.created, default=None)
+        if first and first.key == key:
+            return await self._begin(Lock(partition, first.created, key, lease))
+        return None
+
+    async def wait(self, partition: str, wanted: Callable[[], bool]) -> Lock | None:
+        """Lock a partition when its turn has come; None if it is not wanted any more before."""
+        lease = await self._current()
+        key = self._key(partition, lease)
+        lock = await self._queue(partition, key, lease)
+        if lock is None:
+            return None
+        ours: Lock | None = None
+        try:
+            while lease.alive and wanted():
+                first = self.table.holder(partition)
+                if first and first.key == key and self.table.revision >= lock.epoch:
+                    ours = await self._begin(lock)
+                    break
+                await self._changed.wait()
+            return ours
+        finally:
+            if ours is None:
+                await self.release(lock, None)
+
+    async def release(self, lock: Lock, mark: bytes | None) -> None:
+        """Give a lock to whoever is next; with a mark, if nothing was under way."""
+        ops: list[Op] = [Delete(lock.key)]
+        if mark is not None:
+            ops.append(Put(CLEAN + lock.partition, mark))
+        while lock.alive:
+            try:
+                await self._etcd.transact([lock.holds], ops)
+            except StoreError as error:
+                log.warning("the lock of %s cannot be released yet: %s", lock.partition, error)
+                await asyncio.sleep(_RETRY)
+            else:
+                return
+
+    def free(self, partition: str) -> bool:
+        """Whether a lock is nobody's, or ours without our knowing, as far as is known."""
+        first = self.table.holder(partition)
+        return first is None or bool(self._lease and first.key == self._key(partition, self._lease))
+
+    def look_again(self) -> None:
+        """Have all who wait look whether they still want to."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # Keys
+
+    def _key(self, partition: str, lease: Lease) -> str:
+        return f"{locks_of(partition)}{lease.id:x}"
+
+    async def _current(self) -> Lease:
+        await self._leased.wait()
+        assert self._lease
+        return self._lease
+
+    async def _queue(self, partition: str, key: str, lease: Lease) -> Lock | None:
+        """Put the key behind all others, unless it is there already."""
+        while lease.alive:
+            try:
+                put = Put(key, self._who.encode(), lease.id)
+                result = await self._etcd.transact([Compare(key, 0)], [put], [Get(key)])
+            except LeaseGone:
+                return None
+            except StoreError as error:
+                log.warning("cannot wait for the lock of %s: %s", partition, error)
+                await asyncio.sleep(_RETRY)
+                continue
+            epoch = result.revision if result.succeeded else result.gets[0][0].created
+            return Lock(partition, epoch, key, lease)
+        return None
+
+    async def _begin(self, lock: Lock) -> Lock | None:
+        """The lock is ours: take the mark away, which is about the owner before."""
+        mark = CLEAN + lock.partition
+        while lock.alive:
+            try:
+                result = await self._etcd.transact([lock.holds], [Get(mark), Delete(mark)])
+            except StoreError as error:
+                # If it was carried out, the mark is lost, and the lock counts as found dirty.
+                log.warning("cannot begin with the lock of %s: %s", lock.partition, error)
+                await asyncio.sleep(_RETRY)
+                continue
+            if not result.succeeded:
+                return None
+            lock.mark = _value(result.gets[0])
+            return lock
+        return None
+
+    # In the background
+
+    async def _keep(self) -> None:
+        """Have a lease; a new one when it is lost."""
+        while True:
+            try:
+                async with self._etcd.lease(self._ttl) as lease:
+                    self._lease = lease
+                    self._leased.set()
+                    await lease.lost.wait()
+                    self._leased.clear()
+                    log.warning("the locks of %s are lost: its lease was not renewed", self._who)
+                    self._on_lost()
+                    self.look_again()
+            except StoreError as error:
+                log.warning("there is no lease for locks: %s", error)
+            await asyncio.sleep(_RETRY)
+
+    async def _follow(self) -> None:
+        async for news in follow(self._etcd, LOCKS):
+            self._take(news)
+            self._known.set()
+
+    def _take(self, news: News) -> None:
+        changed = self.table.take(news)
+        self.look_again()
+        if changed:
+            self._on_change(changed)
+
+
+def _value(found: Iterable[Stored]) -> bytes | None:
+    return next((item.value for item in found), None)
+
+
+def _complain(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()):
+        log.error("locks are no longer kept", exc_info=error)
