@@ -7,7 +7,6 @@ from unittest import mock
 
 from msgspec import Struct
 
-from configurators import loading
 from configurators.partition import Worker
 from configurators.slices import Queue
 from dispatcher.catalogue import Catalogue
@@ -37,23 +36,24 @@ _new_queue = Queue.__init__
 
 
 class Mutation(Struct, frozen=True):
-    """What is replaced, and within how many seeds that is found."""
+    """What is replaced, and the kinds of faults that it is to be found by."""
 
     where: object
     name: str
     instead: Any
-    seeds: int = 200
+    faults: tuple[str, ...]
 
 
 MUTATIONS: dict[str, Mutation] = {
-    "settle-without-epochs": Mutation(Catalogue, "guards", _space_only, seeds=500),
-    "no-fence": Mutation(Fence, "stale", lambda *_: False),
-    "no-tombstones": Mutation(Queue, "__init__", _forgetful),
-    "no-undo": Mutation(Worker, "_undo", _nothing_either),
-    "no-reconciliation": Mutation(Shadow, "repair", lambda *_: []),
-    "no-telling-again": Mutation(Gatherer, "connected", _nothing),
-    "no-adoption": Mutation(Siblings, "_is_left_behind", lambda *_: False),
-    "pending-is-loaded": Mutation(loading, "counts", lambda _: True),
+    "settle-without-epochs": Mutation(Catalogue, "guards", _space_only, ("owner usurped",)),
+    "no-fence": Mutation(Fence, "stale", lambda *_: False, ("owner usurped",)),
+    "no-tombstones": Mutation(Queue, "__init__", _forgetful, ("stream slow",)),
+    "no-undo": Mutation(Worker, "_undo", _nothing_either, ("switch refuses",)),
+    "no-reconciliation": Mutation(Shadow, "repair", lambda *_: [], ("switch restarts",)),
+    "no-telling-again": Mutation(Gatherer, "connected", _nothing, ("configurator killed",)),
+    "no-adoption": Mutation(
+        Siblings, "_is_left_behind", lambda *_: False, ("dispatcher killed", "owner usurped")
+    ),
 }
 
 

@@ -39,12 +39,12 @@ def main() -> None:
 
 
 def _replay(seed: int, mutation: str) -> int:
-    from tests.simulation.mutations import mutated
+    from tests.simulation.mutations import MUTATIONS, mutated
     from tests.simulation.scenario import run
     from tests.simulation.world import installed
 
     with installed() as use, mutated(mutation):
-        result = run(seed, use, verbose=True)
+        result = run(seed, use, True, MUTATIONS[mutation].faults if mutation else ())
     for step in result.steps or ():
         print(step)
     for violation in result.violations:
@@ -78,7 +78,7 @@ def _run_all(given: argparse.Namespace) -> int:
 
 
 def _run_part(part: tuple[range, str, int, bool]) -> tuple["Counter[str]", list[int]]:
-    from tests.simulation.mutations import mutated
+    from tests.simulation.mutations import MUTATIONS, mutated
     from tests.simulation.scenario import run
     from tests.simulation.world import installed
 
@@ -86,10 +86,11 @@ def _run_part(part: tuple[range, str, int, bool]) -> tuple["Counter[str]", list[
     totals: Counter[str] = Counter()
     failed: list[int] = []
     told = _now()
+    only = MUTATIONS[mutation].faults if mutation else ()
     gc.freeze()
     with installed() as use, mutated(mutation):
         for number, seed in enumerate(seeds):
-            result = run(seed, use)
+            result = run(seed, use, only=only)
             if number % _COLLECT == 0:
                 gc.collect()
             totals["seeds"] += 1

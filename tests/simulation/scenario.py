@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import random as global_random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 
 from msgspec import Struct
@@ -44,8 +44,13 @@ class Result(Struct):
     steps: list[str] | None = None
 
 
-def run(seed: int, use: Callable[[VirtualLoop], None], verbose: bool = False) -> Result:
-    """Run a seed; the same seed gives the same run."""
+def run(
+    seed: int,
+    use: Callable[[VirtualLoop], None],
+    verbose: bool = False,
+    only: Collection[str] = (),
+) -> Result:
+    """Run a seed; the same seed gives the same run. Faults may be restricted to some kinds."""
     loop = VirtualLoop(seed)
     use(loop)
     global_random.seed(seed)
@@ -62,7 +67,7 @@ def run(seed: int, use: Callable[[VirtualLoop], None], verbose: bool = False) ->
             world.store.on_change = world.note_change
             logger.addHandler(notes := _Notes(world))
             logger.setLevel(logging.INFO)
-        scenario = Scenario(world, Random(seed))
+        scenario = Scenario(world, Random(seed), only)
         try:
             loop.run_until_complete(
                 loop.create_task(scenario.run(), context=scenario.traffic.node.context)
@@ -102,7 +107,7 @@ class _Notes(logging.Handler):
 class Scenario:
     """What happens in a run."""
 
-    def __init__(self, world: World, random: Random) -> None:
+    def __init__(self, world: World, random: Random, only: Collection[str] = ()) -> None:
         self.world = world
         self.random = random
         self.loop = world.loop
@@ -130,6 +135,8 @@ class Scenario:
             ("etcd away", 1, self._etcd_away),
             ("etcd slow", 1, self._slow_etcd),
         ]
+        if only:
+            self._menu = [item for item in self._menu if item[0] in only]
 
     async def run(self) -> None:
         """From the start to the verdict."""
@@ -301,7 +308,10 @@ class Scenario:
         streams = [end for s in self.world.wires.streams for end in (s, s.other) if not s.over]
         if not streams:
             return "none"
-        stream = self.random.choice(streams)
+        # Mostly tasks, so that those of another dispatcher overtake them.
+        names = [process.name for process in self.world.of("dispatcher")]
+        tasks = [s for s in streams if s.node.name in names and s.peer.startswith("c")]
+        stream = self.random.choice(tasks if tasks and self.random.random() < 0.7 else streams)
         stream.slow = self.random.choice((0.2, 1.0, 2.0))
         return f"{stream.node.name} to {stream.peer}"
 

@@ -44,7 +44,6 @@ def test_a_seed_can_be_replayed() -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_bug_is_found(mutation: str) -> None:
-    seeds = str(MUTATIONS[mutation].seeds)
-    done = run("--seeds", seeds, "--stop", "1", "--mutation", mutation)
+    done = run("--seeds", "300", "--stop", "1", "--mutation", mutation)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 seeds with violations" in done.stdout

@@ -112,7 +112,7 @@ class Traffic:
         host, filter = random.choice(hosts), random.randrange(len(FILTERS))
         if kind == "subscription":
             self.events.asked.add(host)
-        hasty = random.random() < 0.3  # it does not wait, and thinks better of it
+        hasty = random.random() < 0.4  # it does not wait, and thinks better of it
         told = await self._until_known(
             lambda d: self._begin_at(
                 d, kind, host, filter, label, f"key-{label}", 0.0 if hasty else _WAIT
