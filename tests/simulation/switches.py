@@ -26,6 +26,7 @@ from sdn.simulate import SimulatedSwitch
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
 _V1_3 = 4
+AUDIT = 60.0  # seconds between looks at all switches
 _SLAVE = SwitchError(0, ErrorType.BAD_REQUEST, BadRequest.IS_SLAVE, "not the master")
 _FULL = SwitchError(0, ErrorType.FLOW_MOD_FAILED, TABLE_FULL, "the table is full")
 _STALE = SwitchError(0, ErrorType.ROLE_REQUEST_FAILED, STALE_GENERATION, "stale generation")
@@ -322,6 +323,7 @@ class SimDriver(Driver):
     async def __aenter__(self) -> Self:
         self.node = this_node()
         self.drivers[self.node] = self
+        self._spawn(self._audit())
         for switch in self.switches.values():
             switch.dial(self)
         return self
@@ -346,5 +348,5 @@ class SimSouthbound(SouthboundProcess):
     @contextlib.asynccontextmanager
     async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SharedDriver]:
         given = topology_of(doc), doc.pipeline, self._spaces.partition_of, epochs
-        async with SimDriver(*given, Options(discover=False)) as driver:
+        async with SimDriver(*given, Options(discover=False, audit_every=AUDIT)) as driver:
             yield driver
