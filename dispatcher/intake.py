@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from configurators.store.client import Compare, Put, Stored, StoreError
+from configurators.store.client import Compare, Put, Stored, StoreError, absent
 from configurators.store.documents import decode_record, encode
 from configurators.store.keys import new_record_id, record_key, ttl_key
 from configurators.store.model import NextFilter, Record, RecordKind
@@ -190,11 +190,13 @@ class Intake:
         if begins and record.ttl is not None:
             ops.append(Put(ttl_key(record.id), str(record.expires).encode()))
         space = self._catalogue.spaces.get(record.space) if begins else None
+        compares = draft.compares
+        if begins and draft.id and not compares:
+            # A call that is repeated under its key has this id, too, and may be over already.
+            compares = (absent(record_key(record.id, finished=True)),)
         self._writing[record.id] = self._writing.get(record.id, 0) + 1
         self._journal.write(
-            Write(
-                key, draft.revision, ops, self._written, (draft, operation), space, draft.compares
-            )
+            Write(key, draft.revision, ops, self._written, (draft, operation), space, compares)
         )
 
     def _operation(self, draft: Draft) -> Operation:
@@ -294,17 +296,24 @@ class Intake:
         self.pump()
 
     async def _refresh(self, draft: Draft) -> None:
-        """The space has changed since it was indexed: do that again."""
+        """The space has changed since it was indexed: do that again. Or it has ended before."""
         assert draft.ask
         space = self._catalogue.spaces.get(draft.ask.space)
+        ended: Stored | None = None
         try:
             if space:
                 await self._catalogue.refresh(space)
+            if draft.id:
+                ended = await self._journal.read(record_key(draft.id, finished=True))
         except StoreError as error:
             self.admission.release(draft.host)
             self._refuse(draft, Unavailable(f"the store cannot be read: {error}", 2.0))
             return
-        self._prepare(draft)
+        if ended:
+            self.admission.release(draft.host)
+            self.on_elsewhere(draft, decode_record(ended.value))
+        else:
+            self._prepare(draft)
 
     def _found_changed(self, draft: Draft, found: Stored | None) -> None:
         """The record is not as it was when it was read."""

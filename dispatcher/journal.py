@@ -161,6 +161,10 @@ class Journal:
             self._scheduled = True
             loop.call_soon(self._pump)
 
+    async def read(self, key: str) -> Stored | None:
+        """What is stored under a key now."""
+        return await self._etcd.get(key)
+
     @property
     def queued(self) -> int:
         """How many writes wait for a transaction."""
