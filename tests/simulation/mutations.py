@@ -7,7 +7,6 @@ from unittest import mock
 
 from msgspec import Struct
 
-from configurators import loading
 from configurators.partition import Worker
 from configurators.slices import Queue
 from dispatcher.catalogue import Catalogue
@@ -53,7 +52,6 @@ MUTATIONS: dict[str, Mutation] = {
     "no-reconciliation": Mutation(Shadow, "repair", lambda *_: []),
     "no-telling-again": Mutation(Gatherer, "connected", _nothing),
     "no-adoption": Mutation(Siblings, "_is_left_behind", lambda *_: False),
-    "pending-is-loaded": Mutation(loading, "counts", lambda _: True),
 }
 
 
