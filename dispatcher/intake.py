@@ -70,6 +70,11 @@ class Draft:
         self.tries = 0
 
     @property
+    def repeatable(self) -> bool:
+        """Whether its id comes from a key under which a call is repeated, not from a backup."""
+        return bool(self.id) and self.created is None
+
+    @property
     def host(self) -> str:
         """Whose turn it takes."""
         return self.ask.host if self.ask else self.record.host if self.record else ""
@@ -191,8 +196,8 @@ class Intake:
             ops.append(Put(ttl_key(record.id), str(record.expires).encode()))
         space = self._catalogue.spaces.get(record.space) if begins else None
         compares = draft.compares
-        if begins and draft.id and not compares:
-            # A call that is repeated under its key has this id, too, and may be over already.
+        if begins and draft.repeatable and not compares:
+            # The other call has this id, too, and may be over already.
             compares = (absent(record_key(record.id, finished=True)),)
         self._writing[record.id] = self._writing.get(record.id, 0) + 1
         self._journal.write(
@@ -303,7 +308,7 @@ class Intake:
         try:
             if space:
                 await self._catalogue.refresh(space)
-            if draft.id:
+            if draft.repeatable:
                 ended = await self._journal.read(record_key(draft.id, finished=True))
         except StoreError as error:
             self.admission.release(draft.host)
