@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from multiprocessing import get_context
+from typing import Any
 
 _now = time.perf_counter
 _cpu = time.process_time
@@ -28,23 +29,25 @@ def main() -> None:
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share them")
     parser.add_argument("--replay", type=int, help="run this seed alone and print each step")
+    parser.add_argument("--mode", choices=("sna", "sea"), help="all in this mode")
     parser.add_argument("--mutation", default="", help="with this bug built in")
     parser.add_argument("--stop", type=int, default=5, help="after so many seeds that fail")
     given = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)
     logging.lastResort = None
     if given.replay is not None:
-        sys.exit(_replay(given.replay, given.mutation))
+        sys.exit(_replay(given.replay, given.mode, given.mutation))
     sys.exit(_run_all(given))
 
 
-def _replay(seed: int, mutation: str) -> int:
+def _replay(seed: int, mode: Any, mutation: str) -> int:
     from tests.simulation.mutations import MUTATIONS, mutated
     from tests.simulation.scenario import run
     from tests.simulation.world import installed
 
     with installed() as use, mutated(mutation):
-        result = run(seed, use, True, MUTATIONS[mutation].faults if mutation else ())
+        only = MUTATIONS[mutation].faults if mutation else ()
+        result = run(seed, use, True, only, mode)
     for step in result.steps or ():
         print(step)
     for violation in result.violations:
@@ -56,7 +59,7 @@ def _run_all(given: argparse.Namespace) -> int:
     began = _now()
     jobs = given.jobs
     seeds = range(given.first, given.first + given.seeds)
-    parts = [(seeds[n::jobs], given.mutation, given.stop, n == 0) for n in range(jobs)]
+    parts = [(seeds[n::jobs], given, n == 0) for n in range(jobs)]
     if jobs > 1:
         with get_context("fork").Pool(jobs) as pool:
             results = pool.map(_run_part, parts)
@@ -77,12 +80,13 @@ def _run_all(given: argparse.Namespace) -> int:
     return bool(failed)
 
 
-def _run_part(part: tuple[range, str, int, bool]) -> tuple["Counter[str]", list[int]]:
+def _run_part(part: tuple[range, argparse.Namespace, bool]) -> tuple["Counter[str]", list[int]]:
     from tests.simulation.mutations import MUTATIONS, mutated
     from tests.simulation.scenario import run
     from tests.simulation.world import installed
 
-    seeds, mutation, stop, tells = part
+    seeds, given, tells = part
+    mutation = given.mutation
     totals: Counter[str] = Counter()
     failed: list[int] = []
     told = _now()
@@ -90,7 +94,7 @@ def _run_part(part: tuple[range, str, int, bool]) -> tuple["Counter[str]", list[
     gc.freeze()
     with installed() as use, mutated(mutation):
         for number, seed in enumerate(seeds):
-            result = run(seed, use, only=only)
+            result = run(seed, use, only=only, mode=given.mode)
             if number % _COLLECT == 0:
                 gc.collect()
             totals["seeds"] += 1
@@ -104,9 +108,10 @@ def _run_part(part: tuple[range, str, int, bool]) -> tuple["Counter[str]", list[
                 print(f"seed {seed}: {len(result.violations)} violations")
                 for violation in result.violations[:5]:
                     print(f"  {str(violation)[:600]}")
-                extra = f" --mutation {mutation}" if mutation else ""
+                extra = f" --mode {given.mode}" if given.mode else ""
+                extra += f" --mutation {mutation}" if mutation else ""
                 print(f"  to see it: python -m tests.simulation.run --replay {seed}{extra}")
-                if len(failed) >= stop:
+                if len(failed) >= given.stop:
                     break
             if tells and _now() > told + 10:
                 told = _now()

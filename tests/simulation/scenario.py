@@ -16,10 +16,11 @@ from configurators.store.keys import owner_key
 from tests.oracle import expected_entries
 from tests.robustness.checker import Violation, check
 from tests.robustness.record import Fault, Round, Stored
+from tests.simulation.lock_faults import LockFaults
 from tests.simulation.loop import NOWHERE, Stuck, VirtualLoop
 from tests.simulation.switches import AUDIT
 from tests.simulation.traffic import Traffic
-from tests.simulation.world import Complaints, Shape, World
+from tests.simulation.world import Complaints, Mode, Shape, World
 
 _MOMENT = 1.0  # seconds for which a fault waits for its moment
 _REST = 240.0  # virtual seconds after which a healed world must be at rest
@@ -31,6 +32,22 @@ SHAPES = (
     Shape(topology="ring:3", configurators=3),
     Shape(topology="line:3", partitions=5, southbound=2, ordering="ordered"),
 )
+SEA_SHAPES = (
+    Shape(mode="sea"),
+    Shape(mode="sea", ordering="fifo", at_once=1, patience=0.01),
+    Shape(mode="sea", plan="lpm", patience=0.01),
+    Shape(mode="sea", southbound=2),
+    Shape(mode="sea", topology="ring:3", configurators=3, at_once=1, patience=0.01),
+    Shape(mode="sea", partitions=5, southbound=2, ordering="ordered", at_once=2),
+)
+
+
+def shape_of(seed: int, mode: Mode | None = None) -> Shape:
+    """What a seed's run is made of; half of the seeds run in each mode, unless one is given."""
+    number, place = divmod(seed, len(SHAPES))
+    if mode is None:
+        mode = "sea" if number % 2 else "sna"
+    return (SEA_SHAPES if mode == "sea" else SHAPES)[place]
 
 
 class Result(Struct):
@@ -50,8 +67,12 @@ def run(
     use: Callable[[VirtualLoop], None],
     verbose: bool = False,
     only: Collection[str] = (),
+    mode: Mode | None = None,
 ) -> Result:
-    """Run a seed; the same seed gives the same run. Faults may be restricted to some kinds."""
+    """Run a seed; the same seed gives the same run.
+
+    Faults may be restricted to some kinds, and the mode may be given.
+    """
     loop = VirtualLoop(seed)
     use(loop)
     global_random.seed(seed)
@@ -61,7 +82,7 @@ def run(
     asyncio.set_event_loop(loop)
     gc.disable()
     try:
-        world = World(loop, SHAPES[seed % len(SHAPES)], complaints)
+        world = World(loop, shape_of(seed, mode), complaints)
         if verbose:
             world.steps = []
             world.wires.trace = world.note
@@ -124,8 +145,6 @@ class Scenario:
             ("configurator paused", 3, lambda: self._pause("configurator")),
             ("dispatcher paused", 2, lambda: self._pause("dispatcher")),
             ("southbound paused", 2, lambda: self._pause("southbound")),
-            ("owner changed", 4, self._give_away),
-            ("owner usurped", 6, self._usurp),
             ("stream slow", 4, self._slow_stream),
             ("watch slow", 4, self._slow_watch),
             ("stream cut", 4, self._cut_stream),
@@ -136,7 +155,20 @@ class Scenario:
             ("etcd flaky", 2, self._flaky_etcd),
             ("etcd away", 1, self._etcd_away),
             ("etcd slow", 1, self._slow_etcd),
+            ("etcd compacted", 2, self._compact_etcd),
         ]
+        if world.shape.mode == "sea":
+            locks = LockFaults(world, random, self._think_better_of)
+            self._menu += [
+                ("lock lost", 3, locks.lose),
+                ("lock passed on", 4, locks.pass_on),
+                ("lock usurped", 6, locks.usurp),
+            ]
+        else:
+            self._menu += [
+                ("owner changed", 4, self._give_away),
+                ("owner usurped", 6, self._usurp),
+            ]
         if only:
             self._menu = [item for item in self._menu if item[0] in only]
 
@@ -292,7 +324,7 @@ class Scenario:
         worker = process.main._workers[name]
         tasks = {item.task.id for item in (*worker._in_work, *worker.queue._waiting.values())}
         # What the old owner was about to do is done by the new one, and taken back, meanwhile.
-        self._extra.append(asyncio.create_task(self._think_better(tasks)))
+        self._think_better_of(tasks)
         late = self.random.choice(("paused", "owner late", "all late", "all late"))
         seconds = self.random.choice((1.0, 2.0, 3.0))
         if late == "paused":
@@ -304,6 +336,9 @@ class Scenario:
                 each.node.hears_late = seconds
         others = [other.name for other in self.world.of("configurator") if other is not process]
         return self._give(name, self.random.choice(others))
+
+    def _think_better_of(self, ids: set[str]) -> None:
+        self._extra.append(asyncio.create_task(self._think_better(ids)))
 
     async def _think_better(self, ids: set[str]) -> None:
         await asyncio.sleep(0.3)
@@ -394,6 +429,10 @@ class Scenario:
     def _slow_etcd(self) -> str:
         self.world.store.slow = 100.0
         self._after(self.random.choice((1.0, 3.0)), self._steady_etcd)
+        return "etcd"
+
+    def _compact_etcd(self) -> str:
+        self.world.store.compact()
         return "etcd"
 
     def _steady_etcd(self) -> None:

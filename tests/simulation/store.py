@@ -9,6 +9,7 @@ from typing import Any, Self
 from configurators.store.client import (
     Access,
     Change,
+    Compacted,
     Compare,
     Delete,
     LeaseGone,
@@ -43,6 +44,7 @@ class Store:
         self._leases: dict[int, tuple[float, float]] = {}  # time to live, end
         self._numbers = count(1)
         self._watches: list[_Watch] = []
+        self._compacted = 0  # changes up to this revision are not kept
 
     def delay(self) -> float:
         """How long a message to or from etcd takes."""
@@ -154,9 +156,23 @@ class Store:
         """Tell a process what changes."""
         self._watches = [watch for watch in self._watches if not watch.over]
         watch = _Watch(self, node, prefix)
+        if after < self._compacted:
+            watch.over = watch.compacted = True
+            return watch
         self._watches.append(watch)
         watch.note([change for change in self.log if change.revision > after])
         return watch
+
+    def compact(self) -> None:
+        """Forget all changes before now. Who was about to hear of them has to read anew.
+
+        Some have lost their connections just then, and were told nothing for a while: they, too.
+        """
+        self._compacted = self.revision
+        self.log.clear()
+        for watch in self._watches:
+            if watch.behind or self.random.random() < 0.5:
+                watch.break_off()
 
 
 class _Watch:
@@ -166,11 +182,29 @@ class _Watch:
         self.queue: list[WatchBatch] = []
         self.come = asyncio.Event()
         self.over = False
+        self.compacted = False
         self._store = store
         self._node = node
         self._prefix = prefix
         self._last = 0.0
         self._held: list[WatchBatch] = []
+
+    @property
+    def behind(self) -> bool:
+        """Whether something is on its way."""
+        return self._last > self._store.loop.now or bool(self._held)
+
+    def break_off(self) -> None:
+        """What is on its way is lost, and not kept any more."""
+        if not self.over:
+            self.over = True
+            loop = self._store.loop
+            loop.at(loop.now + self._store.delay(), self._node.context, self._end)
+
+    def _end(self) -> None:
+        self._held.clear()
+        self.compacted = True
+        self.come.set()
 
     def note(self, changes: list[Change]) -> None:
         """Send what concerns this one."""
@@ -184,6 +218,8 @@ class _Watch:
             loop.at(self._last, self._node.context, self._arrive, batch)
 
     def _arrive(self, batch: WatchBatch) -> None:
+        if self.over:
+            return
         self._held.append(batch)
         if len(self._held) == 1:
             self._deliver()
@@ -192,6 +228,8 @@ class _Watch:
         """Hand over what has come, all in order."""
         store, node = self._store, self._node
         loop = store.loop
+        if self.over:
+            return
         if store.down or node.woke == loop.now:
             # Who wakes up goes on with what it was about to do; what others did it hears then.
             pause = 0.1 if store.down else store.random.uniform(0.001, 0.05)
@@ -258,6 +296,8 @@ class SimEtcd:
             while True:
                 while watch.queue:
                     yield watch.queue.pop(0)
+                if watch.compacted:
+                    raise Compacted("etcd has compacted what comes next")
                 watch.come.clear()
                 await watch.come.wait()
         finally:

@@ -9,12 +9,13 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 from msgspec import Struct
 
 import configurators.configurator
+import configurators.journal
 import configurators.peers
 import configurators.southbound
 import dispatcher.dispatcher
@@ -24,10 +25,21 @@ from configurators.healing import coming
 from configurators.network import first_network, topology_of
 from configurators.partition import Worker
 from configurators.partition_map import Node, PartitionMap
+from configurators.shared import SharedConfigurator
 from configurators.spaces import SpaceView
 from configurators.store.client import Access, Change, Put, StoreError
 from configurators.store.documents import decode_network, decode_record, encode
-from configurators.store.keys import FINISHED, NETWORK, NUMBERS, OWNERS, RECORDS, SPACES, owner_key
+from configurators.store.keys import (
+    FINISHED,
+    LOCKS,
+    NETWORK,
+    NUMBERS,
+    OWNERS,
+    RECORDS,
+    SPACES,
+    locks_of,
+    owner_key,
+)
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
 from dispatcher.asks import DispatcherOptions
 from dispatcher.dispatcher import Dispatcher
@@ -40,6 +52,8 @@ from tests.simulation.loop import Node as ProcessNode
 from tests.simulation.store import SimEtcd, Store
 from tests.simulation.streams import SILENCE, SimListener, Wires
 from tests.simulation.switches import SimDriver, SimSouthbound, SimSwitch
+
+Mode = Literal["sna", "sea"]
 
 SPACE = "box"
 _ACCESS = Access(("nowhere:1",))
@@ -65,6 +79,9 @@ class Shape(Struct, frozen=True):
     dispatchers: int = 2
     southbound: int = 1
     ordering: str = "net"
+    mode: Mode = "sna"
+    at_once: int = 4
+    patience: float = 0.1
 
 
 _SHAPES = ((0, 0), (3, 2), (0, 2), (4, 0), (4, 2), (3, 0), (3, 1), (4, 1))
@@ -177,12 +194,16 @@ class Process:
         node = self.node
         try:
             if self.kind == "configurator":
+                shape = self.world.shape
                 options = ConfiguratorOptions(
-                    ordering=self.world.shape.ordering,  # type: ignore[arg-type]
+                    ordering=shape.ordering,  # type: ignore[arg-type]
                     lease_s=_LEASE,
                     tune_gc=False,
+                    at_once=shape.at_once,
+                    patience_s=shape.patience,
                 )
-                self.main = ConfiguratorProcess(_ACCESS, b"", self.name, options=options)
+                made_as = SharedConfigurator if shape.mode == "sea" else ConfiguratorProcess
+                self.main = made_as(_ACCESS, b"", self.name, options=options)
                 await self.main.run(asyncio.Event())
             elif self.kind == "southbound":
                 self.main = SimSouthbound(_ACCESS, b"", self.name, "", "host:1")
@@ -190,7 +211,10 @@ class Process:
             else:
                 # A name of its own each time, as it makes one up.
                 me = DispatcherOptions(
-                    id=f"{self.name}.{self.runs}", lease_ttl=_LEASE, plan=self.world.shape.plan
+                    id=f"{self.name}.{self.runs}",
+                    mode=self.world.shape.mode,
+                    lease_ttl=_LEASE,
+                    plan=self.world.shape.plan,
                 )
                 async with Dispatcher(_ACCESS, b"", me) as made:
                     self.main = made
@@ -244,7 +268,7 @@ class World:
             for n in range(1, count + 1)
         }
         self.partitions = self.space.partitions()
-        owners = self.of("configurator")
+        owners = self.of("configurator") if shape.mode == "sna" else []
         self.store.transact(
             [],
             [
@@ -253,7 +277,7 @@ class World:
                 Put(f"{NUMBERS}1", SPACE.encode()),
                 *(
                     Put(owner_key(name), owners[n % len(owners)].name.encode())
-                    for n, name in enumerate(self.partitions)
+                    for n, name in enumerate(self.partitions if owners else ())
                 ),
             ],
             [],
@@ -298,12 +322,24 @@ class World:
     def workers(self) -> dict[str, Worker]:
         """The worker of each partition, as its owner has it; only those that have one."""
         found: dict[str, Worker] = {}
-        for item in self.store.under(OWNERS):
-            process = self.processes[item.value.decode()]
-            name = item.key.removeprefix(OWNERS)
+        for name, (owner, epoch) in self.owners().items():
+            process = self.processes[owner]
             worker = process.main._workers.get(name) if process.alive and process.main else None
-            if worker and worker.epoch == item.revision:
+            if worker and worker.epoch == epoch:
                 found[name] = worker
+        return found
+
+    def owners(self) -> dict[str, tuple[str, int]]:
+        """Who owns each partition, or has locked it, and the epoch."""
+        if self.shape.mode == "sna":
+            stored = self.store.under(OWNERS)
+            return {i.key.removeprefix(OWNERS): (i.value.decode(), i.revision) for i in stored}
+        found: dict[str, tuple[str, int]] = {}
+        for name in self.partitions:
+            claims = self.store.under(locks_of(name))
+            if claims:
+                first = min(claims, key=lambda item: item.created)
+                found[name] = first.value.decode(), first.created
         return found
 
     def busy(self) -> str:
@@ -325,6 +361,8 @@ class World:
         for switch in self.switches.values():
             if not any(s.main and switch.name in s.main._desk.driver.up() for s in self._desks()):
                 return f"switch {switch.name} is not up"
+        if len(self.store.under(LOCKS)) > len(workers):
+            return "somebody waits for a lock"
         doc = self.network_doc
         if coming(doc) or doc.retired or doc.lost.switches or doc.lost.links:
             return f"the network is being changed: {doc.lost}"
@@ -367,6 +405,8 @@ def installed() -> Iterator[Callable[[VirtualLoop], None]]:
             (configurators.southbound, "Etcd", SimEtcd),
             (configurators.southbound, "Listener", SimListener),
             (configurators.peers, "connect", streams.connect),
+            (configurators.journal, "KEPT", 4),
+            (configurators.journal, "DROPPED_AT_ONCE", 3),
             (dispatcher.dispatcher, "Etcd", SimEtcd),
             (sdn.openflow.reception, "check_features", _any_features),
             (os, "getpid", lambda: 1),

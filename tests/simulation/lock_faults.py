@@ -1,0 +1,84 @@
+"""What can happen to locks in mode `sea`: they are lost, passed on, or taken from who is at work."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from configurators.store.keys import locks_of
+from tests.simulation.world import Process, World
+
+_SOON = 0.03  # seconds
+_LONG = 30.0
+
+
+class LockFaults:
+    """Faults of locks. `concern` is called with the ids of tasks that somebody was working on."""
+
+    def __init__(self, world: World, random: Random, concern: Callable[[set[str]], None]) -> None:
+        self.world = world
+        self.random = random
+        self.loop = world.loop
+        self._concern = concern
+
+    def lose(self) -> str:
+        """The lease of all locks of a configurator is gone, of which it hears when it renews it."""
+        held = self._held()
+        if not held:
+            return ""
+        process, name, _ = self.random.choice(held)
+        self._revoke(process, name)
+        return process.name
+
+    def pass_on(self) -> str:
+        """A lock is released in order, as if somebody waited for it."""
+        held = self._held()
+        if not held:
+            return ""
+        process, name, hold = self.random.choice(held)
+        self.loop.at(self.loop.now, process.node.context, hold.worker.stop_soon)
+        return f"{name} by {process.name}"
+
+    def usurp(self) -> str:
+        """A lock is lost at a busy moment; its owner goes on when somebody else has it."""
+        busy = [each for each in self._held() if each[2].worker.load().queued]
+        if not busy:
+            return ""
+        process, name, hold = self.random.choice(busy)
+        worker = hold.worker
+        self._concern(
+            {item.task.id for item in (*worker._in_work, *worker.queue._waiting.values())}
+        )
+        if self.random.random() < 0.5:
+            for each in self.world.of("dispatcher"):
+                each.node.hears_late = self.random.choice((1.0, 2.0))
+        how = self.random.choice(("paused", "lost", "both", "both"))
+        if how != "paused":
+            self._revoke(process, name)
+        if how != "lost":
+            process.pause(_LONG)
+            epoch = hold.lock.epoch
+            self.loop.create_task(self._wake(process, name, epoch))
+        return f"{name} of {process.name}, {how}"
+
+    async def _wake(self, process: Process, name: str, epoch: int) -> None:
+        """Let a process go on soon after a partition has another owner."""
+        node, deadline = process.node, self.loop.now + _LONG
+        while self.world.owners().get(name, ("", epoch))[1] <= epoch and self.loop.now < deadline:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(self.random.uniform(0.0, self.random.choice((_SOON, 10 * _SOON))))
+        process.wake(node)
+
+    def _revoke(self, process: Process, name: str) -> None:
+        for item in self.world.store.under(locks_of(name)):
+            if item.value.decode() == process.name:
+                self.world.store.revoke(item.lease)
+
+    def _held(self) -> list[tuple[Process, str, Any]]:
+        """Who has locked what, among those who are well."""
+        return [
+            (process, name, hold)
+            for process in self.world.of("configurator")
+            if process.alive and process.main
+            for name, hold in process.main._holds.items()
+        ]
