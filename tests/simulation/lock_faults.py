@@ -1,4 +1,4 @@
-"""What can happen to locks in mode `sea`: they are lost, passed on, or taken from who is at work."""
+"""What happens to locks in mode `sea`: they are lost, passed on, or taken from who is at work."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,8 +36,16 @@ class LockFaults:
         if not held:
             return ""
         process, name, hold = self.random.choice(held)
-        self.loop.at(self.loop.now, process.node.context, hold.worker.stop_soon)
+        self._release(process, hold)
         return f"{name} by {process.name}"
+
+    def pass_all_on(self) -> None:
+        """All locks are released in order."""
+        for process, _, hold in self._held():
+            self._release(process, hold)
+
+    def _release(self, process: Process, hold: Any) -> None:
+        self.loop.at(self.loop.now, process.node.context, hold.worker.stop_soon)
 
     def usurp(self) -> str:
         """A lock is lost at a busy moment; its owner goes on when somebody else has it."""

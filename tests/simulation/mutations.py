@@ -7,12 +7,17 @@ from unittest import mock
 
 from msgspec import Struct
 
+import configurators.shared
 from configurators.partition import Worker
 from configurators.slices import Queue
+from configurators.store.client import Compare
+from configurators.store.locks import Lock, Locks
 from dispatcher.catalogue import Catalogue
 from dispatcher.gather import Gatherer
+from dispatcher.offers import OfferingGatherer
 from dispatcher.siblings import Siblings
 from sdn.southbound import Fence, Shadow
+from tests.simulation.world import Mode
 
 
 def _nothing(*_: Any) -> None:
@@ -31,28 +36,56 @@ def _forgetful(self: Queue, tombstones: int = 0) -> None:
     _new_queue(self, tombstones)
 
 
+async def _lock_anyway(self: Locks, partition: str) -> Lock:
+    """Everybody gets the lock, whoever else has it."""
+    lease = await self._current()
+    key = self._key(partition, lease)
+    epoch = await self._etcd.put(key, self._who.encode(), lease.id)
+    return Lock(partition, epoch, key, lease)
+
+
 _guards = Catalogue.guards
 _new_queue = Queue.__init__
 
+Patch = tuple[object, str, Any]
+"""Where something is replaced, its name, and by what."""
+
 
 class Mutation(Struct, frozen=True):
-    """What is replaced, and the kinds of faults that it is to be found by."""
+    """What is replaced, the kinds of faults that it is to be found by, and the mode."""
 
-    where: object
-    name: str
-    instead: Any
+    patches: tuple[Patch, ...]
     faults: tuple[str, ...]
+    mode: Mode = "sna"
 
+
+_UNFENCED: Patch = (Fence, "stale", lambda *_: False)
 
 MUTATIONS: dict[str, Mutation] = {
-    "settle-without-epochs": Mutation(Catalogue, "guards", _space_only, ("owner usurped",)),
-    "no-fence": Mutation(Fence, "stale", lambda *_: False, ("owner usurped",)),
-    "no-tombstones": Mutation(Queue, "__init__", _forgetful, ("stream slow",)),
-    "no-undo": Mutation(Worker, "_undo", _nothing_either, ("switch refuses",)),
-    "no-reconciliation": Mutation(Shadow, "repair", lambda *_: [], ("switch restarts",)),
-    "no-telling-again": Mutation(Gatherer, "connected", _nothing, ("configurator killed",)),
+    "settle-without-epochs": Mutation(((Catalogue, "guards", _space_only),), ("owner usurped",)),
+    "no-fence": Mutation((_UNFENCED,), ("owner usurped",)),
+    "no-tombstones": Mutation(((Queue, "__init__", _forgetful),), ("stream slow",)),
+    "no-undo": Mutation(((Worker, "_undo", _nothing_either),), ("switch refuses",)),
+    "no-reconciliation": Mutation(((Shadow, "repair", lambda *_: []),), ("switch restarts",)),
+    "no-telling-again": Mutation(((Gatherer, "connected", _nothing),), ("configurator killed",)),
     "no-adoption": Mutation(
-        Siblings, "_is_left_behind", lambda *_: False, ("dispatcher killed", "owner usurped")
+        ((Siblings, "_is_left_behind", lambda *_: False),), ("dispatcher killed", "owner usurped")
+    ),
+    "sea-commits-without-lock": Mutation(
+        ((Lock, "holds", Compare("nothing", 0)),), ("lock usurped",), "sea"
+    ),
+    "sea-no-fence": Mutation((_UNFENCED,), ("lock usurped",), "sea"),
+    # Figure 6.3 of the thesis.
+    "sea-no-locks": Mutation(
+        ((Locks, "try_lock", _lock_anyway), (Locks, "free", lambda *_: True), _UNFENCED),
+        ("stream slow",),
+        "sea",
+    ),
+    "sea-no-catching-up": Mutation(
+        ((configurators.shared, "catch_up", _nothing),), ("lock passed on",), "sea"
+    ),
+    "sea-no-offering-again": Mutation(
+        ((OfferingGatherer, "_offer_again", _nothing),), ("configurator killed",), "sea"
     ),
 }
 
@@ -63,6 +96,7 @@ def mutated(name: str) -> Iterator[None]:
     if not name:
         yield
         return
-    mutation = MUTATIONS[name]
-    with mock.patch.object(mutation.where, mutation.name, mutation.instead):
+    with contextlib.ExitStack() as stack:
+        for where, what, instead in MUTATIONS[name].patches:
+            stack.enter_context(mock.patch.object(where, what, instead))
         yield

@@ -33,6 +33,10 @@ def main() -> None:
     parser.add_argument("--mutation", default="", help="with this bug built in")
     parser.add_argument("--stop", type=int, default=5, help="after so many seeds that fail")
     given = parser.parse_args()
+    if given.mutation:
+        from tests.simulation.mutations import MUTATIONS
+
+        given.mode = MUTATIONS[given.mutation].mode
     logging.getLogger().setLevel(logging.ERROR)
     logging.lastResort = None
     if given.replay is not None:
@@ -108,7 +112,7 @@ def _run_part(part: tuple[range, argparse.Namespace, bool]) -> tuple["Counter[st
                 print(f"seed {seed}: {len(result.violations)} violations")
                 for violation in result.violations[:5]:
                     print(f"  {str(violation)[:600]}")
-                extra = f" --mode {given.mode}" if given.mode else ""
+                extra = f" --mode {given.mode}" if given.mode and not mutation else ""
                 extra += f" --mutation {mutation}" if mutation else ""
                 print(f"  to see it: python -m tests.simulation.run --replay {seed}{extra}")
                 if len(failed) >= given.stop:

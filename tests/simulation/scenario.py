@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import random as global_random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from configurators.packing import unpack_regions
 from configurators.partials import Request as Active
 from configurators.store.client import Put, unchanged
 from configurators.store.keys import owner_key
+from sdn.flows import FlowEntry
 from tests.oracle import expected_entries
 from tests.robustness.checker import Violation, check
 from tests.robustness.record import Fault, Round, Stored
@@ -157,8 +158,9 @@ class Scenario:
             ("etcd slow", 1, self._slow_etcd),
             ("etcd compacted", 2, self._compact_etcd),
         ]
+        self.locks: LockFaults | None = None
         if world.shape.mode == "sea":
-            locks = LockFaults(world, random, self._think_better_of)
+            self.locks = locks = LockFaults(world, random, self._think_better_of)
             self._menu += [
                 ("lock lost", 3, locks.lose),
                 ("lock passed on", 4, locks.pass_on),
@@ -197,6 +199,7 @@ class Scenario:
             # What a full table did not take when it was repaired is put there by the next audit.
             await asyncio.sleep(AUDIT + 1)
             trouble = await self._rest("after an audit")
+        trouble = trouble or await self._begin_anew()
         traffic.events.dark.clear()
         for _ in range(20):
             traffic.events.publish()
@@ -218,6 +221,18 @@ class Scenario:
                 return f"{when}: {busy}"
             await asyncio.sleep(0.5)
 
+    async def _begin_anew(self) -> str:
+        """Have others, or those who know nothing, find what was left; what is not at rest then."""
+        how = self.random.choice(("stay", "pass on", "restart"))
+        self.world.note(f"at the end all {how}")
+        if how == "restart":
+            for process in self.world.of("configurator"):
+                process.kill()
+                process.start()
+        elif how == "pass on" and self.locks:
+            self.locks.pass_all_on()
+        return await self._rest(f"after all {how}")
+
     def _round(self, begin: float, healed: float, trouble: str) -> Round:
         world = self.world
         records = world.records()
@@ -237,6 +252,7 @@ class Scenario:
         expected = expected_entries(
             active, view.map, world.topology, self.traffic.events.trees(), doc.pipeline, scope
         )
+        self._check_beliefs(expected)
         has = world.network.entries(doc.pipeline)
         same = has == expected
         return Round(
@@ -253,6 +269,18 @@ class Scenario:
             {} if same else {s: tuple(map(str, entries)) for s, entries in expected.items()},
             trouble,
         )
+
+    def _check_beliefs(self, expected: Mapping[str, set[FlowEntry]]) -> None:
+        """Owners must know what switches should hold: they decide by that, and declare it."""
+        believed: dict[str, set[FlowEntry]] = {switch: set() for switch in expected}
+        for worker in self.world.workers().values():
+            for switch, entries in worker.engine.entries().items():
+                believed[switch].update(entries)
+        for switch, entries in expected.items():
+            if believed[switch] != entries:
+                missing, extra = entries - believed[switch], believed[switch] - entries
+                text = f"{switch}: owners miss {len(missing)} entries, {len(extra)} are too many"
+                self.found.append(Violation("believed", text))
 
     # Events
 

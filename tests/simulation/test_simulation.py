@@ -36,8 +36,10 @@ def test_seeds_run_without_a_violation() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_seed_can_be_replayed() -> None:
-    first, second = run("--replay", "7"), run("--replay", "7")
+@pytest.mark.parametrize("mode", ["sna", "sea"])
+def test_a_seed_can_be_replayed(mode: str) -> None:
+    given = "--replay", "7", "--mode", mode
+    first, second = run(*given), run(*given)
     assert "FAULT" in first.stdout
     assert first.stdout == second.stdout
 
