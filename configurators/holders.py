@@ -201,6 +201,12 @@ class Holders:
             await self._changed.wait()
 
     @property
+    def all_told(self) -> bool:
+        """Whether no switch was left out that has not been declared anew since."""
+        telling = any(southbound.declaring.locked() for southbound in self._known.values())
+        return not self._behind and not telling
+
+    @property
     def all_used(self) -> bool:
         """Whether all southbound processes that are registered are used."""
         used = {s.name for s in self._known.values() if s.used}

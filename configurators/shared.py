@@ -315,7 +315,8 @@ class SharedConfigurator(ConfiguratorProcess):
         mark = Mark(lock.epoch, worker.network)
         worker.follow_networks()
         self._replicas[name] = worker, hold.journal.place
-        return mark.encode()
+        # A lost switch has not done what was left out: when it is back, somebody has to tell it.
+        return mark.encode() if self._holders.all_told else None
 
     async def _begin(self, hold: _Hold, known: bool) -> None:
         """Become the owner: nobody older gets through, and the state is what was left."""

@@ -22,7 +22,7 @@ from configurators.store.keys import SOUTHBOUND
 from configurators.store.model import Process
 from configurators.stream import Listener, Stream
 from dzflow.errors import DzflowError
-from sdn.flows import FlowEntry
+from sdn.flows import Change, FlowEntry, FlowOp
 from sdn.southbound import Acknowledged, Failed, Outcome, Undefined
 from tests.etcd import TestEtcd
 
@@ -149,6 +149,28 @@ def test_a_switch_that_is_declared_anew_is_not_used_meanwhile(etcd_server: TestE
             assert sum(isinstance(message, Apply) for message in a.heard) == 1
 
     asyncio.run(main())
+
+
+def test_a_lost_switch_is_to_be_told_until_it_was_declared_anew(etcd_server: TestEtcd) -> None:
+    async def check() -> None:
+        b1 = Southbound("b1")
+        async with Etcd(etcd_server.access()) as etcd, b1.serving(etcd), holders(etcd) as made:
+            b1.hold("s1")
+            await usable(made, "s1")
+            assert made.all_told
+            b1.hold(down=["s1"])
+            made.lose(["s1"])
+            async with asyncio.timeout(WAIT):
+                while made.all_told:
+                    op = FlowOp(Change.DELETE, FlowEntry(1, 100, None))
+                    assert await made.apply("1.0/all", 7, {"s1": [op]}) == {"s1": Acknowledged()}
+                    await asyncio.sleep(0.01)
+            b1.hold("s1")
+            made.lose([])
+            await usable(made, "s1")
+            assert made.all_told
+
+    asyncio.run(check())
 
 
 def test_a_southbound_process_that_could_not_be_introduced_is_dialled_again(
