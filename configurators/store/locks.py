@@ -185,6 +185,7 @@ class Locks:
         key = self._key(partition, lease)
         lock = await self._queue(partition, key, lease)
         if lock is None:
+            await asyncio.sleep(_RETRY)  # there will be another lease
             return None
         ours: Lock | None = None
         try:

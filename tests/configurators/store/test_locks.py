@@ -187,6 +187,21 @@ def test_a_holder_that_stands_still_is_owner_no_more(etcd_server: TestEtcd) -> N
     asyncio.run(check())
 
 
+def test_who_has_no_lease_any_more_does_not_try_again_at_once(etcd_server: TestEtcd) -> None:
+    async def check() -> None:
+        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+            first, second = await _locks(stack, etcd, 2)
+            assert await first.try_lock(NAME)
+            assert second._lease
+            await etcd.revoke(second._lease.id)
+            began = asyncio.get_running_loop().time()
+            async with asyncio.timeout(WAIT):
+                assert await second.wait(NAME, _always) is None
+            assert asyncio.get_running_loop().time() - began > 0.15
+
+    asyncio.run(check())
+
+
 def test_all_locks_are_lost_with_the_lease_and_another_lease_follows(
     etcd_server: TestEtcd,
 ) -> None:
