@@ -399,8 +399,9 @@ class SimLease:
             if began >= self._until:
                 break
             try:
-                self._until = began + await self._etcd.renew(self.id)
-            except StoreUnavailable:
+                async with asyncio.timeout(self._until - began):
+                    self._until = began + await self._etcd.renew(self.id)
+            except (StoreUnavailable, TimeoutError):
                 continue
             except LeaseGone:
                 break
