@@ -279,9 +279,9 @@ class Scenario:
         for worker in self.world.workers().values():
             for switch, entries in worker.engine.entries().items():
                 believed[switch].update(entries)
-        for switch, entries in expected.items():
-            if believed[switch] != entries:
-                missing, extra = entries - believed[switch], believed[switch] - entries
+        for switch, wanted in expected.items():
+            if believed[switch] != wanted:
+                missing, extra = wanted - believed[switch], believed[switch] - wanted
                 text = f"{switch}: owners miss {len(missing)} entries, {len(extra)} are too many"
                 self.found.append(Violation("believed", text))
 
