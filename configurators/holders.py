@@ -75,6 +75,7 @@ class Holders:
         self._by_switch: dict[str, _Southbound] = {}  # those that can be used
         self._lost: frozenset[str] = frozenset()
         self._behind: set[str] = set()  # switches that were left out while they were lost
+        self._telling: set[str] = set()  # those of them that are being declared anew
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._peers = Peers(
@@ -203,8 +204,7 @@ class Holders:
     @property
     def all_told(self) -> bool:
         """Whether no switch was left out that has not been declared anew since."""
-        telling = any(southbound.declaring.locked() for southbound in self._known.values())
-        return not self._behind and not telling
+        return not self._behind and not self._telling
 
     @property
     def all_used(self) -> bool:
@@ -259,12 +259,25 @@ class Holders:
         """
         while more := self._wanted(southbound) - southbound.declared:
             async with southbound.declaring:
-                self._behind -= more  # whatever is left out from now on is noted anew
-                if not await self._declare(southbound, list(self._owned()), more):
+                if not await self._tell_anew(southbound, more):
                     return False
                 southbound.declared |= more & self._wanted(southbound)
         southbound.used = True
         return True
+
+    async def _tell_anew(self, southbound: "_Southbound", switches: set[str]) -> bool:
+        """Declare all of ours for some switches, also what they were left out of."""
+        behind = self._behind & switches
+        self._behind -= behind  # whatever is left out from now on is noted anew
+        self._telling |= behind
+        done = False
+        try:
+            done = await self._declare(southbound, list(self._owned()), switches)
+        finally:
+            self._telling -= behind
+            if not done:
+                self._behind |= behind
+        return done
 
     async def _declare_new(self, southbound: "_Southbound", partitions: Collection[Owned]) -> None:
         async with southbound.declaring:
