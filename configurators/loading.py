@@ -33,6 +33,11 @@ def counts(record: Record) -> bool:
     return record.state in ("active", "removing")
 
 
+def _was_active(record: Record) -> bool:
+    """Whether a record that counts ever was active; one that was removed before that was not."""
+    return record.state == "active" or record.acknowledged is not None
+
+
 def last_seq(record: Record) -> int:
     """The `Task.seq` under which what is settled of a record counts.
 
@@ -49,11 +54,12 @@ def partials(
 
     While an update is under way, that is what the old and the new filter want: whatever of the old
     one has been left already is not missed, and what both want is never interrupted. With `settled`
-    it is what the old one wants, for those who know from a journal what was done since.
+    it is what the old one wants, for those who know from a journal what was done since; and nothing
+    of a record that is removed before it ever was active.
     """
     versions = list(views)
     for record in records:
-        if not counts(record):
+        if not counts(record) or (settled and not _was_active(record)):
             continue
         seq = last_seq(record)
         for view in versions:
