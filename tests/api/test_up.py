@@ -21,19 +21,9 @@ from api.up import Service
 from dzflow.sdk import Rest
 from dzflow.sdk.errors import NotAuthorised
 from tests.certificates import make_keys
-from tests.service import LIMIT, SCHEMA, eventually, is_ready, processes_with, running
+from tests.service import LIMIT, SCHEMA, eventually, flows, is_ready, processes_with, running
 
 COMMAND = str(Path(sys.executable).parent / "dzflow")
-
-
-def flows(url: str, source: str) -> list[str]:
-    """All entries of the service's spaces on all switches, as the control plane or they tell."""
-    found = []
-    with Rest(url) as rest:
-        for switch in rest.get("/switches")["items"]:
-            told = rest.get(f"/switches/{switch['id']}/flows", source=source)
-            found += [f"{switch['id']} {flow}" for flow in told["items"] if flow["space"]]
-    return sorted(found)
 
 
 class Up:
