@@ -20,6 +20,7 @@ class DispatcherOptions(Struct, frozen=True):
     mode: Literal["sna", "sea"] = "sna"
     window: int = 4_000  # operations in flight
     window_per_host: int = 128  # what runs is worked off in its order, whoever else comes
+    most_per_host: int = 512  # the same with operations that take long, for a switch say
     queue: int = 20_000  # operations that wait for the window
     queue_per_host: int = 5_000
     rate: float | None = None  # operations a second, overall
