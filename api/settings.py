@@ -150,7 +150,7 @@ class LimitSettings(_Group):
         default=4_000, ge=1, description="requests under way to the switches, of one API process"
     )
     host_window: int = Field(
-        default=128, ge=1, description="of these, requests of one host: the fewer, the fairer"
+        default=64, ge=1, description="of these, requests of one host: the fewer, the fairer"
     )
     queue: int = Field(default=20_000, ge=1, description="requests that wait for the window")
     host_queue: int = Field(default=5_000, ge=1, description="of these, requests of one host")
