@@ -161,7 +161,7 @@ class Keeper(Sender):
         for job in self._under_way:
             if job.partition == partition:
                 job.before = []
-        for job in [job for job in self._waiting if job.partition == partition]:
+        for job in self._unsent(partition):
             self._withdraw(job)
             self._settle(job, self._undefined("it was declared anew what it should hold"))
         self.shadow.declare(partition, entries)
@@ -208,7 +208,8 @@ class Keeper(Sender):
 
     async def _sync(self, connection: Connection) -> Outcome:
         gone = await self._sync_groups(connection)
-        ignored: set[FlowKey] = set()
+        # What waits for something else to be acknowledged is noted, and not sent yet.
+        ignored = {op.entry.key for job in self._held for op in job.ops[job.at :]}
         self._touched = ignored
         try:
             stats = await connection.flow_stats()  # after all that was sent before
