@@ -112,6 +112,7 @@ class Sender:
         self._progress = 0.0  # when it last answered, or was sent something after a pause
         self._deadline: asyncio.TimerHandle | None = None
         self._touched: set[FlowKey] | None = None
+        self._lacks_room = False  # for what it should hold
 
     def submit(self, partition: str, epoch: int, ops: Sequence[FlowOp], settle: Settle) -> None:
         """Put a batch behind what waits already; `settle` is called with its outcome."""
@@ -127,8 +128,11 @@ class Sender:
             self._queued += len(ops)
             self.send_soon()
 
-    async def repair(self, ops: Sequence[FlowOp]) -> Outcome:
-        """Send these before all that waits: a batch that went before them would be newer."""
+    async def repair(self, ops: Sequence[FlowOp], at_once: bool = False) -> Outcome:
+        """Send these before all that waits: a batch that went before them would be newer.
+
+        What is to be replaced stays until that is acknowledged, unless all is to be sent at once.
+        """
         if self.off is not None or self.connection is None:
             # It was lost since it was read; nobody would ever send them.
             return self._undefined(self.off or "not connected")
@@ -139,7 +143,10 @@ class Sender:
             if not done.done():
                 done.set_result(outcome)
 
-        self._waiting.appendleft(Job("", 0, ops, settle, repairs=True))
+        job = Job("", 0, ops, settle, repairs=True)
+        if not at_once:
+            job.until = held_from(ops, 0)
+        self._waiting.appendleft(job)
         self._queued += len(ops)
         self.send_soon()
         return await done
@@ -183,6 +190,8 @@ class Sender:
             return False
         if self._runs >= BARRIERS and self._queued < PIECE:
             return False
+        if self._held and any(job.repairs for job in self._held):
+            return False  # what comes behind repairs is newer, and must not be overtaken by them
         if self._limits.rate and (now := self._loop.time()) < self._not_before:
             if not self._scheduled:
                 self._scheduled = True
@@ -320,6 +329,8 @@ class Sender:
             del self._under_way[job]
             if not job.refused:
                 self._settle(job, _ACKNOWLEDGED)
+                if self._lacks_room and any(op.change is Change.DELETE for op in job.ops):
+                    self.made_room()
             else:
                 self._take_back(job, job.refused)
                 self._settle(job, Failed(dict(sorted(job.refused.items())), job.table_full))
@@ -334,6 +345,9 @@ class Sender:
                     job.table_full |= error.table_full
                     break
                 place -= len(ops)
+
+    def made_room(self) -> None:
+        """Something was deleted from a switch that lacks room for what it should hold."""
 
     def give_way(self) -> None:
         """Another southbound process is the master now; nothing more is sent from here."""

@@ -376,6 +376,53 @@ def test_what_waits_for_others_to_be_added_is_refused_when_the_fence_has_risen()
     run(main())
 
 
+def test_what_a_full_table_did_not_take_is_put_there_when_we_have_made_room() -> None:
+    async def main() -> None:
+        small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+        async with rig(models=small) as r:
+            await r.driver.declare("p", 1, {"s2": [entry(1), entry(2), entry(3)]}, ["s2"])
+            outcomes = await r.driver.check("s2")
+            assert isinstance(outcomes["s2"], Failed)
+            there = set(await r.driver.read("s2")) & {entry(1), entry(2), entry(3)}
+            assert len(there) == 2
+            gone = there.pop()
+            assert await r.apply("s2", [FlowOp(Change.DELETE, gone)]) == Acknowledged()
+            assert await next_event(r.driver, Repaired) == Repaired("s2", 1)
+            await r.agrees("s2", *({entry(1), entry(2), entry(3)} - {gone}))
+
+    run(main())
+
+
+def test_what_a_full_table_did_not_take_is_tried_again() -> None:
+    async def main() -> None:
+        small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+        async with rig(models=small) as r:
+            await r.driver.declare("p", 1, {"s2": [entry(1), entry(2), entry(3)]}, ["s2"])
+            outcomes = await r.driver.check("s2")
+            assert isinstance(outcomes["s2"], Failed)
+            r.network.switches["s2"].tables.model = SwitchModel()  # room that nobody tells of
+            assert await next_event(r.driver, Repaired) == Repaired("s2", 1)
+            await r.agrees("s2", entry(1), entry(2), entry(3))
+
+    run(main())
+
+
+def test_a_full_table_is_repaired_without_a_gap_if_there_is_room_and_with_one_if_not() -> None:
+    async def main() -> None:
+        small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+        async with rig(models=small) as r:
+            assert await r.apply("s2", adds(1, 2)) == Acknowledged()
+            await r.driver.declare("p", 1, {"s2": [coarse()]}, ["s2"])
+            outcomes = await r.driver.check("s2")
+            assert isinstance(outcomes["s2"], Failed)
+            await r.agrees("s2", entry(1), entry(2))
+            # As that did not do, what is there goes first when it is tried again.
+            assert isinstance(await next_event(r.driver, Repaired), Repaired)
+            await r.agrees("s2", coarse())
+
+    run(main())
+
+
 def test_a_switch_without_enough_tables_is_refused_with_a_way_out() -> None:
     async def main() -> None:
         pipeline = Pipeline().extended(LINE)
