@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from configurators.store.client import Etcd, Put, StoreError, absent, unchanged
+from configurators.store.client import Compare, Etcd, Put, StoreError, absent, unchanged
 from configurators.store.documents import encode
 from configurators.store.model import Process
 from dzflow.errors import DzflowError
@@ -19,15 +19,20 @@ class Superseded(DzflowError):
 
 
 class Registration:
-    """The leased key of a process; `known` is set while it stands."""
+    """The leased key of a process; `known` is set while it stands, since `revision`."""
 
     def __init__(self, etcd: Etcd, key: str, process: Process, ttl: int = TTL) -> None:
         self.known = asyncio.Event()
+        self.revision = 0
         self._etcd = etcd
         self._key = key
         self._value = encode(process)
         self._ttl = ttl
         self._lease = 0
+
+    def stands(self) -> Compare:
+        """What holds in etcd for as long as nobody takes this process for dead."""
+        return unchanged(self._key, self.revision)
 
     async def keep(self) -> None:
         """Stand registered until cancelled, again after etcd was away.
@@ -69,5 +74,7 @@ class Registration:
                 raise Superseded(f"another process is {self._key} now; this one stops")
             compare = unchanged(self._key, stored.revision) if stored else absent(self._key)
             put = Put(self._key, self._value, self._lease)
-            if (await self._etcd.transact([] if anyway else [compare], [put])).succeeded:
+            result = await self._etcd.transact([] if anyway else [compare], [put])
+            if result.succeeded:
+                self.revision = result.revision
                 return
