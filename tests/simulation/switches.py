@@ -344,6 +344,6 @@ class SimSouthbound(SouthboundProcess):
 
     @contextlib.asynccontextmanager
     async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SharedDriver]:
-        given = topology_of(doc), doc.pipeline, self._spaces.partition_of, epochs
+        given = topology_of(doc), doc.pipeline, self._sweeper.partition_of, epochs
         async with SimDriver(*given, Options(discover=False)) as driver:
             yield driver
