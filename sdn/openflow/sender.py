@@ -230,6 +230,8 @@ class Sender:
                 self._waiting.popleft()
                 if end < len(job.ops):
                     self._hold(job)
+                    if job.repairs:
+                        break
         return parts
 
     def _hold(self, job: Job) -> None:
