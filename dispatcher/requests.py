@@ -285,7 +285,9 @@ class Operation:
         seq = record.seq * PHASES + self._phase
         advertised = record.kind == "advertisement"
         for name, (regions, edge) in shares.items():
-            self.latest[name] = Task(record.id, seq, record.host, advertised, regions, edge)
+            self.latest[name] = Task(
+                record.id, seq, record.host, advertised, regions, edge, self.revision
+            )
             self.open[name] = None
             self.held.pop(name, None)
         return Next.SEND if shares else None
