@@ -368,7 +368,7 @@ class ConfiguratorProcess:
             await self._holders.raise_epochs(given)
         views = {name: view for name in workers if (view := self._view(name))}
         found = await read(self._etcd, views)
-        for name, loaded in found.loaded.items():
+        for name, loaded in found.items():
             worker = workers[name]
             if self._workers.get(name) is not worker:
                 continue  # it was lost meanwhile
@@ -376,11 +376,10 @@ class ConfiguratorProcess:
                 worker.engine.load(one.partial for one in loaded[at : at + LOADED_AT_ONCE])
                 await asyncio.sleep(0)
             worker.know((one.partial.id, one.seq) for one in loaded)
-            worker.drop_outlived(found.outlived, found.revision)
             worker.entries = worker.engine.count()
             if self._workers.get(name) is worker:
                 self._loaded[name] = worker
-        if self.options.tune_gc and sum(map(len, found.loaded.values())) > TUNE_FROM:
+        if self.options.tune_gc and sum(map(len, found.values())) > TUNE_FROM:
             _tune_gc()
         for name, worker in workers.items():
             if self._loaded.get(name) is worker:

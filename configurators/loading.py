@@ -3,12 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from configurators.messages import Task
 from configurators.packing import unpack_regions
 from configurators.partials import Partial, Request
 from configurators.spaces import VersionView
@@ -85,29 +83,9 @@ def _union(first: dict[str, Partial], second: dict[str, Partial]) -> dict[str, P
     return found
 
 
-class Read(NamedTuple):
-    """What partitions have of records, as they were at a revision or later.
-
-    `open` has the records of which an operation was under way, with the first `Task.seq` of that.
-    """
-
-    loaded: dict[str, list[Loaded]]
-    revision: int
-    open: dict[str, int]
-
-    def outlived(self, task: Task) -> bool:
-        """Whether the operation that a task is of was over when records were read."""
-        if not 0 < task.revision <= self.revision:
-            return False
-        first = self.open.get(task.id)
-        return first is None or task.seq < first
-
-
-async def read(etcd: Etcd, views: Mapping[str, VersionView]) -> Read:
+async def read(etcd: Etcd, views: Mapping[str, VersionView]) -> dict[str, list[Loaded]]:
     """What partitions have of all records of their spaces; `views` has the version of each."""
     found: dict[str, list[Loaded]] = {name: [] for name in views}
-    revisions: list[int] = []
-    open_: dict[str, int] = {}
     spaces: dict[int, dict[int, VersionView]] = {}
     for view in views.values():
         spaces.setdefault(view.number, {})[view.version] = view
@@ -122,14 +100,11 @@ async def read(etcd: Etcd, views: Mapping[str, VersionView]) -> Read:
                 log.warning("records cannot be read: %s", error)
                 await asyncio.sleep(_RETRY)
                 continue
-            revisions.append(page.revision)
-            records = list(_records(page))
-            open_.update((one.id, last_seq(one) + 1) for one in records if one.open)
-            for name, loaded in partials(records, versions.values()):
+            for name, loaded in partials(_records(page), versions.values()):
                 if name in found:
                     found[name].append(loaded)
             after, more = page.items[-1].key if page.items else None, page.more
-    return Read(found, min(revisions, default=0), open_)
+    return found
 
 
 def _records(page: Page) -> Iterator[Record]:

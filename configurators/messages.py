@@ -17,8 +17,7 @@ class Task(Struct, frozen=True, array_like=True, gc=False):
     """What a partition shall have of a record from now on.
 
     It replaces whatever the partition has of it, unless that came under a higher `seq`; so a task
-    can be repeated, and come late, without harm. Without regions and edge: nothing more. Its
-    operation was stored as open at `revision`; so who reads records later knows whether it counts.
+    can be repeated, and come late, without harm. Without regions and edge: nothing more.
     """
 
     id: str
@@ -27,7 +26,6 @@ class Task(Struct, frozen=True, array_like=True, gc=False):
     advertised: bool
     regions: bytes
     edge: bytes = b""
-    revision: int = 0
 
 
 class Tasks(Struct, frozen=True, array_like=True, tag="tasks"):

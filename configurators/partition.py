@@ -109,8 +109,6 @@ class Worker:
         self._told: str | None = None
         self._clearing = False
         self._stopping = False
-        self._read_at = -1  # the revision of the records that it was built from
-        self._outlived: Callable[[Task], bool] = lambda _: False
 
     # What others call
 
@@ -118,29 +116,14 @@ class Worker:
         """Take tasks; each is answered once, sooner or later."""
         now = time.monotonic()
         for task in tasks:
-            item = Item(task, to, now)
-            late = task.revision <= self._read_at and self._is_outlived(task)
-            self._end([item] if late else self.queue.put(item), "superseded")
+            gone = self.queue.put(Item(task, to, now))
+            self._end(gone, "superseded")
         self._wake.set()
 
     def know(self, active: Iterable[tuple[str, int]]) -> None:
         """Ids were loaded into the engine that count under these `seq`s."""
         for name, seq in active:
             self._end(self.queue.know(name, seq), "superseded")
-
-    def drop_outlived(self, outlived: Callable[[Task], bool], revision: int) -> None:
-        """Of tasks whose operation was over when records were read, take none.
-
-        They came for an owner before, and may have been undone there.
-        """
-        self._outlived, self._read_at = outlived, revision
-        waiting = self.queue.waiting()
-        late = [i for i in waiting if i.task.id not in self.engine and self._is_outlived(i.task)]
-        self.queue.drop(late)
-        self._end(late, "superseded")
-
-    def _is_outlived(self, task: Task) -> bool:
-        return bool(task.regions or task.edge) and self._outlived(task)
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Take out ids whose records are no more; nobody is answered."""

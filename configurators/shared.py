@@ -412,7 +412,7 @@ class SharedConfigurator(ConfiguratorProcess):
 
     async def _read_records(self, names: Mapping[str, None]) -> Mapping[str, list[Loaded]]:
         views = {name: view for name in names if (view := self._view(name))}
-        return {name: [] for name in names} | (await read(self._etcd, views)).loaded
+        return {name: [] for name in names} | await read(self._etcd, views)
 
     async def _declare(self, workers: Mapping[str, Worker]) -> Mapping[str, None]:
         await self._holders.declare(list(workers.values()))

@@ -152,12 +152,6 @@ class Queue:
         while len(self._gone) > self._limit:
             del self._gone[next(iter(self._gone))]
 
-    def drop(self, items: Iterable[Item]) -> None:
-        """Tasks that wait do not count after all, and are forgotten."""
-        for item in items:
-            del self._waiting[item.task.id]
-            del self._seqs[item.task.id]
-
     def clear(self) -> list[Item]:
         """Take everything out, to be answered otherwise."""
         items = list(self._waiting.values())

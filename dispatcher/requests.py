@@ -285,9 +285,7 @@ class Operation:
         seq = record.seq * PHASES + self._phase
         advertised = record.kind == "advertisement"
         for name, (regions, edge) in shares.items():
-            self.latest[name] = Task(
-                record.id, seq, record.host, advertised, regions, edge, self.revision
-            )
+            self.latest[name] = Task(record.id, seq, record.host, advertised, regions, edge)
             self.open[name] = None
             self.held.pop(name, None)
         return Next.SEND if shares else None

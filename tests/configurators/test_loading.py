@@ -3,8 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from configurators.loading import Read, last_seq, partials
-from configurators.messages import Task
+from configurators.loading import last_seq, partials
 from configurators.packing import pack_regions
 from configurators.spaces import SpaceView, new_space
 from configurators.store.model import NextFilter, Record, RecordKind
@@ -56,17 +55,3 @@ def test_tasks_of_what_is_settled_count_no_more_and_those_of_what_is_open_do() -
     assert last_seq(settled) == 5 * 4 + 3
     assert last_seq(replace(settled, state="removing")) == 5 * 4 - 1
     assert last_seq(replace(settled, next=NextFilter("", {}))) == 5 * 4 - 1
-
-
-def test_a_task_is_outlived_if_its_operation_was_over_when_records_were_read() -> None:
-    found = Read({}, 100, {"open": 8})
-
-    def task(id: str, seq: int, revision: int) -> Task:
-        return Task(id, seq, "h1", False, b"", b"", revision)
-
-    assert found.outlived(task("ended", 4, 90))
-    assert not found.outlived(task("new", 4, 101))
-    assert not found.outlived(task("unknown", 4, 0))  # nobody says since when
-    assert not found.outlived(task("open", 8, 90))
-    assert not found.outlived(task("open", 9, 90))
-    assert found.outlived(task("open", 5, 80))  # of an operation before that

@@ -7,7 +7,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from configurators.engine import Engine, Ordering
 from configurators.messages import Done, Task, Waiting
@@ -227,32 +226,6 @@ def test_old_tasks_are_superseded() -> None:
             assert (await bench.do(subscribe("s", "1", seq=4)))["s"].outcome == "superseded"
             await bench.do(subscribe("s", seq=12))
             assert (await bench.do(subscribe("s", "1", seq=8)))["s"].outcome == "superseded"
-
-    asyncio.run(check())
-
-
-def test_tasks_of_operations_that_were_over_when_it_was_built_are_superseded() -> None:
-    async def check() -> None:
-        bench = Bench("legs", "net", 1_000, 0)
-        late, due = (replace(subscribe(n, "0"), revision=9) for n in "st")
-        # They came before it was built, and may come again.
-        bench.put(late, due)
-        bench.worker.drop_outlived(lambda task: task.id == "s", 20)
-        bench.put(late)
-        running = asyncio.create_task(bench.worker.run())
-        found = [await bench.answers.get() for _ in range(3)]
-        assert [(done.id, done.outcome) for done in found if isinstance(done, Done)] == [
-            ("s", "superseded"),
-            ("s", "superseded"),
-            ("t", "done"),
-        ]
-        # What has begun since then, or ends, counts.
-        dones = await bench.do(replace(subscribe("s", "0"), seq=8, revision=30))
-        assert dones["s"].outcome == "done"
-        assert (await bench.do(subscribe("s", seq=9)))["s"].outcome == "done"
-        bench.check()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(check())
 
