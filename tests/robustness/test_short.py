@@ -11,7 +11,7 @@ from tests.robustness.session import Options, run_session
 # The first: a configurator, a southbound process, etcd and the API are killed, streams are cut. The
 # second: switches lie, drop their connection and restart; a southbound process and etcd are killed.
 @pytest.mark.parametrize(("arrangement", "seed"), [("whole", 4175), ("wired", 1033)])
-@pytest.mark.parametrize("mode", ["sna"])
+@pytest.mark.parametrize("mode", ["sna", "sea"])
 def test_faults_cost_neither_requests_nor_events(
     mode: str, arrangement: str, seed: int, tmp_path: Path
 ) -> None:
