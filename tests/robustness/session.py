@@ -103,7 +103,7 @@ def _pace(random: Random) -> dict[str, Any]:
     """How fast it is. If it is slow, work waits in queues, and in mode `sea` locks change hands."""
     if random.random() < 0.5:
         return {}
-    return {"slices": {"limit": 3}, "emulated": {"switch_delay_ms": 40.0}}
+    return {"slices": {"limit": 2}, "emulated": {"switch_delay_ms": 120.0}}
 
 
 async def _round(
