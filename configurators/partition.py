@@ -26,6 +26,8 @@ from sdn.southbound import Outcome, StaleEpoch
 
 log = logging.getLogger(__name__)
 
+_LONGEST_GATHER = 4  # times as long as one task waits, the first of a slice waits at most
+
 
 class Switches(Protocol):
     """The way to the switches, wherever they are connected."""
@@ -49,7 +51,7 @@ class PartitionOptions(Struct, frozen=True):
 
     ordering: Ordering = "net"
     slice_limit: int = 500
-    gather: float = 0.005  # for how long the first task of a slice waits for others
+    gather: float = 0.005  # for how long a task waits for others; the first at most 4 times that
     tell_after: float = 0.5  # of waiting
     shortest_pause: float = 0.02  # before a switch is tried again that should be usable
     longest_pause: float = 2.0
@@ -240,11 +242,7 @@ class Worker:
 
     async def _next_slice(self) -> None:
         options = self._options
-        oldest = self.queue.oldest
-        assert oldest is not None
-        left = oldest + options.gather - time.monotonic()
-        if left > 0 and len(self.queue) < options.slice_limit:
-            await asyncio.sleep(left)
+        await self._gather()
         taken = self.queue.take(self.engine, options.ordering, options.slice_limit)
         self._in_work = [*taken.settled, *taken.slice.items]
         for item, wrong in taken.refused:
@@ -265,6 +263,16 @@ class Worker:
                 continue
             todo += [p for p in map(self._still_counting, reversed(part.parts())) if len(p)]
         await asyncio.sleep(0)  # partitions take turns, also where no switch is waited for
+
+    async def _gather(self) -> None:
+        """Wait for more tasks: until none has come for a while, or the first waits long enough."""
+        pause = self._options.gather
+        since = self.queue.oldest or 0.0
+        while len(self.queue) < self._options.slice_limit:
+            due = min(self.queue.newest + pause, since + _LONGEST_GATHER * pause)
+            if (left := due - time.monotonic()) <= 0:
+                return
+            await asyncio.sleep(left)
 
     def _still_counting(self, part: Slice) -> Slice:
         counts = [self.queue.counts(item) for item in part.items]

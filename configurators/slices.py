@@ -66,6 +66,7 @@ class Queue:
         self._seqs: dict[str, int] = {}  # of all that wait, are worked on or active
         self._gone: dict[str, int] = {}  # of the last that were removed
         self._limit = tombstones
+        self.newest = 0.0  # when the last task came
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -95,6 +96,7 @@ class Queue:
         self._waiting[name] = item
         self._gone.pop(name, None)
         self._seqs[name] = seq
+        self.newest = item.at
         return [before] if before and before.task.seq < seq else []
 
     def seq(self, name: str) -> int:

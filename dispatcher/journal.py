@@ -37,6 +37,7 @@ _MOST = 120  # operations and compares of one transaction; etcd's own limit is 1
 _MOST_BYTES = 1 << 20  # that one transaction puts; etcd's own limit is 1.5 MiB
 _AT_ONCE = 4
 _GATHER = 0.003  # seconds
+_APART = 0.01  # seconds from one transaction to the next, for what may wait
 _TICK = 0.0005  # seconds by which a timer may be early
 _CLOSE = 5.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
@@ -136,6 +137,7 @@ class Journal:
         self._running: set[asyncio.Task[None]] = set()
         self._scheduled = False
         self._due = 0.0  # until when the first of few writes waits for more
+        self._last = 0.0  # when the last transaction began
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0  # when the first of those that wait came
         self.took = 0.0  # seconds from a write to its end, on average over the last transaction
@@ -153,7 +155,7 @@ class Journal:
         if not gather:
             self._due = 0.0
         elif not self._queue:
-            self._due = loop.time() + _GATHER
+            self._due = max(loop.time() + _GATHER, self._last + _APART)
         if not self._queue:
             self._since = time.monotonic()
         self._queue.append(write)
@@ -198,6 +200,7 @@ class Journal:
                 if self._due > loop.time() + _TICK:
                     self._timer = loop.call_at(self._due, self._pump)
                     return
+            self._last = asyncio.get_running_loop().time()
             now = time.monotonic()
             task = asyncio.create_task(self._run(self._batch(), (now - self._since) / 2))
             self._since = now

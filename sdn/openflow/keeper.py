@@ -11,6 +11,7 @@ from typing import Literal
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
 from sdn.openflow.connection import Connection, ConnectionLost, Refused, Run
 from sdn.openflow.messages import FlowStat, Foreign
+from sdn.openflow.pulse import Pulse
 from sdn.openflow.sender import Limits, Sender
 from sdn.pipeline import Pipeline
 from sdn.southbound import (
@@ -28,9 +29,10 @@ from sdn.southbound import (
 from sdn.topology import Topology
 
 GROUPS = 1 << 16  # as many from the pipeline's first on are ours
-# With more operations in a second, the flow monitor rests: a switch tells it of our own changes,
-# too, which halves the rate of Open vSwitch. After some quiet it is started, the switch compared.
-MONITOR_UP_TO = 200
+# With more operations in a second for a switch, its flow monitor rests: the switch tells it of our
+# own changes, too, which halves the rate of Open vSwitch. After some quiet it is started, and the
+# switch compared.
+MONITOR_UP_TO = 40
 MONITOR_AFTER = 2.0
 
 
@@ -51,10 +53,11 @@ class Keeper(Sender):
         fence: Fence,
         partition_of: PartitionOf,
         limits: Limits,
+        pulse: Pulse,
         tell: Callable[[NetworkEvent], None],
         check: Callable[[], None],
     ) -> None:
-        super().__init__(switch, Shadow(partition_of), fence, limits)
+        super().__init__(switch, Shadow(partition_of), fence, limits, pulse)
         self.trouble = "it has not connected yet"
         self._partition_of = partition_of
         self._tell = tell

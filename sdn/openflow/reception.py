@@ -28,6 +28,7 @@ from sdn.openflow.events import (
 from sdn.openflow.features import Unusable, check_features
 from sdn.openflow.finder import Finder, send_punts
 from sdn.openflow.keeper import NOT_OURS, TAKING, Keeper
+from sdn.openflow.pulse import Pulse
 from sdn.openflow.punts import is_punt
 from sdn.openflow.sender import Limits
 from sdn.pipeline import Pipeline
@@ -86,6 +87,7 @@ class Reception:
         self._stopping = False
         self._again: set[str] = set()
         self._fence = Fence(epochs)
+        self._pulse = Pulse()
         self._partition_of = partition_of
         self._topology = topology
         self._pipeline = pipeline
@@ -154,6 +156,7 @@ class Reception:
                     self._fence,
                     self._partition_of,
                     limits,
+                    self._pulse,
                     self._tell,
                     partial(self._check_soon, switch.id),
                 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sdn.flows import Change, FlowKey, FlowOp
 from sdn.openflow.codec import NotEncodable
 from sdn.openflow.connection import Connection, ConnectionLost, Run
+from sdn.openflow.pulse import Pulse
 from sdn.southbound import (
     Acknowledged,
     Before,
@@ -86,7 +87,9 @@ Part = tuple[Job, int, Sequence[FlowOp]]
 class Sender:
     """The queue of one switch, and what was sent of it over its connection."""
 
-    def __init__(self, switch: str, shadow: Shadow, fence: Fence, limits: Limits) -> None:
+    def __init__(
+        self, switch: str, shadow: Shadow, fence: Fence, limits: Limits, pulse: Pulse
+    ) -> None:
         self.switch = switch
         self.shadow = shadow
         self.connection: Connection | None = None
@@ -95,6 +98,7 @@ class Sender:
         self.load = 0  # operations under way
         self._fence = fence
         self._limits = limits
+        self._pulse = pulse
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Job] = deque()
         self._queued = 0  # operations of these that were not sent
@@ -146,10 +150,10 @@ class Sender:
     # Sending
 
     def send_soon(self) -> None:
-        """Send what can be sent, with all that is submitted in this turn of the loop."""
+        """Send what can be sent, with all that is submitted until then."""
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._pump)
+            self._pulse.soon(self._pump)
 
     def _pump(self) -> None:
         self._scheduled = False
