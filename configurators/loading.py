@@ -43,12 +43,13 @@ def last_seq(record: Record) -> int:
 
 
 def partials(
-    records: Iterable[Record], views: Iterable[VersionView]
+    records: Iterable[Record], views: Iterable[VersionView], settled: bool = False
 ) -> Iterator[tuple[str, Loaded]]:
     """What each partition of some versions of a space has of records, by its global name.
 
     While an update is under way, that is what the old and the new filter want: whatever of the old
-    one has been left already is not missed, and what both want is never interrupted.
+    one has been left already is not missed, and what both want is never interrupted. With `settled`
+    it is what the old one wants, for those who know from a journal what was done since.
     """
     versions = list(views)
     for record in records:
@@ -57,7 +58,7 @@ def partials(
         seq = last_seq(record)
         for view in versions:
             found = _route(record, record.regions, view)
-            if record.next:
+            if record.next and not settled:
                 found = _union(found, _route(record, record.next.regions, view))
             for name, partial in found.items():
                 yield name, Loaded(partial, seq)
@@ -83,8 +84,13 @@ def _union(first: dict[str, Partial], second: dict[str, Partial]) -> dict[str, P
     return found
 
 
-async def read(etcd: Etcd, views: Mapping[str, VersionView]) -> dict[str, list[Loaded]]:
-    """What partitions have of all records of their spaces; `views` has the version of each."""
+async def read(
+    etcd: Etcd, views: Mapping[str, VersionView], settled: bool = False
+) -> dict[str, list[Loaded]]:
+    """What partitions have of all records of their spaces, see `partials`.
+
+    `views` has the version of each partition.
+    """
     found: dict[str, list[Loaded]] = {name: [] for name in views}
     spaces: dict[int, dict[int, VersionView]] = {}
     for view in views.values():
@@ -100,7 +106,7 @@ async def read(etcd: Etcd, views: Mapping[str, VersionView]) -> dict[str, list[L
                 log.warning("records cannot be read: %s", error)
                 await asyncio.sleep(_RETRY)
                 continue
-            for name, loaded in partials(_records(page), versions.values()):
+            for name, loaded in partials(_records(page), versions.values(), settled):
                 if name in found:
                     found[name].append(loaded)
             after, more = page.items[-1].key if page.items else None, page.more

@@ -412,7 +412,9 @@ class SharedConfigurator(ConfiguratorProcess):
 
     async def _read_records(self, names: Mapping[str, None]) -> Mapping[str, list[Loaded]]:
         views = {name: view for name in names if (view := self._view(name))}
-        return {name: [] for name in names} | await read(self._etcd, views)
+        # What is under way is in the journals, as far as it was done.
+        found = await read(self._etcd, views, settled=True)
+        return {name: [] for name in names} | found
 
     async def _declare(self, workers: Mapping[str, Worker]) -> Mapping[str, None]:
         await self._holders.declare(list(workers.values()))

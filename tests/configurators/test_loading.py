@@ -17,10 +17,12 @@ def record(kind: RecordKind, regions: dict[int, bytes]) -> Record:
     return Record("r", kind, "h1", "small", "", regions, "active", 5, 0.0)
 
 
-def loaded(view: SpaceView, found: Record) -> dict[str, tuple[set[Region], set[Region]]]:
+def loaded(
+    view: SpaceView, found: Record, settled: bool = False
+) -> dict[str, tuple[set[Region], set[Region]]]:
     return {
         name: (set(one.partial.regions), set(one.partial.edge))
-        for name, one in partials([found], view.versions.values())
+        for name, one in partials([found], view.versions.values(), settled)
     }
 
 
@@ -37,6 +39,7 @@ def test_during_an_update_a_partition_has_what_both_filters_want(
     old, new = (record(kind, regions) for regions in packed)
     open_ = replace(old, next=NextFilter("x > 10000", new.regions))
     before, after = loaded(view, old), loaded(view, new)
+    assert loaded(view, open_, settled=True) == before
     nothing: tuple[set[Region], set[Region]] = (set(), set())
     for name, (regions, edge) in loaded(view, open_).items():
         old_regions, old_edge = before.pop(name, nothing)

@@ -18,7 +18,7 @@ from configurators.store import keys
 from configurators.store.client import Access, Stored
 from configurators.store.documents import decode_process, encode
 from configurators.store.locks import Lock, Locks
-from configurators.store.model import Record
+from configurators.store.model import NextFilter, Record
 from configurators.stream import split_address
 from sdn.flows import Batch, FlowEntry
 from sdn.southbound import Fence, Outcome
@@ -237,6 +237,29 @@ def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server: TestE
                     await it.do(it.subscribe("x < 60", "b"), id="c2")
                     await it.do(*wanted[::2], gone=True, id="c2")
                     it.check()
+
+    asyncio.run(check())
+
+
+def test_an_update_that_nobody_has_begun_is_done_by_who_comes_new(etcd_server: TestEtcd) -> None:
+    """What was left in order has nothing of it, though the record has the new filter already."""
+
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            await begin(it)
+            old = it.subscribe("x < 20", "a")
+            await store(it, old)  # and no journal names it
+            async with it.configurator("c1", OPTIONS, SharedConfigurator):
+                await it.ready("c1")
+            assert await _all(it, keys.CLEAN)
+            new = it.again(replace(old, filter="x > 60"))
+            under_way = replace(old, seq=new.seq, next=NextFilter(new.filter, new.regions))
+            await it.etcd.put(keys.record_key(old.id), encode(under_way))
+            async with it.configurator("c2", OPTIONS, SharedConfigurator):
+                await it.ready("c2")
+                await it.offer(it.tasks([new]), "c2")
+                await store(it, new)
+                it.check()
 
     asyncio.run(check())
 
