@@ -13,7 +13,7 @@ import platform
 from collections.abc import Coroutine, Mapping
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -54,6 +54,15 @@ EARLY = (
     2  # turns of telling the load for which a task waits until it is known who owns its partition
 )
 LOADED_AT_ONCE = 500  # requests; then others have their turn, the sign of life above all
+
+
+class Early(NamedTuple):
+    """Tasks for a partition that is not ours, or not under this epoch, as far as is known here."""
+
+    tasks: list[Task]
+    stream: Stream
+    epoch: int | None
+    turns: int  # for which they wait
 
 
 class ConfiguratorOptions(Struct, frozen=True):
@@ -103,7 +112,7 @@ class ConfiguratorProcess:
         self._clearing: list[Worker] = []  # of partitions that are no more
         self._given: dict[str, int] = {}  # ours, but not taken over yet
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._early: dict[str, list[tuple[list[Task], Stream, int]]] = {}
+        self._early: dict[str, list[Early]] = {}
         self._answers = Answers()
         self._telling = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -168,11 +177,23 @@ class ConfiguratorProcess:
             return
         for partition, tasks in message.tasks.items():
             worker = self._workers.get(partition)
-            if worker:
-                worker.put(tasks, stream)
+            epoch = message.epochs.get(partition)
+            if worker and (epoch is None or epoch <= worker.epoch):
+                self._put(worker, tasks, stream, epoch)
             else:
                 # Perhaps it was given to us just now, and the dispatcher heard of it first.
-                self._early.setdefault(partition, []).append((tasks, stream, EARLY))
+                early = Early(tasks, stream, epoch, EARLY)
+                self._early.setdefault(partition, []).append(early)
+
+    def _put(self, worker: Worker, tasks: list[Task], stream: Stream, epoch: int | None) -> None:
+        if epoch is None or epoch == worker.epoch:
+            worker.put(tasks, stream)
+        else:
+            self._answer_moved(worker.name, tasks, stream)
+
+    def _answer_moved(self, partition: str, tasks: list[Task], stream: Stream) -> None:
+        for task in tasks:
+            self._answer(stream, Done(partition, task.id, task.seq, 0, "moved"))
 
     def _answer(self, to: object, answer: Done | Waiting) -> None:
         self._answers.answer(to, answer)
@@ -203,12 +224,11 @@ class ConfiguratorProcess:
         """Tasks of partitions that are not ours after all."""
         for partition in list(self._early):
             left = []
-            for tasks, stream, turns in self._early.pop(partition):
-                if turns:
-                    left.append((tasks, stream, turns - 1))
-                    continue
-                for task in tasks:
-                    self._answer(stream, Done(partition, task.id, task.seq, 0, "moved"))
+            for early in self._early.pop(partition):
+                if early.turns:
+                    left.append(early._replace(turns=early.turns - 1))
+                else:
+                    self._answer_moved(partition, early.tasks, early.stream)
             if left:
                 self._early[partition] = left
 
@@ -383,8 +403,8 @@ class ConfiguratorProcess:
         )
         worker.network = self._revision
         self._workers[name] = worker
-        for tasks, stream, _ in self._early.pop(name, ()):
-            worker.put(tasks, stream)
+        for early in self._early.pop(name, ()):
+            self._put(worker, early.tasks, early.stream, early.epoch)
         return worker
 
     async def _work(self, worker: Worker) -> None:

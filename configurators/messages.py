@@ -29,9 +29,14 @@ class Task(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Tasks(Struct, frozen=True, array_like=True, tag="tasks"):
-    """Tasks by partition. Each is answered by one `Done`, in any order."""
+    """Tasks by partition. Each is answered by one `Done`, in any order.
+
+    They are for the owner with this epoch (mode `sna`): somebody who owns the partition later may
+    read the store after a record has ended, and must not begin it anew.
+    """
 
     tasks: dict[str, list[Task]]
+    epochs: dict[str, int] = {}
 
 
 class Offers(Struct, frozen=True, array_like=True, tag="offers"):

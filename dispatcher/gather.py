@@ -125,7 +125,7 @@ class Gatherer:
             if owner and owner[0] == configurator:
                 for operation in operations:
                     if partition in operation.open:
-                        self._outbox.post(configurator, partition, operation.latest[partition])
+                        self._outbox.post(owner, partition, operation.latest[partition])
 
     def _owner_changed(self, partition: str, epoch: int | None) -> None:
         concerned = list(self._by_partition.get(partition, ()))
@@ -160,7 +160,7 @@ class Gatherer:
         for partition, task in operation.to_send():
             owner = self._catalogue.owners.get(partition)
             if owner:
-                self._outbox.post(owner[0], partition, task)
+                self._outbox.post(owner, partition, task)
 
     def _unreachable(self, configurator: str, tasks: dict[str, list[Task]]) -> None:
         """Nobody is there to be told; when somebody is, that is done again."""

@@ -31,15 +31,18 @@ class Outbox:
         self._metrics = metrics
         self._unreachable = unreachable
         self._posted: dict[str, ByPartition] = {}
+        self._epochs: dict[str, int] = {}  # of the owners of partitions, for what is posted
 
-    def post(self, configurator: str, partition: str, task: Task) -> None:
-        """Send a task soon."""
+    def post(self, owner: tuple[str, int], partition: str, task: Task) -> None:
+        """Send a task soon to the owner of a partition, given by name and epoch."""
         if not self._posted:
             asyncio.get_running_loop().call_soon(self._flush)
+        configurator, self._epochs[partition] = owner
         self._posted.setdefault(configurator, {}).setdefault(partition, []).append(task)
 
     def _flush(self) -> None:
         posted, self._posted = self._posted, {}
+        epochs, self._epochs = self._epochs, {}
         for configurator, tasks in posted.items():
             stream = self._stream_to(configurator)
             try:
@@ -47,7 +50,7 @@ class Outbox:
                     raise StreamClosed("there is no stream to it")
                 for part in _chunks(tasks):
                     self._metrics.tasks_sent += sum(map(len, part.values()))
-                    stream.tell(Tasks(part))
+                    stream.tell(Tasks(part, {name: epochs[name] for name in part}))
             except StreamClosed as error:
                 _log.info("tasks wait for configurator %s: %s", configurator, error)
                 self._unreachable(configurator, tasks)

@@ -207,12 +207,14 @@ class Cluster:
                 await self.etcd.put(keys.record_key(record.id), encode(record))
         return dones
 
-    async def send(self, tasks: dict[str, list[Task]], id: str = "c1") -> list[Done]:
+    async def send(
+        self, tasks: dict[str, list[Task]], id: str = "c1", epochs: dict[str, int] | None = None
+    ) -> list[Done]:
         """Send tasks to a configurator, and wait for all answers."""
         asked = {(name, task.id, task.seq) for name, some in tasks.items() for task in some}
         for key in asked:
             self.dones.pop(key, None)
-        self._streams[id].tell(Tasks(tasks))
+        self._streams[id].tell(Tasks(tasks, epochs or {}))
         await self.until(lambda: asked <= self.dones.keys())
         return [self.dones[key] for key in asked]
 

@@ -170,3 +170,19 @@ def test_the_partitions_of_one_that_is_killed_are_spread_over_the_others(
                 it.check()
 
     asyncio.run(check())
+
+
+def test_what_was_meant_for_a_former_owner_is_not_begun(etcd_server: TestEtcd) -> None:
+    async def check() -> None:
+        async with cluster(etcd_server.access()) as it, it.configurator("c1", OPTIONS):
+            await it.ready("c1")
+            epochs = {part.partition: part.epoch for part in it.loads["c1"].partitions}
+            before = {name: epoch - 1 for name, epoch in epochs.items()}
+            # Its record may have ended meanwhile; then nobody would ever take it back.
+            late = it.tasks([it.subscribe("x < 9")])
+            answers = await it.send(late, epochs=before)
+            assert {done.outcome for done in answers} == {"moved"}
+            it.check()
+            assert {done.outcome for done in await it.send(late, epochs=epochs)} == {"done"}
+
+    asyncio.run(check())
