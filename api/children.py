@@ -65,6 +65,11 @@ class ChildProcess:
         """Its process, None if there is none."""
         return self._process.pid if self._process and not self.exited.is_set() else None
 
+    @property
+    def explained(self) -> bool:
+        """Whether it said itself why it ended, so that it would end in the same way again."""
+        return bool(self._reason)
+
     def start(self) -> None:
         """Start it, without waiting."""
         self.ready.clear()

@@ -61,6 +61,7 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
         partitions=settings.partition_count,
         mode=settings.mode,
         window=limits.window,
+        window_per_host=limits.host_window,
         queue=limits.queue,
         queue_per_host=limits.host_queue,
         rate=limits.rate or None,

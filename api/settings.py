@@ -149,6 +149,9 @@ class LimitSettings(_Group):
     window: int = Field(
         default=4_000, ge=1, description="requests under way to the switches, of one API process"
     )
+    host_window: int = Field(
+        default=64, ge=1, description="of these, requests of one host: the fewer, the fairer"
+    )
     queue: int = Field(default=20_000, ge=1, description="requests that wait for the window")
     host_queue: int = Field(default=5_000, ge=1, description="of these, requests of one host")
     calls: int = Field(default=2_000, ge=1, description="calls answered at once by an API process")

@@ -19,7 +19,7 @@ import httpx
 from pydantic import SecretStr
 
 from api import logs, parts
-from api.children import LONGEST_PAUSE, SHORTEST_PAUSE, ChildProcess, keep
+from api.children import LONGEST_PAUSE, SHORTEST_PAUSE, ChildFailed, ChildProcess, keep
 from api.data_folder import DataFolder
 from api.first_network import settle_network
 from api.listening import bind
@@ -207,11 +207,26 @@ class Supervisor:
         words = {"workers": "starting the workers", "network": "starting the switches"}
         for child in sorted(self._children, key=lambda child: child.name == "workers"):
             self._tell(words.get(child.name, "starting the API"))
-            await child.await_ready(START_SECONDS)
+            await self._await_child(child)
             self.lab = child.said.get("lab", self.lab)
         if self._sockets:
             self._tell("waiting until everything is connected")
             await self._await_readyz()
+
+    async def _await_child(self, child: ChildProcess) -> None:
+        """Wait until a child is ready; what ends without saying why gets a second chance.
+
+        Ray gives itself 30 s to start, which on a busy machine may not do.
+        """
+        try:
+            await child.await_ready(START_SECONDS)
+        except ChildFailed as failed:
+            if child.explained or not child.exited.is_set():
+                raise
+            _log.warning("%s; it is started once more", failed)
+            self._tell(f"starting {child.name} once more")
+            child.start()
+            await child.await_ready(START_SECONDS)
 
     async def _await_readyz(self) -> None:
         answer = "no answer"

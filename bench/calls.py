@@ -14,6 +14,7 @@ from dzflow.errors import DzflowError
 
 CONNECT = 10.0  # seconds for a connection
 ANSWER = 120.0  # seconds for an answer
+IDLE = 2.0  # seconds; a connection that rests longer might be closed just when it is used again
 
 
 class CallFailed(DzflowError):
@@ -32,6 +33,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.closed = False
+        self._rests_since = 0.0  # by the clock of the loop
         self._transport: asyncio.Transport | None = None
         self._reply: asyncio.Future[Reply] | None = None
         self._received = bytearray()
@@ -40,6 +42,7 @@ class _Connection(asyncio.Protocol):
         self._length = -1  # of the answer with its head; not known before the head is here
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._rests_since = asyncio.get_running_loop().time()
         # uvloop's are not instances of it by name.
         self._transport = cast("asyncio.Transport", transport)
 
@@ -68,6 +71,12 @@ class _Connection(asyncio.Protocol):
             if self._reply and not self._reply.done():
                 self._reply.set_result(Reply(self._status, body))
 
+    @property
+    def usable(self) -> bool:
+        """Whether a call may be sent."""
+        rests = asyncio.get_running_loop().time() - self._rests_since
+        return not self.closed and rests < IDLE
+
     async def call(self, request: bytes) -> Reply:
         """Send a request and wait for its answer."""
         assert self._transport
@@ -81,6 +90,8 @@ class _Connection(asyncio.Protocol):
         except TimeoutError:
             self.close()  # a late answer must not be taken for that of the next call
             raise CallFailed(f"no answer within {ANSWER:g} s") from None
+        finally:
+            self._rests_since = asyncio.get_running_loop().time()
 
     def close(self) -> None:
         """End it; a call under way gets no answer any more."""
@@ -134,7 +145,9 @@ class Client:
     async def _connection(self) -> AsyncIterator[_Connection]:
         connection = await self._free.get()
         try:
-            if connection is None or connection.closed:
+            if connection is None or not connection.usable:
+                if connection is not None:
+                    connection.close()
                 loop = asyncio.get_running_loop()
                 async with asyncio.timeout(CONNECT):
                     _, connection = await loop.create_connection(

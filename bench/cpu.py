@@ -43,19 +43,26 @@ class Cpu:
         return found
 
 
+def below(root: int) -> dict[int, str]:
+    """A process and all that it has started, with their command lines."""
+    return {pid: _arguments(pid) for pid in _tree(root, dict(_stats()))}
+
+
 def _seconds() -> dict[int, float]:
     """Of each process of this tree."""
     stats = dict(_stats())
+    return {pid: stats[pid][1] for pid in _tree(os.getpid(), stats)}
+
+
+def _tree(root: int, stats: dict[int, tuple[int, float]]) -> Iterator[int]:
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in stats.items():
         children.setdefault(parent, []).append(pid)
-    found: dict[int, float] = {}
-    waiting = [os.getpid()]
+    waiting = [root]
     while waiting:
         pid = waiting.pop()
-        found[pid] = stats[pid][1]
+        yield pid
         waiting += children.get(pid, ())
-    return found
 
 
 def _stats() -> Iterator[tuple[int, tuple[int, float]]]:

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Coroutine, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from bench.arrivals import summary
 from bench.calls import Client, Reply
 from bench.report import Row
-from bench.traffic import SPACE, Traffic, batch
+from bench.traffic import SPACE, Traffic, batch, removal
 from dzflow.errors import DzflowError
 
 Way = Literal["single", "batch"]
@@ -53,6 +53,15 @@ class _Answer(Struct):
     flow_ops: int = 0
     timing: _Timing | None = None
     detail: str = ""
+    retry_after: float | None = None
+
+
+class _Sent(NamedTuple):
+    """What came of a call."""
+
+    done: list[_Answer]
+    later: list[int]  # places of those that were not taken on now
+    pause: float  # seconds to wait before more is sent
 
 
 _one = msgspec.json.Decoder(_Answer)
@@ -142,15 +151,20 @@ class Load:
         async def worker() -> None:
             while sizes:
                 due = [time.perf_counter()] * sizes.popleft()
-                if not await self._subscribe(due):
+                if not (await self._subscribe(due)).done:
                     raise LoadFailed(f"subscriptions are refused: {self._measured.refused}")
 
         return await self._measure([worker() for _ in range(CALLS)])
 
-    async def saturate(self, seconds: float, way: Way, size: int = 250) -> Measured:
-        """Keep calls under way for a while, in turn one that begins and one that ends."""
+    async def saturate(
+        self, seconds: float, way: Way, size: int = 250, calls: int = CALLS
+    ) -> Measured:
+        """Keep calls under way for a while, in turn one that begins and one that ends.
+
+        Who is refused waits for as long as the service says.
+        """
         until = time.perf_counter() + seconds
-        calls, size = (CALLS, size) if way == "batch" else (CONNECTIONS, 1)
+        calls, size = (calls, size) if way == "batch" else (CONNECTIONS, 1)
 
         async def worker(number: int) -> None:
             ends = number % 2 == 1
@@ -158,8 +172,8 @@ class Load:
                 due = [now] * size
                 ends = ends and self._traffic.active >= size
                 send = self._unsubscribe if ends else self._subscribe
-                if not await send(due, way):
-                    await asyncio.sleep(PAUSE)
+                sent = await send(due, way)
+                await asyncio.sleep(min(sent.pause, max(0.0, until - time.perf_counter())))
                 ends = not ends
 
         return await self._measure([worker(number) for number in range(calls)])
@@ -201,36 +215,43 @@ class Load:
         measured.seconds = time.perf_counter() - began
         return measured
 
-    async def _subscribe(self, due: Sequence[float], way: Way = "batch") -> bool:
+    async def _subscribe(self, due: Sequence[float], way: Way = "batch") -> _Sent:
         bodies = [self._traffic.subscription() for _ in due]
-        answers = await self._send("/subscribe", bodies, due, way, "active")
-        for answer in answers:
+        sent = await self._send("/subscribe", bodies, due, way, "active")
+        for answer in sent.done:
             self._traffic.began(answer.id)
-        return bool(answers)
+        return sent
 
-    async def _unsubscribe(self, due: Sequence[float], way: Way = "batch") -> bool:
-        bodies = [self._traffic.removal() for _ in due]
-        return bool(await self._send("/unsubscribe", bodies, due, way, "removed"))
+    async def _unsubscribe(self, due: Sequence[float], way: Way = "batch") -> _Sent:
+        names = [self._traffic.ending() for _ in due]
+        sent = await self._send("/unsubscribe", [*map(removal, names)], due, way, "removed")
+        for place in sent.later:
+            self._traffic.began(names[place])  # it goes on
+        return sent
 
     async def _send(
         self, path: str, bodies: list[bytes], due: Sequence[float], way: Way, wanted: str
-    ) -> list[_Answer]:
-        """One call; the answers of those that came to the state wanted."""
+    ) -> _Sent:
+        """One call, and which of its requests came to the state wanted."""
         sent = batch(bodies) if way == "batch" else bodies[0]
         reply = await self._client.call("POST", path, sent)
         now = time.perf_counter()
         answers = _answers(reply)
         if len(answers) != len(due):  # refused as a whole
-            self._measured.refused[f"{reply.status}: {answers[0].detail}"] += len(due)
-            return []
-        done = []
-        for at, answer in zip(due, answers, strict=True):
+            answers *= len(due)
+        done: list[_Answer] = []
+        later: list[int] = []
+        pause = 0.0
+        for place, (at, answer) in enumerate(zip(due, answers, strict=True)):
             if answer.state == wanted:
                 self._measured.note(now - at, answer)
                 done.append(answer)
-            else:
-                self._measured.refused[answer.detail or answer.state] += 1
-        return done
+                continue
+            self._measured.refused[answer.detail or answer.state] += 1
+            pause = max(pause, answer.retry_after or PAUSE)
+            if answer.retry_after:
+                later.append(place)
+        return _Sent(done, later, pause)
 
 
 def _answers(reply: Reply) -> list[_Answer]:

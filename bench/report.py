@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, convert, field, to_builtins
 from rich.console import Console
 from rich.table import Table
 
@@ -46,6 +46,11 @@ class Report(Struct):
         for name, value in self.ratios.items():
             table.add_row(name, _shown(value))
         console.print(table)
+
+
+def read(path: Path) -> Report:
+    """What was saved."""
+    return convert(json.loads(path.read_text()), Report)
 
 
 def machine() -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 from api.settings_sources import load
 from api.up import Service
 
-# Nothing is refused for being too much: what counts is how long it takes.
-_LIMITS = {"queue": 200_000, "host_queue": 200_000, "wait": 120.0}
+# What all hosts ask for together is not refused for being too much: what counts is how long it
+# takes. What one host may ask for is as it is by default.
+_LIMITS = {"queue": 200_000, "wait": 120.0}
 
 
 @contextmanager

@@ -35,14 +35,20 @@ def batch(bodies: Iterable[bytes]) -> bytes:
 
 
 class Traffic:
-    """Subscriptions of a workload; from a full stock on, each second request ends one."""
+    """Subscriptions of a workload, of all hosts or of one.
 
-    def __init__(self, distribution: Distribution, hosts: int, seed: int = 1) -> None:
+    From a full stock on, each second request ends one.
+    """
+
+    def __init__(
+        self, distribution: Distribution, hosts: int, seed: int = 1, host: str | None = None
+    ) -> None:
         space = make_space("fields")
         self.schema = space.to_json()
         workload = Workload(space, distribution, seed)
         self.publishers = [body(within(ask, hosts)) for ask in workload.publishers()]
-        self._asks = (body(within(ask, hosts)) for ask in workload.asks(1 << 62))
+        asks = workload.asks(1 << 62)
+        self._asks = (body(Ask(host, ask.filter) if host else within(ask, hosts)) for ask in asks)
         self._encoded: deque[bytes] = deque()
         self._active: list[str] = []
         self._random = Random(seed)
@@ -55,12 +61,12 @@ class Traffic:
         """The body of a subscription that is new."""
         return self._encoded.popleft() if self._encoded else next(self._asks)
 
-    def removal(self) -> bytes:
-        """The body that ends one of the active subscriptions, whichever."""
+    def ending(self) -> str:
+        """One of the active subscriptions, whichever, that is to end."""
         active = self._active
         place = self._random.randrange(len(active))
         active[place], active[-1] = active[-1], active[place]
-        return removal(active.pop())
+        return active.pop()
 
     def began(self, record: str) -> None:
         """A subscription is active."""

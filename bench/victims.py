@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import Struct
@@ -13,16 +13,10 @@ from msgspec import Struct
 from api.logs import log_folder
 from api.up import Service
 from bench.calls import CallFailed, Client
+from bench.cpu import below
 
-Component = Literal["configurator", "southbound", "network", "api", "etcd", "workers"]
-COMPONENTS: tuple[Component, ...] = (
-    "configurator",
-    "southbound",
-    "network",
-    "api",
-    "etcd",
-    "workers",
-)
+Component = Literal["configurator", "southbound", "network", "api", "etcd", "ray_head", "workers"]
+COMPONENTS: tuple[Component, ...] = get_args(Component)
 _CHILDREN = {"network": "network", "api": "api-1", "etcd": "etcd", "workers": "workers"}
 
 
@@ -89,6 +83,7 @@ class Victim:
         self._service = service
         self._child = _CHILDREN.get(component)
         self._pid = service.pids[self._child] if self._child else 0
+        self._head = _head(service) if component == "ray_head" else 0
         self._workers = {name: self._last(name) for name in _workers(service, component)}
         # Those whose owner is killed get a new one, and with it a new epoch.
         self._moving = {p.id: p.epoch for p in before.partitions if p.configurator in self._workers}
@@ -97,9 +92,11 @@ class Victim:
         self.serves = all_of_them if self._returns else set(self._moving)
 
     def kill(self) -> None:
-        """Kill it: all of its processes."""
+        """Kill it: all of its processes. Those of Ray end by themselves when its head is gone."""
         pids = [each.pid for each in self._workers.values()]
-        for pid in [*pids, self._pid] if self._child else pids:
+        if self._child:
+            pids.append(self._pid)
+        for pid in [self._head] if self._head else pids:
             os.kill(pid, signal.SIGKILL)
 
     def started(self) -> float | None:
@@ -142,10 +139,22 @@ def _workers(service: Service, component: Component) -> list[str]:
             return configurators[:1]
         case "southbound":
             return southbound
-        case "workers":
+        case "ray_head" | "workers":
             return configurators + southbound
         case _:
             return []
+
+
+def _head(service: Service) -> int:
+    """The process that Ray cannot be without."""
+    found = [
+        pid
+        for pid, command in below(service.pids["workers"]).items()
+        if command.split(" ")[0].endswith("/gcs_server")
+    ]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} processes look like the head of Ray")
+    return found[0]
 
 
 def last_start(log: str, worker: str) -> Started:

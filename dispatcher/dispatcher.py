@@ -74,7 +74,11 @@ class Dispatcher:
         reach = Reach(catalogue, self._fleet)
         self._gatherer = self._make_gatherer(reach)
         admission: Admission[Draft] = Admission(
-            options.window, options.window_per_host, options.queue, options.queue_per_host
+            options.window,
+            options.window_per_host,
+            options.queue,
+            options.queue_per_host,
+            options.most_per_host,
         )
         rates = Rates(options.rate, options.rate_per_host, options.burst_s)
         self._intake = intake = Intake(
@@ -186,6 +190,7 @@ class Dispatcher:
             self._migration.dispatcher_gone(self._siblings.alive)
             self._run(stack, self._look_after_etcd(), "look after etcd")
             self._run(stack, self._healer.run(), "heal the network")
+            self._run(stack, self._intake.make_way(), "let others pass what takes long")
             self._stack = stack.pop_all()
         return self
 
@@ -361,7 +366,7 @@ class Dispatcher:
         return answers
 
     def _ended(self, operation: Operation, record: Record, outcome: str) -> None:
-        self._intake.admission.release(record.host)
+        self._intake.admission.release(record.host, operation.slow)
         self.metrics.finished(operation, record, outcome, time.monotonic())
         self._answers.ended(operation, record, outcome)
         self._intake.pump()

@@ -27,6 +27,7 @@ from sdn.topology import UnknownHost
 _log = logging.getLogger(__name__)
 
 _TURN = 64  # operations that are begun in one turn of the loop
+_LONG = 1.0  # seconds after which an operation lets others of its host pass
 _PAUSE = 1.0  # before the store is tried again
 _MOST_TRIES = 20  # of changing a record that others change, too
 
@@ -153,6 +154,18 @@ class Intake:
     def concerns(self, name: str) -> bool:
         """Whether something about a record is being written."""
         return name in self._writing
+
+    async def make_way(self) -> None:
+        """See to it that operations which take long do not keep others of their host waiting."""
+        while True:
+            await asyncio.sleep(_LONG / 2)
+            if self.admission.queued:
+                begun_before = time.monotonic() - _LONG
+                for operation in self._gatherer.operations.values():
+                    if not operation.slow and operation.journal_ended < begun_before:
+                        operation.slow = True
+                        self.admission.slow(operation.record.host)
+                self.pump()
 
     def pump(self) -> None:
         """Begin what may begin, in turns, so that the loop can do other things in between."""
@@ -355,6 +368,8 @@ class Intake:
             )
 
     def _restart(self, operation: Operation) -> None:
+        if operation.slow:
+            self.admission.not_slow(operation.record.host)
         draft = Draft(operation.action, operation.record.kind, None, operation.place)
         assert operation.call is None or isinstance(operation.call, Call)
         draft.call = operation.call

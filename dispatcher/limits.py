@@ -67,18 +67,28 @@ class Admission(Generic[T]):
 
     Hosts take turns of some operations each (deficit round robin; all cost the same), so that a
     long queue of one does not keep another waiting; and none may have more than its share running,
-    because what runs is worked off in the order of its coming.
+    because what runs is worked off in the order of its coming. What takes long does not: it waits
+    for something else, and leaves its place in the share to others, up to a larger one.
     """
 
-    def __init__(self, window: int, window_per_host: int, queue: int, queue_per_host: int) -> None:
+    def __init__(
+        self,
+        window: int,
+        window_per_host: int,
+        queue: int,
+        queue_per_host: int,
+        most_per_host: int | None = None,
+    ) -> None:
         self._window = window
         self._window_per_host = window_per_host
+        self._most_per_host = max(window_per_host, most_per_host or 0)
         self._queue = queue
         self._queue_per_host = queue_per_host
         self._waiting: dict[str, deque[T]] = {}
         self._turns: deque[str] = deque()  # hosts with something waiting that may begin
         self._credit = _QUANTUM  # of the host whose turn it is
         self._running: dict[str, int] = {}
+        self._slow: dict[str, int] = {}  # of these, those that take long
         self.queued = 0
         self.running = 0
 
@@ -100,7 +110,7 @@ class Admission(Generic[T]):
         queue = self._waiting.get(host)
         if queue is None:
             queue = self._waiting[host] = deque()
-            if self._running.get(host, 0) < self._window_per_host:
+            if self._may_begin(host):
                 self._turns.append(host)
         queue.append(item)
         self.queued += 1
@@ -116,10 +126,10 @@ class Admission(Generic[T]):
             self._credit -= 1
             self.queued -= 1
             self.running += 1
-            running = self._running[host] = self._running.get(host, 0) + 1
+            self._running[host] = self._running.get(host, 0) + 1
             if not queue:
                 del self._waiting[host]
-            if not queue or running >= self._window_per_host:
+            if not queue or not self._may_begin(host):
                 self._turns.popleft()
                 self._credit = _QUANTUM
             elif not self._credit:
@@ -132,13 +142,40 @@ class Admission(Generic[T]):
         self.running += 1
         self._running[host] = self._running.get(host, 0) + 1
 
-    def release(self, host: str) -> None:
-        """A running operation of a host has come to its end."""
-        running = self._running[host]
+    def release(self, host: str, slow: bool = False) -> None:
+        """A running operation of a host has come to its end; `slow` if it was said to be."""
+        may = self._may_begin(host)
         self.running -= 1
-        if running == 1:
-            del self._running[host]
-        else:
-            self._running[host] = running - 1
-        if running == self._window_per_host and host in self._waiting and host not in self._turns:
+        _less(self._running, host)
+        if slow:
+            _less(self._slow, host)
+        self._take_turns_again(host, may)
+
+    def slow(self, host: str) -> None:
+        """A running operation of a host takes long."""
+        may = self._may_begin(host)
+        self._slow[host] = self._slow.get(host, 0) + 1
+        self._take_turns_again(host, may)
+
+    def not_slow(self, host: str) -> None:
+        """One that took long is begun anew."""
+        _less(self._slow, host)
+
+    def _may_begin(self, host: str) -> bool:
+        """Whether a host may have one more operation running."""
+        running = self._running.get(host, 0)
+        quick = running - self._slow.get(host, 0)
+        return quick < self._window_per_host and running < self._most_per_host
+
+    def _take_turns_again(self, host: str, could_before: bool) -> None:
+        if could_before or host not in self._waiting or not self._may_begin(host):
+            return
+        if host not in self._turns:  # it may be there still, if something was forced
             self._turns.append(host)
+
+
+def _less(counts: dict[str, int], host: str) -> None:
+    if counts[host] == 1:
+        del counts[host]
+    else:
+        counts[host] -= 1

@@ -98,6 +98,7 @@ class Operation:
         "received",
         "record",
         "revision",
+        "slow",
         "sure",
         "waiting",
     )
@@ -117,6 +118,7 @@ class Operation:
         self.known: dict[str, int] = {}  # epochs of owners that came new meanwhile
         self.reason: str | None = None  # why it was refused
         self.waiting: str | None = None  # why it takes so long
+        self.slow = False  # it leaves its place to others of its host
         self.flow_ops = 0
         self._phase = _GROW
         # For its timing and its caller; nothing here depends on them.

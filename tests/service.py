@@ -11,6 +11,7 @@ import httpx
 
 from api.settings_sources import load
 from api.up import Only, Service
+from dzflow.sdk import Rest
 
 SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}
 LIMIT = 120.0  # seconds that anything here may take
@@ -32,6 +33,16 @@ def is_ready(url: str) -> bool:
         return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
     except httpx.TransportError:
         return False
+
+
+def flows(url: str, source: str) -> list[str]:
+    """All entries of the service's spaces on all switches, as the control plane or they tell."""
+    found = []
+    with Rest(url) as rest:
+        for switch in rest.get("/switches")["items"]:
+            told = rest.get(f"/switches/{switch['id']}/flows", source=source)
+            found += [f"{switch['id']} {flow}" for flow in told["items"] if flow["space"]]
+    return sorted(found)
 
 
 @contextmanager

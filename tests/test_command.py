@@ -20,6 +20,8 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         (["bench", "nothing"], "there is no benchmark 'nothing'; choose from engine"),
         (["bench", "[/x] [red]"], "there is no benchmark '[/x] [red]'"),
         (["bench", "all", "--json", "x"], "name one benchmark"),
+        (["bench", "control", "--only", "x"], "no section 'x'; choose from centralised, sna, sea"),
+        (["bench", "control", "--keep"], "--keep goes with --only"),
         (["lab", "up", "--topology", "mesh:3"], "mesh:3"),
         (["up", "--topology", "mesh:3"], "mesh:3"),
         (["up", "--listen", "192.0.2.1"], "set tokens.operator or tokens.hosts"),

@@ -17,23 +17,14 @@ from api.data_folder import FolderInUse
 from api.listening import PortTaken
 from api.ray_environment import folder_of
 from api.settings import BadSettings
+from api.settings_sources import load
 from api.up import Service
 from dzflow.sdk import Rest
 from dzflow.sdk.errors import NotAuthorised
 from tests.certificates import make_keys
-from tests.service import LIMIT, SCHEMA, eventually, is_ready, processes_with, running
+from tests.service import LIMIT, SCHEMA, eventually, flows, is_ready, processes_with, running
 
 COMMAND = str(Path(sys.executable).parent / "dzflow")
-
-
-def flows(url: str, source: str) -> list[str]:
-    """All entries of the service's spaces on all switches, as the control plane or they tell."""
-    found = []
-    with Rest(url) as rest:
-        for switch in rest.get("/switches")["items"]:
-            told = rest.get(f"/switches/{switch['id']}/flows", source=source)
-            found += [f"{switch['id']} {flow}" for flow in told["items"] if flow["space"]]
-    return sorted(found)
 
 
 class Up:
@@ -144,6 +135,21 @@ def test_ray_that_is_killed_comes_back(hurt: tuple[Service, list[str]]) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in before)
     await_whole(service.url)
     assert any(text.startswith("workers has died") for text in said)
+
+
+def test_workers_that_die_at_the_start_get_a_second_chance(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if text == "starting the workers":
+            os.kill(service.pids["workers"], signal.SIGKILL)
+
+    options = {"port": 0, "data_dir": tmp_path, "topology": "line:3"}
+    service = Service(load(options=options, environment={}), tell=tell)
+    with service:
+        assert is_ready(service.url)
+    assert "starting workers once more" in told
 
 
 def test_two_services_do_not_share_a_folder(hurt: tuple[Service, list[str]], folder: Path) -> None:

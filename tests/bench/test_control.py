@@ -1,24 +1,27 @@
 """The control plane's benchmark runs and reports the ratios that are promised."""
 
+from io import StringIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from bench import control
-from bench.control import CENTRAL_RATE, REFERENCE, Arrivals
+from bench.control import CENTRAL_RATE, REFERENCE, Arrivals, Case
 from bench.load import Measured
+from bench.report import Report, read
 
 
-def test_a_small_run_reports_all_ratios(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tiny = control.Scale(
-        (2,),
-        (0.0,),
-        ("uniform",),
-        (
-            Arrivals("single", "uniform", 50, 0.2),
-            Arrivals("batch", "poisson", CENTRAL_RATE, 0.04),
-        ),
+def tiny() -> control.Scale:
+    """As little as can be measured of each section."""
+    arrivals = (
+        Arrivals("single", "uniform", 50, 0.2),
+        Arrivals("batch", "poisson", CENTRAL_RATE, 0.04),
+    )
+    return control.Scale(
+        tuple(Case(mode, 2, "uniform", 0.0, arrivals, fairness=0.5) for mode in control.MODES),
         active=600,
         saturation=0.2,
         single=0.2,
@@ -26,18 +29,29 @@ def test_a_small_run_reports_all_ratios(monkeypatch: pytest.MonkeyPatch, tmp_pat
         topology="line:3",
         partitions=8,
     )
-    monkeypatch.setattr(control, "QUICK", tiny)
+
+
+def test_a_small_run_in_parts_reports_all_ratios(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(control, "QUICK", tiny())
     steps: list[str] = []
-    report = control.run(True, steps.append)
-    report.write(tmp_path / "out.json")
-    assert report.ratios.keys() >= {"requests_per_s", "latency_over_central"}
+    parts = control.run(True, steps.append)
+    parts.write(tmp_path / "out.json")
+    assert not any(name.startswith("sea") for name in parts.ratios)
+    sea = control.run(True, steps.append, ["sea"])
+    report = control.combined(read(tmp_path / "out.json"), sea)
+    names = {"requests_per_s", "latency_over_central", "fairness_p99"}
+    assert report.ratios.keys() >= names | {f"sea_{name}" for name in names}
     assert {row["measure"] for row in report.rows} == {
         "centralised",
         "saturation",
         "latency",
         "stages",
         "processor",
+        "fairness",
     }
+    report.show(Console(file=StringIO()))
     for row in report.rows:
         if row["measure"] in ("saturation", "latency"):
             assert row["refused"] == 0
@@ -49,17 +63,45 @@ def test_a_small_run_reports_all_ratios(monkeypatch: pytest.MonkeyPatch, tmp_pat
     spent = [row for row in report.rows if row["measure"] == "processor"]
     for kind in ("api", "configurators", "southbound", "network", "etcd", "load"):
         assert sum(row[f"{kind}_us"] for row in spent) > 0, kind
-    assert steps
+    assert steps[0].startswith("[1/2] centralised")
+    assert steps[-1].startswith("[1/1] sea, 2 configurators, uniform, switches 0 ms")
+
+
+def test_a_full_run_compares_both_modes_in_the_same_cases() -> None:
+    cases = control.FULL.cases
+    sna, sea = (
+        [case.told | {"mode": ""} for case in cases if case.mode == mode] for mode in control.MODES
+    )
+    assert sna == sea
+    for content, configurators in product(("uniform", "zipf"), (1, 2, 4)):
+        wanted = {"configurators": configurators, "content": content, "switch_delay_ms": 0.0}
+        assert {"mode": "", **wanted} in sna
+    for case in cases:
+        assert Arrivals("batch", "poisson", CENTRAL_RATE) in case.arrivals
+
+
+def test_what_is_measured_anew_replaces_only_its_own_section() -> None:
+    def report(**rates: float) -> Report:
+        rows = [
+            {"measure": "latency", "mode": mode, "configurators": 1, "mean_ms": rate}
+            for mode, rate in rates.items()
+        ]
+        return Report("control", {}, [{"measure": "centralised"}, *rows])
+
+    after = report(sea=3.0)
+    del after.rows[0]
+    found = control.combined(report(sna=1.0, sea=2.0), after).rows
+    assert found == report(sna=1.0, sea=3.0).rows
 
 
 def test_ratios_are_those_of_the_reference() -> None:
     def row(measure: str, **more: Any) -> dict[str, Any]:
-        return {"measure": measure, **REFERENCE, **more}
+        return {"measure": measure, "mode": "sna", **REFERENCE, **more}
 
     fast = {"way": "batch", "arrival": "as fast as can be", "rate": 0}
     at_rate = {"arrival": "poisson", "rate": CENTRAL_RATE}
     central = row("centralised", **at_rate, requests_per_s=500.0, mean_ms=10_000.0)
-    del central["configurators"]
+    del central["configurators"], central["mode"]
     rows = [
         central,
         row("saturation", **fast | {"way": "single"}, requests_per_s=700.0),
@@ -67,12 +109,19 @@ def test_ratios_are_those_of_the_reference() -> None:
         row("saturation", **fast, requests_per_s=2_500.0),
         row("latency", way="single", **at_rate, mean_ms=900.0),
         row("latency", way="batch", **at_rate, mean_ms=50.0),
+        row("saturation", **fast, requests_per_s=1_500.0) | {"mode": "sea"},
+        row("fairness", beside="nobody", p99_ms=20.0),
+        row("fairness", beside="flood", p99_ms=80.0),
     ]
     assert control.ratios(rows) == {
         "requests_per_s": 2_500.0,
         "latency_over_central": 0.005,
         "requests_per_s_over_central": 5.0,
+        "fairness_p99": 4.0,
+        "sea_requests_per_s": 1_500.0,
+        "sea_requests_per_s_over_central": 3.0,
     }
+    assert control.ratios(rows[1:4]) == {"requests_per_s": 2_500.0}
 
 
 def test_processor_time_is_per_request() -> None:

@@ -283,7 +283,7 @@ def test_garbage_ends_its_own_connection_only(data: bytes) -> None:
 
 
 def test_who_says_nothing_is_cut_off_and_strangers_are_few() -> None:
-    habits = Habits(handshake=0.2, strangers=2)
+    habits = Habits(handshake=2.0, strangers=2)
 
     async def main() -> None:
         async with pair(habits) as (stream, _, listener):
@@ -384,14 +384,14 @@ def test_a_peer_that_does_not_read_is_cut_off_at_a_bound() -> None:
 
 
 def test_a_silent_peer_is_noticed_and_an_idle_one_is_not() -> None:
-    habits = Habits(ping_every=0.05, silence=1.0)
+    habits = Habits(ping_every=0.05, silence=2.0)
 
     async def main() -> None:
         async with pair(habits) as (stream, _, listener):
             (other,) = listener.streams
             # Idle for longer than the limit, which signs of life make up for.
             began = asyncio.get_running_loop().time()
-            await soon(lambda: asyncio.get_running_loop().time() - began > 1.5)
+            await soon(lambda: asyncio.get_running_loop().time() - began > 2.5)
             assert not stream.closed.is_set()
             assert other._timer
             other._timer.cancel()  # from now on it is like a process that stands still

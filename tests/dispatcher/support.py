@@ -54,7 +54,7 @@ class Worker:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._etcd)
             await stack.enter_async_context(self._listener)
-            lease = await stack.enter_async_context(self._etcd.lease(5))
+            lease = await stack.enter_async_context(self._etcd.lease(60))
             process = Process(self.id, self._listener.address, 1, "here")
             await self._etcd.put(CONFIGURATORS + self.id, encode(process), lease.id)
             self._stack = stack.pop_all()

@@ -56,18 +56,44 @@ def test_what_one_host_has_running_is_bounded() -> None:
     assert admission.take(100) == ["flood 5"]
 
 
+def test_what_takes_long_lets_others_of_its_host_begin_but_not_all_of_them() -> None:
+    admission: Admission[str] = Admission(1_000, 2, 10_000, 5_000, most_per_host=5)
+    for n in range(20):
+        admission.put("h1", f"{n}")
+    assert admission.take(100) == ["0", "1"]
+    admission.slow("h1")
+    assert admission.take(100) == ["2"]
+    for _ in range(3):
+        admission.slow("h1")
+    assert admission.take(100) == ["3", "4"]
+    admission.slow("h1")
+    assert admission.take(100) == [], "there are five"
+    admission.release("h1", slow=True)
+    assert admission.take(100) == ["5"]
+    for _ in range(4):
+        admission.release("h1", slow=True)
+    assert admission.take(100) == ["6"], "the last one and this one are quick"
+
+
 @given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=200),
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10)), max_size=200),
     st.integers(1, 8),
     st.integers(1, 8),
+    st.integers(1, 12),
 )
 def test_nothing_is_lost_or_doubled_and_each_host_keeps_its_order(
-    steps: list[tuple[str, int]], window: int, per_host: int
+    steps: list[tuple[str, int]], window: int, per_host: int, most: int
 ) -> None:
-    admission: Admission[tuple[str, int]] = Admission(window, per_host, 50, 20)
+    def end(name: str) -> None:
+        admission.release(name, slow=name in slow)
+        if name in slow:
+            slow.remove(name)
+
+    admission: Admission[tuple[str, int]] = Admission(window, per_host, 50, 20, most)
     accepted: list[tuple[str, int]] = []
     begun: list[tuple[str, int]] = []
     running: list[str] = []
+    slow: list[str] = []  # the first of these hosts' that run
     for number, (host, choice) in enumerate(steps):
         if choice < 6:
             if admission.put(host, (host, number)):
@@ -76,14 +102,18 @@ def test_nothing_is_lost_or_doubled_and_each_host_keeps_its_order(
             taken = admission.take(choice)
             begun += taken
             running += [name for name, _ in taken]
+        elif choice == 10 and running.count(host) > slow.count(host):
+            admission.slow(host)
+            slow.append(host)
         elif running:
-            admission.release(running.pop(0))
+            end(running.pop(0))
         assert admission.running == len(running) <= window
-        assert all(running.count(name) <= per_host for name in "abc")
+        for name in "abc":
+            assert running.count(name) <= max(per_host, most)
         assert admission.queued == len(accepted) - len(begun) == sum(admission.waiting.values())
     while admission.queued:
         while running:
-            admission.release(running.pop())
+            end(running.pop())
         taken = admission.take(100)
         assert taken
         begun += taken

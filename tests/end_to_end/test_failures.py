@@ -228,19 +228,23 @@ def test_work_that_waits_for_a_switch_goes_on_without_it(etcd_server: TestEtcd) 
 
 
 def test_a_port_that_flaps_does_not_keep_the_network_busy(etcd_server: TestEtcd) -> None:
-    with control_plane(etcd_server, topology="ring:4", **SOON) as (stack, client, at):
+    # Longer than the port is up at a time, even if it takes its time between two changes.
+    patience = Patience(down_after=0.3, absent_after=20.0, back_after=2.0)
+    how = {**SOON, "patience": patience}
+    with control_plane(etcd_server, topology="ring:4", **how) as (stack, client, at):
         network = Network(stack, client)
         at("h1").advertise("stocks", {})
         at("h3").subscribe("stocks", {})
         (tree,) = network.trees().values()
         link = min(tree.links, key=str)
         stop = threading.Event()
+        changes = 0
 
         def flap() -> None:
-            up = False
+            nonlocal changes
             while not stop.wait(0.05):
-                network.set_link(link, up)
-                up = not up
+                network.set_link(link, bool(changes % 2))
+                changes += 1
             network.set_link(link, True)
 
         flapping = threading.Thread(target=flap)
@@ -248,7 +252,8 @@ def test_a_port_that_flaps_does_not_keep_the_network_busy(etcd_server: TestEtcd)
         try:
             network.settled_on(lambda tree: link not in tree.links)
             revision = stack.dispatcher._catalogue.network_revision
-            stop.wait(2.0)
+            goal = changes + 30
+            until(lambda: changes >= goal)
             assert stack.dispatcher._catalogue.network_revision == revision
         finally:
             stop.set()

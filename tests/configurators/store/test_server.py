@@ -67,7 +67,7 @@ def test_it_comes_back_at_its_port_even_if_that_is_taken_meanwhile(tmp_path: Pat
         server.kill()
         with socket.create_server(("127.0.0.1", server.ports[0])):
             with pytest.raises(EtcdFailed, match="already in use"):
-                server.start(timeout=1)
+                server.start(timeout=3)
             assert server.endpoint == endpoint
         server.start()
         assert server.endpoint == endpoint
@@ -123,7 +123,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced_but_not_one_that_was_asked_
             write(server, "a")
         asked = EtcdServer(tmp_path, fsync=False, ports=(port, server.ports[1]))
         with pytest.raises(EtcdFailed, match="already in use"):
-            asked.start(timeout=1)
+            asked.start(timeout=3)
 
 
 def test_options_of_another_etcd_in_the_environment_are_not_taken(

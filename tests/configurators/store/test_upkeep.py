@@ -90,23 +90,26 @@ def test_compaction_goes_on_after_etcd_was_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with asyncio.timeout(60), Etcd(server.access(timeout=0.2)) as etcd:
-            first = await etcd.put("a", b"0")
+        async with (
+            asyncio.timeout(60),
+            Etcd(server.access()) as other,
+            Etcd(server.access(timeout=0.2)) as hasty,
+        ):
+            first = await other.put("a", b"0")
             for _ in range(5):
-                await etcd.put("a", b"1")
+                await other.put("a", b"1")
             await asyncio.to_thread(server.kill)
             stop = asyncio.Event()
-            loop = asyncio.create_task(keep_compacted(etcd, every=0.05, keep=1, stop=stop))
+            loop = asyncio.create_task(keep_compacted(hasty, every=0.05, keep=1, stop=stop))
             while "was not compacted" not in caplog.text:
                 await asyncio.sleep(0.02)
             await asyncio.to_thread(server.start)
-            async with Etcd(server.access()) as other:
-                while True:
-                    try:
-                        await other.range("a", revision=first)
-                    except Compacted:
-                        break
-                    await asyncio.sleep(0.02)
+            while True:
+                try:
+                    await other.range("a", revision=first)
+                except Compacted:
+                    break
+                await asyncio.sleep(0.02)
             stop.set()
             await loop
 
