@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -217,16 +217,25 @@ def _session(number: int) -> list[int]:
     return found
 
 
-async def keep(child: ChildProcess, tell: Callable[[str], None]) -> None:
-    """Start a child anew whenever it dies, later each time it dies soon again."""
+async def keep(
+    child: ChildProcess,
+    tell: Callable[[str], None],
+    bury: Callable[[int], Awaitable[None]] | None = None,
+) -> None:
+    """Start a child anew whenever it dies, later each time it dies soon again.
+
+    `bury` is called with the process that has died.
+    """
     loop = asyncio.get_running_loop()
     pause = SHORTEST_PAUSE
     while True:
         started = loop.time()
+        pid = child.pid
         await child.exited.wait()
         if loop.time() - started > CALM:
             pause = SHORTEST_PAUSE
         tell(f"{child.name} has died ({child.last_words().splitlines()[0]}) and is started anew")
-        await asyncio.sleep(pause)
+        burying = [bury(pid)] if bury and pid is not None else []
+        await asyncio.gather(asyncio.sleep(pause), *burying)
         pause = min(2 * pause, LONGEST_PAUSE)
         child.start()

@@ -9,6 +9,7 @@ from configurators.shared import SharedConfigurator
 from configurators.southbound import SouthboundOptions, SouthboundProcess
 from configurators.store.client import Access
 from dispatcher.asks import DispatcherOptions
+from dispatcher.damping import Patience
 from sdn.emulator import PRESETS, SwitchModel
 from sdn.onos.client import Access as OnosAccess
 
@@ -54,7 +55,7 @@ def api_settings(settings: Settings) -> ApiSettings:
 
 def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
     """What a dispatcher is told."""
-    limits = settings.limits
+    limits, times = settings.limits, settings.times
     return DispatcherOptions(
         node=node,
         plan=settings.plan,
@@ -66,6 +67,14 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
         queue_per_host=limits.host_queue,
         rate=limits.rate or None,
         rate_per_host=limits.host_rate or None,
+        lease_ttl=times.dispatcher_lease,
+        grace=times.grace,
+        patience=Patience(
+            times.switch_lost_after,
+            times.switch_absent_after,
+            times.back_after,
+            times.back_after_longest,
+        ),
         traces=str(settings.data_dir / "traces"),
         traces_bytes=limits.traces,
     )
@@ -80,11 +89,17 @@ def switch_model(settings: Settings) -> SwitchModel:
 
 def configurator(settings: Settings, id: str, node: str, listen: str) -> ConfiguratorProcess:
     """A configurator that listens there for streams."""
+    times = settings.times
     options = ConfiguratorOptions(
         ordering=settings.ordering,
         slice_limit=settings.slices.limit,
         gather_ms=settings.slices.gather_ms,
+        lease_s=times.configurator_lease,
+        take_over_after_s=times.take_over_after,
+        take_over_first_s=times.take_over_first,
         node=node,
+        at_once=settings.sea.at_once,
+        patience_s=settings.sea.patience_ms / 1000,
     )
     kind = SharedConfigurator if settings.mode == "sea" else ConfiguratorProcess
     return kind(access(settings), stream_token(settings), id, listen, options)
@@ -97,6 +112,7 @@ def southbound(
     tls, onos = settings.openflow, settings.onos
     options = SouthboundOptions(
         node=node,
+        ttl=settings.times.southbound_lease,
         cert=str(tls.cert) if tls.cert else None,
         key=str(tls.key) if tls.key else None,
         ca=str(tls.ca) if tls.ca else None,

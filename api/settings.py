@@ -220,6 +220,48 @@ class SliceSettings(_Group):
     gather_ms: float = Field(default=5.0, ge=0, description="how long is waited for more")
 
 
+class SharedSettings(_Group):
+    """How configurators share partitions in mode `sea`."""
+
+    at_once: int = Field(
+        default=4, ge=1, description="partitions that a configurator works on at the same time"
+    )
+    patience_ms: float = Field(
+        default=100.0, ge=0, description="before one waits for a lock that another has"
+    )
+
+
+class TimeSettings(_Group):
+    """After how many seconds something is given up, or used again; see docs/failures.md."""
+
+    configurator_lease: int = Field(
+        default=5, ge=2, description="a configurator without a sign of life counts as dead"
+    )
+    southbound_lease: int = Field(default=10, ge=2, description="the same for a southbound process")
+    dispatcher_lease: int = Field(default=10, ge=2, description="the same for an API process")
+    take_over_after: float = Field(
+        default=2.0, ge=0, description="a dead configurator's partitions go to others (mode sna)"
+    )
+    take_over_first: float = Field(
+        default=10.0, ge=0, description="the same if it was dead when the others started"
+    )
+    switch_lost_after: float = Field(
+        default=3.0, gt=0, description="a switch that has lost its connection leaves the trees"
+    )
+    switch_absent_after: float = Field(
+        default=30.0, gt=0, description="the same if it was never seen, or most are away"
+    )
+    back_after: float = Field(
+        default=2.0, ge=0, description="a switch or link that is back is used again; doubles"
+    )
+    back_after_longest: float = Field(
+        default=600.0, gt=0, description="the same for one that was lost again and again"
+    )
+    grace: float = Field(
+        default=5.0, ge=0, description="old trees and index versions go, once publishers know"
+    )
+
+
 class LogSettings(_Group):
     """What is written down about the running."""
 
@@ -285,6 +327,8 @@ class Settings(BaseSettings):
     tls: TlsSettings = TlsSettings()
     limits: LimitSettings = LimitSettings()
     slices: SliceSettings = SliceSettings()
+    sea: SharedSettings = SharedSettings()
+    times: TimeSettings = TimeSettings()
     openflow: OpenFlowSettings = OpenFlowSettings()
     onos: OnosSettings = OnosSettings()
     emulated: EmulatedSettings = EmulatedSettings()

@@ -25,8 +25,10 @@ from api.first_network import settle_network
 from api.listening import bind
 from api.ray_environment import environment, folder_of
 from api.settings import BadSettings, Settings, is_loopback
+from configurators.registration import bury
 from configurators.store.client import Etcd
 from configurators.store.errors import StoreError
+from configurators.store.keys import DISPATCHERS
 from configurators.store.model import NetworkDoc
 from configurators.store.server import EtcdServer, free_ports
 from dzflow.errors import DzflowError
@@ -73,6 +75,7 @@ class Supervisor:
         self._sockets: list[sockets.socket] = []
         self._children: list[ChildProcess] = []  # in the order of their start
         self._keepers: list[asyncio.Task[None]] = []
+        self._node = sockets.gethostname()
         self._stopping = False
 
     @property
@@ -137,7 +140,7 @@ class Supervisor:
                 _API_PATIENCE,
                 files=[socket.fileno()],
                 socket=socket.fileno(),
-                node=sockets.gethostname(),
+                node=self._node,
             )
         await self._get_ready()
         self._watch()
@@ -282,10 +285,22 @@ class Supervisor:
     # -- while it runs ---------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        work: list[Coroutine[Any, Any, None]] = [keep(each, self._say) for each in self._children]
+        work: list[Coroutine[Any, Any, None]] = [
+            keep(each, self._say, self._bury if each.name.startswith("api-") else None)
+            for each in self._children
+        ]
         if self.etcd is not None:
             work.append(self._keep_etcd(self.etcd))
         self._keepers = [asyncio.create_task(each) for each in work]
+
+    async def _bury(self, pid: int) -> None:
+        """An API process has died: others go on with its requests at once, and not only when its
+        lease is over."""
+        try:
+            async with Etcd(parts.access(self.settings)) as etcd:
+                await bury(etcd, DISPATCHERS, self._node, pid)
+        except StoreError as error:
+            _log.warning("what the process %d had under way waits for its lease: %s", pid, error)
 
     async def _keep_etcd(self, server: EtcdServer) -> None:
         pause = SHORTEST_PAUSE

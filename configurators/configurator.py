@@ -22,6 +22,7 @@ from configurators.claims import claim
 from configurators.engine import Engine, Ordering
 from configurators.following import News, follow
 from configurators.holders import Holders
+from configurators.leftovers import Leftovers
 from configurators.loading import read
 from configurators.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
 from configurators.network import Network, steps
@@ -119,8 +120,9 @@ class ConfiguratorProcess:
         self._failed: asyncio.Future[Any] | None = None
         self._numbers = count(1)
         self._listener = Listener(
-            listen, token, self._hear, ToConfigurator, name=id, on_open=lambda _: self._tell_soon()
+            listen, token, self._hear, ToConfigurator, name=id, on_open=self._opened
         )
+        self._leftovers = Leftovers(self._etcd, lambda: self._loaded.values())
         self._holders = Holders(
             self._etcd,
             token,
@@ -148,6 +150,7 @@ class ConfiguratorProcess:
                 self._spawn(self._follow_owners())
                 self._spawn(self._take_over_from_others())
                 self._spawn(self._tell_regularly())
+                self._spawn(self._leftovers.run())
                 stopping: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
                 await asyncio.wait([stopping, self._failed], return_when=asyncio.FIRST_COMPLETED)
                 stopping.cancel()
@@ -195,8 +198,13 @@ class ConfiguratorProcess:
         for task in tasks:
             self._answer(stream, Done(partition, task.id, task.seq, 0, "moved"))
 
+    def _opened(self, stream: Stream) -> None:
+        self._tell_soon()
+        self._spawn(self._leftovers.watch(stream))
+
     def _answer(self, to: object, answer: Done | Waiting) -> None:
-        self._answers.answer(to, answer)
+        if to is not None:
+            self._answers.answer(to, answer)
 
     # What is told of the load
 

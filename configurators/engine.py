@@ -114,6 +114,10 @@ class Engine:
         """Whether a decision waits to be committed or discarded."""
         return self._pending is not None
 
+    def ids(self) -> list[str]:
+        """The ids of the active requests."""
+        return list(self._active)
+
     def active(self) -> list[Partial]:
         """The active requests: a snapshot, since loading them into a new engine gives the same.
 

@@ -125,6 +125,14 @@ class Worker:
         for name, seq in active:
             self._end(self.queue.know(name, seq), "superseded")
 
+    def withdraw(self, names: Iterable[str]) -> None:
+        """Take out ids whose records are no more; nobody is answered."""
+        self.put([Task(name, self.queue.seq(name), "", False, b"") for name in names], None)
+
+    def asked_by(self) -> list[object]:
+        """Whom the tasks came from that are not answered yet."""
+        return [item.to for item in (*self._in_work, *self.queue.waiting())]
+
     def take_up(self, revision: int, network: Wired) -> None:
         """Go over to another network, which continues the one taken up (or to be) before it."""
         self._networks.append((revision, network))

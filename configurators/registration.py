@@ -3,8 +3,16 @@
 import asyncio
 import logging
 
-from configurators.store.client import Etcd, Put, StoreError, absent, unchanged
-from configurators.store.documents import encode
+from configurators.store.client import (
+    Compare,
+    Delete,
+    Etcd,
+    Put,
+    StoreError,
+    absent,
+    unchanged,
+)
+from configurators.store.documents import BadDocument, decode_process, encode
 from configurators.store.model import Process
 from dzflow.errors import DzflowError
 
@@ -18,16 +26,33 @@ class Superseded(DzflowError):
     """Another process has registered under the same id: it does the work from now on."""
 
 
+async def bury(etcd: Etcd, prefix: str, node: str, pid: int) -> None:
+    """A process on a machine has died for certain: let others know before its lease is over."""
+    for item in (await etcd.range(prefix)).items:
+        try:
+            process = decode_process(item.value)
+        except BadDocument as error:
+            log.error("%s cannot be read: %s", item.key, error)
+            continue
+        if (process.node, process.pid) == (node, pid):
+            await etcd.transact([unchanged(item.key, item.revision)], [Delete(item.key)])
+
+
 class Registration:
-    """The leased key of a process; `known` is set while it stands."""
+    """The leased key of a process; `known` is set while it stands, since `revision`."""
 
     def __init__(self, etcd: Etcd, key: str, process: Process, ttl: int = TTL) -> None:
         self.known = asyncio.Event()
+        self.revision = 0
         self._etcd = etcd
         self._key = key
         self._value = encode(process)
         self._ttl = ttl
         self._lease = 0
+
+    def stands(self) -> Compare:
+        """What holds in etcd for as long as nobody takes this process for dead."""
+        return unchanged(self._key, self.revision)
 
     async def keep(self) -> None:
         """Stand registered until cancelled, again after etcd was away.
@@ -69,5 +94,7 @@ class Registration:
                 raise Superseded(f"another process is {self._key} now; this one stops")
             compare = unchanged(self._key, stored.revision) if stored else absent(self._key)
             put = Put(self._key, self._value, self._lease)
-            if (await self._etcd.transact([] if anyway else [compare], [put])).succeeded:
+            result = await self._etcd.transact([] if anyway else [compare], [put])
+            if result.succeeded:
+                self.revision = result.revision
                 return

@@ -71,6 +71,10 @@ class Queue:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def waiting(self) -> list[Item]:
+        """The tasks that wait."""
+        return list(self._waiting.values())
+
     @property
     def oldest(self) -> float | None:
         """Since when the first task waits."""

@@ -35,6 +35,7 @@ from configurators.store.keys import GENERATION, LOCKS, NETWORK, OWNERS, SOUTHBO
 from configurators.store.locks import LockTable
 from configurators.store.model import NetworkDoc, Process
 from configurators.stream import Listener, Stream, StreamClosed, join_address, split_address
+from configurators.sweeping import Sweeper
 from dzflow.errors import BadInput
 from sdn.onos.client import Access as OnosAccess
 from sdn.onos.driver import OnosDriver
@@ -130,6 +131,7 @@ class SouthboundProcess:
             locks = await etcd.range(LOCKS)
             self._locks.take(whole(locks))
             self._spaces = Spaces(prefix=doc.pipeline.prefix)
+            self._sweeper = Sweeper(etcd, self._spaces, lambda: self._desk.switches)
             for item in spaces.items:
                 self._take_space(item.key, item.value)
             self._switches = [switch.id for switch in doc.switches]
@@ -162,6 +164,7 @@ class SouthboundProcess:
             self._follow_locks(locks.revision),
             self._follow_switches(),
             self._count(),
+            self._sweeper.run(self._desk.driver),
         ]
         tasks = [asyncio.create_task(one) for one in work]
         try:
@@ -181,7 +184,7 @@ class SouthboundProcess:
     @contextlib.asynccontextmanager
     async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SharedDriver]:
         options = self._options
-        given = topology_of(doc), doc.pipeline, self._spaces.partition_of, epochs
+        given = topology_of(doc), doc.pipeline, self._sweeper.partition_of, epochs
         if self._data_plane == "onos":
             assert options.onos
             async with OnosDriver(*given, options.onos, options.onos_options) as onos:
@@ -232,11 +235,13 @@ class SouthboundProcess:
 
     async def _follow_spaces(self, revision: int) -> None:
         async for news in follow(self._etcd, SPACES, revision):
+            before = self._spaces.scopes()
             if news.whole:
                 for view in list(self._spaces):
                     self._spaces.drop(view.name)
             for change in news.changes:
                 self._take_space(change.key, change.value)
+            self._sweeper.changed(before)
 
     def _take_space(self, key: str, value: bytes | None) -> None:
         name = key.removeprefix(SPACES)

@@ -233,6 +233,15 @@ class Spaces:
                 f"there is no space {name[:64]!r}; GET /spaces lists those there are"
             ) from None
 
+    def scopes(self) -> set[tuple[int, int]]:
+        """The versions of all spaces: number of the space, and the version."""
+        return {(view.number, version) for view in self for version in view.versions}
+
+    def has(self, number: int, version: int) -> bool:
+        """Whether a space of this number has this version."""
+        space = self._by_number.get(number)
+        return space is not None and version in space.versions
+
     def numbered(self, number: int) -> SpaceView | None:
         """The space of this number, if there is one."""
         return self._by_number.get(number)

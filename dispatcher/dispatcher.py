@@ -69,7 +69,11 @@ class Dispatcher:
         self.metrics = metrics = Metrics()
         self._etcd = etcd = Etcd(access)
         self._catalogue = catalogue = Catalogue(etcd, shared=options.mode == "sea")
-        self._journal = Journal(etcd, catalogue, SharedLeases(etcd, options.finished_ttl))
+        node = options.node or platform.node()
+        me = Process(self.id, "", os.getpid(), node)
+        self._registration = Registration(etcd, DISPATCHERS + self.id, me, options.lease_ttl)
+        finished = SharedLeases(etcd, options.finished_ttl)
+        self._journal = Journal(etcd, catalogue, finished, self._registration)
         self._fleet = Fleet(etcd, token, self.id)
         reach = Reach(catalogue, self._fleet)
         self._gatherer = self._make_gatherer(reach)
@@ -153,20 +157,13 @@ class Dispatcher:
         if self._traces:
             self._gatherer.on_done = self._done
         self._intake.on_elsewhere = self._elsewhere
-        self._siblings.on_gone.append(
-            lambda _: self._migration.dispatcher_gone(self._siblings.alive)
-        )
+        self._siblings.on_look.append(lambda: self._migration.dispatcher_gone(self._siblings.alive))
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._etcd)
-            node = self.options.node or platform.node()
-            me = Process(self.id, "", os.getpid(), node)
-            registration = Registration(
-                self._etcd, DISPATCHERS + self.id, me, self.options.lease_ttl
-            )
-            self._run(stack, registration.keep(), "register")
-            await registration.known.wait()
+            self._run(stack, self._registration.keep(), "register")
+            await self._registration.known.wait()
             stack.push_async_callback(self._catalogue.stop)
             await self._catalogue.start()
             await stack.enter_async_context(self._fleet)
@@ -187,7 +184,6 @@ class Dispatcher:
             for follower in (self._siblings, self._expiry):
                 stack.push_async_callback(follower.close)
                 await follower.start()
-            self._migration.dispatcher_gone(self._siblings.alive)
             self._run(stack, self._look_after_etcd(), "look after etcd")
             self._run(stack, self._healer.run(), "heal the network")
             self._run(stack, self._intake.make_way(), "let others pass what takes long")

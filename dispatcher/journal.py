@@ -3,6 +3,9 @@
 Each write concerns one record, which must be as the writer knows it; some also need that nothing
 has changed about their space (its guards). If a transaction is refused, its records are read to see
 which of them are different, and the others are tried again.
+
+Nothing is written while the dispatcher is not registered: when its registration ends, others look
+once for what it has left, and must find all of it.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
+from configurators.registration import Registration
 from configurators.spaces import SpaceView
 from configurators.store.client import (
     Compare,
@@ -127,11 +131,17 @@ class Journal:
     """Gathers writes into transactions. Failures of the store are tried again for some time."""
 
     def __init__(
-        self, etcd: Etcd, catalogue: Catalogue, leases: SharedLeases, patience: float = 20.0
+        self,
+        etcd: Etcd,
+        catalogue: Catalogue,
+        leases: SharedLeases,
+        registration: Registration,
+        patience: float = 20.0,
     ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
         self._leases = leases
+        self._registration = registration
         self._patience = patience
         self._queue: deque[Write] = deque()
         self._running: set[asyncio.Task[None]] = set()
@@ -241,12 +251,15 @@ class Journal:
         pause = _FIRST_PAUSE
         while batch:
             try:
-                result = await self._transact(batch)
+                stands = self._registration.stands()
+                result = await self._transact(batch, stands)
                 succeeded = result.succeeded
                 if not succeeded:
                     # Rare, so that what is needed then is not part of every transaction.
                     gets = [Get(write.key) for write in batch]
-                    result = await self._etcd.transact([], gets)
+                    result = await self._etcd.transact([], [*gets, Get(stands.key)])
+                    if _revision(result.gets.pop()) != stands.revision:
+                        raise StoreUnavailable("this dispatcher is not registered (any more)")
             except StoreError as error:
                 gone = isinstance(error, LeaseGone)
                 if gone:
@@ -274,8 +287,8 @@ class Journal:
             self.took = waited + time.monotonic() - began
             batch = _tell_written(batch, result.revision) if succeeded else _refused(batch, result)
 
-    async def _transact(self, batch: list[Write]) -> TxnResult:
-        compares: list[Compare] = []
+    async def _transact(self, batch: list[Write], stands: Compare) -> TxnResult:
+        compares = [stands]
         ops: list[Op] = []
         guards: dict[int, Sequence[Compare]] = {}
         lease = await self._leases.current() if any(write.leased for write in batch) else 0
@@ -304,7 +317,7 @@ def _refused(batch: list[Write], result: TxnResult) -> list[Write]:
     at_fault = 0
     for write, found in zip(batch, result.gets, strict=True):
         now = found[0] if found else None
-        revision = now.revision if now else 0
+        revision = _revision(found)
         if revision == write.revision:
             rest.append(write)
             continue
@@ -325,6 +338,10 @@ def _refused(batch: list[Write], result: TxnResult) -> list[Write]:
         else:
             again.append(write)
     return again
+
+
+def _revision(found: Sequence[Stored]) -> int:
+    return found[0].revision if found else 0
 
 
 def _is_ours(write: Write, now: Stored | None) -> bool:

@@ -112,7 +112,8 @@ class Migration:
     def dispatcher_gone(self, alive: Collection[str]) -> None:
         """Take over changes that nobody goes on with."""
         for space in list(self._catalogue.spaces):
-            if space.doc.by and space.doc.by not in alive:
+            # What bears our own name is from before a restart, if it is not driven already.
+            if space.doc.by and (space.doc.by not in alive or space.doc.by == self._me):
                 self.drive(space.name)
 
     def drive(self, name: str) -> None:

@@ -28,7 +28,7 @@ class Siblings:
         self, etcd: Etcd, me: str, intake: Intake, gatherer: Gatherer, metrics: Metrics
     ) -> None:
         self.alive: set[str] = {me}
-        self.on_gone: list[Callable[[str], None]] = []
+        self.on_look: list[Callable[[], None]] = []  # for other things that may be left behind
         self._etcd = etcd
         self._me = me
         self._intake = intake
@@ -70,8 +70,6 @@ class Siblings:
             self.alive.discard(name)
             _log.warning("dispatcher %s is gone; its open operations are taken over", name)
             self._look.set()
-            for tell in self.on_gone:
-                tell(name)
 
     async def _run(self) -> None:
         while True:
@@ -79,9 +77,11 @@ class Siblings:
                 async with asyncio.timeout(_LOOK_EVERY):
                     await self._look.wait()
             except TimeoutError:
+                self._tell_to_look()
                 if not self._intake.orphans:
                     continue
             self._look.clear()
+            self._tell_to_look()
             self._intake.orphans = False
             try:
                 await self._adopt()
@@ -89,6 +89,10 @@ class Siblings:
                 _log.warning("cannot look for what was left behind: %s", error)
                 self._look.set()
                 await asyncio.sleep(_PAUSE)
+
+    def _tell_to_look(self) -> None:
+        for tell in self.on_look:
+            tell()
 
     async def _adopt(self) -> None:
         looked = 0

@@ -18,6 +18,9 @@ from sdn.topology import Host, Link, Topology
 BASE = "base"
 """The partition of what a switch holds without any request."""
 
+NOBODY = "nobody"
+"""The partition of entries that no switch should hold."""
+
 PartitionOf = Callable[[FlowEntry], str | None]
 """Which partition an entry belongs to, as its match tells; None if nobody knows it."""
 
@@ -174,7 +177,7 @@ class Shadow:
     def __init__(self, partition_of: PartitionOf) -> None:
         self._partition_of = partition_of
         self._held: dict[FlowKey, Held] = {}
-        self.declared: set[str] = set()
+        self.declared: set[str] = {NOBODY}
 
     @property
     def entries(self) -> Mapping[FlowKey, FlowEntry]:

@@ -30,6 +30,7 @@ from configurators.store.keys import CLEAN, LOCKS, locks_of
 log = logging.getLogger(__name__)
 
 _RETRY = 0.2
+_AT_ONCE = 100  # keys in one transaction
 
 
 class Claim(NamedTuple):
@@ -64,6 +65,10 @@ class LockTable:
                 self._claims[partition] = claims
         self.revision = news.revision
         return changed
+
+    def partitions(self) -> list[str]:
+        """Those that somebody has locked, or wants to."""
+        return list(self._claims)
 
     def claims(self, partition: str) -> list[Claim]:
         """All who have or want a lock, in the order in which they get it."""
@@ -142,6 +147,7 @@ class Locks:
             self._tasks.append(task)
         await self._known.wait()
         await self._leased.wait()
+        await self._drop_older()
         return self
 
     async def __aexit__(
@@ -224,6 +230,27 @@ class Locks:
         self._changed = asyncio.Event()
 
     # Keys
+
+    async def _drop_older(self) -> None:
+        """Take away what a process before us with the same name had, without waiting for its end.
+
+        If it is alive all the same, what it does compares its keys, and fails.
+        """
+        lease = await self._current()
+        own = f"/{lease.id:x}"
+        older = [
+            claim
+            for partition in self.table.partitions()
+            for claim in self.table.claims(partition)
+            if claim.who == self._who and not claim.key.endswith(own)
+        ]
+        for at in range(0, len(older), _AT_ONCE):
+            deletes = [Delete(claim.key) for claim in older[at : at + _AT_ONCE]]
+            try:
+                await self._etcd.transact([], deletes)
+            except StoreError as error:
+                log.warning("locks of an older %s are left to expire: %s", self._who, error)
+                return
 
     def _key(self, partition: str, lease: Lease) -> str:
         return f"{locks_of(partition)}{lease.id:x}"

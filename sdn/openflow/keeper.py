@@ -25,6 +25,7 @@ from sdn.southbound import (
     Repaired,
     Shadow,
     Superseded,
+    Undefined,
 )
 from sdn.topology import Topology
 
@@ -34,6 +35,8 @@ GROUPS = 1 << 16  # as many from the pipeline's first on are ours
 # switch compared.
 MONITOR_UP_TO = 40
 MONITOR_AFTER = 2.0
+# Pauses until a switch is compared again that had no room for what it should hold.
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
 SUPERSEDED = "another southbound process is its master"
@@ -67,6 +70,8 @@ class Keeper(Sender):
         self._group_range = range(0)
         self._syncing = asyncio.Lock()
         self._next_sync: asyncio.Task[Outcome] | None = None  # one that has not begun
+        self._pause = SHORTEST_PAUSE
+        self._retry: asyncio.TimerHandle | None = None
         self._monitor: Literal["none", "on", "resting"] = "none"
         self._second = 0.0  # when a second began in which operations are counted
         self._in_second = 0
@@ -164,7 +169,7 @@ class Keeper(Sender):
         for job in self._under_way:
             if job.partition == partition:
                 job.before = []
-        for job in [job for job in self._waiting if job.partition == partition]:
+        for job in self._unsent(partition):
             self._withdraw(job)
             self._settle(job, self._undefined("it was declared anew what it should hold"))
         self.shadow.declare(partition, entries)
@@ -189,7 +194,28 @@ class Keeper(Sender):
     async def _sync_in_turn(self) -> Outcome:
         async with self._syncing:
             self._next_sync = None
-            return await self._sync_now()
+            outcome = await self._sync_now()
+            self._note_room(outcome)
+            return outcome
+
+    def _note_room(self, outcome: Outcome) -> None:
+        """Have a switch compared again that lacks room for what it should hold."""
+        if isinstance(outcome, Undefined):
+            return
+        self._lacks_room = isinstance(outcome, Failed) and outcome.table_full
+        if not self._lacks_room:
+            self._pause = SHORTEST_PAUSE
+        elif self._retry is None:
+            self._retry = self._loop.call_later(self._pause, self.made_room)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def made_room(self) -> None:
+        """Try again what did not fit."""
+        if self._retry:
+            self._retry.cancel()
+            self._retry = None
+        if self._lacks_room and self.up:
+            self._check()
 
     async def _sync_now(self) -> Outcome:
         connection = self.connection
@@ -211,7 +237,8 @@ class Keeper(Sender):
 
     async def _sync(self, connection: Connection) -> Outcome:
         gone = await self._sync_groups(connection)
-        ignored: set[FlowKey] = set()
+        # What waits for something else to be acknowledged is noted, and not sent yet.
+        ignored = {op.entry.key for job in self._held for op in job.ops[job.at :]}
         self._touched = ignored
         try:
             stats = await connection.flow_stats()  # after all that was sent before
@@ -223,7 +250,8 @@ class Keeper(Sender):
         repairs += self._overwrites(broken, ignored, {op.entry.key for op in repairs})
         outcome: Outcome = Acknowledged()
         if repairs:
-            outcome = await self.repair(repairs)
+            # If there was no room to add before deleting, what is there has to go first.
+            outcome = await self.repair(repairs, at_once=self._lacks_room)
         if odd:
             _raise_first(await connection.removals(odd))
         if gone:

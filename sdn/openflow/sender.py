@@ -2,13 +2,16 @@
 
 Batches that wait while barriers are under way are sent together, with one barrier for all of them;
 large ones are cut into pieces. Each batch has its own outcome all the same.
+
+What replaces something is acknowledged before that goes: if a full table refuses an entry, those
+that it was to cover stay, and nobody misses events until it is undone.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from sdn.flows import Change, FlowKey, FlowOp
+from sdn.flows import Change, FlowEntry, FlowKey, FlowOp
 from sdn.openflow.codec import NotEncodable
 from sdn.openflow.connection import Connection, ConnectionLost, Run
 from sdn.openflow.pulse import Pulse
@@ -25,6 +28,7 @@ from sdn.southbound import (
 
 PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
 BARRIERS = 2  # under way, beyond which what is less than a piece waits for more
+LOOKED_AT = 32  # entries added in a batch; with more of them, all that takes away waits
 _ACKNOWLEDGED = Acknowledged()
 
 Settle = Callable[[str, Outcome | StaleEpoch], None]
@@ -55,7 +59,7 @@ class Job:
 
     __slots__ = (
         "at", "before", "epoch", "ops", "over", "partition", "refused", "repairs", "settle",
-        "started", "table_full", "unanswered",
+        "started", "table_full", "unanswered", "until",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +79,7 @@ class Job:
         self.started = False
         self.over = False  # its outcome was told
         self.at = 0  # as many operations were sent
+        self.until = len(ops)  # so far it may be sent
         self.unanswered = 0  # pieces
         self.refused: dict[int, str] = {}
         self.table_full = False
@@ -102,6 +107,7 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Job] = deque()
         self._queued = 0  # operations of these that were not sent
+        self._held: dict[Job, None] = {}  # their rest waits until what was sent is acknowledged
         self._under_way: dict[Job, None] = {}  # in the order of sending
         self._runs = 0
         self._era = 0  # ends when all that is under way is abandoned
@@ -110,6 +116,7 @@ class Sender:
         self._progress = 0.0  # when it last answered, or was sent something after a pause
         self._deadline: asyncio.TimerHandle | None = None
         self._touched: set[FlowKey] | None = None
+        self._lacks_room = False  # for what it should hold
 
     def submit(self, partition: str, epoch: int, ops: Sequence[FlowOp], settle: Settle) -> None:
         """Put a batch behind what waits already; `settle` is called with its outcome."""
@@ -125,8 +132,11 @@ class Sender:
             self._queued += len(ops)
             self.send_soon()
 
-    async def repair(self, ops: Sequence[FlowOp]) -> Outcome:
-        """Send these before all that waits: a batch that went before them would be newer."""
+    async def repair(self, ops: Sequence[FlowOp], at_once: bool = False) -> Outcome:
+        """Send these before all that waits: a batch that went before them would be newer.
+
+        What is to be replaced stays until that is acknowledged, unless all is to be sent at once.
+        """
         if self.off is not None or self.connection is None:
             # It was lost since it was read; nobody would ever send them.
             return self._undefined(self.off or "not connected")
@@ -137,15 +147,23 @@ class Sender:
             if not done.done():
                 done.set_result(outcome)
 
-        self._waiting.appendleft(Job("", 0, ops, settle, repairs=True))
+        job = Job("", 0, ops, settle, repairs=True)
+        if not at_once:
+            job.until = held_from(ops, 0)
+        self._waiting.appendleft(job)
         self._queued += len(ops)
         self.send_soon()
         return await done
 
     def drop_older(self, partition: str, epoch: int) -> None:
         """Refuse what waits for this partition from before an epoch."""
-        for job in [j for j in self._waiting if j.partition == partition and j.epoch < epoch]:
-            self._refuse_stale(job)
+        for job in self._unsent(partition):
+            if job.epoch < epoch:
+                self._refuse_stale(job)
+
+    def _unsent(self, partition: str) -> list[Job]:
+        """The jobs of a partition that have not been sent wholly."""
+        return [job for job in (*self._waiting, *self._held) if job.partition == partition]
 
     # Sending
 
@@ -176,6 +194,8 @@ class Sender:
             return False
         if self._runs >= BARRIERS and self._queued < PIECE:
             return False
+        if self._held and any(job.repairs for job in self._held):
+            return False  # what comes behind repairs is newer, and must not be overtaken by them
         if self._limits.rate and (now := self._loop.time()) < self._not_before:
             if not self._scheduled:
                 self._scheduled = True
@@ -198,22 +218,45 @@ class Sender:
             if not job.started:
                 self._start(job)
             ops, start = job.ops, job.at
-            if start or len(ops) > room:
-                ops = ops[start : start + room]
+            end = min(job.until, start + room)
+            if end - start < len(ops):
+                ops = ops[start:end]
             parts.append((job, start, ops))
             room -= len(ops)
             self._queued -= len(ops)
-            job.at += len(ops)
+            job.at = end
             job.unanswered += 1
-            if job.at >= len(job.ops):
+            if end >= job.until:
                 self._waiting.popleft()
+                if end < len(job.ops):
+                    self._hold(job)
+                    if job.repairs:
+                        break
         return parts
+
+    def _hold(self, job: Job) -> None:
+        """Keep the rest of a job until what was sent of it is acknowledged."""
+        self._queued -= len(job.ops) - job.at
+        self._held[job] = None
+
+    def _go_on(self, job: Job) -> None:
+        """All that was sent of a job is answered: send the rest, unless some was refused."""
+        del self._held[job]
+        if job.refused:
+            why = "not sent, for what was to replace it was refused"
+            job.refused.update(dict.fromkeys(range(job.at, len(job.ops)), why))
+            job.at = len(job.ops)
+            return
+        job.until = held_from(job.ops, job.at)
+        self._queued += len(job.ops) - job.at
+        self._waiting.appendleft(job)
 
     def _start(self, job: Job) -> None:
         job.started = True
         self._under_way[job] = None
         if not job.repairs:
             job.before = self.shadow.note(job.partition, job.ops)
+            job.until = held_from(job.ops, 0)
         if self._touched is not None:
             self._touched.update(op.entry.key for op in job.ops)
 
@@ -285,11 +328,15 @@ class Sender:
             self._note_refused(parts, run)
         for job, _, _ in parts:
             job.unanswered -= 1
+            if not job.unanswered and job in self._held:
+                self._go_on(job)
             if job.unanswered or job.over or job.at < len(job.ops):
                 continue
             del self._under_way[job]
             if not job.refused:
                 self._settle(job, _ACKNOWLEDGED)
+                if self._lacks_room and any(op.change is Change.DELETE for op in job.ops):
+                    self.made_room()
             else:
                 self._take_back(job, job.refused)
                 self._settle(job, Failed(dict(sorted(job.refused.items())), job.table_full))
@@ -304,6 +351,9 @@ class Sender:
                     job.table_full |= error.table_full
                     break
                 place -= len(ops)
+
+    def made_room(self) -> None:
+        """Something was deleted from a switch that lacks room for what it should hold."""
 
     def give_way(self) -> None:
         """Another southbound process is the master now; nothing more is sent from here."""
@@ -325,6 +375,7 @@ class Sender:
             self._take_back(job, range(len(job.ops)))
         self._under_way.clear()
         self._waiting.clear()
+        self._held.clear()
         self._queued = self._runs = self.load = 0
         self._era += 1
         self.up = False
@@ -349,7 +400,9 @@ class Sender:
 
     def _withdraw(self, job: Job) -> None:
         """Send no more of a job; what was sent of it is nobody's wish any more."""
-        if job.at < len(job.ops) or not job.started:
+        if job in self._held:
+            del self._held[job]
+        elif job.at < len(job.ops) or not job.started:
             self._queued -= len(job.ops) - job.at
             self._waiting.remove(job)
         if job.started:
@@ -367,3 +420,26 @@ class Sender:
 
     def _undefined(self, reason: str) -> Undefined:
         return Undefined(f"switch {self.switch}: {reason}")
+
+
+def held_from(ops: Sequence[FlowOp], start: int) -> int:
+    """The place of the first operation that may take away what one before it is to replace.
+
+    Only those from `start` on count: what was before is acknowledged.
+    """
+    added: list[FlowEntry] = []
+    for place in range(start, len(ops)):
+        op = ops[place]
+        if op.change is Change.ADD:
+            added.append(op.entry)
+        elif added and (len(added) > LOOKED_AT or any(_meet(op.entry, one) for one in added)):
+            return place
+    return len(ops)
+
+
+def _meet(one: FlowEntry, other: FlowEntry) -> bool:
+    """Whether a packet can match both."""
+    if one.table != other.table or one.in_port != other.in_port:
+        return False
+    a, b = one.match, other.match
+    return a is None or b is None or not (a.address ^ b.address) & a.mask & b.mask

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from api import parts
 from api.settings import BadSettings, Settings
 from api.settings_sources import load, restore
 from api.settings_table import table
@@ -128,6 +129,24 @@ def test_workers_are_not_told_who_may_call() -> None:
     told = restore(found.for_workers().revealed())
     assert not told.tokens.given
     assert (told.etcd, told.stream_token, told.onos) == (found.etcd, found.stream_token, found.onos)
+
+
+def test_times_reach_the_parts_that_they_are_for() -> None:
+    given = {
+        "DZFLOW_SEA__AT_ONCE": "7",
+        "DZFLOW_SEA__PATIENCE_MS": "250",
+        "DZFLOW_TIMES__CONFIGURATOR_LEASE": "3",
+        "DZFLOW_TIMES__DISPATCHER_LEASE": "4",
+        "DZFLOW_TIMES__TAKE_OVER_AFTER": "1.5",
+        "DZFLOW_TIMES__SWITCH_LOST_AFTER": "8",
+        "DZFLOW_TIMES__GRACE": "0.5",
+    }
+    settings = load(None, {"mode": "sea", "stream_token": "t"}, given)
+    asks = parts.dispatcher_options(settings, "n")
+    assert (asks.lease_ttl, asks.grace, asks.patience.down_after) == (4, 0.5, 8.0)
+    found = parts.configurator(settings, "c1", "n", "127.0.0.1:0").options
+    assert (found.at_once, found.patience_s, found.lease_s) == (7, 0.25, 3)
+    assert found.take_over_after_s == 1.5
 
 
 def test_the_documentation_lists_all_settings() -> None:

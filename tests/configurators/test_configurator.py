@@ -15,6 +15,7 @@ from configurators.messages import Applied, Apply, FromSouthbound
 from configurators.network import with_host, without_host
 from configurators.packing import pack_ops
 from configurators.registration import Superseded
+from configurators.shared import SharedConfigurator
 from configurators.spaces import SpaceView, new_version, with_current, without_version
 from configurators.store import keys
 from configurators.store.client import Etcd
@@ -174,6 +175,39 @@ def test_tasks_that_come_again_late_or_old_do_no_harm(etcd_server: TestEtcd) -> 
             # Where the newer filter has nothing, nothing is known of it either.
             known = it.tasks([newer])
             assert {d.outcome for d in late if d.partition in known} == {"superseded"}
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("mode", ["sna", "sea"])
+def test_what_a_dispatcher_had_done_too_late_goes_when_it_is_gone(
+    etcd_server: TestEtcd, mode: str
+) -> None:
+    async def check() -> None:
+        shared = mode == "sea"
+        kind = SharedConfigurator if shared else ConfiguratorProcess
+        async with (
+            cluster(etcd_server.access(), shared=shared) as it,
+            it.configurator(kind=kind) as process,
+        ):
+            await it.ready()
+            offered, wanted, ended = (
+                it.advertise("x < 99"),
+                it.subscribe("x < 9"),
+                it.subscribe("x < 90"),
+            )
+            for record in (offered, wanted):
+                await it.etcd.put(keys.record_key(record.id), encode(record))
+                it.records[record.id] = record
+            tasks = it.tasks([offered, wanted, ended])  # the last of which is not stored any more
+            dones = await (it.offer(tasks, "c1") if shared else it.send(tasks))
+            assert {done.outcome for done in dones} == {"done"}
+            assert it.held() != it.expected()
+            (stream,) = process._listener.streams
+            stream.close("the dispatcher is gone")
+            async with asyncio.timeout(WAIT):
+                while it.held() != it.expected():
+                    await asyncio.sleep(0.02)
 
     asyncio.run(check())
 

@@ -27,7 +27,7 @@ from configurators.packing import pack_entries, pack_ops, unpack_entries
 from configurators.registration import Superseded
 from configurators.sharing import share
 from configurators.southbound import SouthboundOptions, SouthboundProcess
-from configurators.spaces import SpaceView, new_space
+from configurators.spaces import SpaceView, new_space, new_version, with_current, without_version
 from configurators.store.client import Access, Etcd
 from configurators.store.documents import decode_process, encode
 from configurators.store.keys import GENERATION, NETWORK, SOUTHBOUND, SPACES, owner_key
@@ -179,6 +179,14 @@ async def client(address: str) -> AsyncIterator[Client]:
     finally:
         made.stream.close()
         await made.stream.closed.wait()
+
+
+async def until_gone(client: Client, *switches: str) -> None:
+    """Wait until switches have no entries of the space."""
+    async with asyncio.timeout(WAIT):
+        for switch in switches:
+            while await on_switch(client, switch):
+                await asyncio.sleep(0.01)
 
 
 def controllers(*processes: SouthboundProcess) -> list[tuple[str, int]]:
@@ -358,6 +366,52 @@ def test_a_restarted_process_leaves_entries_alone_until_it_is_told_what_should_h
                 declared = await c.declare(epoch, {"s1": [entry(2), entry(3)]})
                 assert declared.outcomes["s1"] == Acknowledged()
                 assert await on_switch(c, "s1") == {entry(2), entry(3)}
+
+    run(main())
+
+
+def test_entries_of_a_space_that_is_gone_are_removed_if_nobody_else_does(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("configurators.sweeping.SWEEP_AFTER", 0.0)
+
+    async def main() -> None:
+        access = etcd_server.access()
+        epoch = await store(access)
+        async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, process(access) as p:
+            network.set_controllers(controllers(p))
+            async with client(p.listen) as c:
+                await c.holding(*NAMES)
+                await c.declare(epoch)
+                await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
+                await etcd.delete(SPACES + "stocks")
+                await until_gone(c, "s1", "s2")
+
+    run(main())
+
+
+@pytest.mark.parametrize("left", ["nothing", "another version"])
+def test_entries_of_what_was_gone_when_a_process_started_are_removed(
+    etcd_server: TestEtcd, left: str
+) -> None:
+    async def main() -> None:
+        access = etcd_server.access()
+        epoch = await store(access)
+        async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network:
+            async with process(access) as p:
+                network.set_controllers(controllers(p))
+                async with client(p.listen) as c:
+                    await c.holding(*NAMES)
+                    await c.declare(epoch)
+                    await c.apply({"s1": adds(1, 2)}, epoch)
+            if left == "nothing":
+                await etcd.delete(SPACES + "stocks")
+            else:
+                doc = with_current(new_version(view().doc, SCHEMA, 1), 1)
+                await etcd.put(SPACES + "stocks", encode(without_version(doc, 0)))
+            async with process(access, openflow=p.openflow) as p, client(p.listen) as c:
+                await c.holding(*NAMES)
+                await until_gone(c, "s1")
 
     run(main())
 

@@ -7,11 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from configurators.messages import Done, Dones, Task
+from configurators.registration import Registration
 from configurators.spaces import SpaceView, new_space
 from configurators.store.client import Access, Etcd, Stored
 from configurators.store.documents import encode
 from configurators.store.keys import record_key
-from configurators.store.model import Record
+from configurators.store.model import Process, Record
 from configurators.store.upkeep import SharedLeases
 from dispatcher.catalogue import Catalogue
 from dispatcher.fleet import Fleet
@@ -27,7 +28,8 @@ class Slow(Journal):
     """A journal of which the test says what becomes of writes."""
 
     def __init__(self, etcd: Etcd, catalogue: Catalogue) -> None:
-        super().__init__(etcd, catalogue, SharedLeases(etcd, 60))
+        me = Registration(etcd, "dispatchers/d1", Process("d1", "", 1, "n"))
+        super().__init__(etcd, catalogue, SharedLeases(etcd, 60), me)
         self.writes: list[Write] = []
 
     def write(self, write: Write, gather: bool = False) -> None:  # noqa: ARG002 - as the other

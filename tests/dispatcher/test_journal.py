@@ -5,12 +5,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from configurators.registration import Registration
 from configurators.store.client import Etcd, Put
+from configurators.store.keys import DISPATCHERS
+from configurators.store.model import Process
 from configurators.store.upkeep import SharedLeases
 from dispatcher.catalogue import Catalogue
 from dispatcher.journal import Journal, Verdict, Write
 from tests.dispatcher.support import TIMEOUT, World, world
 from tests.etcd import TestEtcd
+
+KEY = DISPATCHERS + "d1"
 
 Outcomes = dict[str, list[Verdict]]
 
@@ -61,10 +66,15 @@ def with_journal(
         async with world(access) as w, Etcd(access) as etcd:
             catalogue = Catalogue(etcd)
             await catalogue.start()
-            journal = Journal(etcd, catalogue, SharedLeases(etcd, 60))
+            registration = Registration(etcd, KEY, Process("d1", "", 1, "n"), 60)
+            registered = asyncio.create_task(registration.keep())
+            await registration.known.wait()
+            journal = Journal(etcd, catalogue, SharedLeases(etcd, 60), registration)
             await test(w, catalogue, Writer(journal))
             await journal.close()
             await catalogue.stop()
+            registered.cancel()
+            await asyncio.gather(registered, return_exceptions=True)
 
     asyncio.run(run())
 
@@ -101,6 +111,28 @@ def test_writes_that_may_gather_share_a_transaction_over_turns_of_the_loop(
     async def _written(writer: Writer) -> Outcomes:
         await writer.journal.close()  # also writes what still gathers
         return await writer.outcomes()
+
+    with_journal(etcd_server, test)
+
+
+def test_nothing_is_written_while_the_dispatcher_is_not_registered(etcd_server: TestEtcd) -> None:
+    # When it ends, others look for what is left, once: what came later, nobody would find.
+    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+        await w.etcd.delete(KEY)
+        gone = (await w.etcd.range(KEY)).revision
+        async with asyncio.timeout(TIMEOUT):
+            writer.write("records/1/1")
+            writer.write("records/1/2")
+            while writer.journal.queued:  # until it is under way
+                await asyncio.sleep(0)
+            assert not (await w.etcd.range("records/")).items
+            await writer.journal._registration.confirm()
+            assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
+        registered = await w.etcd.get(KEY)
+        record = await w.etcd.get("records/1/1")
+        assert registered
+        assert record
+        assert gone < registered.revision < record.revision
 
     with_journal(etcd_server, test)
 

@@ -17,7 +17,6 @@ from tests.oracle import expected_entries
 from tests.robustness.checker import Violation, check
 from tests.robustness.record import Fault, Round, Stored
 from tests.simulation.loop import NOWHERE, Stuck, VirtualLoop
-from tests.simulation.switches import AUDIT
 from tests.simulation.traffic import Traffic
 from tests.simulation.world import Complaints, Shape, World
 
@@ -115,7 +114,6 @@ class Scenario:
         self.traffic = Traffic(world, random)
         self.faults: list[Fault] = []
         self.found: list[Violation] = []
-        self._refused = False
         self._extra: list[asyncio.Task[None]] = []
         self._menu: list[tuple[str, int, Callable[[], str]]] = [
             ("configurator killed", 4, lambda: self._kill("configurator")),
@@ -161,10 +159,6 @@ class Scenario:
         self._heal()
         healed = self.loop.now
         trouble = await self._rest("after healing")
-        if self._refused and not trouble:
-            # What a full table did not take when it was repaired is put there by the next audit.
-            await asyncio.sleep(AUDIT + 1)
-            trouble = await self._rest("after an audit")
         traffic.events.dark.clear()
         for _ in range(20):
             traffic.events.publish()
@@ -369,14 +363,8 @@ class Scenario:
         name = self._switch()
         switch = self.world.switches[name]
         switch.room = len(switch.tables.entries) + self.random.randint(0, 3)
-        # What comes behind a refused operation is carried out all the same, until it is undone.
-        switch.refused = lambda: self._note_refused(name)
         self._after(self.random.choice((1.0, 4.0)), self._make_room, name)
         return name
-
-    def _note_refused(self, name: str) -> None:
-        self._refused = True
-        self.traffic.events.dark.add(name)
 
     def _make_room(self, name: str) -> None:
         self.world.switches[name].room = None

@@ -26,7 +26,6 @@ from sdn.simulate import SimulatedSwitch
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
 _V1_3 = 4
-AUDIT = 60.0  # seconds between looks at all switches
 _SLAVE = SwitchError(0, ErrorType.BAD_REQUEST, BadRequest.IS_SLAVE, "not the master")
 _FULL = SwitchError(0, ErrorType.FLOW_MOD_FAILED, TABLE_FULL, "the table is full")
 _STALE = SwitchError(0, ErrorType.ROLE_REQUEST_FAILED, STALE_GENERATION, "stale generation")
@@ -58,7 +57,6 @@ class SimSwitch:
         self.generation = -1
         self.connections: dict[Node, SimConnection] = {}
         self.snapshots: list[dict[FlowKey, FlowEntry]] = []
-        self.refused: Callable[[], None] = lambda: None
         self.watch: Callable[[], None] = lambda: None  # called after each operation
 
     def delay(self) -> float:
@@ -134,7 +132,6 @@ class SimSwitch:
             elif op.change is Change.ADD:
                 if self.room is not None and not there and len(table.entries) >= self.room:
                     refused[place] = _FULL
-                    self.refused()
                     continue
                 table.put(key, op.entry)
             elif there:
@@ -347,6 +344,6 @@ class SimSouthbound(SouthboundProcess):
 
     @contextlib.asynccontextmanager
     async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SharedDriver]:
-        given = topology_of(doc), doc.pipeline, self._spaces.partition_of, epochs
-        async with SimDriver(*given, Options(discover=False, audit_every=AUDIT)) as driver:
+        given = topology_of(doc), doc.pipeline, self._sweeper.partition_of, epochs
+        async with SimDriver(*given, Options(discover=False)) as driver:
             yield driver

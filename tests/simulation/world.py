@@ -336,6 +336,8 @@ class World:
         for driver in self.drivers.values():
             if any(keeper.load or keeper._waiting for keeper in driver._keepers.values()):
                 return f"{driver.node.name} has work under way"
+            if short := [k.switch for k in driver._keepers.values() if k._lacks_room]:
+                return f"{short} lack room for what they should hold"
         return ""
 
     def _desks(self) -> list[Process]:

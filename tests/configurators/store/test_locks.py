@@ -187,6 +187,27 @@ def test_a_holder_that_stands_still_is_owner_no_more(etcd_server: TestEtcd) -> N
     asyncio.run(check())
 
 
+def test_who_is_started_anew_takes_the_locks_of_the_one_before_away(etcd_server: TestEtcd) -> None:
+    async def check() -> None:
+        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+            (before, other) = await _locks(stack, etcd, 2)
+            lock = await before.try_lock(NAME)
+            kept = await other.try_lock("1.0/y")
+            assert lock
+            assert kept
+            anew = await stack.enter_async_context(Locks(etcd, "c1", 10))
+            async with asyncio.timeout(WAIT):
+                again = await other.wait(NAME, _always)
+            assert again
+            assert again.mark is None  # it was not left in order
+            assert again.epoch > lock.epoch
+            assert not (await etcd.transact([lock.holds], [Put("owner", b"c1")])).succeeded
+            assert (await etcd.transact([kept.holds], [Put("owner", b"c2")])).succeeded
+            assert await anew.try_lock("1.0/y") is None
+
+    asyncio.run(check())
+
+
 def test_all_locks_are_lost_with_the_lease_and_another_lease_follows(
     etcd_server: TestEtcd,
 ) -> None:

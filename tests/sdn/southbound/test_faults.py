@@ -88,6 +88,12 @@ def entry(number: int, port: int = 1) -> FlowEntry:
     return FlowEntry(1, MATCH_PRIORITY, match, (Output(port),), 2)
 
 
+def coarse() -> FlowEntry:
+    """Covers all of `entry`."""
+    match = Scope(1).match(Region(0, 1 << 95), 0)
+    return FlowEntry(1, MATCH_PRIORITY, match, (Output(1),), 2)
+
+
 def adds(*numbers: int) -> list[FlowOp]:
     return [FlowOp(Change.ADD, entry(number)) for number in numbers]
 
@@ -296,6 +302,123 @@ def test_a_full_table_fails_what_does_not_fit_and_can_be_undone() -> None:
             assert set(outcome.refused) == {1, 2}
             assert await r.apply("s2", deletes(2, 3, 4)) == Acknowledged()
             await r.agrees("s2", entry(1))
+
+    run(main())
+
+
+def test_nothing_goes_for_which_a_full_table_has_refused_what_replaces_it() -> None:
+    async def main() -> None:
+        small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+        async with rig(models=small) as r:
+            assert await r.apply("s2", adds(1, 2)) == Acknowledged()
+            ops = [FlowOp(Change.ADD, coarse()), *deletes(1, 2), *adds(3)]
+            outcome = await r.apply("s2", ops)
+            assert isinstance(outcome, Failed)
+            assert outcome.table_full
+            assert set(outcome.refused) == {0, 1, 2, 3}
+            await r.agrees("s2", entry(1), entry(2))
+            assert await r.driver.check("s2") == {"s2": Acknowledged()}
+            await r.agrees("s2", entry(1), entry(2))
+            # With room for it, they go.
+            assert await r.apply("s2", deletes(2)) == Acknowledged()
+            ops = [FlowOp(Change.ADD, coarse()), *deletes(1), *adds(3)]
+            assert await r.apply("s2", ops) == Acknowledged()
+            await r.agrees("s2", coarse(), entry(3))
+
+    run(main())
+
+
+def test_what_waits_for_others_to_be_added_is_not_sent_when_its_partition_is_declared() -> None:
+    async def main() -> None:
+        async with rig() as r:
+            assert await r.apply("s2", adds(1)) == Acknowledged()
+            seen = Spy(r.network.switches["s2"], 1).seen
+            ops = [FlowOp(Change.ADD, coarse()), *deletes(1)]
+            applying = asyncio.create_task(r.apply("s2", ops))
+            await seen.wait()
+            await r.driver.declare("p", 1, {"s2": [entry(1)]}, ["s2"])
+            assert isinstance(await applying, Undefined)
+            assert await r.driver.check("s2") == {"s2": Acknowledged()}
+            await r.agrees("s2", entry(1))
+
+    run(main())
+
+
+def test_what_waits_for_others_to_be_added_is_left_alone_by_a_comparison() -> None:
+    async def main() -> None:
+        small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+        async with rig(models=small) as r:
+            assert await r.apply("s2", adds(1, 2)) == Acknowledged()
+            r.network.switches["s2"].delay(0.2)  # only barriers: what is asked meanwhile, it tells
+            ops = [FlowOp(Change.ADD, coarse()), *deletes(1)]
+            applying = asyncio.create_task(r.apply("s2", ops))
+            await asyncio.sleep(0)  # it is submitted
+            await r.driver.check("s2")
+            assert isinstance(await applying, Failed)
+            await r.agrees("s2", entry(1), entry(2))
+
+    run(main())
+
+
+def test_what_waits_for_others_to_be_added_is_refused_when_the_fence_has_risen() -> None:
+    async def main() -> None:
+        async with rig() as r:
+            assert await r.apply("s2", adds(1)) == Acknowledged()
+            seen = Spy(r.network.switches["s2"], 1).seen
+            ops = [FlowOp(Change.ADD, coarse()), *deletes(1)]
+            applying = asyncio.create_task(r.apply("s2", ops))
+            await seen.wait()
+            await r.driver.raise_epoch("p", 2)
+            with pytest.raises(StaleEpoch):
+                await applying
+            assert entry(1) in await r.driver.read("s2")
+
+    run(main())
+
+
+def test_what_a_full_table_did_not_take_is_put_there_when_we_have_made_room() -> None:
+    async def main() -> None:
+        small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+        async with rig(models=small) as r:
+            await r.driver.declare("p", 1, {"s2": [entry(1), entry(2), entry(3)]}, ["s2"])
+            outcomes = await r.driver.check("s2")
+            assert isinstance(outcomes["s2"], Failed)
+            there = set(await r.driver.read("s2")) & {entry(1), entry(2), entry(3)}
+            assert len(there) == 2
+            gone = there.pop()
+            assert await r.apply("s2", [FlowOp(Change.DELETE, gone)]) == Acknowledged()
+            assert await next_event(r.driver, Repaired) == Repaired("s2", 1)
+            await r.agrees("s2", *({entry(1), entry(2), entry(3)} - {gone}))
+
+    run(main())
+
+
+def test_what_a_full_table_did_not_take_is_tried_again() -> None:
+    async def main() -> None:
+        small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+        async with rig(models=small) as r:
+            await r.driver.declare("p", 1, {"s2": [entry(1), entry(2), entry(3)]}, ["s2"])
+            outcomes = await r.driver.check("s2")
+            assert isinstance(outcomes["s2"], Failed)
+            r.network.switches["s2"].tables.model = SwitchModel()  # room that nobody tells of
+            assert await next_event(r.driver, Repaired) == Repaired("s2", 1)
+            await r.agrees("s2", entry(1), entry(2), entry(3))
+
+    run(main())
+
+
+def test_a_full_table_is_repaired_without_a_gap_if_there_is_room_and_with_one_if_not() -> None:
+    async def main() -> None:
+        small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+        async with rig(models=small) as r:
+            assert await r.apply("s2", adds(1, 2)) == Acknowledged()
+            await r.driver.declare("p", 1, {"s2": [coarse()]}, ["s2"])
+            outcomes = await r.driver.check("s2")
+            assert isinstance(outcomes["s2"], Failed)
+            await r.agrees("s2", entry(1), entry(2))
+            # As that did not do, what is there goes first when it is tried again.
+            assert isinstance(await next_event(r.driver, Repaired), Repaired)
+            await r.agrees("s2", coarse())
 
     run(main())
 
