@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from configurators.store.client import Etcd, StoreError
 from configurators.store.documents import decode_record
@@ -27,6 +27,7 @@ class _Follower(NamedTuple):
     call: Call
     place: int
     action: Action
+    wished: Any  # the filter of an update
 
 
 class Answers:
@@ -70,10 +71,12 @@ class Answers:
         if not isinstance(call, Call):
             return
         if outcome == "superseded":
-            if operation.action == "end" or record.open:
-                self.follow(call, operation.place, operation.action, record)
+            place, action = operation.place, operation.action
+            wished = operation.record.next.filter if operation.record.next else None
+            if action == "end" or record.open:
+                self.follow(call, place, action, record, wished)
             else:
-                call.answer(operation.place, self.settled(operation.action, record))
+                call.answer(place, self.settled(action, record, wished))
             return
         view = self.view(record, operation)
         if outcome == "failed":
@@ -82,10 +85,17 @@ class Answers:
         else:
             call.answer(operation.place, Answer(_ACTED[operation.action], view))
 
-    def settled(self, action: Action, record: Record) -> Answer:
-        """The answer that the state of a record gives, whoever brought it there."""
+    def settled(self, action: Action, record: Record, wished: Any = None) -> Answer:
+        """The answer that the state of a record gives, whoever brought it there.
+
+        An update that somebody else took over and had to take back has not happened.
+        """
         view = self.view(record)
         wanted = "removed" if action == "end" else "active"
+        if action == "update" and record.reason and record.filter != wished:
+            text = f"the filter of {record.id!r} is another one: {record.reason}; try again"
+            problem = problem_of(Conflict(text), record.id)
+            return Answer(problem.status, view, problem)
         if record.state == wanted:
             return Answer(_ACTED[action], view)
         if record.open:
@@ -107,21 +117,24 @@ class Answers:
             found.append(answer)
         return found
 
-    def follow(self, call: Call, place: int, action: Action, record: Record) -> None:
+    def follow(
+        self, call: Call, place: int, action: Action, record: Record, wished: Any = None
+    ) -> None:
         """A record is in somebody else's hands: answer when it is settled."""
         call.written(place, record)
-        self._followed.setdefault(record.id, []).append(_Follower(call, place, action))
+        follower = _Follower(call, place, action, wished)
+        self._followed.setdefault(record.id, []).append(follower)
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll(), name="follow records")
             self._polling.add_done_callback(self._polled)
 
     def _tell_followers(self, record: Record) -> None:
         if record.open:
-            for call, place, _ in self._followed.get(record.id, ()):
+            for call, place, _, _ in self._followed.get(record.id, ()):
                 call.written(place, record)
         else:
-            for call, place, action in self._followed.pop(record.id, ()):
-                call.answer(place, self.settled(action, record))
+            for call, place, action, wished in self._followed.pop(record.id, ()):
+                call.answer(place, self.settled(action, record, wished))
 
     async def _poll(self) -> None:
         """Look after all records that are followed; rarely, if that goes on for long."""
@@ -147,7 +160,7 @@ class Answers:
                 self._tell_followers(held.record)
             for name in gone:
                 if name not in finished:
-                    for call, place, _ in self._followed.pop(name, ()):
+                    for call, place, _, _ in self._followed.pop(name, ()):
                         call.refuse(place, NotFound(f"there is no record {name!r} any more"))
 
     def _polled(self, task: "asyncio.Task[None]") -> None:

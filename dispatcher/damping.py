@@ -5,6 +5,7 @@ comes back is used again when it has stayed for a while, which doubles each time
 something that comes and goes is left alone.
 """
 
+from math import inf
 from typing import TypeVar
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ class Sight(Struct, frozen=True):
 class Patience(Struct, frozen=True):
     """How long to wait; all times are in seconds."""
 
-    down_after: float = 3.0  # for a switch whose connection is lost
+    down_after: float = 3.0  # for a switch whose connection is lost, and most others' are not
     absent_after: float = 30.0  # for one that was never seen, or if more than half are away
     back_after: float = 2.0  # before something that has come back is used again
     longest: float = 600.0  # the same for what was lost again and again; then that is forgotten
@@ -50,9 +51,11 @@ class Damper:
         self._patience = patience
         self._switches: dict[str, _Thing] = {}
         self._links: dict[Link, _Thing] = {}
+        self._most_away_at = -inf  # when more than half of the switches were, lately
 
     def see(self, doc: NetworkDoc, sight: Sight, now: float) -> None:
         """Take up what is told now."""
+        self._look_for_most(doc, now)  # as they were until now
         for switch in doc.switches:
             name = switch.id
             down = False if name in sight.up else True if name in sight.down else None
@@ -67,19 +70,30 @@ class Damper:
     def lost(self, doc: NetworkDoc, now: float) -> Lost:
         """What counts as lost now."""
         patience = self._patience
-        switches = {s.id: self._switches[s.id] for s in doc.switches if s.id in self._switches}
+        self._look_for_most(doc, now)
+        switches = self._known(doc)
         links = {link: self._links[link] for link in doc.links if link in self._links}
-        away = sum(thing.lost or thing.down is True for thing in switches.values())
-        most = 2 * away > len(switches)  # more likely it is we who are cut off
         for thing in switches.values():
-            quick = thing.seen and not most
-            self._judge(thing, patience.down_after if quick else patience.absent_after, now)
+            # Those that come back last were cut off like the others.
+            alone = now - max(thing.since, self._most_away_at)
+            quick = thing.seen and alone >= patience.down_after
+            self._judge(thing, 0.0 if quick else patience.absent_after, now)
         for thing in links.values():
             self._judge(thing, 0.0, now)
         return Lost(
             tuple(name for name, thing in switches.items() if thing.lost),
             tuple(link for link, thing in links.items() if thing.lost),
         )
+
+    def _known(self, doc: NetworkDoc) -> dict[str, _Thing]:
+        return {s.id: self._switches[s.id] for s in doc.switches if s.id in self._switches}
+
+    def _look_for_most(self, doc: NetworkDoc, now: float) -> None:
+        """If most switches are away, it is more likely that we are cut off."""
+        switches = self._known(doc)
+        away = sum(thing.lost or thing.down is True for thing in switches.values())
+        if 2 * away > len(switches):
+            self._most_away_at = now
 
     @property
     def calm(self) -> bool:

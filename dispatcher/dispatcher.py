@@ -373,7 +373,7 @@ class Dispatcher:
 
     def _elsewhere(self, draft: Draft, record: Record) -> None:
         if draft.call:
-            self._answers.follow(draft.call, draft.place, draft.action, record)
+            self._answers.follow(draft.call, draft.place, draft.action, record, draft.given)
 
     async def _look_after_etcd(self) -> None:
         while True:

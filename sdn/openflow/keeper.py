@@ -32,7 +32,7 @@ from sdn.topology import Topology
 GROUPS = 1 << 16  # as many from the pipeline's first on are ours
 # With more operations in a second for a switch, its flow monitor rests: the switch tells it of our
 # own changes, too, which halves the rate of Open vSwitch. After some quiet it is started, and the
-# switch compared.
+# switch compared some time.
 MONITOR_UP_TO = 40
 MONITOR_AFTER = 2.0
 # Pauses until a switch is compared again that had no room for what it should hold.
@@ -47,7 +47,8 @@ TAKING = "it is being taken over"
 class Keeper(Sender):
     """One switch: its shadow, its queue and, while it is connected, its connection.
 
-    `trouble` says why it is not up.
+    `trouble` says why it is not up. `check` is called to have it compared soon, `doubt` to have it
+    compared some time.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class Keeper(Sender):
         pulse: Pulse,
         tell: Callable[[NetworkEvent], None],
         check: Callable[[], None],
+        doubt: Callable[[], None],
     ) -> None:
         super().__init__(switch, Shadow(partition_of), fence, limits, pulse)
         self.trouble = "it has not connected yet"
         self._partition_of = partition_of
         self._tell = tell
         self._check = check
+        self._doubt = doubt
         self._base: list[FlowEntry] = []
         self._groups: dict[int, GroupEntry] = {}
         self._group_range = range(0)
@@ -154,7 +157,7 @@ class Keeper(Sender):
                 self._loop.call_later(MONITOR_AFTER - min(quiet, MONITOR_AFTER / 2), look)
             else:
                 self.monitor(connection)
-                self._check()
+                self._doubt()
 
         self._loop.call_later(MONITOR_AFTER, look)
 

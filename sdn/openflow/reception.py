@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY = 0.5  # seconds between checks of a switch that others keep changing
 BUSY = 100  # operations under way, beyond which a switch is not probed
+LONGEST_CALM = 5.0  # seconds between comparisons for which there is no hurry
 EVENTS = 10_000  # events that may wait to be read before old ones are dropped
 
 
@@ -100,6 +101,8 @@ class Reception:
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepted: set[asyncio.Task[None]] = set()
         self._checks: dict[str, asyncio.Task[None]] = {}
+        self._doubtful: dict[str, None] = {}  # switches to be compared some time
+        self._in_doubt = asyncio.Event()
         self._finder: Finder | None = None
         self._arrange()
 
@@ -113,6 +116,7 @@ class Reception:
         )
         self.port = self._server.sockets[0].getsockname()[1]
         self._spawn(self._audit())
+        self._spawn(self._compare_calmly())
         if self.options.discover:
             # A key of this process alone: nobody else's probes mean anything.
             discovery = Discovery(secrets.token_bytes(32))
@@ -159,6 +163,7 @@ class Reception:
                     self._pulse,
                     self._tell,
                     partial(self._check_soon, switch.id),
+                    partial(self._doubt, switch.id),
                 )
                 for partition in self._declared:
                     keeper.declare(partition, ())
@@ -354,8 +359,25 @@ class Reception:
         while True:
             await asyncio.sleep(self.options.audit_every)
             for switch in sorted(self.connected()):
-                if switch in self._keepers:
+                self._doubt(switch)
+
+    def _doubt(self, switch: str) -> None:
+        """Have a switch compared some time."""
+        self._doubtful[switch] = None
+        self._in_doubt.set()
+
+    async def _compare_calmly(self) -> None:
+        """Compare switches where nothing is urgent: one at a time, and for a tenth of the time."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self._in_doubt.wait()
+            while self._doubtful:
+                del self._doubtful[switch := next(iter(self._doubtful))]
+                if switch in self.connected():
+                    began = clock()
                     await self._inspect(switch)
+                    await asyncio.sleep(min(9 * (clock() - began), LONGEST_CALM))
+            self._in_doubt.clear()
 
     def connected(self) -> set[str]:
         """The switches that are connected and ours to use."""

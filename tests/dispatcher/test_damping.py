@@ -125,6 +125,26 @@ def test_if_most_switches_are_away_it_is_rather_we_who_are() -> None:
     assert clock.after(1) == Lost(("s1", "s2", "s3"))
 
 
+def test_those_that_come_back_last_after_all_were_away_have_time_to() -> None:
+    clock = Clock()
+    clock.see()
+    clock.see(ALL)
+    assert clock.after(5) == Lost()
+    clock.see(frozenset(["s1", "s4"]))
+    assert clock.after(2.9) == Lost()
+    clock.see(frozenset(["s4"]))
+    assert clock.after(0.1) == Lost(("s4",))
+
+
+def test_being_away_with_most_others_does_not_help_for_ever() -> None:
+    clock = Clock()
+    clock.see()
+    clock.see(ALL)
+    assert clock.after(29) == Lost()
+    clock.see(frozenset(["s4"]))
+    assert clock.after(1) == Lost(("s4",))
+
+
 def test_what_is_lost_stays_lost_while_nobody_knows_better() -> None:
     stored = first_network(topology("ring:5"), "legs", 1)
     clock = Clock()

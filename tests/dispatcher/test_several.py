@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from configurators.store.documents import decode_key_use, decode_record, encode
-from configurators.store.keys import owner_key
+from configurators.store.keys import owner_key, record_key
 from dispatcher.asks import Ask
 from dispatcher.errors import Conflict, Failed
 from tests.dispatcher.support import SCHEMA, TIMEOUT, World, eventually, world
@@ -113,6 +113,40 @@ def test_what_a_dead_dispatcher_left_is_taken_over(etcd_server: TestEtcd, action
             assert len(left) == {"begin": 6, "end": 0, "update": 3}[action]
             assert w.has() == await w.expected()
             assert alive.metrics.adopted >= 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("taken_back", [False, True])
+def test_an_update_that_another_took_over_is_told_as_it_ended(
+    etcd_server: TestEtcd, taken_back: bool
+) -> None:
+    async def run() -> None:
+        async with world(etcd_server.access()) as w, w.dispatcher() as d:
+            [known] = views(await d.begin("subscription", asks(1), wait=TIMEOUT))
+            await hold(w)
+            wider = {"price": {"gte": 0, "lt": 900}}
+            update = asyncio.create_task(d.update("subscription", known.id, wider, wait=TIMEOUT))
+
+            async def under_way() -> bool:
+                return (await d.record(known.id)).updating
+
+            await eventually(under_way)
+            stored = await w.etcd.get(record_key(known.id))
+            assert stored
+            record = decode_record(stored.value)
+            assert record.next
+            # As another dispatcher leaves it, which took this one for dead.
+            ended = replace(record, seq=record.seq + 1, by="", next=None, reason="table full")
+            if not taken_back:
+                new = record.next
+                ended = replace(ended, filter=new.filter, regions=new.regions, reason=None)
+            await w.etcd.put(record_key(known.id), encode(ended))
+            await release(w)
+            answer = await update
+            assert answer.status == (409 if taken_back else 200)
+            assert answer.record
+            assert answer.record.filter == (known.filter if taken_back else wider)
 
     asyncio.run(run())
 

@@ -81,6 +81,16 @@ class Calls:
         return told
 
 
+def updated(told: Told, source: Any) -> Told:
+    """What came of an update that was accepted (202) and has come to its end, whose-ever that is.
+
+    If the record has another filter by then, it was taken back, or another update came after it.
+    """
+    if told.status == 202 and told.outcome == "ok" and told.record["filter"] != source:
+        told.outcome, told.detail = "unknown", f"its filter is {told.record['filter']}"
+    return told
+
+
 def elements(told: Told, count: int) -> list[Told]:
     """What came of each element of a batch."""
     if told.outcome != "ok":

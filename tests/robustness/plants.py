@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from api.network_process import address_of
+from api.parts import switch_model
 from api.settings_sources import load
 from api.up import Service
 from configurators.store import keys
@@ -119,7 +120,9 @@ async def wired(folder: Path, say: Callable[[str], None], **options: Any) -> Asy
     """A service whose etcd and emulated switches are reached through proxies."""
     async with _proxied(folder, say, options) as (plant, opened):
         to = [plant.proxies["openflow"].address]
-        plant.network = await opened.enter_async_context(EmulatedNetwork(topology(TOPOLOGY), to))
+        model = switch_model(plant.service.settings)
+        network = EmulatedNetwork(topology(TOPOLOGY), to, model=model)
+        plant.network = await opened.enter_async_context(network)
         async with Etcd(plant.access) as client:
             await client.put(keys.WIRES, encode(plant.network.endpoints()))
         await opened.enter_async_context(_running(plant.service))

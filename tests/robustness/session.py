@@ -60,7 +60,8 @@ async def run_session(
     random = Random(seed)
     drawn = random.choice(DRAWN)
     arrangement = options.arrangement or drawn
-    settings = {**_settings(random, arrangement), **options.service}
+    pace = _pace(Random(f"pace of {seed}"))
+    settings = {**_settings(random, arrangement), **pace, **options.service}
     say(", ".join(f"{name}: {value}" for name, value in settings.items()))
     result = Result(seed, arrangement)
     world = World("one", make_schema(random, settings["plan"]), random)
@@ -96,6 +97,13 @@ def _settings(random: Random, arrangement: str) -> dict[str, Any]:
         "trees": random.choice((1, 2)),
         "ordering": random.choice(("net", "net", "fifo", "ordered")),
     }
+
+
+def _pace(random: Random) -> dict[str, Any]:
+    """How fast it is. If it is slow, work waits in queues, and in mode `sea` locks change hands."""
+    if random.random() < 0.5:
+        return {}
+    return {"slices": {"limit": 2}, "emulated": {"switch_delay_ms": 120.0}}
 
 
 async def _round(

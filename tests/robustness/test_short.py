@@ -8,10 +8,18 @@ import pytest
 from tests.robustness.session import Options, run_session
 
 
-# The first: a configurator, a southbound process, etcd and the API are killed, streams are cut. The
-# second: switches lie, drop their connection and restart; a southbound process and etcd are killed.
-@pytest.mark.parametrize(("arrangement", "seed"), [("whole", 4175), ("wired", 1033)])
-@pytest.mark.parametrize("mode", ["sna"])
+# Of each mode the first: configurators, etcd and the API are killed, streams are cut. The second:
+# switches lie, drop their connection or restart; a southbound process, etcd, and in mode `sea` a
+# configurator are killed. The service in mode `sea` is a slow one, so that locks change hands.
+@pytest.mark.parametrize(
+    ("mode", "arrangement", "seed"),
+    [
+        ("sna", "whole", 4175),
+        ("sna", "wired", 1033),
+        ("sea", "whole", 8871),
+        ("sea", "wired", 1007),
+    ],
+)
 def test_faults_cost_neither_requests_nor_events(
     mode: str, arrangement: str, seed: int, tmp_path: Path
 ) -> None:

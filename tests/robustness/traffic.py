@@ -19,7 +19,16 @@ from dzflow.sdk import AsyncAdvertisement, AsyncControlPlane, AsyncSubscription
 from dzflow.sdk.datagrams import decode
 from dzflow.sdk.links import EmulatedLink
 from tests.end_to_end.world import Json, World
-from tests.robustness.calls import PATIENCE, PAUSE, TRY_SECONDS, Calls, Told, elements, eventually
+from tests.robustness.calls import (
+    PATIENCE,
+    PAUSE,
+    TRY_SECONDS,
+    Calls,
+    Told,
+    elements,
+    eventually,
+    updated,
+)
 from tests.robustness.record import Outcome, Published, Received, Recorder, Request, Steady
 
 BYSTANDER = "h4"
@@ -307,8 +316,7 @@ class Traffic:
                 told = await self._calls.settle(
                     told, told.record, lambda r: r["state"] == "active" and not r["updating"]
                 )
-                if told.status == 202 and told.record and told.record["filter"] != source:
-                    told.outcome = "unknown"  # taken back, or overtaken by another update
+                told = updated(told, source)
             self._write("update", known.label, known.kind, known.host, source, told, known.id)
             if told.outcome != "unknown" or time.monotonic() > deadline or not told.again:
                 return
