@@ -8,7 +8,9 @@ from unittest import mock
 from msgspec import Struct
 
 import configurators.shared
+from configurators.journal import Journal
 from configurators.partition import Worker
+from configurators.shared import SharedConfigurator
 from configurators.slices import Queue
 from configurators.store.client import Compare
 from configurators.store.locks import Lock, Locks
@@ -34,6 +36,10 @@ def _space_only(self: Catalogue, space: Any) -> Any:
 
 def _forgetful(self: Queue, tombstones: int = 0) -> None:
     _new_queue(self, tombstones)
+
+
+async def _declare_nothing(_: Any, workers: Any) -> Any:
+    return dict.fromkeys(workers)
 
 
 async def _lock_anyway(self: Locks, partition: str) -> Lock:
@@ -83,6 +89,10 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "sea-no-catching-up": Mutation(
         ((configurators.shared, "catch_up", _nothing),), ("lock passed on",), "sea"
+    ),
+    "sea-no-journal": Mutation(((Journal, "write", _nothing_either),), ("lock usurped",), "sea"),
+    "sea-no-comparison": Mutation(
+        ((SharedConfigurator, "_declare", _declare_nothing),), ("lock usurped",), "sea"
     ),
     "sea-no-offering-again": Mutation(
         ((OfferingGatherer, "_offer_again", _nothing),), ("configurator killed",), "sea"
