@@ -7,6 +7,7 @@ import asyncio
 import gc
 import resource
 import socket as sockets
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -23,6 +24,7 @@ from dispatcher.asks import Part
 from dispatcher.dispatcher import Dispatcher
 from dzflow.errors import DzflowError
 
+_SWITCH = 0.0005  # seconds for which another thread, such as that of traces, may hold requests up
 _GRACE = 5  # seconds that answers under way get when the server stops
 
 
@@ -106,6 +108,7 @@ async def _serve(
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    sys.setswitchinterval(_SWITCH)
 
     async def end() -> None:
         await stop.wait()

@@ -29,6 +29,7 @@ _TELL, _ASK, _REPLY, _ERROR, _PING, _HANDSHAKE = range(6)
 _NUMBERS = 1 << 32
 _MAX_TEXT = 10_000
 _NIL = b"\xc0"  # None in msgpack
+_LONG = 5  # times the pause between signs of life: with these it is seen to, without a timer
 
 
 class StreamClosed(DzflowError):
@@ -92,6 +93,7 @@ class Stream(asyncio.Protocol):
         self._over = False
         self._numbers = itertools.cycle(range(1, _NUMBERS))
         self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._due: dict[int, float] = {}  # when asks that may take long are given up
         self._hearing: set[asyncio.Task[None]] = set()
         self._paused = False
         self._may_write = asyncio.Event()
@@ -119,10 +121,14 @@ class Stream(asyncio.Protocol):
         self._send(_ASK, number, self._encoder.encode(message))
         self._asked[number] = future
         try:
+            if timeout >= _LONG * self._habits.ping_every:
+                self._due[number] = self._loop.time() + timeout
+                return await future
             async with asyncio.timeout(timeout):
                 return await future
         finally:
             self._asked.pop(number, None)
+            self._due.pop(number, None)
 
     async def drained(self) -> None:
         """Wait until the peer has taken up most of what was sent; for those who send much."""
@@ -335,6 +341,7 @@ class Stream(asyncio.Protocol):
         """Give a sign of life, and expect one; time in which this process stood still is ours."""
         now = self._loop.time()
         self._heard += max(0.0, now - due)
+        self._give_up_late(now)
         if now - self._heard > self._habits.silence and not self._paused:
             self.cut(f"no sign of life within {self._habits.silence:g} s")
             return
@@ -343,6 +350,12 @@ class Stream(asyncio.Protocol):
             if self._over:
                 return
         self._beat_at(now + self._habits.ping_every)
+
+    def _give_up_late(self, now: float) -> None:
+        for number in [number for number, due in self._due.items() if due <= now]:
+            future = self._asked.get(number)
+            if future and not future.done():
+                future.set_exception(TimeoutError())
 
     def _end(self, reason: str) -> None:
         if self._over:

@@ -26,7 +26,7 @@ from configurators.leftovers import Leftovers
 from configurators.loading import read
 from configurators.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
 from configurators.network import Network, steps
-from configurators.partition import PartitionOptions, Worker
+from configurators.partition import PartitionOptions, Ticks, Worker
 from configurators.patience import saying_why
 from configurators.registration import Registration
 from configurators.spaces import Spaces, VersionView
@@ -119,6 +119,7 @@ class ConfiguratorProcess:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[Any] | None = None
         self._numbers = count(1)
+        self._ticks = Ticks(self.options.of_partitions().gather)
         self._listener = Listener(
             listen, token, self._hear, ToConfigurator, name=id, on_open=self._opened
         )
@@ -408,6 +409,7 @@ class ConfiguratorProcess:
             self._tell_soon,
             self._numbers,
             self.options.of_partitions(),
+            self._ticks,
         )
         worker.network = self._revision
         self._workers[name] = worker

@@ -57,6 +57,27 @@ class PartitionOptions(Struct, frozen=True):
     longest_pause: float = 2.0
 
 
+class Ticks:
+    """Moments at which partitions go on that wait for more tasks: many at once, so that what they
+    send goes together."""
+
+    def __init__(self, pause: float) -> None:
+        self._pause = pause
+        self._coming: asyncio.Event | None = None
+
+    async def next(self) -> None:
+        """Wait for the next one; if nobody did before, that is after a pause."""
+        if self._coming is None:
+            self._coming = asyncio.Event()
+            asyncio.get_running_loop().call_later(self._pause, self._come)
+        await self._coming.wait()
+
+    def _come(self) -> None:
+        assert self._coming
+        self._coming.set()
+        self._coming = None
+
+
 Answer = Callable[[object, Done | Waiting], None]
 """Called with whom a task came from, and what is to be told."""
 
@@ -69,7 +90,7 @@ class Worker:
     """One partition that this process owns. `run` works until it is cancelled or not the owner.
 
     `answer` is called for each task that comes to its end, or waits; `changed` when there is
-    something new to be seen in `load`. `numbers` counts slices.
+    something new to be seen in `load`. `numbers` counts slices, and `ticks` are when they begin.
     """
 
     def __init__(
@@ -83,6 +104,7 @@ class Worker:
         changed: Callable[[], None],
         numbers: Iterator[int],
         options: PartitionOptions | None = None,
+        ticks: "Ticks | None" = None,
     ) -> None:
         self.name = name
         self.epoch = epoch
@@ -100,6 +122,7 @@ class Worker:
         self._changed = changed
         self._numbers = numbers
         self._options = options or PartitionOptions()
+        self._ticks = ticks or Ticks(self._options.gather)
         self._wake = asyncio.Event()
         self._networks: deque[tuple[int, Wired]] = deque()
         self._network_after = 0.0  # when one that was refused is tried again
@@ -278,9 +301,9 @@ class Worker:
         since = self.queue.oldest or 0.0
         while len(self.queue) < self._options.slice_limit:
             due = min(self.queue.newest + pause, since + _LONGEST_GATHER * pause)
-            if (left := due - time.monotonic()) <= 0:
+            if due <= time.monotonic() + pause / 2:
                 return
-            await asyncio.sleep(left)
+            await self._ticks.next()
 
     def _still_counting(self, part: Slice) -> Slice:
         counts = [self.queue.counts(item) for item in part.items]

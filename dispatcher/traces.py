@@ -32,8 +32,8 @@ _QUEUED = 100_000  # rows that wait for the writer
 _EVENTS_QUEUED = 40_000
 _EVENT_BYTES = 4 * MAX_PAYLOAD  # of an event as JSON, which is longer than what is sent
 _STALE_SECONDS = 3_600.0  # after which an unfinished file is that of a process which is gone
-_LOOK_EVERY = 1.0
-_GROUP = 20_000  # rows that are written together
+_LOOK_EVERY = 0.1  # seconds; little by little, for requests wait meanwhile
+_GROUP = 10_000  # rows that are written together
 _ROLL_ROWS = 500_000
 _ROLL_BYTES = 64 << 20
 _ROLL_SECONDS = 300.0
@@ -191,6 +191,7 @@ class _Table:
         self._roll_seconds = roll_seconds
         self._roll_rows = roll_rows
         self._queue: deque[Row] = deque()
+        self._ready: list[Row] = []  # as they are written
         self._file: Path | None = None
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
@@ -210,11 +211,14 @@ class _Table:
         """Write what is queued, if it is enough or high time, and roll the file."""
         age = time.monotonic() - self._opened if self._opened else 0.0
         due = last or age > self._roll_seconds
-        if self._queue and not self._opened:
+        if (self._queue or self._ready) and not self._opened:
             self._opened = time.monotonic()
         try:
-            while len(self._queue) >= _GROUP or (due and self._queue):
-                self._append([self._queue.popleft() for _ in range(min(_GROUP, len(self._queue)))])
+            while self._queue:
+                self._ready.append(self._row(self._queue.popleft()))
+            while len(self._ready) >= _GROUP or (due and self._ready):
+                rows, self._ready = self._ready[:_GROUP], self._ready[_GROUP:]
+                self._append(rows)
                 if self._rows >= self._roll_rows or self._size() >= _ROLL_BYTES:
                     self._roll()
             if due:
@@ -224,7 +228,7 @@ class _Table:
 
     def _append(self, rows: Sequence[Row]) -> None:
         self._rows += len(rows)  # they are lost if the writing fails
-        columns = list(zip(*map(self._row, rows), strict=True))
+        columns = list(zip(*rows, strict=True))
         arrays = [
             pa.array(column, field.type)
             for column, field in zip(columns, self._schema, strict=True)
@@ -247,7 +251,7 @@ class _Table:
             self.tidy()
         self._writer = self._file = None
         self._rows = 0
-        self._opened = time.monotonic() if self._queue else 0.0
+        self._opened = time.monotonic() if self._ready else 0.0
         self._complained = False
 
     def tidy(self) -> None:
