@@ -88,14 +88,17 @@ class Scale(NamedTuple):
     partitions: int = PARTITIONS
 
 
-USUAL = (Arrivals("batch", "poisson", 500, 5.0), Arrivals("batch", "poisson", CENTRAL_RATE))
-# Single requests beyond what a service can do would only tell how fast a queue grows.
+RATES = (500, 1_000, CENTRAL_RATE)
+USUAL = tuple(
+    Arrivals("batch", "poisson", rate, 10.0 if rate == CENTRAL_RATE else 4.0) for rate in RATES
+)
 ALL = (
     *(
         Arrivals("batch", arrival, rate, 10.0 if rate == CENTRAL_RATE else 5.0)
-        for arrival, rate in product(ARRIVALS, (500, 1_000, CENTRAL_RATE))
+        for arrival, rate in product(ARRIVALS, RATES)
     ),
-    *(Arrivals("single", arrival, rate, 5.0) for arrival, rate in product(ARRIVALS, (100, 500))),
+    # Beyond what a service can do these tell how fast a queue grows, so that less is enough.
+    *(Arrivals("single", arrival, rate, 3.0) for arrival, rate in product(ARRIVALS, RATES)),
 )
 
 
