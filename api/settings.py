@@ -217,7 +217,9 @@ class SliceSettings(_Group):
     """How a configurator gathers the requests of a partition."""
 
     limit: int = Field(default=500, ge=1, description="requests decided together at most")
-    gather_ms: float = Field(default=5.0, ge=0, description="how long is waited for more")
+    gather_ms: float = Field(
+        default=5.0, ge=0, description="a task waits for more; the first at most 4 times as long"
+    )
 
 
 class SharedSettings(_Group):

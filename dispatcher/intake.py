@@ -27,7 +27,7 @@ from sdn.topology import UnknownHost
 _log = logging.getLogger(__name__)
 
 _TURN = 64  # operations that are begun in one turn of the loop
-_LONG = 1.0  # seconds after which an operation lets others of its host pass
+_LONG = 1.0  # seconds after which an operation that waits for a switch lets others of its host pass
 _PAUSE = 1.0  # before the store is tried again
 _MOST_TRIES = 20  # of changing a record that others change, too
 
@@ -162,7 +162,8 @@ class Intake:
             if self.admission.queued:
                 begun_before = time.monotonic() - _LONG
                 for operation in self._gatherer.operations.values():
-                    if not operation.slow and operation.journal_ended < begun_before:
+                    waits = operation.waiting and operation.journal_ended < begun_before
+                    if waits and not operation.slow:
                         operation.slow = True
                         self.admission.slow(operation.record.host)
                 self.pump()

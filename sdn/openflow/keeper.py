@@ -240,8 +240,9 @@ class Keeper(Sender):
 
     async def _sync(self, connection: Connection) -> Outcome:
         gone = await self._sync_groups(connection)
-        # What waits for something else to be acknowledged is noted, and not sent yet.
-        ignored = {op.entry.key for job in self._held for op in job.ops[job.at :]}
+        # The rest of what was begun is noted, and not sent yet.
+        begun = [job for job in (*self._waiting, *self._held) if job.started]
+        ignored = {op.entry.key for job in begun for op in job.ops[job.at :]}
         self._touched = ignored
         try:
             stats = await connection.flow_stats()  # after all that was sent before

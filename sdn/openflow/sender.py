@@ -11,9 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp
+from sdn.flows import Change, FlowKey, FlowOp
 from sdn.openflow.codec import NotEncodable
 from sdn.openflow.connection import Connection, ConnectionLost, Run
+from sdn.openflow.holding import held_from
 from sdn.openflow.pulse import Pulse
 from sdn.southbound import (
     Acknowledged,
@@ -28,7 +29,6 @@ from sdn.southbound import (
 
 PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
 BARRIERS = 2  # under way, beyond which what is less than a piece waits for more
-LOOKED_AT = 32  # entries added in a batch; with more of them, all that takes away waits
 _ACKNOWLEDGED = Acknowledged()
 
 Settle = Callable[[str, Outcome | StaleEpoch], None]
@@ -194,8 +194,8 @@ class Sender:
             return False
         if self._runs >= BARRIERS and self._queued < PIECE:
             return False
-        if self._held and any(job.repairs for job in self._held):
-            return False  # what comes behind repairs is newer, and must not be overtaken by them
+        if self._held and self._overtakes(self._waiting[0]):
+            return False
         if self._limits.rate and (now := self._loop.time()) < self._not_before:
             if not self._scheduled:
                 self._scheduled = True
@@ -210,6 +210,8 @@ class Sender:
         while self._waiting and room > 0:
             job = self._waiting[0]
             if not self.up and not job.repairs:
+                break
+            if self._held and self._overtakes(job):
                 break
             # Checked now, not when it was submitted: it may have waited while the fence rose.
             if not job.repairs and self._fence.stale(job.partition, job.epoch):
@@ -230,9 +232,11 @@ class Sender:
                 self._waiting.popleft()
                 if end < len(job.ops):
                     self._hold(job)
-                    if job.repairs:
-                        break
         return parts
+
+    def _overtakes(self, job: Job) -> bool:
+        """Whether a job is behind one that is held: repairs, or its own partition's."""
+        return any(held.repairs or held.partition == job.partition for held in self._held)
 
     def _hold(self, job: Job) -> None:
         """Keep the rest of a job until what was sent of it is acknowledged."""
@@ -420,26 +424,3 @@ class Sender:
 
     def _undefined(self, reason: str) -> Undefined:
         return Undefined(f"switch {self.switch}: {reason}")
-
-
-def held_from(ops: Sequence[FlowOp], start: int) -> int:
-    """The place of the first operation that may take away what one before it is to replace.
-
-    Only those from `start` on count: what was before is acknowledged.
-    """
-    added: list[FlowEntry] = []
-    for place in range(start, len(ops)):
-        op = ops[place]
-        if op.change is Change.ADD:
-            added.append(op.entry)
-        elif added and (len(added) > LOOKED_AT or any(_meet(op.entry, one) for one in added)):
-            return place
-    return len(ops)
-
-
-def _meet(one: FlowEntry, other: FlowEntry) -> bool:
-    """Whether a packet can match both."""
-    if one.table != other.table or one.in_port != other.in_port:
-        return False
-    a, b = one.match, other.match
-    return a is None or b is None or not (a.address ^ b.address) & a.mask & b.mask

@@ -110,6 +110,7 @@ def test_nothing_is_lost_or_doubled_and_each_host_keeps_its_order(
         assert admission.running == len(running) <= window
         for name in "abc":
             assert running.count(name) <= max(per_host, most)
+            assert running.count(name) - slow.count(name) <= per_host
         assert admission.queued == len(accepted) - len(begun) == sum(admission.waiting.values())
     while admission.queued:
         while running:

@@ -7,8 +7,9 @@ from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.flows import Change, FlowEntry, FlowOp, Output
 from sdn.openflow.connection import Connection, Finished, Run
+from sdn.openflow.holding import held_from
 from sdn.openflow.pulse import Pulse
-from sdn.openflow.sender import Limits, Sender, held_from
+from sdn.openflow.sender import Limits, Sender
 from sdn.openflow.session import Sent
 from sdn.pipeline import MATCH_PRIORITY
 from sdn.southbound import Acknowledged, Fence, Outcome, Shadow, StaleEpoch
@@ -42,6 +43,10 @@ def add(text: str, table: int = 1, in_port: int | None = None) -> FlowOp:
     return FlowOp(Change.ADD, entry(text, table, in_port))
 
 
+def modify(text: str) -> FlowOp:
+    return FlowOp(Change.MODIFY, entry(text))
+
+
 def delete(text: str, table: int = 1) -> FlowOp:
     return FlowOp(Change.DELETE, entry(text, table))
 
@@ -63,6 +68,9 @@ def test_what_takes_away_waits_only_for_what_may_replace_it() -> None:
     assert held_from([add("0", in_port=3), delete("00")], 0) == 2
     assert held_from([delete("0"), add("00")], 0) == 2
     assert held_from([add("0"), delete("00"), add("11"), delete("1")], 1) == 3
+    assert held_from([modify("0"), delete("00")], 0) == 1
+    assert held_from([modify("0"), modify("00"), delete("1")], 0) == 3
+    assert held_from([add("0"), modify("00")], 0) == 1
     many = [add(f"1{number:06b}") for number in range(40)]
     assert held_from([*many, delete("0")], 0) == 40  # too many to look at
 
@@ -81,5 +89,24 @@ def test_what_is_newer_than_repairs_does_not_overtake_them() -> None:
         assert line.sent == [*repairs, add("00")]
         assert await repairing == Acknowledged()
         assert outcomes == [Acknowledged()]
+
+    asyncio.run(check())
+
+
+def test_batches_of_one_partition_stay_in_order() -> None:
+    async def check() -> None:
+        line = Line()
+        sender = Sender("s1", Shadow(lambda _: "p"), Fence(), Limits(), Pulse())
+        sender.connection, sender.up = line, True
+        outcomes: list[Outcome | StaleEpoch] = []
+        for partition, ops in (
+            ("p", [add("0"), delete("00")]),
+            ("p", [add("00")]),
+            ("q", [add("1")]),
+        ):
+            sender.submit(partition, 1, ops, lambda _, outcome: outcomes.append(outcome))
+        await answered(line)
+        assert line.sent == [add("0"), delete("00"), add("00"), add("1")]
+        assert outcomes == [Acknowledged()] * 3
 
     asyncio.run(check())
