@@ -12,8 +12,11 @@ class Unusable(BadInput):
 
 async def check_features(
     connection: Connection, ready: Ready, name: str, pipeline: Pipeline
-) -> None:
-    """Raise Unusable, saying what is missing, if a switch cannot hold our pipeline."""
+) -> int | None:
+    """How many entries there is room for in each table of ours, if that is known.
+
+    Unusable, saying what is missing, if a switch cannot hold our pipeline.
+    """
     legs = len(pipeline.tables.get(name, ())) if pipeline.plan == "legs" else 1
     needed = pipeline.forward_table + legs + (pipeline.plan == "legs")
     way_out = "; the plan lpm may do" if pipeline.plan == "legs" else ""
@@ -22,8 +25,11 @@ async def check_features(
     groups = await connection.group_features()
     if not groups.usable:
         raise Unusable("it has no groups of type all that rewrite and output")
-    if pipeline.plan == "legs":
-        for table in (await connection.table_features()).tables:
-            used = pipeline.forward_table <= table.table < needed
-            if used and not (table.ipv6_dst and table.masks):
-                raise Unusable(f"table {table.table} does not match IPv6 by any mask{way_out}")
+    if pipeline.plan != "legs":
+        return None
+    tables = (await connection.table_features()).tables
+    used = [each for each in tables if pipeline.forward_table <= each.table < needed]
+    for table in used:
+        if not (table.ipv6_dst and table.masks):
+            raise Unusable(f"table {table.table} does not match IPv6 by any mask{way_out}")
+    return min((table.max_entries for table in used), default=None)

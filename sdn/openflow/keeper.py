@@ -81,9 +81,13 @@ class Keeper(Sender):
 
     # Whose it is
 
-    def connected(self, connection: Connection) -> None:
-        """The switch is there; nothing is sent to it before it is `begun`, except repairs."""
+    def connected(self, connection: Connection, room: int | None) -> None:
+        """The switch is there; nothing is sent to it before it is `begun`, except repairs.
+
+        `room` is for how many entries a table has room, if that is known.
+        """
         self.connection = connection
+        self._room, self._was_full = room, False
         connection.on_writable = self.send_soon
 
     def begin(self) -> None:

@@ -210,7 +210,7 @@ class Reception:
         try:
             if name is None:
                 raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
-            await check_features(connection, ready, name, self._pipeline)
+            room = await check_features(connection, ready, name, self._pipeline)
         except (Unusable, Refused) as error:
             if name is not None and name in self._keepers:
                 self._keepers[name].trouble = str(error)
@@ -221,7 +221,7 @@ class Reception:
         if keeper.connection is not None:
             keeper.connection.close("the switch has connected again")
             keeper.disconnected(keeper.connection, "the switch has connected again")
-        keeper.connected(connection)
+        keeper.connected(connection, room)
         peer.name = name
         self._peers[name] = peer
         living = self._spawn(self._echo(connection))

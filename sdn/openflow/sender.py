@@ -3,8 +3,9 @@
 Batches that wait while barriers are under way are sent together, with one barrier for all of them;
 large ones are cut into pieces. Each batch has its own outcome all the same.
 
-What replaces something is acknowledged before that goes: if a full table refuses an entry, those
-that it was to cover stay, and nobody misses events until it is undone.
+Where there may be no room, what replaces something is acknowledged before that goes: if a full
+table refuses an entry, those that it was to cover stay, and nobody misses events until it is
+undone.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from sdn.southbound import (
 
 PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
 BARRIERS = 2  # under way, beyond which what is less than a piece waits for more
+_ROOMY = 0.5  # of what a table can hold: with fewer entries in all there is room without doubt
 _ACKNOWLEDGED = Acknowledged()
 
 Settle = Callable[[str, Outcome | StaleEpoch], None]
@@ -117,6 +119,8 @@ class Sender:
         self._deadline: asyncio.TimerHandle | None = None
         self._touched: set[FlowKey] | None = None
         self._lacks_room = False  # for what it should hold
+        self._room: int | None = None  # for how many entries a table has room, if that is known
+        self._was_full = False  # it has refused something for lack of room
 
     def submit(self, partition: str, epoch: int, ops: Sequence[FlowOp], settle: Settle) -> None:
         """Put a batch behind what waits already; `settle` is called with its outcome."""
@@ -149,7 +153,7 @@ class Sender:
 
         job = Job("", 0, ops, settle, repairs=True)
         if not at_once:
-            job.until = held_from(ops, 0)
+            job.until = self._until(ops)
         self._waiting.appendleft(job)
         self._queued += len(ops)
         self.send_soon()
@@ -251,16 +255,22 @@ class Sender:
             job.refused.update(dict.fromkeys(range(job.at, len(job.ops)), why))
             job.at = len(job.ops)
             return
-        job.until = held_from(job.ops, job.at)
+        job.until = self._until(job.ops, job.at)
         self._queued += len(job.ops) - job.at
         self._waiting.appendleft(job)
+
+    def _until(self, ops: Sequence[FlowOp], start: int = 0) -> int:
+        """How far operations can be sent at once: all of them, if there is room without doubt."""
+        if self._room and not self._was_full and len(self.shadow.entries) < self._room * _ROOMY:
+            return len(ops)
+        return held_from(ops, start)
 
     def _start(self, job: Job) -> None:
         job.started = True
         self._under_way[job] = None
         if not job.repairs:
             job.before = self.shadow.note(job.partition, job.ops)
-            job.until = held_from(job.ops, 0)
+            job.until = self._until(job.ops)
         if self._touched is not None:
             self._touched.update(op.entry.key for op in job.ops)
 
@@ -353,6 +363,7 @@ class Sender:
                 if place < len(ops):
                     job.refused[start + place] = error.text
                     job.table_full |= error.table_full
+                    self._was_full |= error.table_full
                     break
                 place -= len(ops)
 

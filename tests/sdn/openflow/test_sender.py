@@ -110,3 +110,15 @@ def test_batches_of_one_partition_stay_in_order() -> None:
         assert outcomes == [Acknowledged()] * 3
 
     asyncio.run(check())
+
+
+def test_nothing_is_held_where_there_is_room_without_doubt() -> None:
+    async def sent_at_once(room: int | None) -> int:
+        line = Line()
+        sender = Sender("s1", Shadow(lambda _: "p"), Fence(), Limits(), Pulse())
+        sender.connection, sender.up, sender._room = line, True, room
+        sender.submit("p", 1, [add("0"), delete("00")], lambda *_: None)
+        await asyncio.sleep(0.01)
+        return len(line.sent)
+
+    assert [asyncio.run(sent_at_once(room)) for room in (100, 2, None)] == [2, 1, 1]

@@ -330,7 +330,7 @@ def test_nothing_goes_for_which_a_full_table_has_refused_what_replaces_it() -> N
 
 def test_what_waits_for_others_to_be_added_is_not_sent_when_its_partition_is_declared() -> None:
     async def main() -> None:
-        async with rig() as r:
+        async with rig(models={"s2": SwitchModel(table_capacity=6)}) as r:  # half of it is used
             assert await r.apply("s2", adds(1)) == Acknowledged()
             seen = Spy(r.network.switches["s2"], 1).seen
             ops = [FlowOp(Change.ADD, coarse()), *deletes(1)]
@@ -362,7 +362,7 @@ def test_what_waits_for_others_to_be_added_is_left_alone_by_a_comparison() -> No
 
 def test_what_waits_for_others_to_be_added_is_refused_when_the_fence_has_risen() -> None:
     async def main() -> None:
-        async with rig() as r:
+        async with rig(models={"s2": SwitchModel(table_capacity=6)}) as r:  # half of it is used
             assert await r.apply("s2", adds(1)) == Acknowledged()
             seen = Spy(r.network.switches["s2"], 1).seen
             ops = [FlowOp(Change.ADD, coarse()), *deletes(1)]
