@@ -9,6 +9,7 @@ from configurators.store.client import (
     Etcd,
     Put,
     StoreError,
+    StoreUnavailable,
     absent,
     unchanged,
 )
@@ -51,7 +52,12 @@ class Registration:
         self._lease = 0
 
     def stands(self) -> Compare:
-        """What holds in etcd for as long as nobody takes this process for dead."""
+        """What holds in etcd for as long as nobody takes this process for dead.
+
+        StoreUnavailable if it was never registered.
+        """
+        if not self.revision:  # it would mean that there is no such key
+            raise StoreUnavailable(f"{self._key} is not registered yet")
         return unchanged(self._key, self.revision)
 
     async def keep(self) -> None:
