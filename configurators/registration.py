@@ -5,7 +5,6 @@ import logging
 
 from configurators.store.client import (
     Compare,
-    Delete,
     Etcd,
     Put,
     StoreError,
@@ -13,7 +12,7 @@ from configurators.store.client import (
     absent,
     unchanged,
 )
-from configurators.store.documents import BadDocument, decode_process, encode
+from configurators.store.documents import encode
 from configurators.store.model import Process
 from dzflow.errors import DzflowError
 
@@ -25,18 +24,6 @@ _RETRY = 0.5
 
 class Superseded(DzflowError):
     """Another process has registered under the same id: it does the work from now on."""
-
-
-async def bury(etcd: Etcd, prefix: str, node: str, pid: int) -> None:
-    """A process on a machine has died for certain: let others know before its lease is over."""
-    for item in (await etcd.range(prefix)).items:
-        try:
-            process = decode_process(item.value)
-        except BadDocument as error:
-            log.error("%s cannot be read: %s", item.key, error)
-            continue
-        if (process.node, process.pid) == (node, pid):
-            await etcd.transact([unchanged(item.key, item.revision)], [Delete(item.key)])
 
 
 class Registration:
