@@ -6,6 +6,7 @@ nothing is left behind even if the parent is killed.
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -17,8 +18,11 @@ from typing import Any
 
 from dzflow.errors import DzflowError
 
+_log = logging.getLogger(__name__)
+
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds until a child that has died is started anew
 CALM = 30.0  # seconds without trouble after which the next pause is short again
+_BURY_SECONDS = 2.0  # for which the start of the next one may have to wait
 _OUTPUT_LIMIT = 4 << 20
 _LINES_SHOWN = 15
 _LOOK = 0.02  # seconds until it is looked again whether processes have ended
@@ -48,6 +52,7 @@ class ChildProcess:
         self.ready = asyncio.Event()
         self.exited = asyncio.Event()
         self.said: dict[str, Any] = {}  # what it reported when it was ready
+        self.registered: str | None = None  # its key in etcd, which no other process ever has
         self._module = module
         self._orders = orders
         self._output = output
@@ -74,6 +79,7 @@ class ChildProcess:
         """Start it, without waiting."""
         self.ready.clear()
         self.exited.clear()
+        self.registered = None
         self._reason, self._rest = "", b""
         if self._output.exists() and self._output.stat().st_size > _OUTPUT_LIMIT:
             self._output.replace(self._output.with_suffix(".out.1"))
@@ -195,6 +201,8 @@ class ChildProcess:
             said = json.loads(line)
             if "failed" in said:
                 self._reason = said["failed"]
+            if "registered" in said:
+                self.registered = said["registered"]
             if said.get("ready"):
                 self.said = said
                 self.ready.set()
@@ -220,22 +228,30 @@ def _session(number: int) -> list[int]:
 async def keep(
     child: ChildProcess,
     tell: Callable[[str], None],
-    bury: Callable[[int], Awaitable[None]] | None = None,
+    bury: Callable[[str], Awaitable[None]] | None = None,
 ) -> None:
     """Start a child anew whenever it dies, later each time it dies soon again.
 
-    `bury` is called with the process that has died.
+    `bury` is called with the key in etcd of one that has died, if it has told it.
     """
     loop = asyncio.get_running_loop()
     pause = SHORTEST_PAUSE
     while True:
         started = loop.time()
-        pid = child.pid
         await child.exited.wait()
         if loop.time() - started > CALM:
             pause = SHORTEST_PAUSE
         tell(f"{child.name} has died ({child.last_words().splitlines()[0]}) and is started anew")
-        burying = [bury(pid)] if bury and pid is not None else []
+        burying = [_bury(bury, child.registered)] if bury and child.registered else []
         await asyncio.gather(asyncio.sleep(pause), *burying)
         pause = min(2 * pause, LONGEST_PAUSE)
         child.start()
+
+
+async def _bury(bury: Callable[[str], Awaitable[None]], key: str) -> None:
+    """Try it, but not for long: whatever happens, the child has to be started anew."""
+    try:
+        async with asyncio.timeout(_BURY_SECONDS):
+            await bury(key)
+    except Exception:
+        _log.warning("what %s had under way waits until its lease is over", key, exc_info=True)

@@ -59,10 +59,10 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     options = parts.dispatcher_options(settings, self.orders["node"])
     # Opened here and not by the application, so that the parent is told why it cannot be.
     access = parts.access(settings)
-    async with (
-        Etcd(access) as etcd,
-        Dispatcher(access, parts.stream_token(settings), options) as dispatcher,
-    ):
+    dispatcher = Dispatcher(access, parts.stream_token(settings), options)
+    # Its id is made up at each start; the parent takes the key away when this process has died.
+    self.report(registered=keys.DISPATCHERS + dispatcher.id)
+    async with Etcd(access) as etcd, dispatcher:
         compacting = asyncio.create_task(keep_compacted(etcd))
         try:
             await _serve(self, etcd, dispatcher, stop)

@@ -25,10 +25,8 @@ from api.first_network import settle_network
 from api.listening import bind
 from api.ray_environment import environment, folder_of
 from api.settings import BadSettings, Settings, is_loopback
-from configurators.registration import bury
 from configurators.store.client import Etcd
 from configurators.store.errors import StoreError
-from configurators.store.keys import DISPATCHERS
 from configurators.store.model import NetworkDoc
 from configurators.store.server import EtcdServer, free_ports
 from dzflow.errors import DzflowError
@@ -293,14 +291,11 @@ class Supervisor:
             work.append(self._keep_etcd(self.etcd))
         self._keepers = [asyncio.create_task(each) for each in work]
 
-    async def _bury(self, pid: int) -> None:
+    async def _bury(self, key: str) -> None:
         """An API process has died: others go on with its requests at once, and not only when its
         lease is over."""
-        try:
-            async with Etcd(parts.access(self.settings)) as etcd:
-                await bury(etcd, DISPATCHERS, self._node, pid)
-        except StoreError as error:
-            _log.warning("what the process %d had under way waits for its lease: %s", pid, error)
+        async with Etcd(parts.access(self.settings)) as etcd:
+            await etcd.delete(key)
 
     async def _keep_etcd(self, server: EtcdServer) -> None:
         pause = SHORTEST_PAUSE

@@ -5,14 +5,14 @@ import logging
 
 from configurators.store.client import (
     Compare,
-    Delete,
     Etcd,
     Put,
     StoreError,
+    StoreUnavailable,
     absent,
     unchanged,
 )
-from configurators.store.documents import BadDocument, decode_process, encode
+from configurators.store.documents import encode
 from configurators.store.model import Process
 from dzflow.errors import DzflowError
 
@@ -24,18 +24,6 @@ _RETRY = 0.5
 
 class Superseded(DzflowError):
     """Another process has registered under the same id: it does the work from now on."""
-
-
-async def bury(etcd: Etcd, prefix: str, node: str, pid: int) -> None:
-    """A process on a machine has died for certain: let others know before its lease is over."""
-    for item in (await etcd.range(prefix)).items:
-        try:
-            process = decode_process(item.value)
-        except BadDocument as error:
-            log.error("%s cannot be read: %s", item.key, error)
-            continue
-        if (process.node, process.pid) == (node, pid):
-            await etcd.transact([unchanged(item.key, item.revision)], [Delete(item.key)])
 
 
 class Registration:
@@ -51,7 +39,12 @@ class Registration:
         self._lease = 0
 
     def stands(self) -> Compare:
-        """What holds in etcd for as long as nobody takes this process for dead."""
+        """What holds in etcd for as long as nobody takes this process for dead.
+
+        StoreUnavailable if it was never registered.
+        """
+        if not self.revision:  # it would mean that there is no such key
+            raise StoreUnavailable(f"{self._key} is not registered yet")
         return unchanged(self._key, self.revision)
 
     async def keep(self) -> None:

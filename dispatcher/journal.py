@@ -5,7 +5,8 @@ has changed about their space (its guards). If a transaction is refused, its rec
 which of them are different, and the others are tried again.
 
 Nothing is written while the dispatcher is not registered: when its registration ends, others look
-once for what it has left, and must find all of it.
+once for what it has left, and must find all of it. If somebody has taken it away from one that is
+alive, it registers again, and finds out from the records what others have done meanwhile.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
-from configurators.registration import Registration
+from configurators.registration import Registration, Superseded
 from configurators.spaces import SpaceView
 from configurators.store.client import (
     Compare,
@@ -142,6 +143,7 @@ class Journal:
         self._catalogue = catalogue
         self._leases = leases
         self._registration = registration
+        self._registering = asyncio.Lock()
         self._patience = patience
         self._queue: deque[Write] = deque()
         self._running: set[asyncio.Task[None]] = set()
@@ -259,7 +261,8 @@ class Journal:
                     gets = [Get(write.key) for write in batch]
                     result = await self._etcd.transact([], [*gets, Get(stands.key)])
                     if _revision(result.gets.pop()) != stands.revision:
-                        raise StoreUnavailable("this dispatcher is not registered (any more)")
+                        await self._register(stands, began + self._patience)
+                        raise StoreUnavailable("this dispatcher was not registered (any more)")
             except StoreError as error:
                 gone = isinstance(error, LeaseGone)
                 if gone:
@@ -286,6 +289,19 @@ class Journal:
             self.transactions += 1
             self.took = waited + time.monotonic() - began
             batch = _tell_written(batch, result.revision) if succeeded else _refused(batch, result)
+
+    async def _register(self, stood: Compare, until: float) -> None:
+        """Register again, unless that was done since it stood so. StoreError if that fails."""
+        try:
+            async with asyncio.timeout(max(0.0, until - time.monotonic())), self._registering:
+                # Each time gives a new revision: others that are under way would fail again.
+                if self._registration.stands() == stood:
+                    _log.warning("%s does not stand any more; it is registered again", stood.key)
+                    await self._registration.confirm()
+        except TimeoutError:
+            raise StoreUnavailable("this dispatcher cannot be registered") from None
+        except Superseded as error:
+            raise StoreError(str(error)) from error
 
     async def _transact(self, batch: list[Write], stands: Compare) -> TxnResult:
         compares = [stands]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from configurators.messages import Task, Tasks
 from configurators.stream import Stream, StreamClosed, TooLarge
@@ -15,6 +16,13 @@ _CHUNK_BYTES = 16 << 20  # of regions in one message, unless one task has more
 
 StreamTo = Callable[[str], Stream | None]
 ByPartition = dict[str, list[Task]]
+
+
+class _Letter(NamedTuple):
+    """Tasks for a configurator, and the epochs with which it owns their partitions."""
+
+    tasks: ByPartition
+    epochs: dict[str, int]
 
 
 class Outbox:
@@ -30,20 +38,22 @@ class Outbox:
         self._stream_to = stream_to
         self._metrics = metrics
         self._unreachable = unreachable
-        self._posted: dict[str, ByPartition] = {}
-        self._epochs: dict[str, int] = {}  # of the owners of partitions, for what is posted
+        self._posted: dict[str, list[_Letter]] = {}  # by configurator
 
     def post(self, owner: tuple[str, int], partition: str, task: Task) -> None:
         """Send a task soon to the owner of a partition, given by name and epoch."""
         if not self._posted:
             asyncio.get_running_loop().call_soon(self._flush)
-        configurator, self._epochs[partition] = owner
-        self._posted.setdefault(configurator, {}).setdefault(partition, []).append(task)
+        configurator, epoch = owner
+        letters = self._posted.setdefault(configurator, [])
+        if not letters or letters[-1].epochs.setdefault(partition, epoch) != epoch:
+            letters.append(_Letter({}, {partition: epoch}))  # it owns the partition anew
+        letters[-1].tasks.setdefault(partition, []).append(task)
 
     def _flush(self) -> None:
         posted, self._posted = self._posted, {}
-        epochs, self._epochs = self._epochs, {}
-        for configurator, tasks in posted.items():
+        for configurator, letter in ((to, one) for to, some in posted.items() for one in some):
+            tasks, epochs = letter
             stream = self._stream_to(configurator)
             try:
                 if stream is None:

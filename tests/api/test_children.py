@@ -3,7 +3,10 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import pytest
 
 from api.children import ChildProcess, keep
 
@@ -15,25 +18,55 @@ sys.stdin.read()
 """
 
 
-def test_a_child_that_has_died_is_told_of_and_started_anew(tmp_path: Path) -> None:
+async def _fail(_: str) -> None:
+    raise OSError("no such place")
+
+
+async def _hang(_: str) -> None:
+    await asyncio.Event().wait()
+
+
+async def _succeed(_: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("bury", "said"), [(_succeed, ""), (_fail, "no such place"), (_hang, "TimeoutError")]
+)
+def test_a_child_that_has_died_is_told_of_and_started_anew(
+    bury: Callable[[str], Awaitable[None]],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("api.children._BURY_SECONDS", 0.1)
+    dead: list[str] = []
+
     async def scenario() -> None:
-        dead: asyncio.Queue[int] = asyncio.Queue()
-        child = ChildProcess("short", "json.tool", {}, tmp_path / "short.out")
+        async def note(key: str) -> None:
+            dead.append(key)
+            await bury(key)
+
+        child = ChildProcess("registers", "tests.api.registers", {}, tmp_path / "registers.out")
         child.start()
         pids = [child.pid]
-        keeping = asyncio.create_task(keep(child, lambda _: None, dead.put))
-        await asyncio.sleep(0)
+        keeping = asyncio.create_task(keep(child, lambda _: None, note))
         async with asyncio.timeout(60):
+            await child.ready.wait()
             child.kill()
-            assert await dead.get() == pids[0]
             while child.pid in (None, *pids):
                 await asyncio.sleep(0.01)
+        assert dead == [f"dispatchers/{pids[0]}"]
+        assert child.registered is None
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         child.kill()
         await child.exited.wait()
 
     asyncio.run(scenario())
+    assert said in caplog.text
+    assert bool(said) == ("waits until its lease is over" in caplog.text)
 
 
 def test_the_end_of_a_child_is_noticed_beside_processes_with_odd_names(tmp_path: Path) -> None:

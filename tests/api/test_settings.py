@@ -8,6 +8,7 @@ from api import parts
 from api.settings import BadSettings, Settings
 from api.settings_sources import load, restore
 from api.settings_table import table
+from dispatcher.damping import Patience
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 SECRETS = {
@@ -140,13 +141,22 @@ def test_times_reach_the_parts_that_they_are_for() -> None:
         "DZFLOW_TIMES__TAKE_OVER_AFTER": "1.5",
         "DZFLOW_TIMES__SWITCH_LOST_AFTER": "8",
         "DZFLOW_TIMES__GRACE": "0.5",
+        "DZFLOW_TIMES__SOUTHBOUND_LEASE": "6",
+        "DZFLOW_TIMES__TAKE_OVER_FIRST": "11",
+        "DZFLOW_TIMES__SWITCH_ABSENT_AFTER": "12",
+        "DZFLOW_TIMES__BACK_AFTER": "13",
+        "DZFLOW_TIMES__BACK_AFTER_LONGEST": "14",
+        "DZFLOW_LIMITS__HOST_WINDOW": "15",
     }
     settings = load(None, {"mode": "sea", "stream_token": "t"}, given)
     asks = parts.dispatcher_options(settings, "n")
-    assert (asks.lease_ttl, asks.grace, asks.patience.down_after) == (4, 0.5, 8.0)
+    assert (asks.lease_ttl, asks.grace, asks.window_per_host) == (4, 0.5, 15)
+    assert asks.patience == Patience(down_after=8, absent_after=12, back_after=13, longest=14)
     found = parts.configurator(settings, "c1", "n", "127.0.0.1:0").options
     assert (found.at_once, found.patience_s, found.lease_s) == (7, 0.25, 3)
-    assert found.take_over_after_s == 1.5
+    assert (found.take_over_after_s, found.take_over_first_s) == (1.5, 11)
+    below = parts.southbound(settings, "s1", "n", "127.0.0.1:0", "127.0.0.1:0")
+    assert below._options.ttl == 6
 
 
 def test_the_documentation_lists_all_settings() -> None:

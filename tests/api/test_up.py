@@ -1,5 +1,6 @@
 """The whole service: started, hurt, stopped, killed, and started again on the same folder."""
 
+import asyncio
 import os
 import re
 import signal
@@ -19,6 +20,8 @@ from api.ray_environment import folder_of
 from api.settings import BadSettings
 from api.settings_sources import load
 from api.up import Service
+from configurators.store.client import Etcd
+from configurators.store.keys import DISPATCHERS
 from dzflow.sdk import Rest
 from dzflow.sdk.errors import NotAuthorised
 from tests.certificates import make_keys
@@ -108,6 +111,22 @@ def test_a_process_that_is_killed_comes_back(hurt: tuple[Service, list[str]], na
     eventually(lambda: service.pids.get(name) not in (None, before), f"{name} is started anew")
     await_whole(service.url)
     assert any(text.startswith(f"{name} has died") for text in said)
+
+
+def test_an_api_process_that_is_killed_is_not_registered_until_its_lease_is_over(
+    hurt: tuple[Service, list[str]],
+) -> None:
+    service, _ = hurt
+
+    async def registered() -> set[str]:
+        async with Etcd(service.access) as etcd:
+            return {item.key for item in (await etcd.range(DISPATCHERS)).items}
+
+    pid, before = service.pids["api-1"], asyncio.run(registered())
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: service.pids.get("api-1") not in (None, pid), "it is started anew")
+    assert len(before - asyncio.run(registered())) == 1
+    await_whole(service.url)
 
 
 def test_a_worker_that_is_killed_comes_back(hurt: tuple[Service, list[str]]) -> None:

@@ -1,31 +1,18 @@
-"""How processes make themselves known, and how others learn that they are not any more."""
+"""How processes make themselves known."""
 
-import asyncio
+import pytest
 
-from configurators.registration import Registration, bury
-from configurators.store.client import Etcd
+from configurators.registration import Registration
+from configurators.store.client import Access, Etcd, StoreUnavailable
 from configurators.store.keys import DISPATCHERS
 from configurators.store.model import Process
-from tests.etcd import TestEtcd
-
-WAIT = 30.0
 
 
-def test_one_that_has_died_is_taken_out_before_its_lease_is_over(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd, asyncio.timeout(WAIT):
-            known = [
-                Registration(etcd, DISPATCHERS + name, Process(name, "", pid, node), 60)
-                for name, pid, node in (("d1", 1, "n1"), ("d2", 2, "n1"), ("d3", 1, "n2"))
-            ]
-            keeping = [asyncio.create_task(one.keep()) for one in known]
-            for one in known:
-                await one.known.wait()
-            await bury(etcd, DISPATCHERS, "n1", 1)
-            left = [item.key for item in (await etcd.range(DISPATCHERS)).items]
-            assert left == [DISPATCHERS + "d2", DISPATCHERS + "d3"]
-            for task in keeping:
-                task.cancel()
-            await asyncio.gather(*keeping, return_exceptions=True)
-
-    asyncio.run(check())
+def test_one_that_was_never_registered_does_not_stand() -> None:
+    # Revision 0 would be that of a key that is not there, which holds.
+    etcd = Etcd(Access(("127.0.0.1:1",)))
+    registration = Registration(etcd, DISPATCHERS + "d1", Process("d1", "", 1, "n"))
+    with pytest.raises(StoreUnavailable, match="not registered"):
+        registration.stands()
+    registration.revision = 7
+    assert registration.stands().revision == 7

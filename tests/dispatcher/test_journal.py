@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from unittest.mock import patch
 
 import pytest
 
 from configurators.registration import Registration
 from configurators.store.client import Etcd, Put
+from configurators.store.documents import encode
 from configurators.store.keys import DISPATCHERS
 from configurators.store.model import Process
 from configurators.store.upkeep import SharedLeases
@@ -16,6 +18,7 @@ from tests.dispatcher.support import TIMEOUT, World, world
 from tests.etcd import TestEtcd
 
 KEY = DISPATCHERS + "d1"
+_confirm = Registration.confirm
 
 Outcomes = dict[str, list[Verdict]]
 
@@ -115,7 +118,9 @@ def test_writes_that_may_gather_share_a_transaction_over_turns_of_the_loop(
     with_journal(etcd_server, test)
 
 
-def test_nothing_is_written_while_the_dispatcher_is_not_registered(etcd_server: TestEtcd) -> None:
+def test_a_dispatcher_whose_registration_was_taken_away_registers_before_it_writes(
+    etcd_server: TestEtcd,
+) -> None:
     # When it ends, others look for what is left, once: what came later, nobody would find.
     async def test(w: World, _: Catalogue, writer: Writer) -> None:
         await w.etcd.delete(KEY)
@@ -123,16 +128,49 @@ def test_nothing_is_written_while_the_dispatcher_is_not_registered(etcd_server: 
         async with asyncio.timeout(TIMEOUT):
             writer.write("records/1/1")
             writer.write("records/1/2")
-            while writer.journal.queued:  # until it is under way
-                await asyncio.sleep(0)
-            assert not (await w.etcd.range("records/")).items
-            await writer.journal._registration.confirm()
             assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
         registered = await w.etcd.get(KEY)
         record = await w.etcd.get("records/1/1")
         assert registered
         assert record
         assert gone < registered.revision < record.revision
+
+    with_journal(etcd_server, test)
+
+
+def test_transactions_at_the_same_time_register_once(etcd_server: TestEtcd) -> None:
+    # Each registration is a new revision, on which the others would fail.
+    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+        await w.etcd.delete(KEY)
+        with patch.object(Registration, "confirm", autospec=True, side_effect=_confirm) as confirm:
+            for number in range(500):
+                writer.write(f"records/1/{number}")
+            assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
+        assert confirm.call_count == 1
+
+    with_journal(etcd_server, test)
+
+
+def test_what_another_process_of_the_same_id_replaces_fails_at_once(etcd_server: TestEtcd) -> None:
+    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+        await w.etcd.put(KEY, encode(Process("d1", "", 2, "n")))
+        written = [writer.write("records/1/1"), writer.write("records/1/2")]
+        assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.FAILED,)}
+        assert "another process" in str(written[0].error)
+        assert not (await w.etcd.range("records/")).items
+
+    with_journal(etcd_server, test)
+
+
+def test_writes_do_not_wait_for_a_registration_longer_than_for_the_store(
+    etcd_server: TestEtcd,
+) -> None:
+    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+        writer.journal._patience = 0.3
+        writer.journal._registration.known.clear()  # as while etcd gives no lease
+        await w.etcd.delete(KEY)
+        writer.write("records/1/1")
+        assert await writer.outcomes() == {"records/1/1": [Verdict.FAILED]}
 
     with_journal(etcd_server, test)
 

@@ -1,0 +1,10 @@
+"""A child process that says as what it is registered, and then waits for its end."""
+
+import json
+import os
+import sys
+
+if __name__ == "__main__":
+    for said in ({"registered": f"dispatchers/{os.getpid()}"}, {"ready": True}):
+        os.write(int(sys.argv[1]), json.dumps(said).encode() + b"\n")
+    sys.stdin.read()
