@@ -56,6 +56,9 @@ class SharedDriver(Southbound, Protocol):
     def declared(self, switch: str) -> Collection[str]:
         """The partitions of which it is known what a switch should hold of them."""
 
+    def holding(self, switch: str) -> set[str]:
+        """The partitions that a switch should hold anything of."""
+
     def up(self) -> set[str]:
         """The switches that are ours, hold what they should, and carry out batches."""
 

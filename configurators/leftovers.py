@@ -38,16 +38,25 @@ class Leftovers:
             await self._lost.wait()
             self._lost.clear()
             await asyncio.sleep(AFTER)
-            workers = list(self._workers())
-            if any(_works_for_the_gone(worker) for worker in workers):
-                self._lost.set()  # so that what comes of it is seen, too
-            try:
-                await self._look(workers)
-            except StoreError as error:
-                log.warning("records cannot be read: %s", error)
-                self._lost.set()
+            at_work = self._at_work()
+            await self._look()
+            if at_work:
+                while self._at_work() and not self._lost.is_set():
+                    await asyncio.sleep(AFTER)
+                self._lost.set()  # so that what has come of it is seen, too
 
-    async def _look(self, workers: Iterable[Worker]) -> None:
+    def _at_work(self) -> bool:
+        """Whether something is worked on that somebody has sent who is gone."""
+        return any(_works_for_the_gone(worker) for worker in self._workers())
+
+    async def _look(self) -> None:
+        try:
+            await self._compare(list(self._workers()))
+        except StoreError as error:
+            log.warning("records cannot be read: %s", error)
+            self._lost.set()
+
+    async def _compare(self, workers: Iterable[Worker]) -> None:
         spaces: dict[int, list[tuple[Worker, list[str]]]] = {}
         for worker in workers:
             # Before records are read: whatever is there has, or had, a record by now.

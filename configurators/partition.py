@@ -149,8 +149,12 @@ class Worker:
             self._end(self.queue.know(name, seq), "superseded")
 
     def withdraw(self, names: Iterable[str]) -> None:
-        """Take out ids whose records are no more; nobody is answered."""
-        self.put([Task(name, self.queue.seq(name), "", False, b"") for name in names], None)
+        """Take out ids whose records are no more; nobody is answered.
+
+        Not those for which a task waits: whoever has sent it is to be answered.
+        """
+        idle = [name for name in names if not self.queue.waits(name)]
+        self.put([Task(name, self.queue.seq(name), "", False, b"") for name in idle], None)
 
     def asked_by(self) -> list[object]:
         """Whom the tasks came from that are not answered yet."""

@@ -75,6 +75,10 @@ class Queue:
         """The tasks that wait."""
         return list(self._waiting.values())
 
+    def waits(self, name: str) -> bool:
+        """Whether a task waits for an id."""
+        return name in self._waiting
+
     @property
     def oldest(self) -> float | None:
         """Since when the first task waits."""

@@ -241,7 +241,9 @@ class SouthboundProcess:
                     self._spaces.drop(view.name)
             for change in news.changes:
                 self._take_space(change.key, change.value)
-            self._sweeper.changed(before)
+            # What is not in the whole may never have been in this etcd, or was lost with it.
+            if not news.whole:
+                self._sweeper.changed(before)
 
     def _take_space(self, key: str, value: bytes | None) -> None:
         name = key.removeprefix(SPACES)

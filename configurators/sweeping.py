@@ -1,9 +1,9 @@
 """Entries that no space has any more are removed, whoever was to clear them.
 
 A configurator clears a partition when its space, or a version of it, is gone; but it may die before
-that is done, and in mode `sea` perhaps nobody has the partition. What etcd says tells it as well:
-an entry was installed after its space was stored. So if an entry is seen on a switch, and later its
-space is not there, the entry is nobody's.
+that is done, and in mode `sea` perhaps nobody has the partition. So whoever has seen in etcd that a
+version was deleted removes what switches still hold of it, after a while. A version that was never
+seen tells nothing: etcd may have been lost, and be restored later.
 """
 
 import asyncio
@@ -12,17 +12,19 @@ from collections.abc import Callable, Collection
 
 from configurators.desk import SharedDriver
 from configurators.spaces import Spaces
-from configurators.store.client import Etcd, StoreUnavailable
+from configurators.store.client import Etcd, StoreError
 from configurators.store.documents import BadDocument, decode_space
 from configurators.store.keys import SPACES, PartitionName
 from dzflow.address import BadAddress, read_match
 from sdn.flows import FlowEntry
-from sdn.southbound import NOBODY
+from sdn.southbound import NOBODY, Acknowledged
+from sdn.topology import UnknownSwitch
 
 log = logging.getLogger(__name__)
 
 SWEEP_AFTER = 5.0  # seconds for configurators to clear by themselves
 RETRY = 0.5
+REST, LONGEST_REST = 9, 5.0  # times as long as a switch was compared; at most so many seconds
 _LATEST = 1 << 63  # an epoch that no fence is above
 
 Scopes = set[tuple[int, int]]
@@ -36,8 +38,10 @@ class Sweeper:
         self._etcd = etcd
         self._spaces = spaces
         self._switches = switches
-        self._suspects: Scopes = set()
-        self._gone: Scopes = set()  # while switches are compared because of them
+        self._deleted: Scopes = set()  # those that we have seen go
+        self._suspects: Scopes = set()  # of these, those that a switch may hold something of
+        self._gone: Scopes = set()  # while a switch is compared because of them
+        self._found = 0  # entries of those
         self._wake = asyncio.Event()
 
     def partition_of(self, entry: FlowEntry) -> str | None:
@@ -47,14 +51,18 @@ class Sweeper:
         if scope is None or self._spaces.has(*scope):
             return found
         if scope in self._gone:
+            self._found += 1
             return NOBODY
-        self._suspect({scope})
+        if scope in self._deleted:
+            self._suspect({scope})
         return None
 
     def changed(self, before: Scopes) -> None:
-        """Spaces have changed, of which there were these versions."""
-        if gone := before - self._spaces.scopes():
-            asyncio.get_running_loop().call_later(SWEEP_AFTER, self._suspect, gone)
+        """Spaces were changed or deleted, of which there were these versions."""
+        there = self._spaces.scopes()
+        self._deleted -= there
+        if gone := before - there:
+            asyncio.get_running_loop().call_later(SWEEP_AFTER, self._over, gone)
 
     async def run(self, driver: SharedDriver) -> None:
         """Have entries removed whenever there are some that may be nobody's."""
@@ -63,10 +71,16 @@ class Sweeper:
             self._wake.clear()
             try:
                 await self._sweep(driver)
-            except StoreUnavailable as error:
+            except StoreError as error:
                 log.warning("it cannot be found out which entries are nobody's: %s", error)
                 self._wake.set()
                 await asyncio.sleep(RETRY)
+
+    def _over(self, gone: Scopes) -> None:
+        """Configurators have had their time."""
+        left = gone - self._spaces.scopes()
+        self._deleted |= left
+        self._suspect(left)
 
     def _suspect(self, scopes: Scopes) -> None:
         self._suspects |= scopes
@@ -80,22 +94,45 @@ class Sweeper:
         return (scope.space, scope.version) if scope else None
 
     async def _sweep(self, driver: SharedDriver) -> None:
-        suspects = set(self._suspects)
-        gone = suspects - await self._there()
-        self._suspects -= suspects
-        if not gone:
-            return
-        log.warning("entries of spaces that are gone are removed: %s", sorted(gone))
-        switches = list(self._switches())
-        await self._forget(driver, switches, gone)
-        self._gone = gone
+        """Compare all switches because of the suspects: one at a time, and there is no hurry."""
+        suspects, self._suspects = self._suspects, set()
+        clock = asyncio.get_running_loop().time
+        removed = 0
         try:
-            await driver.check(*switches)
+            for switch in sorted(self._switches()):
+                # Each time: what is there again by now may have entries, too.
+                if not (gone := await self._gone_of(suspects)):
+                    break
+                began = clock()
+                removed += await self._clear(driver, switch, gone)
+                await asyncio.sleep(min(REST * (clock() - began), LONGEST_REST))
+        except StoreError:
+            self._suspects |= suspects
+            raise
+        finally:
+            if removed:
+                log.warning("%d entries of spaces that are gone were removed", removed)
+
+    async def _clear(self, driver: SharedDriver, switch: str, gone: Scopes) -> int:
+        """Remove what a switch holds of versions that are gone; returns how many entries."""
+        if switch not in self._switches():
+            return 0  # it is for somebody else to do, who has seen it, too
+        self._gone, self._found = gone, 0
+        try:
+            for name in driver.holding(switch):
+                scope = _scope_of(name)
+                if scope and scope in gone and not self._spaces.has(*scope):
+                    await driver.declare(name, _LATEST, {}, [switch])
+                    await asyncio.sleep(0)  # for those who wait for something smaller
+            outcomes = await driver.check(switch)
+        except UnknownSwitch:
+            return 0  # the network has changed meanwhile
         finally:
             self._gone = set()
+        return self._found if isinstance(outcomes[switch], Acknowledged) else 0
 
-    async def _there(self) -> Scopes:
-        """The versions of all spaces, as etcd says now."""
+    async def _gone_of(self, suspects: Scopes) -> Scopes:
+        """Those of some versions that are not there, as etcd says now."""
         found: Scopes = set()
         for item in (await self._etcd.range(SPACES)).items:
             try:
@@ -104,16 +141,9 @@ class Sweeper:
                 log.error(
                     "%s cannot be read, so no entry is taken for nobody's: %s", item.key, error
                 )
-                return self._suspects
+                return set()
             found.update((doc.number, version) for version in doc.versions)
-        return found
-
-    async def _forget(self, driver: SharedDriver, switches: list[str], gone: Scopes) -> None:
-        """Switches should hold nothing of the partitions of versions that are gone."""
-        names = {name for switch in switches for name in driver.declared(switch)}
-        for name in names:
-            if _scope_of(name) in gone:
-                await driver.declare(name, _LATEST, {}, switches)
+        return suspects - found
 
 
 def _scope_of(partition: str) -> tuple[int, int] | None:

@@ -184,6 +184,10 @@ class Shadow:
         """All entries by their key, as they are now."""
         return _Entries(self._held)
 
+    def holding(self) -> set[str]:
+        """The partitions that have any entries."""
+        return {one.partition for one in self._held.values()}
+
     def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
         """From now on this partition should have just these entries.
 

@@ -158,6 +158,10 @@ class OnosDriver:
         """The partitions of which it is known what a switch should hold of them."""
         return self._keeper(switch).shadow.declared
 
+    def holding(self, switch: str) -> set[str]:
+        """The partitions that a switch should hold anything of."""
+        return self._keeper(switch).shadow.holding()
+
     def take(self, switches: Iterable[str], generation: int) -> None:  # noqa: ARG002
         """Be responsible for these switches from now on, and for no others.
 

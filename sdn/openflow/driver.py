@@ -142,6 +142,10 @@ class Driver(Reception):
         """The partitions of which it is known what a switch should hold of them."""
         return self._keeper(switch).shadow.declared
 
+    def holding(self, switch: str) -> set[str]:
+        """The partitions that a switch should hold anything of."""
+        return self._keeper(switch).shadow.holding()
+
     def ports_down(self) -> list[tuple[str, int]]:
         """The ports (switch and number) of switches of ours that are known to be down."""
         return [

@@ -189,6 +189,32 @@ def test_tasks_become_entries_whatever_the_plan_and_the_order(
     asyncio.run(check())
 
 
+def test_what_is_withdrawn_is_gone_and_nobody_is_answered_instead_of_who_waits() -> None:
+    async def check() -> None:
+        bench = Bench("legs", "net", 1_000_000, 0.0)
+        told: list[tuple[object, str]] = []
+
+        def answer(to: object, message: Done | Waiting) -> None:
+            assert isinstance(message, Done)
+            told.append((to, message.id))
+            bench.answers.put_nowait(message)
+
+        bench.worker._answer = answer
+        running = asyncio.create_task(bench.worker.run())
+        await bench.do(advertise("a", "0"), subscribe("s1", "00"), subscribe("s2", "01"))
+        told.clear()
+        bench.put(subscribe("s1", seq=4))
+        bench.worker.withdraw(["s1", "s2"])
+        await bench.dones(2)
+        assert set(told) == {("somebody", "s1"), (None, "s2")}
+        assert set(bench.worker.engine.ids()) == {"a"}
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        bench.check()
+
+    asyncio.run(check())
+
+
 def test_answers_say_what_it_took() -> None:
     async def check() -> None:
         async with working(gather=0.01) as bench:

@@ -390,10 +390,38 @@ def test_entries_of_a_space_that_is_gone_are_removed_if_nobody_else_does(
     run(main())
 
 
-@pytest.mark.parametrize("left", ["nothing", "another version"])
-def test_entries_of_what_was_gone_when_a_process_started_are_removed(
-    etcd_server: TestEtcd, left: str
+def test_entries_of_a_version_that_is_gone_are_removed_from_a_switch_that_comes_back(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("configurators.sweeping.SWEEP_AFTER", 0.0)
+
+    async def main() -> None:
+        access = etcd_server.access()
+        epoch = await store(access)
+        async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, process(access) as p:
+            network.set_controllers(controllers(p))
+            async with client(p.listen) as c:
+                await c.holding(*NAMES)
+                await c.declare(epoch)
+                await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
+                network.set_controllers([])
+                await c.holding()
+                doc = with_current(new_version(view().doc, SCHEMA, 1), 1)
+                await etcd.put(SPACES + "stocks", encode(without_version(doc, 0)))
+                await asyncio.sleep(0.5)
+                network.set_controllers(controllers(p))
+                await c.holding(*NAMES)
+                await until_gone(c, "s1", "s2")
+
+    run(main())
+
+
+def test_entries_of_a_space_that_was_never_there_are_left_alone(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when etcd is lost: it may be restored later."""
+    monkeypatch.setattr("configurators.sweeping.SWEEP_AFTER", 0.0)
+
     async def main() -> None:
         access = etcd_server.access()
         epoch = await store(access)
@@ -403,15 +431,17 @@ def test_entries_of_what_was_gone_when_a_process_started_are_removed(
                 async with client(p.listen) as c:
                     await c.holding(*NAMES)
                     await c.declare(epoch)
-                    await c.apply({"s1": adds(1, 2)}, epoch)
-            if left == "nothing":
-                await etcd.delete(SPACES + "stocks")
-            else:
-                doc = with_current(new_version(view().doc, SCHEMA, 1), 1)
-                await etcd.put(SPACES + "stocks", encode(without_version(doc, 0)))
+                    await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
+            await etcd.delete(SPACES + "stocks")
             async with process(access, openflow=p.openflow) as p, client(p.listen) as c:
                 await c.holding(*NAMES)
-                await until_gone(c, "s1")
+                other = new_space("other", SPACE + 1, SCHEMA, "legs", 1)
+                await etcd.put(SPACES + "other", encode(other))
+                await asyncio.sleep(0.5)  # it is seen
+                await etcd.delete(SPACES + "other")  # now switches are compared
+                await asyncio.sleep(1.0)
+                assert await on_switch(c, "s1") == {entry(1), entry(2)}
+                assert await on_switch(c, "s2") == {entry(3)}
 
     run(main())
 
