@@ -5,12 +5,13 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from configurators.following import News, follow
 from configurators.messages import (
     Applied,
     Apply,
@@ -442,6 +443,43 @@ def test_entries_of_a_space_that_was_never_there_are_left_alone(
                 await asyncio.sleep(1.0)
                 assert await on_switch(c, "s1") == {entry(1), entry(2)}
                 assert await on_switch(c, "s2") == {entry(3)}
+
+    run(main())
+
+
+def test_entries_of_a_space_that_is_missing_when_all_are_read_anew_are_left_alone(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("configurators.sweeping.SWEEP_AFTER", 0.0)
+
+    async def main() -> None:
+        access = etcd_server.access()
+        epoch = await store(access)
+        anew, taken = asyncio.Event(), asyncio.Event()
+
+        async def missed(
+            etcd: Etcd, prefix: str, after: int | None = None
+        ) -> AsyncGenerator[News, None]:
+            if prefix != SPACES:
+                async for news in follow(etcd, prefix, after):
+                    yield news
+            await anew.wait()
+            yield News([], 1, whole=True)
+            taken.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr("configurators.southbound.follow", missed)
+        async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, process(access) as p:
+            network.set_controllers(controllers(p))
+            async with client(p.listen) as c:
+                await c.holding(*NAMES)
+                await c.declare(epoch)
+                await c.apply({"s1": adds(1, 2)}, epoch)
+                await etcd.delete(SPACES + "stocks")
+                anew.set()
+                await taken.wait()
+                await asyncio.sleep(0.5)
+                assert await on_switch(c, "s1") == {entry(1), entry(2)}
 
     run(main())
 
