@@ -7,8 +7,8 @@ time that one has something to do, so what comes for many at once costs it much 
 import asyncio
 from collections.abc import Callable
 
-_EACH = 0.00015  # seconds until the next turn, for each switch that this one was for
-_LONGEST = 0.015
+_EACH = 0.0001  # seconds until the next turn, for each switch that this one was for
+_LONGEST = 0.01
 
 
 class Pulse:
