@@ -27,7 +27,9 @@ from sdn.topology import UnknownHost
 _log = logging.getLogger(__name__)
 
 _TURN = 64  # operations that are begun in one turn of the loop
-_LONG = 1.0  # seconds after which an operation that waits for a switch lets others of its host pass
+# Seconds after which an operation lets others of its host pass: if it is known what it waits for,
+# and anyway.
+_LONG, _VERY_LONG = 1.0, 3.0
 _PAUSE = 1.0  # before the store is tried again
 _MOST_TRIES = 20  # of changing a record that others change, too
 
@@ -160,10 +162,10 @@ class Intake:
         while True:
             await asyncio.sleep(_LONG / 2)
             if self.admission.queued:
-                begun_before = time.monotonic() - _LONG
+                now = time.monotonic()
                 for operation in self._gatherer.operations.values():
-                    waits = operation.waiting and operation.journal_ended < begun_before
-                    if waits and not operation.slow:
+                    long = _LONG if operation.waiting else _VERY_LONG
+                    if not operation.slow and operation.journal_ended < now - long:
                         operation.slow = True
                         self.admission.slow(operation.record.host)
                 self.pump()
