@@ -157,8 +157,8 @@ def test_switches_can_be_slow(etcd_server: TestEtcd, tmp_path: Path) -> None:
             peer = await controller.switch()
             start = asyncio.get_running_loop().time()
             await peer.apply([])
-            # Not a matter of how fast the machine is: it cannot be earlier.
-            assert asyncio.get_running_loop().time() - start >= 0.3
+            # Not a matter of how fast the machine is: it cannot be earlier, but for rounding.
+            assert asyncio.get_running_loop().time() - start > 0.29
 
     asyncio.run(scenario())
 
