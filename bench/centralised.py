@@ -16,9 +16,9 @@ from bench.report import Row
 from bench.switches import switches
 from bench.traffic import within
 from bench.workload import Ask, Distribution, Workload, make_index, make_space, request
-from configurators.engine import Engine
-from configurators.partials import Kind, Partial
-from configurators.partition_map import PartitionMap, route
+from configurators.engine.engine import Engine
+from configurators.engine.partials import Kind, Partial
+from configurators.engine.partition_map import PartitionMap, route
 from dzflow.address import Scope
 from sdn.flows import Batch
 from sdn.openflow.driver import Driver, Options

@@ -24,9 +24,9 @@ from bench.workload import (
     make_space,
     request,
 )
-from configurators.engine import Engine, Ordering
-from configurators.partials import Partial, Request
-from configurators.partition_map import PartitionMap, first_map, route, route_removal
+from configurators.engine.engine import Engine, Ordering
+from configurators.engine.partials import Partial, Request
+from configurators.engine.partition_map import PartitionMap, first_map, route, route_removal
 from dzflow.address import Scope
 from dzflow.index import Index
 from dzflow.region import Region

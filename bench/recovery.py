@@ -15,9 +15,9 @@ from typing import Literal, NamedTuple
 import msgspec
 import uvloop
 
-from api.settings import BadSettings
-from api.settings_sources import load as load_settings
-from api.up import Service
+from api.start.settings import BadSettings
+from api.start.settings_sources import load as load_settings
+from api.start.up import Service
 from bench.calls import Client
 from bench.control import KINDS
 from bench.cpu import Cpu

@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from api.settings_sources import load
-from api.up import Service
+from api.start.settings_sources import load
+from api.start.up import Service
 
 # What all hosts ask for together is not refused for being too much: what counts is how long it
 # takes. What one host may ask for is as it is by default.

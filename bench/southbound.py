@@ -16,10 +16,10 @@ from dzflow.region import Region
 from sdn.emulator import EmulatedNetwork
 from sdn.flows import Change, FlowEntry, FlowOp, Output
 from sdn.lab import Lab
-from sdn.openflow.codec import barrier, encode_ops
-from sdn.openflow.constants import V1_4
 from sdn.openflow.driver import Driver, Options
-from sdn.openflow.session import Session
+from sdn.openflow.protocol.codec import barrier, encode_ops
+from sdn.openflow.protocol.constants import V1_4
+from sdn.openflow.protocol.session import Session
 from sdn.pipeline import MATCH_PRIORITY, Pipeline
 from sdn.southbound import Acknowledged, LinkChanged, SwitchUp
 from sdn.topologies import topology

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 from msgspec import Struct
 
-from api.logs import log_folder
-from api.up import Service
+from api.start.logs import log_folder
+from api.start.up import Service
 from bench.calls import CallFailed, Client
 from bench.cpu import below
 

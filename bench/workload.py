@@ -6,7 +6,7 @@ from functools import cache
 from random import Random
 from typing import Literal, NamedTuple
 
-from configurators.partials import Request
+from configurators.engine.partials import Request
 from dzflow.errors import LossWarning
 from dzflow.filters import Conjunction, Filter
 from dzflow.index import FieldsIndex, Index, build_index, learn_shapes

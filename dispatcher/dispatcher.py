@@ -14,39 +14,39 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
-from configurators.messages import Done
-from configurators.registration import Registration
-from configurators.store.client import Access, Etcd, StoreError
+from configurators.store.etcd.client import Access, Etcd, StoreError
 from configurators.store.keys import DISPATCHERS
 from configurators.store.model import Process, Record, RecordKind, State
+from configurators.store.registration import Registration
 from configurators.store.upkeep import SharedLeases
-from dispatcher import asks
-from dispatcher.answers import Answers
-from dispatcher.asks import Answer, Ask, DispatcherOptions, Page, RecordView, Refused
-from dispatcher.backups import Backups
-from dispatcher.catalogue import Catalogue
+from configurators.streams.messages import Done
+from dispatcher import views as asks
+from dispatcher.changes.backups import Backups
+from dispatcher.changes.expiry import Expiry
+from dispatcher.changes.healer import Healer
+from dispatcher.changes.hosts import Hosts
+from dispatcher.changes.schema_change import Migration
+from dispatcher.changes.spaces import SpaceChanges
 from dispatcher.errors import Problem
-from dispatcher.expiry import Expiry
-from dispatcher.fleet import Fleet
-from dispatcher.flows import FlowReader, Source
-from dispatcher.follow import complain
-from dispatcher.gather import Gatherer
-from dispatcher.healer import Healer
-from dispatcher.hosts import Hosts
-from dispatcher.insight import Insight
-from dispatcher.intake import Draft, Intake
-from dispatcher.journal import Journal
-from dispatcher.limits import Admission, Rates
-from dispatcher.metrics import Metrics
-from dispatcher.migration import Migration
-from dispatcher.news import News
-from dispatcher.offers import OfferingGatherer
-from dispatcher.reach import Reach
-from dispatcher.records import Records
-from dispatcher.requests import Operation
-from dispatcher.siblings import Siblings
-from dispatcher.space_changes import SpaceChanges
-from dispatcher.traces import Sample, Traces
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.fleet import Fleet
+from dispatcher.knowledge.follower import complain
+from dispatcher.knowledge.reachability import Reach
+from dispatcher.knowledge.siblings import Siblings
+from dispatcher.reports.change_feed import News
+from dispatcher.reports.flows import FlowReader, Source
+from dispatcher.reports.metrics import Metrics
+from dispatcher.reports.status import Insight
+from dispatcher.reports.traces import Sample, Traces
+from dispatcher.requests.driver import Gatherer
+from dispatcher.requests.intake import Draft, Intake
+from dispatcher.requests.limits import Admission, Rates
+from dispatcher.requests.offers import OfferingGatherer
+from dispatcher.requests.operation import Operation
+from dispatcher.requests.record_writer import Journal
+from dispatcher.requests.records import Records
+from dispatcher.requests.replies import Answers
+from dispatcher.views import Answer, Ask, DispatcherOptions, Page, RecordView, Refused
 from sdn.topology import Host
 
 _log = logging.getLogger(__name__)

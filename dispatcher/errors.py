@@ -4,7 +4,7 @@ import re
 
 from msgspec import Struct
 
-from configurators.spaces import UnknownSpace
+from configurators.state.spaces import UnknownSpace
 from configurators.store.keys import BadRecordId
 from dzflow.attribute import FieldError
 from dzflow.errors import BadInput, DzflowError

@@ -1,8 +1,8 @@
 """Two subscribers and a publisher on a ring of four switches, all in one process."""
 
-from configurators.engine import Engine
-from configurators.partials import Request
-from configurators.partition_map import PartitionMap, route
+from configurators.engine.engine import Engine
+from configurators.engine.partials import Request
+from configurators.engine.partition_map import PartitionMap, route
 from dzflow.address import Scope
 from dzflow.filters import parse_filter, words
 from dzflow.index import build_index

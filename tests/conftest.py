@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from api.up import Service
-from configurators.store.server import EtcdServer, NoEtcd, find_etcd
+from api.start.up import Service
+from configurators.store.server.server import EtcdServer, NoEtcd, find_etcd
 from tests.etcd import TestEtcd
 from tests.service import running
 

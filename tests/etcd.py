@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from aetcd import rpc
 
-from configurators.store.connection import Access, Connection, Member, Metadata
-from configurators.store.server import EtcdServer, free_ports
+from configurators.store.etcd.connection import Access, Connection, Member, Metadata
+from configurators.store.server.server import EtcdServer, free_ports
 from tests.certificates import Keys, make_keys
 
 USER, PASSWORD = "root", "a password"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from configurators.partials import Request
-from configurators.partition_map import PartitionMap
+from configurators.engine.partials import Request
+from configurators.engine.partition_map import PartitionMap
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.flows import Action, FlowEntry, Output, ToGroup

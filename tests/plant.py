@@ -5,17 +5,17 @@ from random import Random
 
 from msgspec.structs import replace
 
-from configurators.engine import Engine, Ordering
-from configurators.partials import Kind, Partial, Request
-from configurators.partition_map import (
+from configurators.engine.engine import Engine, Ordering
+from configurators.engine.partials import Kind, Partial, Request
+from configurators.engine.partition_map import (
     PartitionMap,
     plan_map,
     route,
     route_removal,
     route_update,
 )
-from configurators.recut import recut
-from configurators.validation import validate
+from configurators.engine.recut import recut
+from configurators.engine.validation import validate
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.flows import Batch

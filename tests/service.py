@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from api.settings_sources import load
-from api.up import Only, Service
+from api.start.settings_sources import load
+from api.start.up import Only, Service
 from dzflow.sdk import Rest
 
 SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}

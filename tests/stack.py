@@ -16,20 +16,20 @@ import uvicorn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from api.app import make_app
-from api.app_settings import ApiSettings, Token
-from api.http_protocol import Protocol
-from api.network_process import emulate
-from api.settings import Settings
-from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
-from configurators.network import first_network
-from configurators.southbound import SouthboundProcess
+from api.http.app import make_app
+from api.http.app_settings import ApiSettings, Token
+from api.http.http_protocol import Protocol
+from api.start.network_process import emulate
+from api.start.settings import Settings
+from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound.process import SouthboundProcess
+from configurators.state.network import first_network
 from configurators.store import keys
-from configurators.store.client import Access, Etcd
 from configurators.store.documents import encode
-from dispatcher.asks import DispatcherOptions
-from dispatcher.damping import Patience
+from configurators.store.etcd.client import Access, Etcd
+from dispatcher.changes.damping import Patience
 from dispatcher.dispatcher import Dispatcher
+from dispatcher.views import DispatcherOptions
 from sdn.emulator import EmulatedNetwork
 from sdn.pipeline import PlanName
 from sdn.topologies import topology

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import typer
 
-from api.up import Service
+from api.start.up import Service
 from dzflow.cli import views
 from dzflow.sdk import Rest
 from dzflow.sdk.talk import Kind

@@ -1,1 +1,1 @@
-"""The truth, kept in etcd: what is stored, under which keys, and how it is read and written."""
+"""State in etcd: the keys, the documents stored under them, locks, and process registration."""

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 
 from msgspec import DecodeError, ValidationError, msgpack
 
-from configurators.store.errors import StoreError
+from configurators.store.etcd.errors import StoreError
 from configurators.store.model import KeyUse, NetworkDoc, Process, Record, SpaceDoc
 
 Document: TypeAlias = Record | SpaceDoc | NetworkDoc | Process | KeyUse

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from configurators.following import News, follow
-from configurators.store.client import (
+from configurators.store.etcd.client import (
     Compare,
     Delete,
     Etcd,
@@ -25,6 +24,7 @@ from configurators.store.client import (
     none_newer,
     unchanged,
 )
+from configurators.store.following import News, follow
 from configurators.store.keys import CLEAN, LOCKS, locks_of
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from configurators.partition_map import PartitionMap
+from configurators.engine.partition_map import PartitionMap
 from sdn.pipeline import Pipeline
 from sdn.topology import Host, Link, Switch
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from configurators.store.client import Etcd
-from configurators.store.errors import StoreError
+from configurators.store.etcd.client import Etcd
+from configurators.store.etcd.errors import StoreError
 
 _log = logging.getLogger(__name__)
 

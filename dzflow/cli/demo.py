@@ -22,7 +22,7 @@ from dzflow.cli.up import running
 from dzflow.errors import BadInput
 
 if TYPE_CHECKING:
-    from api.up import Service
+    from api.start.up import Service
 
 PUBLISHERS = 2
 MOST_HOSTS = 16

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from api.settings import Settings
+    from api.start.settings import Settings
 
 Config = Annotated[Path | None, typer.Option(help="Settings from a TOML or YAML file.")]
 DataPlane = Annotated[
@@ -46,7 +46,7 @@ Insecure = Annotated[
 
 def settings_of(config: Path | None, options: dict[str, Any]) -> "Settings":
     """The settings with the options that were given."""
-    from api.settings_sources import load
+    from api.start.settings_sources import load
 
     given = {name: value for name, value in options.items() if value is not None}
     emulated = {

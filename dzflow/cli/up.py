@@ -18,8 +18,8 @@ from dzflow.cli.client import URL
 from dzflow.cli.options import settings_of
 
 if TYPE_CHECKING:
-    from api.settings import Settings
-    from api.up import Service
+    from api.start.settings import Settings
+    from api.start.up import Service
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -64,8 +64,8 @@ def running(
 
     Signals end it in order at any moment; a second one, by force.
     """
-    from api import logs
-    from api.up import Service
+    from api.start import logs
+    from api.start.up import Service
 
     status = console.status("starting")
     started = False

@@ -19,9 +19,9 @@ from sdn.emulator.refused import (
     Refused,
 )
 from sdn.flows import Output, ToGroup
-from sdn.openflow.constants import ActionType, InstructionType
-from sdn.openflow.layouts import APPLY, BUCKET, GOTO, OUTPUT, TO_GROUP
-from sdn.openflow.wire import TYPE_LENGTH, MalformedMessage, read
+from sdn.openflow.protocol.constants import ActionType, InstructionType
+from sdn.openflow.protocol.layouts import APPLY, BUCKET, GOTO, OUTPUT, TO_GROUP
+from sdn.openflow.protocol.wire import TYPE_LENGTH, MalformedMessage, read
 
 IN_PORT = 0xFFFFFFF8
 TABLE = 0xFFFFFFF9  # in packet-outs only

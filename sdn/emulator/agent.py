@@ -10,8 +10,8 @@ from msgspec import Struct
 from sdn.emulator.connection import Connection
 from sdn.emulator.datapath import Frames
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.openflow.constants import Type
-from sdn.openflow.wire import message
+from sdn.openflow.protocol.constants import Type
+from sdn.openflow.protocol.wire import message
 
 Address = tuple[str, int]
 Carry = Callable[[str, Frames], None]

@@ -1,4 +1,4 @@
-"""What a switch sends, to bytes; flow statistics are encoded by `sdn.openflow.codec`."""
+"""What a switch sends, to bytes; flow statistics are encoded by `sdn.openflow.protocol.codec`."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -9,7 +9,7 @@ from sdn.emulator.frames import SETTABLE
 from sdn.emulator.matching import LENGTHS, MASKABLE
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.rules import Group, Rule
-from sdn.openflow.constants import (
+from sdn.openflow.protocol.constants import (
     GROUP_ALL,
     MORE,
     NO_BUFFER,
@@ -22,9 +22,9 @@ from sdn.openflow.constants import (
     Role,
     Type,
 )
-from sdn.openflow.layouts import GROUP_DESC, IN_PORT
-from sdn.openflow.messages import Port
-from sdn.openflow.wire import MAX_MESSAGE, MULTIPART, TYPE_LENGTH, message, multipart
+from sdn.openflow.protocol.layouts import GROUP_DESC, IN_PORT
+from sdn.openflow.protocol.messages import Port
+from sdn.openflow.protocol.wire import MAX_MESSAGE, MULTIPART, TYPE_LENGTH, message, multipart
 
 _FEATURES = Struct("!QIBB2xII")
 _ROLE = Struct("!I4xQ")

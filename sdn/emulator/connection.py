@@ -7,15 +7,15 @@ from msgspec import Struct as Record
 
 from sdn.emulator.monitors import Monitors
 from sdn.emulator.refused import BAD_LEN, BAD_PROPERTY, BAD_VERSION, ErrorCode, Refused
-from sdn.openflow import requests
-from sdn.openflow.constants import (
+from sdn.openflow.protocol import requests
+from sdn.openflow.protocol.constants import (
     HELLO_INCOMPATIBLE,
     V1_3,
     ErrorType,
     Role,
     Type,
 )
-from sdn.openflow.wire import HEADER, TYPE_LENGTH, MalformedMessage, message, pad8, read
+from sdn.openflow.protocol.wire import HEADER, TYPE_LENGTH, MalformedMessage, message, pad8, read
 
 MAX_OUT = 4 << 20
 """Bytes to send beyond which no further message is taken in."""

@@ -24,8 +24,8 @@ from sdn.emulator.refused import (
 )
 from sdn.emulator.rules import Changed, Selection
 from sdn.flows import Output
-from sdn.openflow.codec import decode_flow_mod, encode_flow_stats
-from sdn.openflow.constants import (
+from sdn.openflow.protocol.codec import decode_flow_mod, encode_flow_stats
+from sdn.openflow.protocol.constants import (
     ALL_TABLES,
     CONTROLLER_PORT,
     MAX_PORT,
@@ -36,8 +36,8 @@ from sdn.openflow.constants import (
     Role,
     Type,
 )
-from sdn.openflow.messages import Port
-from sdn.openflow.wire import HEADER, MULTIPART, MalformedMessage, message, read
+from sdn.openflow.protocol.messages import Port
+from sdn.openflow.protocol.wire import HEADER, MULTIPART, MalformedMessage, message, read
 
 _GET_CONFIG, _SET_CONFIG, _PORT_MOD, _TABLE_MOD = 7, 9, 16, 17
 _DESCRIPTION = 0  # a multipart request

@@ -12,8 +12,8 @@ from sdn.emulator.actions import ALL_PORTS, FLOOD, IN_PORT, TABLE, SetField, Ste
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.tables import Tables
 from sdn.flows import Output
-from sdn.openflow.constants import CONTROLLER_PORT
-from sdn.openflow.messages import Port
+from sdn.openflow.protocol.constants import CONTROLLER_PORT
+from sdn.openflow.protocol.messages import Port
 
 NO_COOKIE = 0xFFFFFFFFFFFFFFFF
 

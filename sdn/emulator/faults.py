@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from sdn.emulator.refused import ErrorCode, Refused
-from sdn.openflow.messages import FlowMod
+from sdn.openflow.protocol.messages import FlowMod
 
 Barriers = Literal["honest", "ignored", "early"]
 """What is done about a barrier: what should be, nothing, or an answer before the work is done."""

@@ -1,7 +1,7 @@
 """Ethernet frames as they travel in the emulated network: events, neighbour discovery, others."""
 
 from dzflow.address import EVENT_PORT
-from sdn.openflow.constants import ETH_IPV6
+from sdn.openflow.protocol.constants import ETH_IPV6
 
 # Numbers of match fields (OXM, basic class) that a frame can have.
 ETH_DST, ETH_SRC, ETH_TYPE = 3, 4, 5

@@ -15,8 +15,8 @@ from sdn.emulator.refused import (
     Refused,
 )
 from sdn.flows import FlowKey
-from sdn.openflow.constants import ETH_IPV6
-from sdn.openflow.decode import match_fields
+from sdn.openflow.protocol.constants import ETH_IPV6
+from sdn.openflow.protocol.decode import match_fields
 
 Fields = dict[int, tuple[int, int]]
 """Value and mask of each field of a match that fixes something, by the field's number."""

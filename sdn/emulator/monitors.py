@@ -18,8 +18,8 @@ from sdn.emulator.refused import (
 from sdn.emulator.rules import Changed, ForeignKey, Rule, Selection
 from sdn.emulator.tables import Tables
 from sdn.flows import FlowKey
-from sdn.openflow.constants import ALL_TABLES, FlowEvent
-from sdn.openflow.wire import MULTIPART, read
+from sdn.openflow.protocol.constants import ALL_TABLES, FlowEvent
+from sdn.openflow.protocol.wire import MULTIPART, read
 
 _REQUEST = Struct("!IIIHBB")
 _ADD, _MODIFY, _DELETE = 0, 1, 2

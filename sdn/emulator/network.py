@@ -12,8 +12,8 @@ from sdn.emulator.datapath import Frames
 from sdn.emulator.hosts import EmulatedHost
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.openflow.constants import VERSIONS
-from sdn.openflow.messages import Port
+from sdn.openflow.protocol.constants import VERSIONS
+from sdn.openflow.protocol.messages import Port
 from sdn.topology import Host, Link, Switch, Topology, UnknownLink
 
 

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from dzflow.errors import DzflowError
-from sdn.openflow.constants import ErrorType
-from sdn.openflow.refusals import in_words
+from sdn.openflow.protocol.constants import ErrorType
+from sdn.openflow.protocol.refusals import in_words
 
 
 class ErrorCode(NamedTuple):

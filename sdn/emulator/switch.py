@@ -20,10 +20,10 @@ from sdn.emulator.refused import NO_PERMISSION, ErrorCode
 from sdn.emulator.rules import Rule
 from sdn.emulator.tables import Tables
 from sdn.flows import FlowEntry, FlowOp, GroupOp
-from sdn.openflow.codec import decode_flow_mod, encode_group_ops, encode_ops
-from sdn.openflow.constants import V1_4, VERSIONS, Type
-from sdn.openflow.messages import Foreign, Port
-from sdn.openflow.wire import message
+from sdn.openflow.protocol.codec import decode_flow_mod, encode_group_ops, encode_ops
+from sdn.openflow.protocol.constants import V1_4, VERSIONS, Type
+from sdn.openflow.protocol.messages import Foreign, Port
+from sdn.openflow.protocol.wire import message
 
 MAX_WORK = 16_384
 """Messages that wait to be carried out beyond which no more should be fed."""

@@ -46,8 +46,8 @@ from sdn.emulator.rules import (
 )
 from sdn.flow_table import FlowTable
 from sdn.flows import FlowEntry, FlowKey, Output, ToGroup
-from sdn.openflow.codec import decode_group_mod
-from sdn.openflow.constants import (
+from sdn.openflow.protocol.codec import decode_group_mod
+from sdn.openflow.protocol.constants import (
     ALL_TABLES,
     ANY,
     CONTROLLER_PORT,
@@ -56,8 +56,8 @@ from sdn.openflow.constants import (
     FlowCommand,
     GroupCommand,
 )
-from sdn.openflow.layouts import GROUP_MOD
-from sdn.openflow.messages import FlowMod
+from sdn.openflow.protocol.layouts import GROUP_MOD
+from sdn.openflow.protocol.messages import FlowMod
 
 # Plain numbers: members of an enum are slow to get.
 _ADD, _MODIFY, _MODIFY_STRICT = (

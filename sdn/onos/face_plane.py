@@ -5,9 +5,9 @@ import struct
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.flows import Change, FlowEntry, FlowOp
 from sdn.onos.face_rules import Rule, SendOut, SetEther, Step
-from sdn.openflow.codec import encode_ops
-from sdn.openflow.constants import V1_4, ActionType, InstructionType, Oxm
-from sdn.openflow.layouts import APPLY, GOTO, OUTPUT
+from sdn.openflow.protocol.codec import encode_ops
+from sdn.openflow.protocol.constants import V1_4, ActionType, InstructionType, Oxm
+from sdn.openflow.protocol.layouts import APPLY, GOTO, OUTPUT
 
 
 def put(switch: EmulatedSwitch, rule: Rule) -> None:

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
 from sdn.flows import Batch, FlowEntry
-from sdn.openflow.connection import Connection, ConnectionLost
-from sdn.openflow.keeper import TAKING
-from sdn.openflow.reception import Options, Reception
+from sdn.openflow.switches.connection import Connection, ConnectionLost
+from sdn.openflow.switches.reconciler import TAKING
+from sdn.openflow.switches.server import Options, Reception
 from sdn.pipeline import Pipeline
 from sdn.southbound import (
     Outcome,

@@ -5,8 +5,8 @@ import sys
 
 import msgspec
 
-from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
-from configurators.store.client import Access
+from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.store.etcd.client import Access
 from tests.configurators.cluster import TOKEN
 
 OPTIONS = ConfiguratorOptions(

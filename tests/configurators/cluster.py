@@ -7,10 +7,18 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
-from configurators.engine import Engine
-from configurators.loading import partials
-from configurators.messages import (
+from configurators.engine.engine import Engine
+from configurators.engine.partials import Request
+from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound.process import SouthboundProcess
+from configurators.state.loading import partials
+from configurators.state.network import Network, first_network
+from configurators.state.spaces import SpaceView, new_space
+from configurators.store import keys
+from configurators.store.documents import decode_process, encode
+from configurators.store.etcd.client import Access, Etcd
+from configurators.store.model import NetworkDoc, Record, RecordKind, SpaceDoc
+from configurators.streams.messages import (
     Done,
     Dones,
     FromConfigurator,
@@ -21,16 +29,8 @@ from configurators.messages import (
     Tasks,
     Waiting,
 )
-from configurators.network import Network, first_network
-from configurators.packing import pack_regions, unpack_regions
-from configurators.partials import Request
-from configurators.southbound import SouthboundProcess
-from configurators.spaces import SpaceView, new_space
-from configurators.store import keys
-from configurators.store.client import Access, Etcd
-from configurators.store.documents import decode_process, encode
-from configurators.store.model import NetworkDoc, Record, RecordKind, SpaceDoc
-from configurators.stream import Stream, connect, split_address
+from configurators.streams.packing import pack_regions, unpack_regions
+from configurators.streams.stream import Stream, connect, split_address
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.flows import FlowEntry

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from msgspec import json
 
-from configurators.configurator import ConfiguratorOptions
-from configurators.shared import SharedConfigurator
-from configurators.store.client import Access
+from configurators.ownership.locked import SharedConfigurator
+from configurators.process import ConfiguratorOptions
+from configurators.store.etcd.client import Access
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,18 +6,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from configurators.messages import Done, Dones, Task, Tasks
-from configurators.network import first_network
-from configurators.packing import pack_regions, unpack_regions
-from configurators.partials import Request
-from configurators.spaces import SpaceView, new_space
-from configurators.store.client import Access, Etcd
+from configurators.engine.partials import Request
+from configurators.state.network import first_network
+from configurators.state.spaces import SpaceView, new_space
 from configurators.store.documents import decode_record, decode_space, encode
+from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import CONFIGURATORS, NETWORK, OWNERS, RECORDS, SPACES, owner_key
 from configurators.store.model import Process, SpaceDoc
-from configurators.stream import Listener, Stream
-from dispatcher.asks import DispatcherOptions
+from configurators.streams.messages import Done, Dones, Task, Tasks
+from configurators.streams.packing import pack_regions, unpack_regions
+from configurators.streams.stream import Listener, Stream
 from dispatcher.dispatcher import Dispatcher
+from dispatcher.views import DispatcherOptions
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
 

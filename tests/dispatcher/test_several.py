@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from configurators.store.documents import decode_key_use, decode_record, encode
 from configurators.store.keys import owner_key, record_key
-from dispatcher.asks import Ask
 from dispatcher.errors import Conflict, Failed
+from dispatcher.views import Ask
+from tests.dispatcher.requests.test_records import asks, views
 from tests.dispatcher.support import SCHEMA, TIMEOUT, World, eventually, world
-from tests.dispatcher.test_records import asks, views
 from tests.etcd import TestEtcd, running
 
 

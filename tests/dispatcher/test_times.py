@@ -12,12 +12,12 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from msgspec import Struct
 
-from dispatcher import traces as traces_module
-from dispatcher.asks import Ask
 from dispatcher.errors import Conflict, NotFound
-from dispatcher.traces import REQUESTS, Traces
+from dispatcher.reports import traces as traces_module
+from dispatcher.reports.traces import REQUESTS, Traces
+from dispatcher.views import Ask
+from tests.dispatcher.requests.test_records import asks, views
 from tests.dispatcher.support import TIMEOUT, eventually, world
-from tests.dispatcher.test_records import asks, views
 from tests.etcd import TestEtcd
 
 

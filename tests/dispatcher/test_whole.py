@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from dispatcher.asks import Ask, ChangeType, SpaceGone
 from dispatcher.errors import Conflict, NotFound, Problem
+from dispatcher.views import Ask, ChangeType, SpaceGone
 from dzflow.errors import BadInput
 from sdn.emulator.model import SwitchModel
 from sdn.pipeline import PlanName
 from sdn.topology import Host
+from tests.dispatcher.requests.test_records import views
 from tests.dispatcher.support import SCHEMA, TIMEOUT, eventually
-from tests.dispatcher.test_records import views
 from tests.dispatcher.whole import Mode, whole
 from tests.etcd import TestEtcd
 

@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Literal
 
-from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
-from configurators.network import first_network
-from configurators.shared import SharedConfigurator
-from configurators.southbound import SouthboundProcess
-from configurators.store.client import Access, Etcd
+from configurators.ownership.locked import SharedConfigurator
+from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound.process import SouthboundProcess
+from configurators.state.network import first_network
 from configurators.store.documents import encode
+from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import NETWORK
-from configurators.stream import split_address
-from dispatcher.asks import DispatcherOptions
+from configurators.streams.stream import split_address
 from dispatcher.dispatcher import Dispatcher
+from dispatcher.views import DispatcherOptions
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.pipeline import PlanName

@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from configurators.network import Network
+from configurators.state.network import Network
 from configurators.store import keys
-from configurators.store.client import Access, Etcd
 from configurators.store.documents import decode_network, decode_space
-from configurators.store.server import free_ports
+from configurators.store.etcd.client import Access, Etcd
+from configurators.store.server.server import free_ports
 from dzflow.address import Scope
 from sdn.flows import FlowEntry, Output
 from sdn.lab import Lab

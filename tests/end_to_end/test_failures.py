@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from configurators.network import tree_of
-from dispatcher.damping import Patience
+from configurators.state.network import tree_of
+from dispatcher.changes.damping import Patience
 from dzflow.sdk import Subscription
 from sdn.emulator import EmulatedNetwork
 from sdn.pipeline import PlanName

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from configurators.partials import Request
+from configurators.engine.partials import Request
 from dzflow.filters import Filter, parse_filter
 from dzflow.index import Index, build_index
 from dzflow.region import Region

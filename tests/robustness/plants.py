@@ -10,15 +10,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from api.network_process import address_of
-from api.parts import switch_model
-from api.settings_sources import load
-from api.up import Service
+from api.start.network_process import address_of
+from api.start.parts import switch_model
+from api.start.settings_sources import load
+from api.start.up import Service
 from configurators.store import keys
-from configurators.store.client import Access, Etcd
 from configurators.store.documents import decode_process, encode
-from configurators.store.errors import StoreError
-from configurators.store.server import EtcdFailed, EtcdServer, free_ports
+from configurators.store.etcd.client import Access, Etcd
+from configurators.store.etcd.errors import StoreError
+from configurators.store.server.server import EtcdFailed, EtcdServer, free_ports
 from sdn.emulator import EmulatedNetwork
 from sdn.lab import Lab
 from sdn.topologies import topology

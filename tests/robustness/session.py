@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from configurators.store.errors import StoreError
+from configurators.store.etcd.errors import StoreError
 from tests.end_to_end.world import World, make_schema
 from tests.robustness.calls import eventually
 from tests.robustness.checker import Violation, check

@@ -7,13 +7,13 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from configurators.network import Network
-from configurators.packing import unpack_regions
-from configurators.partials import Request
+from configurators.engine.partials import Request
+from configurators.state.network import Network
 from configurators.store import keys
-from configurators.store.client import Access, Etcd
 from configurators.store.documents import decode_network, decode_record, decode_space
+from configurators.store.etcd.client import Access, Etcd
 from configurators.store.model import Record, SpaceDoc
+from configurators.streams.packing import unpack_regions
 from dzflow.address import Scope
 from sdn.flows import FlowEntry, Output
 from sdn.trees import legs

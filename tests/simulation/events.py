@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from configurators.network import tree_of
-from configurators.spaces import SpaceView, VersionView
+from configurators.state.network import tree_of
+from configurators.state.spaces import SpaceView, VersionView
 from configurators.store.model import NetworkDoc, RecordKind
 from dzflow.filters import parse_filter
 from dzflow.region import Region

@@ -7,17 +7,17 @@ from unittest import mock
 
 from msgspec import Struct
 
-import configurators.shared
-from configurators.journal import Journal
-from configurators.partition import Worker
-from configurators.shared import SharedConfigurator
-from configurators.slices import Queue
-from configurators.store.client import Compare
+import configurators.ownership.locked
+from configurators.ownership.locked import SharedConfigurator
+from configurators.ownership.partition_log import Journal
+from configurators.partition.queue import Queue
+from configurators.partition.worker import Worker
+from configurators.store.etcd.client import Compare
 from configurators.store.locks import Lock, Locks
-from dispatcher.catalogue import Catalogue
-from dispatcher.gather import Gatherer
-from dispatcher.offers import OfferingGatherer
-from dispatcher.siblings import Siblings
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.siblings import Siblings
+from dispatcher.requests.driver import Gatherer
+from dispatcher.requests.offers import OfferingGatherer
 from sdn.southbound import Fence, Shadow
 from tests.simulation.world import Mode
 
@@ -88,7 +88,7 @@ MUTATIONS: dict[str, Mutation] = {
         "sea",
     ),
     "sea-no-catching-up": Mutation(
-        ((configurators.shared, "catch_up", _nothing),), ("lock passed on",), "sea"
+        ((configurators.ownership.locked, "catch_up", _nothing),), ("lock passed on",), "sea"
     ),
     "sea-no-journal": Mutation(((Journal, "write", _nothing_either),), ("lock usurped",), "sea"),
     "sea-no-comparison": Mutation(

@@ -9,10 +9,10 @@ from random import Random
 
 from msgspec import Struct
 
-from configurators.packing import unpack_regions
-from configurators.partials import Request as Active
-from configurators.store.client import Put, unchanged
+from configurators.engine.partials import Request as Active
+from configurators.store.etcd.client import Put, unchanged
 from configurators.store.keys import owner_key
+from configurators.streams.packing import unpack_regions
 from sdn.flows import FlowEntry
 from tests.oracle import expected_entries
 from tests.robustness.checker import Violation, check

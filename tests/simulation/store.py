@@ -6,7 +6,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
-from configurators.store.client import (
+from configurators.store.etcd.client import (
     Access,
     Change,
     Compacted,

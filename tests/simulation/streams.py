@@ -7,7 +7,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
-from configurators.stream import CannotConnect, Hear, RemoteError, Stream, StreamClosed
+from configurators.streams.stream import CannotConnect, Hear, RemoteError, Stream, StreamClosed
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
 HANDSHAKE = 5.0

@@ -10,18 +10,24 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from configurators.desk import SharedDriver
-from configurators.network import topology_of
-from configurators.southbound import SouthboundProcess
+from configurators.southbound.process import SouthboundProcess
+from configurators.southbound.request_handler import SharedDriver
+from configurators.state.network import topology_of
 from configurators.store.model import NetworkDoc
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp
-from sdn.openflow.connection import Connection, ConnectionLost, Finished, Refused, Run
-from sdn.openflow.constants import STALE_GENERATION, TABLE_FULL, BadRequest, ErrorType, Role
 from sdn.openflow.driver import Driver, Options
-from sdn.openflow.events import Ready, RoleChanged, SwitchError
-from sdn.openflow.messages import FlowStat, GroupDesc
-from sdn.openflow.reception import Peer
-from sdn.openflow.session import Sent
+from sdn.openflow.protocol.constants import (
+    STALE_GENERATION,
+    TABLE_FULL,
+    BadRequest,
+    ErrorType,
+    Role,
+)
+from sdn.openflow.protocol.events import Ready, RoleChanged, SwitchError
+from sdn.openflow.protocol.messages import FlowStat, GroupDesc
+from sdn.openflow.protocol.session import Sent
+from sdn.openflow.switches.connection import Connection, ConnectionLost, Finished, Refused, Run
+from sdn.openflow.switches.server import Peer
 from sdn.simulate import SimulatedSwitch
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 

@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Struct
 
 from configurators.store.model import RecordKind
-from dispatcher.asks import Answer, Ask, RecordView
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import problem_of
+from dispatcher.views import Answer, Ask, RecordView
 from dzflow.errors import DzflowError
 from tests.robustness.record import Entry, Outcome, Request, Steady
 from tests.simulation.events import FILTERS, Events, Stable

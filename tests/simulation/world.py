@@ -14,21 +14,21 @@ from unittest import mock
 
 from msgspec import Struct
 
-import configurators.configurator
-import configurators.journal
-import configurators.peers
-import configurators.southbound
+import configurators.ownership.partition_log
+import configurators.process
+import configurators.southbound.process
+import configurators.streams.peers
 import dispatcher.dispatcher
-import sdn.openflow.reception
-from configurators.configurator import ConfiguratorOptions, ConfiguratorProcess
-from configurators.healing import coming
-from configurators.network import first_network, topology_of
-from configurators.partition import Worker
-from configurators.partition_map import Node, PartitionMap
-from configurators.shared import SharedConfigurator
-from configurators.spaces import SpaceView
-from configurators.store.client import Access, Change, Put, StoreError
+import sdn.openflow.switches.server
+from configurators.engine.partition_map import Node, PartitionMap
+from configurators.ownership.locked import SharedConfigurator
+from configurators.partition.worker import Worker
+from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.state.healing import coming
+from configurators.state.network import first_network, topology_of
+from configurators.state.spaces import SpaceView
 from configurators.store.documents import decode_network, decode_record, encode
+from configurators.store.etcd.client import Access, Change, Put, StoreError
 from configurators.store.keys import (
     FINISHED,
     LOCKS,
@@ -41,8 +41,8 @@ from configurators.store.keys import (
     owner_key,
 )
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
-from dispatcher.asks import DispatcherOptions
 from dispatcher.dispatcher import Dispatcher
+from dispatcher.views import DispatcherOptions
 from sdn.pipeline import PlanName
 from sdn.simulate import SimulatedNetwork
 from sdn.topologies import topology
@@ -402,15 +402,15 @@ def installed() -> Iterator[Callable[[VirtualLoop], None]]:
     """Have the product run on models; gives a function that sets the loop of the next run."""
     with contextlib.ExitStack() as stack:
         replaced: list[tuple[Any, str, Any]] = [
-            (configurators.configurator, "Etcd", SimEtcd),
-            (configurators.configurator, "Listener", SimListener),
-            (configurators.southbound, "Etcd", SimEtcd),
-            (configurators.southbound, "Listener", SimListener),
-            (configurators.peers, "connect", streams.connect),
-            (configurators.journal, "KEPT", 4),
-            (configurators.journal, "DROPPED_AT_ONCE", 3),
+            (configurators.process, "Etcd", SimEtcd),
+            (configurators.process, "Listener", SimListener),
+            (configurators.southbound.process, "Etcd", SimEtcd),
+            (configurators.southbound.process, "Listener", SimListener),
+            (configurators.streams.peers, "connect", streams.connect),
+            (configurators.ownership.partition_log, "KEPT", 4),
+            (configurators.ownership.partition_log, "DROPPED_AT_ONCE", 3),
             (dispatcher.dispatcher, "Etcd", SimEtcd),
-            (sdn.openflow.reception, "check_features", _any_features),
+            (sdn.openflow.switches.server, "check_features", _any_features),
             (os, "getpid", lambda: 1),
             (secrets, "token_hex", _token_hex),
             (time, "monotonic", lambda: _Clock.loop.now),

@@ -1,7 +1,7 @@
 import pytest
 
-from configurators.network import first_network
-from configurators.spaces import new_space
+from configurators.state.network import first_network
+from configurators.state.spaces import new_space
 from configurators.store import documents
 from configurators.store.documents import BadDocument, encode
 from configurators.store.model import KeyUse, NextFilter, Process, Record, Timing

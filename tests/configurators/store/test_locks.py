@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from configurators.store.client import Etcd, Put
+from configurators.store.etcd.client import Etcd, Put
 from configurators.store.keys import CLEAN, locks_of
 from configurators.store.locks import Lock, Locks
 from tests.etcd import TestEtcd

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from configurators.store.client import Compacted, Etcd
+from configurators.store.etcd.client import Compacted, Etcd
 from configurators.store.upkeep import SharedLeases, keep_compacted
 from tests.etcd import TestEtcd, running
 

@@ -21,8 +21,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Send
 from starlette.types import Scope as HttpScope
 
-from configurators.engine import Engine
-from configurators.partials import Kind, Partial
+from configurators.engine.engine import Engine
+from configurators.engine.partials import Kind, Partial
 from dzflow.address import PREFIX, Scope
 from dzflow.errors import BadInput, LossWarning
 from dzflow.filters import parse_filter

@@ -14,11 +14,11 @@ from dzflow.address import ALL, Match
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
-from sdn.openflow.constants import V1_4, FlowCommand
-from sdn.openflow.encode import encode_ops
-from sdn.openflow.events import BarrierReply, Event, FlowStats, Ready, SwitchError
-from sdn.openflow.messages import FlowStat, Port
-from sdn.openflow.session import Session
+from sdn.openflow.protocol.constants import V1_4, FlowCommand
+from sdn.openflow.protocol.encode import encode_ops
+from sdn.openflow.protocol.events import BarrierReply, Event, FlowStats, Ready, SwitchError
+from sdn.openflow.protocol.messages import FlowStat, Port
+from sdn.openflow.protocol.session import Session
 from tests.sdn.openflow.reference import Datapath
 
 P = ParamSpec("P")

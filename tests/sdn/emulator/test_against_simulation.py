@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from configurators.partials import Request
+from configurators.engine.partials import Request
 from dzflow.address import DELIVERY
 from dzflow.filters import Filter, parse_filter
 from sdn.emulator import EmulatedNetwork

@@ -19,7 +19,7 @@ from dzflow.event_wire import (
 )
 from sdn.emulator import EmulatedNetwork
 from sdn.flows import Change, FlowEntry, FlowOp, GroupOp, Output, ToGroup
-from sdn.openflow.events import PacketIn
+from sdn.openflow.protocol.events import PacketIn
 from sdn.pipeline import Pipeline
 from sdn.topologies import topology
 from sdn.topology import Host, Switch, Topology

@@ -9,7 +9,7 @@ from dzflow.address import ALL, Match
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.refused import TABLE_FULL
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, Output, ToGroup
-from sdn.openflow.constants import ALL_TABLES, OUR_COOKIES, V1_3
+from sdn.openflow.protocol.constants import ALL_TABLES, OUR_COOKIES, V1_3
 from tests.sdn.emulator.support import OURS, Wired, add, delete, entry, group, not_strict
 
 WIDE, NARROW, OTHER = entry(0b0, 1), entry(0b00, 2), entry(0b1, 1)

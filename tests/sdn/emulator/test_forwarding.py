@@ -11,8 +11,8 @@ from sdn.emulator import frames
 from sdn.emulator.datapath import UnknownPort
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.flows import Change, FlowEntry, FlowOp, Output, ToGroup
-from sdn.openflow.constants import CONTROLLER_PORT, V1_4
-from sdn.openflow.events import PacketIn
+from sdn.openflow.protocol.constants import CONTROLLER_PORT, V1_4
+from sdn.openflow.protocol.events import PacketIn
 from tests.sdn.emulator.support import OURS, PORTS, Wired, add, entry, group
 from tests.sdn.openflow.reference import Datapath
 

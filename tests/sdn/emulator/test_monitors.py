@@ -8,15 +8,15 @@ from msgspec.structs import replace
 
 from sdn.emulator import refused
 from sdn.flows import Change, FlowEntry, FlowOp, Output, ToGroup
-from sdn.openflow.constants import ALL_TABLES, ANY, V1_4, FlowEvent, Multipart, Type
-from sdn.openflow.events import (
+from sdn.openflow.protocol.constants import ALL_TABLES, ANY, V1_4, FlowEvent, Multipart, Type
+from sdn.openflow.protocol.events import (
     Event,
     FlowUpdated,
     MonitorPaused,
     MonitorResumed,
     SwitchError,
 )
-from sdn.openflow.wire import multipart
+from sdn.openflow.protocol.wire import multipart
 from tests.sdn.emulator.support import Wired, add, delete, entry, group, not_strict
 from tests.sdn.openflow.peer import split
 from tests.sdn.openflow.reference import Datapath

@@ -14,8 +14,8 @@ from sdn.emulator.connection import MAX_OUT
 from sdn.emulator.network import NotReached
 from sdn.emulator.switch import MAX_WORK
 from sdn.flows import Change, FlowOp
-from sdn.openflow.constants import V1_3, V1_4, Role
-from sdn.openflow.events import (
+from sdn.openflow.protocol.constants import V1_3, V1_4, Role
+from sdn.openflow.protocol.events import (
     BarrierReply,
     FlowUpdated,
     PacketIn,

@@ -14,10 +14,10 @@ from sdn.emulator import refused
 from sdn.emulator.model import BadModel, SwitchModel
 from sdn.emulator.refused import ErrorCode
 from sdn.flows import Change, FlowOp, ToGroup
-from sdn.openflow.constants import ALL_TABLES, ANY, V1_3, V1_4, Multipart, Role, Type
-from sdn.openflow.encode import encode_ops
-from sdn.openflow.events import EchoReply, SwitchError
-from sdn.openflow.wire import message, multipart
+from sdn.openflow.protocol.constants import ALL_TABLES, ANY, V1_3, V1_4, Multipart, Role, Type
+from sdn.openflow.protocol.encode import encode_ops
+from sdn.openflow.protocol.events import EchoReply, SwitchError
+from sdn.openflow.protocol.wire import message, multipart
 from tests.sdn.emulator.support import Wired, add, entry, group
 from tests.sdn.openflow.reference import Datapath
 

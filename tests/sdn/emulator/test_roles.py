@@ -2,8 +2,8 @@
 
 import pytest
 
-from sdn.openflow.constants import V1_3, V1_4, Role
-from sdn.openflow.events import PacketIn, PortChanged, RoleChanged, RoleReply, SwitchError
+from sdn.openflow.protocol.constants import V1_3, V1_4, Role
+from sdn.openflow.protocol.events import PacketIn, PortChanged, RoleChanged, RoleReply, SwitchError
 from tests.sdn.emulator.support import Wired, add, entry
 
 NEWEST = 0xFFFFFFFFFFFFFFFF

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from configurators.partials import Request
+from configurators.engine.partials import Request
 from sdn.flows import Batch
 from sdn.southbound import Acknowledged
 from sdn.topology import Topology

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from os_ken.lib.packet import ethernet, icmpv6, ipv6, packet
 
-from sdn.openflow.discovery import Discovery
-from sdn.openflow.discovery_limits import Settings
-from sdn.openflow.hosts import End
+from sdn.openflow.discovery.discovery import Discovery
+from sdn.openflow.discovery.hosts import End
+from sdn.openflow.discovery.limits import Settings
 from sdn.southbound import HostSeen, LinkChanged, NetworkEvent
 from sdn.topology import Host, Link, Topology
 

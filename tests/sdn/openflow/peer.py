@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sdn.flows import FlowEntry
-from sdn.openflow.codec import encode_flow_stats
-from sdn.openflow.constants import (
+from sdn.openflow.protocol.codec import encode_flow_stats
+from sdn.openflow.protocol.constants import (
     ANY,
     V1_3,
     V1_4,
@@ -18,8 +18,8 @@ from sdn.openflow.constants import (
     Role,
     Type,
 )
-from sdn.openflow.messages import FlowStat
-from sdn.openflow.wire import MULTIPART, message, multipart
+from sdn.openflow.protocol.messages import FlowStat
+from sdn.openflow.protocol.wire import MULTIPART, message, multipart
 
 
 def split(data: bytes) -> list[bytes]:

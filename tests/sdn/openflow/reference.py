@@ -23,7 +23,7 @@ from sdn.flows import (
     Output,
     ToGroup,
 )
-from sdn.openflow.constants import OUR_COOKIE_MASK, V1_3, V1_4
+from sdn.openflow.protocol.constants import OUR_COOKIE_MASK, V1_3, V1_4
 
 versions = st.sampled_from([V1_3, V1_4])
 xids = st.integers(0, 0xFFFFFFFF)

@@ -4,17 +4,17 @@ import pytest
 
 from dzflow.address import ALL, Match
 from sdn.flows import Change, FlowEntry, FlowOp, Output
-from sdn.openflow.constants import (
+from sdn.openflow.protocol.constants import (
     OUR_COOKIES,
     V1_3,
     V1_4,
 )
-from sdn.openflow.events import (
+from sdn.openflow.protocol.events import (
     Closed,
     Ready,
 )
-from sdn.openflow.messages import FlowStat, Port
-from sdn.openflow.session import NotReady, Session
+from sdn.openflow.protocol.messages import FlowStat, Port
+from sdn.openflow.protocol.session import NotReady, Session
 from tests.sdn.openflow import peer
 from tests.sdn.openflow.peer import header, split
 

@@ -19,8 +19,8 @@ from sdn.onos.client import Access
 from sdn.onos.driver import OnosDriver
 from sdn.onos.face import Face
 from sdn.onos.options import Options as OnosOptions
-from sdn.openflow.constants import V1_4
 from sdn.openflow.driver import Driver, Options
+from sdn.openflow.protocol.constants import V1_4
 from sdn.pipeline import Pipeline
 from sdn.southbound import NetworkEvent, PartitionOf, Southbound, SwitchUp
 from sdn.topology import Topology

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from configurators.partials import Request
+from configurators.engine.partials import Request
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.flows import COOKIE_MARK, Change, FlowEntry, FlowOp, Output
-from sdn.openflow.constants import V1_3, V1_4
 from sdn.openflow.driver import Driver, Options
-from sdn.openflow.messages import FlowMod
+from sdn.openflow.protocol.constants import V1_3, V1_4
+from sdn.openflow.protocol.messages import FlowMod
 from sdn.pipeline import MATCH_PRIORITY, Pipeline
 from sdn.southbound import (
     Acknowledged,

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from configurators.partials import Partial, Request
-from configurators.partition_map import route, route_removal
+from configurators.engine.partials import Partial, Request
+from configurators.engine.partition_map import route, route_removal
 from dzflow.address import read_match
 from dzflow.region import WIDTH, Region
 from sdn.flows import FlowEntry
-from sdn.openflow.constants import V1_3, V1_4
+from sdn.openflow.protocol.constants import V1_3, V1_4
 from sdn.pipeline import Pipeline, PlanName
 from sdn.southbound import Acknowledged, PartitionOf
 from sdn.topologies import topology

@@ -9,10 +9,10 @@ import pytest
 
 from sdn.emulator import EmulatedNetwork, SwitchModel
 from sdn.flows import FlowEntry, FlowOp, Output
-from sdn.openflow.connection import Finished
-from sdn.openflow.constants import V1_3, V1_4
 from sdn.openflow.driver import Driver, Options
-from sdn.openflow.sender import BARRIERS, PIECE
+from sdn.openflow.protocol.constants import V1_3, V1_4
+from sdn.openflow.switches.connection import Finished
+from sdn.openflow.switches.flow_mod_queue import BARRIERS, PIECE
 from sdn.pipeline import Pipeline
 from sdn.southbound import Acknowledged, Failed, Repaired, StaleEpoch, Superseded, Undefined
 from tests.sdn.southbound.planes import WAIT, all_up, next_event

@@ -1,0 +1,1 @@
+"""The REST service: the FastAPI application, its routes, validation, authentication, and errors."""

@@ -1,0 +1,109 @@
+"""Who is calling, and who may call what."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from api.http.app_settings import Token
+from api.http.problems import ApiProblem
+
+Access = Literal["anyone", "host", "operator"]
+"""Who may call: anyone, even without a token; hosts (for themselves) and operators; operators."""
+
+ACCESS: Mapping[str, Access] = {
+    "POST /subscribe": "host",
+    "POST /advertise": "host",
+    "POST /unsubscribe": "host",
+    "POST /unadvertise": "host",
+    "GET /subscriptions": "host",
+    "GET /subscriptions/{id}": "host",
+    "PUT /subscriptions/{id}": "host",
+    "DELETE /subscriptions/{id}": "host",
+    "POST /subscriptions/{id}/renew": "host",
+    "GET /advertisements": "host",
+    "GET /advertisements/{id}": "host",
+    "PUT /advertisements/{id}": "host",
+    "DELETE /advertisements/{id}": "host",
+    "POST /advertisements/{id}/renew": "host",
+    "GET /requests/{id}": "host",
+    "GET /spaces": "host",
+    "GET /spaces/{name}": "host",
+    "PUT /spaces/{name}": "operator",
+    "DELETE /spaces/{name}": "operator",
+    "POST /explain": "host",
+    "GET /hosts": "host",
+    "PUT /hosts/{id}": "operator",
+    "DELETE /hosts/{id}": "operator",
+    "GET /topology": "host",
+    "GET /switches": "operator",
+    "GET /switches/{id}/flows": "operator",
+    "GET /partitions": "operator",
+    "GET /configurators": "operator",
+    "POST /reports": "host",
+    "GET /stream": "host",
+    "GET /metrics": "operator",
+    "GET /backup": "operator",
+    "POST /restore": "operator",
+    "GET /healthz": "anyone",
+    "GET /readyz": "anyone",
+}
+"""The role of every operation. An operation that is not listed here cannot be added to the app."""
+
+
+class Caller(Struct, frozen=True):
+    """Who a request comes from: everybody's rights if `host` is None, else that host's."""
+
+    name: str
+    host: str | None = None
+
+    def may_act_for(self, host: str) -> bool:
+        """Whether the caller may do something in the name of a host, or see what it has done."""
+        return self.host is None or self.host == host
+
+    def must_act_for(self, host: str, field: str = "host") -> None:
+        """Refuse (403) if the caller may not act for this host."""
+        if not self.may_act_for(host):
+            text = f"this token may act for {self.host} only"
+            raise ApiProblem("forbidden", text, field)
+
+
+EVERYBODY = Caller("anyone")
+
+
+class Guard:
+    """Knows the tokens, by digest: how long a look-up takes tells nothing about a secret."""
+
+    def __init__(self, tokens: Iterable[Token]) -> None:
+        self._known: dict[bytes, Caller] = {}
+        for token in tokens:
+            name = "operator" if token.role == "operator" else f"host {token.host}"
+            host = None if token.role == "operator" else token.host
+            if token.role == "host" and not host:
+                raise ValueError("a host's token needs the host's id")
+            self._known[_digest(token.secret.encode())] = Caller(name, host)
+
+    @property
+    def on(self) -> bool:
+        """Whether anybody is asked for a token."""
+        return bool(self._known)
+
+    def admit(self, access: Access, authorization: str | None) -> Caller:
+        """Who is calling; 401 without a token that is known, 403 if its role is not enough."""
+        if not self.on or access == "anyone":
+            return EVERYBODY
+        scheme, _, secret = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise ApiProblem("no-token", "this call needs `Authorization: Bearer TOKEN`")
+        caller = self._known.get(_digest(secret.strip().encode("latin-1", "replace")))
+        if caller is None:
+            headers = {"WWW-Authenticate": 'Bearer realm="dzflow", error="invalid_token"'}
+            raise ApiProblem("no-token", "this token is not known", headers=headers)
+        if access == "operator" and caller.host is not None:
+            raise ApiProblem("forbidden", "this call is for operators")
+        return caller
+
+
+def _digest(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()

@@ -1,0 +1,323 @@
+"""What callers send and get. The OpenAPI document is made from these types, too."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from configurators.store.model import State
+from dispatcher.views import (
+    ConfiguratorView,
+    FlowView,
+    HostView,
+    Part,
+    PartitionView,
+    RecordView,
+    SwitchView,
+)
+
+T = TypeVar("T")
+
+ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
+SPACE_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
+RECORD_PATTERN = r"^[as][0-9a-f]{1,3}-[0-9a-f]{16}$"
+MAX_TTL = 31_536_000.0
+
+HostId = Annotated[str, Meta(pattern=ID_PATTERN, description="A host's id.", examples=["h1"])]
+SwitchId = Annotated[str, Meta(pattern=ID_PATTERN, description="A switch's id.", examples=["s1"])]
+SpaceName = Annotated[
+    str, Meta(pattern=SPACE_PATTERN, description="A space's name.", examples=["stocks"])
+]
+RecordId = Annotated[
+    str,
+    Meta(max_length=32, description="The id of a subscription or advertisement."),
+]
+FilterIn = Annotated[
+    str | dict[str, Any] | list[dict[str, Any]],
+    Meta(
+        description=(
+            'An object such as `{"price": {"gte": 420}}` (operators eq, ne, lt, lte, gt, gte, '
+            "in, between, prefix), a list of such objects (any of them), or an expression such as "
+            '`price >= 420 and symbol == "ACME"`. `{}` means everything.'
+        ),
+        examples=[{"price": {"gte": 420}}],
+    ),
+]
+Wait = Annotated[
+    bool | Annotated[float, Meta(ge=0, le=60)],
+    Meta(
+        description=(
+            "How many seconds to wait for the switches; true is the default time, "
+            "false does not wait at all."
+        )
+    ),
+]
+Ttl = Annotated[
+    float, Meta(ge=1, le=MAX_TTL, description="Seconds until it ends unless it is renewed.")
+]
+Label = Annotated[str, Meta(max_length=200, description="A note of the caller's own.")]
+
+
+class In(Struct, frozen=True, forbid_unknown_fields=True):
+    """What comes in; members that are not known are refused."""
+
+
+class Begin(In, frozen=True):
+    """A subscription or advertisement to make."""
+
+    host: HostId
+    space: SpaceName
+    filter: FilterIn
+    wait: Wait = True
+    label: Label | None = None
+    ttl: Ttl | None = None
+
+
+class End(In, frozen=True):
+    """A subscription or advertisement to remove."""
+
+    id: RecordId
+    wait: Wait = True
+
+
+class Update(In, frozen=True):
+    """The filter that replaces the present one."""
+
+    filter: FilterIn
+    wait: Wait = True
+
+
+class AttributeIn(In, frozen=True):
+    """One attribute of a space; which members it has depends on its type."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
+    type: Literal["int", "float", "enum", "string", "bool", "time"]
+    min: int | float | str | None = None
+    max: int | float | str | None = None
+    values: list[str] | None = None
+    scale: Literal["linear", "log"] | None = None
+    bits: Annotated[int, Meta(ge=1, le=96)] | None = None
+
+
+class IndexIn(In, frozen=True):
+    """How a space is indexed."""
+
+    kind: Literal["fields", "zorder"] | None = None
+    budget: Annotated[int, Meta(ge=1, le=1_024)] | None = None
+    shapes: Annotated[int, Meta(ge=1, le=4_096)] | None = None
+
+
+class SchemaIn(In, frozen=True, omit_defaults=True):
+    """The schema of a space."""
+
+    attributes: Annotated[list[AttributeIn], Meta(min_length=1, max_length=96)]
+    index: IndexIn | None = None
+
+
+class HostIn(In, frozen=True):
+    """Where a host hangs."""
+
+    switch: SwitchId
+    port: Annotated[int, Meta(ge=1, le=0xFEFF)]
+    mac: Annotated[str, Meta(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")] | None = None
+    ipv6: Annotated[str, Meta(max_length=45)] | None = None
+
+
+class ExplainIn(In, frozen=True):
+    """A filter to explain, and the host that would subscribe with it."""
+
+    space: SpaceName
+    filter: FilterIn
+    host: HostId | None = None
+
+
+class SampledEvent(In, frozen=True):
+    """An event that a publisher sent, as a sample."""
+
+    space: SpaceName
+    time_us: Annotated[int, Meta(ge=0, le=2**53)]
+    values: dict[str, Any]
+
+
+class ReportIn(In, frozen=True):
+    """What an application has seen since its last report."""
+
+    host: HostId
+    counters: Annotated[
+        dict[
+            Annotated[str, Meta(pattern=SPACE_PATTERN)],
+            Annotated[
+                dict[
+                    Annotated[str, Meta(pattern=r"^[a-z_]{1,32}$")],
+                    Annotated[int, Meta(ge=0, le=2**53)],
+                ],
+                Meta(max_length=32),
+            ],
+        ],
+        Meta(max_length=1_000, description="Counts by space and name."),
+    ] = {}
+    events: Annotated[list[SampledEvent], Meta(max_length=1_000)] = []
+
+
+class RecordQuery(In, frozen=True):
+    """Which records to list."""
+
+    host: HostId | UnsetType = UNSET
+    space: SpaceName | UnsetType = UNSET
+    state: State | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="The most to give.")] = 100
+    after: (
+        Annotated[str, Meta(max_length=64, description="`next` of the page before.")] | UnsetType
+    ) = UNSET
+
+
+class EndQuery(In, frozen=True):
+    """How long to wait for the switches: true, false or seconds."""
+
+    wait: Wait = True
+
+
+class FlowQuery(In, frozen=True):
+    """Whose view of the entries to give."""
+
+    source: Annotated[
+        Literal["cp", "dp"],
+        Meta(description="As the control plane believes (cp) or as the switch has them (dp)."),
+    ] = "cp"
+
+
+class StreamQuery(In, frozen=True):
+    """What to hear about."""
+
+    types: (
+        Annotated[
+            str,
+            Meta(max_length=200, description="Types of changes, separated by commas; default all."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class NoQuery(In, frozen=True):
+    """No parameters."""
+
+
+def given(value: T | UnsetType) -> T | None:
+    """A parameter, or None if it was left out (`null` in a query would be a text)."""
+    return None if value is UNSET else value
+
+
+# Out: beside what the dispatcher gives (`dispatcher/views.py`)
+
+
+class ProblemOut(Struct, frozen=True, omit_defaults=True):
+    """A problem document (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    errors: list["FieldProblem"] | None = None
+    id: str | None = None
+    ids: list[str] | None = None
+    request_id: str | None = None
+    retry_after: float | None = None
+
+
+class FieldProblem(Struct, frozen=True):
+    """What is wrong with one field."""
+
+    field: str
+    detail: str
+
+
+class ElementOut(RecordView, frozen=True, kw_only=True):
+    """A record as an element of a batch's answer, with the status that it would have had alone."""
+
+    status: int
+
+
+class SpaceOut(Struct, frozen=True):
+    """A space: its schema, and what publishers need to address events in it."""
+
+    name: str
+    number: int
+    version: int
+    versions: list[int]
+    prefix: int
+    trees: list[int]
+    partitions: int
+    changing: bool
+    attributes: list[dict[str, Any]]
+    index: dict[str, Any]
+
+
+class SpacesOut(Struct, frozen=True):
+    """All spaces."""
+
+    items: list[SpaceOut]
+    next: str | None = None
+
+
+class HostsOut(Struct, frozen=True):
+    """All hosts."""
+
+    items: list[HostView]
+    next: str | None = None
+
+
+class SwitchesOut(Struct, frozen=True):
+    """All switches."""
+
+    items: list[SwitchView]
+    next: str | None = None
+
+
+class FlowsOut(Struct, frozen=True):
+    """The entries of a switch."""
+
+    switch: str
+    source: Literal["cp", "dp"]
+    items: list[FlowView]
+    next: str | None = None
+
+
+class PartitionsOut(Struct, frozen=True):
+    """All partitions."""
+
+    items: list[PartitionView]
+    next: str | None = None
+
+
+class ConfiguratorsOut(Struct, frozen=True):
+    """All configurators."""
+
+    items: list[ConfiguratorView]
+    next: str | None = None
+
+
+class ReportOut(Struct, frozen=True):
+    """How many sampled events of a report were taken."""
+
+    events: int
+
+
+class HealthOut(Struct, frozen=True):
+    """The process is alive."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ReadyOut(Struct, frozen=True):
+    """Whether requests can be served; if not, the reasons; and each part that this depends on.
+
+    Requests are taken while some switches are down or partitions are loaded; they then wait.
+    """
+
+    ready: bool
+    reasons: list[str]
+    parts: list[Part]
+    switches_up: int
+    switches: int
+    partitions_ready: int
+    partitions: int

@@ -1,0 +1,109 @@
+"""Errors as callers see them: `application/problem+json` (RFC 9457), with stable types."""
+
+import re
+from collections.abc import Mapping
+from math import ceil
+
+import msgspec
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from api.http.models import FieldProblem, ProblemOut
+from dispatcher.errors import Problem
+
+MEDIA_TYPE = "application/problem+json"
+
+KINDS: Mapping[str, tuple[int, str]] = {
+    "bad-json": (400, "The body is not JSON as it is taken here"),
+    "bad-header": (400, "A header is not acceptable"),
+    "no-token": (401, "A token is needed"),
+    "forbidden": (403, "Not allowed"),
+    "not-found": (404, "Not found"),
+    "no-method": (405, "Method not allowed"),
+    "timeout": (408, "The request came too slowly"),
+    "key-reused": (409, "The idempotency key belongs to another call"),
+    "too-large": (413, "The body is too large"),
+    "media-type": (415, "The body is of another type than is taken here"),
+    "invalid": (422, "The input is not valid"),
+    "internal": (500, "Something went wrong here"),
+    "overloaded": (503, "Too much is under way"),
+}
+"""Kinds of problems that the API finds by itself; the dispatcher has more. `type` in the answer is
+`/problems/KIND`."""
+
+_AT = re.compile(r" - at `(?:key in )?\$(.*)`$", re.DOTALL)
+_MEMBER = re.compile(r"field `([^`]*)`")
+
+
+class ApiProblem(Exception):
+    """Raised to answer with a problem; `headers` go along with it."""
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.problem = problem(kind, detail, field)
+        self.headers = dict(headers or {})
+
+
+def problem(kind: str, detail: str, field: str | None = None) -> Problem:
+    """A problem of one of our own kinds."""
+    status, title = KINDS[kind]
+    return Problem(status, kind, title, printable(detail), field and printable(field))
+
+
+def invalid(error: msgspec.ValidationError) -> Problem:
+    """The problem that msgspec found with a value; its message names the field."""
+    text = str(error)
+    at = _AT.search(text)
+    path = at[1].lstrip(".") if at else ""
+    detail = text[: at.start()] if at else text
+    if member := _MEMBER.search(detail):
+        path = f"{path}.{member[1]}" if path else member[1]
+    return problem("invalid", detail, path or "body")
+
+
+def naming(found: Problem, otherwise: str) -> Problem:
+    """The problem with the field at fault named, if it is one with the input."""
+    if found.field is not None or found.status != 422:
+        return found
+    return replace(found, field=otherwise)
+
+
+def document(found: Problem, request_id: str | None = None) -> ProblemOut:
+    """The problem as it is sent."""
+    field = found.field
+    return ProblemOut(
+        type=f"/problems/{found.type}",
+        title=found.title,
+        status=found.status,
+        detail=printable(found.detail),
+        field=field,
+        errors=[FieldProblem(field, printable(found.detail))] if field is not None else None,
+        id=found.id,
+        ids=list(found.ids) or None,
+        request_id=request_id,
+        retry_after=found.retry_after,
+    )
+
+
+def respond(
+    found: Problem, headers: Mapping[str, str] | None = None, request_id: str | None = None
+) -> Response:
+    """The answer that carries a problem."""
+    headers = dict(headers or {})
+    if found.status in (429, 503):
+        headers.setdefault("Retry-After", str(max(1, ceil(found.retry_after or 1))))
+    if found.status == 401:
+        headers.setdefault("WWW-Authenticate", 'Bearer realm="dzflow"')
+    content = msgspec.json.encode(document(found, request_id))
+    return Response(content, found.status, headers, MEDIA_TYPE)
+
+
+def printable(text: str) -> str:
+    """The text in a form that JSON in UTF-8 can carry."""
+    return text.encode(errors="backslashreplace").decode()

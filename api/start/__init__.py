@@ -1,0 +1,1 @@
+"""Starts and supervises all parts of the service on one machine, from its settings."""

@@ -1,0 +1,75 @@
+"""The network that a service begins with, or finds from an earlier start."""
+
+from api.start.settings import BadSettings, Settings
+from configurators.state.network import first_network, topology_of
+from configurators.store import keys
+from configurators.store.documents import decode_network, encode
+from configurators.store.etcd.client import Etcd, Put, absent
+from configurators.store.model import NetworkDoc
+from dzflow.errors import BadInput
+from sdn.topologies import topology
+
+
+class AnotherNetwork(BadInput):
+    """What is stored does not go together with what is asked for."""
+
+
+async def settle_network(etcd: Etcd, settings: Settings) -> NetworkDoc:
+    """The stored network; if there is none, one is made from the settings and stored.
+
+    AnotherNetwork if the settings ask, in so many words, for something else than is stored.
+    """
+    stored = await etcd.get(keys.NETWORK)
+    if stored is None:
+        if (
+            settings.data_plane in ("external", "onos")
+            and "topology" not in settings.model_fields_set
+        ):
+            raise BadSettings(
+                "topology: say what your network is like: name a file that describes its switches,"
+                " hosts and links (docs/topologies.md)"
+            )
+        doc = first_network(topology(settings.topology), settings.plan, settings.trees)
+        done = await etcd.transact([absent(keys.NETWORK)], [Put(keys.NETWORK, encode(doc))])
+        if done.succeeded:
+            return doc
+        stored = await etcd.get(keys.NETWORK)
+        assert stored is not None
+    doc = decode_network(stored.value)
+    _compare(doc, settings)
+    return doc
+
+
+def _compare(doc: NetworkDoc, settings: Settings) -> None:
+    given = settings.model_fields_set
+    if "topology" in given:
+        asked = topology(settings.topology)
+        # Hosts come and go; switches and links are those of the first start.
+        if (asked.switches, asked.links) != (doc.switches, doc.links):
+            raise _refused(
+                f"a network of {len(doc.switches)} switches and {len(doc.links)} links",
+                f"{settings.topology} is another one",
+                "--topology",
+            )
+    if "plan" in given and settings.plan != doc.pipeline.plan:
+        raise _refused(
+            f"tables of the plan {doc.pipeline.plan}",
+            f"{settings.plan} is asked for",
+            f"--plan, or with --plan {doc.pipeline.plan}",
+        )
+    if "trees" in given and settings.trees != doc.tree_count:
+        # There may be fewer different trees than are asked for.
+        same = topology_of(doc)
+        if first_network(same, settings.plan, settings.trees).tree_count != doc.tree_count:
+            raise _refused(
+                f"{doc.tree_count} trees",
+                f"{settings.trees} are asked for",
+                f"--trees, or with --trees {doc.tree_count}",
+            )
+
+
+def _refused(there: str, asked: str, option: str) -> AnotherNetwork:
+    return AnotherNetwork(
+        f"this data folder (or etcd) holds {there}; {asked}. Start without {option}, or with"
+        " another --data-dir"
+    )

@@ -1,0 +1,125 @@
+"""Logs: one line for each record, in every process of the service, without secrets.
+
+What belongs to a record (`logger.info("…", extra={"record": id})`) becomes fields of its line; the
+id of the REST call that is being answered is added by itself.
+"""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterable
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, SecretStr
+
+from api.http.request_ids import request_id
+from api.start.settings import Settings
+
+MAX_BYTES = 16 << 20
+KEPT = 3
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_HIDDEN = "****"
+# These tell much that is of no use to who runs the service.
+_QUIET = {"asyncio": "error", "httpx": "warning", "httpcore": "warning", "uvicorn": "warning"}
+
+
+class Lines(logging.Formatter):
+    """Makes a line of a record: JSON, or words for people."""
+
+    def __init__(
+        self, process: str, form: Literal["json", "console"], secrets: Iterable[str] = ()
+    ) -> None:
+        super().__init__()
+        self._process = process
+        self._form = form
+        given = {secret for secret in secrets if secret}
+        # A text within a text that is JSON (or Python's) has a backslash before some characters.
+        escaped = {json.dumps(secret, ensure_ascii=False)[1:-1] for secret in given}
+        twice = {json.dumps(secret, ensure_ascii=False)[1:-1] for secret in escaped}
+        self._secrets = sorted(given | escaped | twice, key=len, reverse=True)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        extra = {k: v for k, v in vars(record).items() if k not in _STANDARD}
+        call = request_id.get()
+        if call:
+            extra.setdefault("request_id", call)
+        if record.exc_info:
+            extra["error"] = self.formatException(record.exc_info)
+        line = self._json(record, extra) if self._form == "json" else self._words(record, extra)
+        for secret in self._secrets:
+            line = line.replace(secret, _HIDDEN)
+        return line
+
+    def _json(self, record: logging.LogRecord, extra: dict[str, Any]) -> str:
+        fields = {
+            "time": _moment(record.created),
+            "level": record.levelname.lower(),
+            "process": self._process,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **extra,
+        }
+        return json.dumps(fields, default=str, ensure_ascii=False)
+
+    def _words(self, record: logging.LogRecord, extra: dict[str, Any]) -> str:
+        error = extra.pop("error", None)
+        said = f"{_moment(record.created)} {record.levelname:7} {self._process}"
+        said += f" {record.getMessage()}"
+        said += "".join(f" {key}={value}" for key, value in extra.items())
+        # Whatever was said stays in one line.
+        return " ".join(said.split()) + (f"\n{error}" if error else "")
+
+
+def configure(settings: Settings, process: str, folder: Path | None = None) -> None:
+    """Let everything that this process logs be written as the settings say.
+
+    Files are in `folder`, by default `logs/` of the data folder.
+    """
+    handler: logging.Handler
+    if settings.log.to == "files":
+        place = folder or log_folder(settings)
+        for each in (place.parent, place):  # parents that are made on the way are open to others
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handler = RotatingFileHandler(
+            place / f"{process}.log", maxBytes=MAX_BYTES, backupCount=KEPT, encoding="utf-8"
+        )
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines(process, settings.log.format, secrets_of(settings)))
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
+    root.setLevel(settings.log.level.upper())
+    logging.captureWarnings(True)
+    for name, level in _QUIET.items():
+        logging.getLogger(name).setLevel(level.upper())
+
+
+def log_folder(settings: Settings) -> Path:
+    """Where the files are."""
+    return settings.data_dir / "logs"
+
+
+def secrets_of(value: object) -> list[str]:
+    """All secrets in settings."""
+    if isinstance(value, SecretStr):
+        return [value.get_secret_value()]
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if isinstance(value, dict):
+        return [each for part in value.values() for each in secrets_of(part)]
+    if isinstance(value, (list, tuple)):
+        return [each for part in value for each in secrets_of(part)]
+    return []
+
+
+def _moment(seconds: float) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{whole}.{int(seconds % 1 * 1e6):06d}Z"

@@ -1,0 +1,137 @@
+"""The network as a child process: emulated switches and hosts, or the Open vSwitch lab.
+
+The emulated network follows what is stored: hosts come, move and go with the `network` key, and
+switches connect to the southbound processes that are alive.
+"""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable
+
+from api.start import child, parts
+from api.start.settings import Settings
+from configurators.state.network import topology_of
+from configurators.store import keys
+from configurators.store.documents import (
+    decode_network,
+    decode_process,
+    decode_wires,
+    encode,
+)
+from configurators.store.etcd.client import Etcd, StoreUnavailable
+from configurators.store.following import follow
+from configurators.store.model import NetworkDoc
+from dzflow.errors import DzflowError
+from sdn.emulator import EmulatedNetwork
+from sdn.lab import Lab
+
+_log = logging.getLogger(__name__)
+_PAUSE = 0.5  # seconds until etcd is asked again after it did not answer
+
+Address = tuple[str, int]
+
+
+class NoNetwork(DzflowError):
+    """No network is stored."""
+
+
+async def emulate(
+    etcd: Etcd, settings: Settings, stop: asyncio.Event, ready: Callable[[EmulatedNetwork], None]
+) -> None:
+    """Be the emulated network that is stored in etcd until `stop` is set."""
+    doc = await _network(etcd)
+    network = EmulatedNetwork(
+        topology_of(doc),
+        model=parts.switch_model(settings),
+        endpoints=await _wishes(etcd),
+    )
+
+    async def follow_hosts() -> None:
+        async for news in follow(etcd, keys.NETWORK):
+            for change in news.changes:
+                if change.key == keys.NETWORK and change.value is not None:
+                    await network.set_hosts(decode_network(change.value).hosts)
+                    await _tell_wires(etcd, network)
+
+    async def follow_controllers() -> None:
+        alive: dict[str, Address] = {}
+        async for news in follow(etcd, keys.SOUTHBOUND):
+            if news.whole:
+                alive.clear()
+            for change in news.changes:
+                if change.value is None:
+                    alive.pop(change.key, None)
+                else:
+                    alive[change.key] = address_of(decode_process(change.value).openflow)
+            # While none is alive, the switches go on to look for those that they know.
+            if alive:
+                network.set_controllers(list(alive.values()))
+
+    async with network, asyncio.TaskGroup() as group:
+        await _tell_wires(etcd, network)
+        follows = [group.create_task(follow_hosts()), group.create_task(follow_controllers())]
+        ready(network)
+        await stop.wait()
+        for task in follows:
+            task.cancel()
+
+
+async def _tell_wires(etcd: Etcd, network: EmulatedNetwork) -> None:
+    """Store where the hosts are reached; etcd may be away for a while."""
+    while True:
+        try:
+            await etcd.put(keys.WIRES, encode(network.endpoints()))
+            return
+        except StoreUnavailable as error:
+            _log.warning("%s", error)
+            await asyncio.sleep(_PAUSE)
+
+
+async def _network(etcd: Etcd) -> NetworkDoc:
+    stored = await etcd.get(keys.NETWORK)
+    if stored is None:
+        raise NoNetwork("no network is stored in etcd; `dzflow up` stores one before it starts it")
+    return decode_network(stored.value)
+
+
+async def _wishes(etcd: Etcd) -> dict[str, int]:
+    """The ports that the hosts had before, so that applications find them again."""
+    stored = await etcd.get(keys.WIRES)
+    wires = decode_wires(stored.value) if stored else {}
+    return {host: port for host, (_, port) in wires.items()}
+
+
+def address_of(text: str) -> Address:
+    """The parts of `host:port`."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+async def _lab(self: child.Child, etcd: Etcd, stop: asyncio.Event) -> None:
+    """Be the lab: real switches that connect to the southbound processes' ports."""
+    doc = await _network(etcd)
+    await etcd.delete(keys.WIRES)
+    controllers = [f"tcp:{address}" for address in self.orders["openflow"]]
+    with Lab(topology_of(doc), controllers) as lab:
+        if self.orders["relay"]:
+            lab.relay(self.orders["relay"])
+        self.report(ready=True, lab=lab.tag)
+        await stop.wait()
+
+
+async def _work(self: child.Child, stop: asyncio.Event) -> None:
+    async with Etcd(parts.access(self.settings)) as etcd:
+        if self.settings.data_plane == "ovs":
+            await _lab(self, etcd, stop)
+        else:
+            # Entries come by the hundred thousand and are free of cycles: looking through all of
+            # them again and again took a quarter of the time.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(50_000, 20, 100)
+            await emulate(etcd, self.settings, stop, lambda _: self.report(ready=True))
+
+
+if __name__ == "__main__":
+    child.run(_work)

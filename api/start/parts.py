@@ -1,0 +1,134 @@
+"""What the settings of the service mean to each of its parts."""
+
+from msgspec.structs import replace
+
+from api.http.app_settings import ApiSettings, Token
+from api.start.settings import Settings
+from configurators.ownership.locked import SharedConfigurator
+from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound.process import SouthboundOptions, SouthboundProcess
+from configurators.store.etcd.client import Access
+from dispatcher.changes.damping import Patience
+from dispatcher.views import DispatcherOptions
+from sdn.emulator import PRESETS, SwitchModel
+from sdn.onos.client import Access as OnosAccess
+
+
+def access(settings: Settings) -> Access:
+    """How etcd is reached."""
+    etcd = settings.etcd
+    return Access(
+        tuple(etcd.endpoints),
+        prefix=etcd.prefix,
+        user=etcd.user,
+        password=etcd.password.get_secret_value() if etcd.password else None,
+        ca=str(etcd.ca) if etcd.ca else None,
+        cert=str(etcd.cert) if etcd.cert else None,
+        key=str(etcd.key) if etcd.key else None,
+        timeout=etcd.timeout,
+    )
+
+
+def stream_token(settings: Settings) -> bytes:
+    """What all processes of the installation share."""
+    assert settings.stream_token is not None  # `dzflow up` sees to it
+    return settings.stream_token.get_secret_value().encode()
+
+
+def api_settings(settings: Settings) -> ApiSettings:
+    """What the application is told."""
+    limits = settings.limits
+    operators = (Token(each.get_secret_value(), "operator") for each in settings.tokens.operator)
+    hosts = (
+        Token(each.get_secret_value(), "host", host) for host, each in settings.tokens.hosts.items()
+    )
+    return ApiSettings(
+        tokens=(*operators, *hosts),
+        max_body=limits.body,
+        max_requests=limits.calls,
+        max_streams=limits.streams,
+        max_host_streams=limits.host_streams,
+        default_wait=limits.wait,
+        max_wait=max(limits.wait, 60.0),
+    )
+
+
+def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
+    """What a dispatcher is told."""
+    limits, times = settings.limits, settings.times
+    return DispatcherOptions(
+        node=node,
+        plan=settings.plan,
+        partitions=settings.partition_count,
+        mode=settings.mode,
+        window=limits.window,
+        window_per_host=limits.host_window,
+        queue=limits.queue,
+        queue_per_host=limits.host_queue,
+        rate=limits.rate or None,
+        rate_per_host=limits.host_rate or None,
+        lease_ttl=times.dispatcher_lease,
+        grace=times.grace,
+        patience=Patience(
+            down_after=times.switch_lost_after,
+            absent_after=times.switch_absent_after,
+            back_after=times.back_after,
+            longest=times.back_after_longest,
+        ),
+        traces=str(settings.data_dir / "traces"),
+        traces_bytes=limits.traces,
+    )
+
+
+def switch_model(settings: Settings) -> SwitchModel:
+    """What emulated switches are like."""
+    model = PRESETS[settings.emulated.model]
+    delay = settings.emulated.switch_delay_ms / 1000
+    return replace(model, acknowledge_after=delay) if delay else model
+
+
+def configurator(settings: Settings, id: str, node: str, listen: str) -> ConfiguratorProcess:
+    """A configurator that listens there for streams."""
+    times = settings.times
+    options = ConfiguratorOptions(
+        ordering=settings.ordering,
+        slice_limit=settings.slices.limit,
+        gather_ms=settings.slices.gather_ms,
+        lease_s=times.configurator_lease,
+        take_over_after_s=times.take_over_after,
+        take_over_first_s=times.take_over_first,
+        node=node,
+        at_once=settings.sea.at_once,
+        patience_s=settings.sea.patience_ms / 1000,
+    )
+    kind = SharedConfigurator if settings.mode == "sea" else ConfiguratorProcess
+    return kind(access(settings), stream_token(settings), id, listen, options)
+
+
+def southbound(
+    settings: Settings, id: str, node: str, listen: str, openflow: str
+) -> SouthboundProcess:
+    """A southbound process that listens there for streams, and there for switches."""
+    tls, onos = settings.openflow, settings.onos
+    options = SouthboundOptions(
+        node=node,
+        ttl=settings.times.southbound_lease,
+        cert=str(tls.cert) if tls.cert else None,
+        key=str(tls.key) if tls.key else None,
+        ca=str(tls.ca) if tls.ca else None,
+        onos=OnosAccess(
+            onos.url,
+            onos.user,
+            onos.password.get_secret_value(),
+            verify=str(onos.ca) if onos.ca else True,
+        ),
+    )
+    return SouthboundProcess(
+        access(settings),
+        stream_token(settings),
+        id,
+        listen,
+        openflow,
+        "onos" if settings.data_plane == "onos" else "openflow",
+        options,
+    )

@@ -1,0 +1,1 @@
+"""Decides flow changes: the engine of one partition, the partition map, and re-cutting. Pure."""

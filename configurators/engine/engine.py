@@ -1,0 +1,438 @@
+"""The engine: the CP-config of one partition, and what it takes to change it.
+
+Pure: it takes partials and returns flow operations. All state follows from the active requests and
+the routes; nothing depends on the order in which they came. A change is made in two steps: `decide`
+says which operations it takes, and when the switches have acknowledged these, `commit` makes it
+final; `discard` takes it back and says which operations undo it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from configurators.engine.partials import Kind, Partial
+from configurators.engine.region_state import ALL, Offer, Record, Work, counted
+from dzflow.errors import BadInput, DzflowError
+from dzflow.region import Region
+from dzflow.region_map import OverlapMap, RegionMap
+from sdn.flows import Batch, FlowEntry, difference
+from sdn.plans import NOTHING, Changes, Contribution, Plan
+
+Ordering = Literal["fifo", "ordered", "net"]
+
+
+class DuplicateId(BadInput):
+    """A request whose id is active already."""
+
+
+class UnknownId(BadInput):
+    """A removal or update of something that is not active."""
+
+
+class MixedSlice(BadInput):
+    """A slice with partials of more than one kind, where their order matters."""
+
+
+class NoRegions(BadInput):
+    """A partial that asks for nothing."""
+
+
+class NotContinued(BadInput):
+    """Routes that do not follow those of the engine, so that numbers mean different things."""
+
+
+class NotLoadable(BadInput):
+    """Something else than an active subscription or advertisement is to be loaded."""
+
+
+class DecisionPending(DzflowError):
+    """A second change before the first was committed or discarded."""
+
+
+class NotPending(DzflowError):
+    """A commit or discard of something that is not the pending decision."""
+
+
+class Decision(Struct, frozen=True, eq=False):
+    """The operations that a change takes.
+
+    Rounds follow each other: the next one starts when all switches have acknowledged the one
+    before. Within a round each switch proceeds by itself.
+    """
+
+    rounds: tuple[Batch, ...]
+
+
+class _Active(NamedTuple):
+    """An active subscription or advertisement."""
+
+    advertised: bool
+    host: int
+    regions: tuple[Region, ...]
+    edge: tuple[Region, ...]
+
+
+class _Step(NamedTuple):
+    """One elementary change: a host begins (sign 1) or ends (-1) to want or offer regions."""
+
+    sign: int
+    advertised: bool
+    host: int
+    regions: Iterable[Region]
+    edge: Iterable[Region]
+
+
+class _Undo(NamedTuple):
+    """What takes the pending decision back."""
+
+    steps: list[_Step]
+    active: dict[str, _Active | None]
+    plan: Plan
+
+
+class Engine:
+    """The CP-config of one partition of one space."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._active: dict[str, _Active] = {}
+        self._records: RegionMap[Record] = RegionMap()
+        self._offers: OverlapMap[Offer] = OverlapMap()
+        self._pending: tuple[Decision, _Undo] | None = None
+
+    # Reading
+
+    def __len__(self) -> int:
+        return len(self._active)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._active
+
+    @property
+    def pending(self) -> bool:
+        """Whether a decision waits to be committed or discarded."""
+        return self._pending is not None
+
+    def ids(self) -> list[str]:
+        """The ids of the active requests."""
+        return list(self._active)
+
+    def active(self) -> list[Partial]:
+        """The active requests: a snapshot, since loading them into a new engine gives the same.
+
+        A pending decision counts as made, here and in all that can be read.
+        """
+        return [self._partial(name, active) for name, active in self._active.items()]
+
+    def get(self, name: str) -> Partial | None:
+        """An active request; None if it is not active here."""
+        active = self._active.get(name)
+        return None if active is None else self._partial(name, active)
+
+    def _partial(self, name: str, active: _Active) -> Partial:
+        kind = Kind.ADVERTISE if active.advertised else Kind.SUBSCRIBE
+        host = self.plan.routes.host_name(active.host)
+        return Partial(kind, name, host, active.regions, active.edge)
+
+    def contributions(self) -> dict[Region, Contribution]:
+        """What each region contributes."""
+        return {r.region: (r.own, r.inherited) for r in self._records}
+
+    def counts(self) -> dict[Region, tuple[dict[int, int], dict[int, int], int, dict[int, int]]]:
+        """Who counts on each region: subscribers, hosts admitted, publishers, advertisers."""
+        wanted = {
+            r.region: (dict(r.subscribers), dict(r.admitted), r.publishers) for r in self._records
+        }
+        offered = {region: dict(offer.counts) for region, offer in self._offers}
+        nobody: tuple[dict[int, int], dict[int, int], int] = ({}, {}, 0)
+        return {
+            region: (*wanted.get(region, nobody), offered.get(region, {}))
+            for region in wanted | offered
+        }
+
+    def entries(self, switches: Iterable[str] | None = None) -> dict[str, list[FlowEntry]]:
+        """The entries of this partition by switch: all, or those of some switches."""
+        found: dict[str, list[FlowEntry]] = {}
+        within = ALL if switches is None else self.plan.routes.slots_at(switches)
+        for record in self._records:
+            if record.own & within:
+                for switch, entry in self.plan.entries(
+                    record.region, (record.own, record.inherited), within
+                ):
+                    found.setdefault(switch, []).append(entry)
+        return found
+
+    def count(self) -> int:
+        """How many entries this partition has, on all switches together."""
+        return sum(self.plan.count((record.own, record.inherited)) for record in self._records)
+
+    # Deciding
+
+    def load(self, active: Iterable[Partial]) -> None:
+        """Take up requests that are active already, as after a restart: no operations follow.
+
+        Hosts that the topology does not have (any more) are taken, too; they have no entries.
+        """
+        partials = list(active)
+        self._check(partials, load=True)
+        steps = [self._steps(partial)[0] for partial in partials]
+        for partial in partials:
+            self._note(partial)
+        self._apply([step for step in steps if step], None)
+
+    def decide(self, partials: Sequence[Partial], ordering: Ordering = "net") -> Decision:
+        """Decide a slice: partials that may be taken in any order.
+
+        `fifo` decides each partial by itself as they came, `ordered` coarse ones first (fine ones
+        first when removing); both take partials of one kind only. `net` decides all together, of
+        whatever kinds, so that only the net difference remains; what updates take away goes in a
+        second round, after all that is added.
+        """
+        self._check(partials, mixed=ordering == "net")
+        if ordering == "ordered":
+            partials = sorted(partials, key=self._coarseness)
+        before = {p.id: self._active.get(p.id) for p in partials}
+        both = [self._steps(partial) for partial in partials]
+        for partial in partials:
+            self._note(partial)
+        # Either or: only an update both adds and takes away, and that it does in two rounds.
+        first = [step for grow, shrink in both if (step := grow or shrink)]
+        second = [shrink for grow, shrink in both if grow and shrink]
+        if ordering == "ordered":
+            second.reverse()
+        rounds = []
+        for steps in (first, second):
+            batch: Batch = {}
+            for together in [steps] if ordering == "net" else [[step] for step in steps]:
+                changes = Changes()
+                self._apply(together, changes)
+                changes.append_to(batch)
+            if batch:
+                rounds.append(batch)
+        undo = [step._replace(sign=-step.sign) for step in second + first]
+        return self._pend(Decision(tuple(rounds)), _Undo(undo, before, self.plan))
+
+    def rewire(self, plan: Plan) -> Decision:
+        """Decide to go over to other routes: with a tree added or removed, a host moved or gone.
+
+        The new plan's routes must continue ours (`Routes(…, after=…)`). Entries are added before
+        others are deleted.
+        """
+        self._check_none_pending()
+        before = self.plan
+        if plan.routes.continues is not before.routes.token:
+            raise NotContinued("make the new routes with `after=` the routes that are in use here")
+        changes, batch = Changes(), Batch()
+        self._replan(plan, changes)
+        changes.append_to(batch)
+        return self._pend(Decision((batch,) if batch else ()), _Undo([], {}, before))
+
+    def commit(self, decision: Decision) -> None:
+        """The switches have acknowledged: the decision is final."""
+        self._take_pending(decision)
+
+    def discard(self, decision: Decision) -> Decision:
+        """Take the pending decision back; returns what undoes it on the switches, already final.
+
+        That is for switches that have carried it out; others are to be reconciled.
+        """
+        undo = self._take_pending(decision)
+        if undo.plan is not self.plan:
+            # Numbers of slots that fell free may mean something else by now: compare entries.
+            decided = self.entries()
+            self._replan(undo.plan, None)
+            batch = difference(decided, self.entries())
+            return Decision((batch,) if batch else ())
+        for name, was in undo.active.items():
+            if was is None:
+                del self._active[name]
+            else:
+                self._active[name] = was
+        rounds = []
+        for sign in (1, -1):
+            changes, batch = Changes(), Batch()
+            self._apply([step for step in undo.steps if step.sign == sign], changes)
+            changes.append_to(batch)
+            if batch:
+                rounds.append(batch)
+        return Decision(tuple(rounds))
+
+    # Checking: everything that can be refused is, before anything changes
+
+    def _check(self, partials: Sequence[Partial], load: bool = False, mixed: bool = False) -> None:
+        self._check_none_pending()
+        if not (load or mixed) and len({partial.kind for partial in partials}) > 1:
+            raise MixedSlice(
+                "a slice holds partials of one kind only; cut it where the kind changes, or"
+                " decide it with the ordering net"
+            )
+        seen = set()
+        for partial in partials:
+            if partial.id in seen:
+                raise DuplicateId(f"{partial.id!r} stands twice in one slice; cut it in between")
+            seen.add(partial.id)
+            new = partial.kind in (Kind.SUBSCRIBE, Kind.ADVERTISE)
+            if load and not new:
+                raise NotLoadable(f"{partial.id!r}: only what is active can be loaded")
+            known = self._active.get(partial.id)
+            if new and known:
+                raise DuplicateId(f"{partial.id!r} is active already; update it, or use another id")
+            if not new and not known:
+                raise UnknownId(f"{partial.id!r} is not active here; it was removed, or never came")
+            if known and (wrong := _wrong_kind(partial.kind, known)):
+                raise UnknownId(f"{partial.id!r} is not a{wrong}")
+            if not partial.kind.removes:
+                if not partial.regions:
+                    raise NoRegions(f"{partial.id!r} names no region in this partition")
+                for region in (*partial.regions, *partial.edge):
+                    self.plan.check(region)
+            if new and not load:
+                self.plan.routes.topology.host(partial.host)
+
+    def _check_none_pending(self) -> None:
+        if self._pending:
+            raise DecisionPending("commit or discard the pending decision first")
+
+    def _pend(self, decision: Decision, undo: _Undo) -> Decision:
+        self._pending = decision, undo
+        return decision
+
+    def _take_pending(self, decision: Decision) -> _Undo:
+        if not self._pending or self._pending[0] is not decision:
+            raise NotPending("this decision is not pending: it was committed or discarded before")
+        undo = self._pending[1]
+        self._pending = None
+        return undo
+
+    # Changing
+
+    def _coarseness(self, partial: Partial) -> int:
+        known = self._active.get(partial.id)
+        regions = partial.regions + partial.edge or (known.regions + known.edge if known else ())
+        return min((region.size for region in regions), default=0)
+
+    def _steps(self, partial: Partial) -> tuple[_Step | None, _Step | None]:
+        """What a partial adds and what it takes away."""
+        known = self._active.get(partial.id)
+        if known is None:
+            host = self.plan.routes.host_number(partial.host)
+            advertised = partial.kind is Kind.ADVERTISE
+            return _Step(1, advertised, host, _once(partial.regions), _once(partial.edge)), None
+        if partial.kind.removes:
+            return None, _Step(-1, *known)
+        advertised, host = known.advertised, known.host
+        grow = _Step(
+            1,
+            advertised,
+            host,
+            [r for r in _once(partial.regions) if r not in known.regions],
+            [r for r in _once(partial.edge) if r not in known.edge],
+        )
+        shrink = _Step(
+            -1,
+            advertised,
+            host,
+            [r for r in known.regions if r not in partial.regions],
+            [r for r in known.edge if r not in partial.edge],
+        )
+        return grow, shrink
+
+    def _note(self, partial: Partial) -> None:
+        """Enter a partial into the list of active requests."""
+        if partial.kind.removes:
+            del self._active[partial.id]
+            return
+        known = self._active.get(partial.id)
+        if known:
+            advertised, host = known.advertised, known.host
+        else:
+            advertised = partial.kind is Kind.ADVERTISE
+            host = self.plan.routes.host_number(partial.host)
+        self._active[partial.id] = _Active(
+            advertised, host, _once(partial.regions), _once(partial.edge)
+        )
+
+    def _apply(self, steps: Iterable[_Step], changes: Changes | None) -> None:
+        """Change counts, then contributions, then what others inherit; note the operations."""
+        work = Work(self._records, self.plan)
+        for step in steps:
+            if step.advertised:
+                self._offer(step, work)
+                for region in step.edge:
+                    record = self._record(region, work)
+                    record.admitted = counted(record.admitted, step.host, step.sign)
+                    work.dirty[record] = ALL
+            else:
+                self._want(step, work)
+        work.settle(changes)
+
+    def _want(self, step: _Step, work: "Work") -> None:
+        sign, host, dirty = step.sign, step.host, work.dirty
+        for region in step.regions:
+            record = self._record(region, work)
+            count = record.subscribers.get(host, 0) + sign
+            if count:
+                record.subscribers[host] = count
+                if count == 1 and sign > 0:
+                    dirty[record] = dirty.get(record, 0) | 1 << host
+            else:
+                del record.subscribers[host]
+                dirty[record] = ALL
+
+    def _offer(self, step: _Step, work: "Work") -> None:
+        bit = 1 << step.host
+        for region in step.regions:
+            offer = self._offers.get(region)
+            if offer is None:
+                self._offers.add(region, offer := Offer())
+            offer.counts = counted(offer.counts, step.host, step.sign)
+            if offer.counts.get(step.host) == 1 and step.sign > 0:
+                offer.hosts |= bit
+                for record in self._records.overlapping(region):
+                    if not record.publishers & bit:
+                        record.publishers |= bit
+                        work.dirty[record] = ALL
+            elif step.host not in offer.counts:
+                offer.hosts ^= bit
+                if not offer.hosts:
+                    self._offers.remove(region)
+                for record in self._records.overlapping(region):
+                    publishers = self._publishers(record.region)
+                    if publishers != record.publishers:
+                        record.publishers = publishers
+                        work.dirty[record] = ALL
+
+    def _record(self, region: Region, work: "Work") -> Record:
+        record = self._records.get(region)
+        if record is None:
+            record = Record(region, self._publishers(region))
+            self._records.add(region, record)
+            work.touched[record] = NOTHING
+            work.inherit[record] = None
+        return record
+
+    def _publishers(self, region: Region) -> int:
+        hosts = 0
+        for offer in self._offers.overlapping(region):
+            hosts |= offer.hosts
+        return hosts
+
+    def _replan(self, plan: Plan, changes: Changes | None) -> None:
+        self.plan = plan
+        work = Work(self._records, plan)
+        work.dirty.update(dict.fromkeys(self._records, ALL))
+        work.settle(changes)
+
+
+def _once(regions: tuple[Region, ...]) -> tuple[Region, ...]:
+    """Each region once: asking twice for one in a request is asking once."""
+    return regions if len(regions) < 2 else tuple(dict.fromkeys(regions))
+
+
+def _wrong_kind(kind: Kind, known: _Active) -> str:
+    if kind is Kind.UNSUBSCRIBE and known.advertised:
+        return " subscription but an advertisement; unadvertise it"
+    if kind is Kind.UNADVERTISE and not known.advertised:
+        return "n advertisement but a subscription; unsubscribe it"
+    return ""

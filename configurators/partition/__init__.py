@@ -1,0 +1,1 @@
+"""Works on one partition: queues its tasks, decides slices, pushes them, and undoes refusals."""

@@ -1,0 +1,1 @@
+"""The southbound process: owns switch connections, fences stale owners, serves configurators."""

@@ -1,0 +1,159 @@
+"""How the network goes on when something is lost or comes back. Pure.
+
+Two different trees never share a number: a tree that cannot stay is replaced under a free one. The
+new tree's entries are installed beside the old one's; when all stand, publishers are told; after a
+grace period the old one goes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from configurators.state.network import topology_of, tree_doc, tree_of
+from configurators.store.model import Lost, NetworkDoc, TreeDoc
+from dzflow.address import MAX_TREE
+from sdn.topology import Link
+from sdn.trees import Tree, spanning_forest
+
+
+def next_network(
+    doc: NetworkDoc, lost: Lost, taken_up: bool, now: float, grace: float
+) -> NetworkDoc:
+    """The network that is to follow: the same if there is nothing to do.
+
+    `taken_up` says that all configurators have installed what this one says; `now` and `grace` are
+    seconds.
+    """
+    changed = _without_retired(doc, now, grace)
+    if taken_up:
+        changed = _with_coming(changed, now)
+    return _heal(changed, lost, now)
+
+
+def coming(doc: NetworkDoc) -> frozenset[int]:
+    """The trees whose entries are being installed, and that publishers are not told of yet."""
+    return frozenset(doc.trees) - doc.usable - doc.retired.keys()
+
+
+def cut_off(doc: NetworkDoc) -> dict[str, str]:
+    """The hosts that others cannot reach, each with the reason."""
+    lost = frozenset(doc.lost.switches)
+    found = {
+        host.id: f"host {host.id} hangs on switch {host.switch}, which is lost"
+        for host in doc.hosts
+        if host.switch in lost
+    }
+    whole = next((tree for _, tree in sorted(doc.trees.items()) if _is_good(doc, tree)), None)
+    if whole is not None and whole.more_roots:
+        tree = tree_of(whole)
+        for host in doc.hosts:
+            if host.switch not in lost and not tree.joins(whole.root, host.switch):
+                found[host.id] = (
+                    f"host {host.id} hangs on switch {host.switch}, from where no way leads to"
+                    f" switch {whole.root} and most others"
+                )
+    return found
+
+
+def _without_retired(doc: NetworkDoc, now: float, grace: float) -> NetworkDoc:
+    # A clock that jumps must not make anything stay for ever.
+    over = {n for n, since in doc.retired.items() if not since <= now < since + grace}
+    if not over:
+        return doc
+    return replace(
+        doc,
+        trees={n: tree for n, tree in doc.trees.items() if n not in over},
+        retired={n: since for n, since in doc.retired.items() if n not in over},
+    )
+
+
+def _with_coming(doc: NetworkDoc, now: float) -> NetworkDoc:
+    new = coming(doc)
+    if not new:
+        return doc
+    good = {n for n in doc.usable if _is_good(doc, doc.trees[n])}
+    return _retire(doc, good | new, doc.usable - good, now)
+
+
+def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
+    if lost == doc.lost:
+        return doc
+    wanted = doc.tree_count
+    doc = replace(doc, lost=lost, wanted=wanted)
+    new = coming(doc)
+    bad = {n for n, tree in doc.trees.items() if not _is_good(doc, tree)}
+    # Nobody was told of those that have not come yet: they can go at once.
+    trees = {n: tree for n, tree in doc.trees.items() if n not in bad & new}
+    kept = doc.usable - bad
+    last = doc.last
+    for tree in _more_trees(doc, [trees[n] for n in kept | (new - bad)], wanted):
+        number = _free(trees, last)
+        if number is None:
+            break
+        trees[number] = tree_doc(tree)
+        last = number
+    doc = replace(doc, trees=trees, current=tuple(sorted(doc.usable)), last=last)
+    # Where another tree is whole, publishers leave the broken ones at once.
+    return _retire(doc, kept, doc.usable - kept, now) if kept else doc
+
+
+def _retire(
+    doc: NetworkDoc, current: Iterable[int], retired: Iterable[int], now: float
+) -> NetworkDoc:
+    since = doc.retired | dict.fromkeys(retired, now)
+    return replace(doc, current=tuple(sorted(current)), retired=since)
+
+
+def _more_trees(doc: NetworkDoc, kept: Iterable[TreeDoc], wanted: int) -> Iterable[Tree]:
+    """Trees beside those that are kept, as different from all as possible, until there are enough.
+
+    One with the same links as another would only double entries.
+    """
+    topology, without = topology_of(doc), _gone(doc)
+    known = {frozenset(tree.links) for tree in kept}
+    used = Counter(link for links in known for link in links)
+    while len(known) < wanted:
+        tree = spanning_forest(topology, used, without)
+        if tree.links in known:
+            return
+        known.add(tree.links)
+        used.update(tree.links)
+        yield tree
+
+
+def _is_good(doc: NetworkDoc, tree: TreeDoc) -> bool:
+    """Whether a tree avoids all that is lost, and reaches all that can be reached."""
+    gone = _gone(doc)
+    return gone.isdisjoint(tree.links) and len(tree.links) == _spanning(doc, gone)
+
+
+def _gone(doc: NetworkDoc) -> frozenset[Link]:
+    """Links that are lost, or lead to a switch that is."""
+    switches = frozenset(doc.lost.switches)
+    ends = (link for link in doc.links if link.a in switches or link.b in switches)
+    return frozenset((*doc.lost.links, *ends))
+
+
+def _spanning(doc: NetworkDoc, gone: frozenset[Link]) -> int:
+    """How many links a tree has that joins all that can be joined."""
+    part = {switch.id: switch.id for switch in doc.switches}
+
+    def find(name: str) -> str:
+        while part[name] != name:
+            part[name] = name = part[part[name]]
+        return name
+
+    count = 0
+    for link in doc.links:
+        if link not in gone and (a := find(link.a)) != (b := find(link.b)):
+            part[a] = b
+            count += 1
+    return count
+
+
+def _free(trees: Iterable[int], last: int) -> int | None:
+    """A number that no tree has, used as long ago as possible: some switch may remember it."""
+    taken = set(trees)
+    numbers = ((last + 1 + n) % (MAX_TREE + 1) for n in range(MAX_TREE + 1))
+    return next((number for number in numbers if number not in taken), None)

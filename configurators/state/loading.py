@@ -1,0 +1,127 @@
+"""From stored records to the partials that partitions begin with."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from configurators.engine.partials import Partial, Request
+from configurators.state.spaces import VersionView
+from configurators.store.documents import BadDocument, decode_record
+from configurators.store.etcd.client import Etcd, Page, StoreError
+from configurators.store.keys import RECORDS
+from configurators.store.model import Record
+from configurators.streams.packing import unpack_regions
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 1000
+_RETRY = 0.5
+
+
+class Loaded(Struct, frozen=True, gc=False):
+    """What a partition has of an active record, and the highest `seq` that it counts under."""
+
+    partial: Partial
+    seq: int
+
+
+def counts(record: Record) -> bool:
+    """Whether partitions have something of a record, as far as it is settled."""
+    return record.state in ("active", "removing")
+
+
+def _was_active(record: Record) -> bool:
+    """Whether a record that counts ever was active; one that was removed before that was not."""
+    return record.state == "active" or record.acknowledged is not None
+
+
+def last_seq(record: Record) -> int:
+    """The `Task.seq` under which what is settled of a record counts.
+
+    Tasks of an operation that is still open come again, and must not be taken for old ones; those
+    of one that is settled count no more, whichever of its phases they are from.
+    """
+    return record.seq * 4 - 1 if record.open else record.seq * 4 + 3
+
+
+def partials(
+    records: Iterable[Record], views: Iterable[VersionView], settled: bool = False
+) -> Iterator[tuple[str, Loaded]]:
+    """What each partition of some versions of a space has of records, by its global name.
+
+    While an update is under way, that is what the old and the new filter want: whatever of the old
+    one has been left already is not missed, and what both want is never interrupted. With `settled`
+    it is what the old one wants, for those who know from a journal what was done since; and nothing
+    of a record that is removed before it ever was active.
+    """
+    versions = list(views)
+    for record in records:
+        if not counts(record) or (settled and not _was_active(record)):
+            continue
+        seq = last_seq(record)
+        for view in versions:
+            found = _route(record, record.regions, view)
+            if record.next and not settled:
+                found = _union(found, _route(record, record.next.regions, view))
+            for name, partial in found.items():
+                yield name, Loaded(partial, seq)
+
+
+def _route(record: Record, regions: Mapping[int, bytes], view: VersionView) -> dict[str, Partial]:
+    packed = regions.get(view.version)
+    if not packed:
+        return {}
+    advertised = record.kind == "advertisement"
+    return view.route(Request(advertised, record.id, record.host, unpack_regions(packed)))
+
+
+def _union(first: dict[str, Partial], second: dict[str, Partial]) -> dict[str, Partial]:
+    found = dict(first)
+    for name, partial in second.items():
+        known = found.get(name)
+        if known:
+            regions = tuple(dict.fromkeys((*known.regions, *partial.regions)))
+            edge = tuple(dict.fromkeys((*known.edge, *partial.edge)))
+            partial = replace(partial, regions=regions, edge=edge)
+        found[name] = partial
+    return found
+
+
+async def read(
+    etcd: Etcd, views: Mapping[str, VersionView], settled: bool = False
+) -> dict[str, list[Loaded]]:
+    """What partitions have of all records of their spaces, see `partials`.
+
+    `views` has the version of each partition.
+    """
+    found: dict[str, list[Loaded]] = {name: [] for name in views}
+    spaces: dict[int, dict[int, VersionView]] = {}
+    for view in views.values():
+        spaces.setdefault(view.number, {})[view.version] = view
+    for number, versions in spaces.items():
+        prefix = f"{RECORDS}{number:x}/"
+        after: str | None = None
+        more = True
+        while more:
+            try:
+                page = await etcd.range(prefix, after, limit=_AT_ONCE)
+            except StoreError as error:
+                log.warning("records cannot be read: %s", error)
+                await asyncio.sleep(_RETRY)
+                continue
+            for name, loaded in partials(_records(page), versions.values(), settled):
+                if name in found:
+                    found[name].append(loaded)
+            after, more = page.items[-1].key if page.items else None, page.more
+    return found
+
+
+def _records(page: Page) -> Iterator[Record]:
+    for item in page.items:
+        try:
+            yield decode_record(item.value)
+        except BadDocument as error:
+            log.error("%s is left out: %s", item.key, error)

@@ -1,0 +1,264 @@
+"""Spaces as they are stored, and what follows from them: indexes, regions, partitions."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from configurators.engine.partials import Partial, Request
+from configurators.engine.partition_map import PartitionMap, first_map, route
+from configurators.store.keys import PartitionName
+from configurators.store.model import SpaceDoc, Version
+from dzflow.address import MAX_VERSION, PREFIX, BadAddress, Scope, read_match
+from dzflow.errors import BadInput, LossWarning
+from dzflow.filters import Filter, parse_filter
+from dzflow.index import FieldsIndex, Index, Shape, build_index
+from dzflow.region import Region
+from dzflow.space import Space
+from sdn.flows import FlowEntry
+from sdn.pipeline import PlanName
+
+VERSIONS_AT_ONCE = 2
+
+
+class UnfitIndex(BadInput):
+    """A kind of index whose regions the plan of the network cannot hold."""
+
+
+class TooManyVersions(BadInput):
+    """A schema is to be changed while an earlier change of it is not over."""
+
+
+class UnknownSpace(BadInput):
+    """A space is named that there is not."""
+
+
+def new_space(
+    name: str, number: int, schema: object, plan: PlanName, partitions: int, prefix: int = PREFIX
+) -> SpaceDoc:
+    """What is stored of a new space; BadSchema or UnfitIndex if it cannot be one.
+
+    Under `lpm` a schema that names no kind of index gets `zorder`.
+    """
+    Scope(number, 0, prefix).check()
+    return SpaceDoc(name, number, {0: _new_version(name, 0, schema, plan, partitions)}, 0)
+
+
+def new_version(doc: SpaceDoc, schema: object, partitions: int) -> SpaceDoc:
+    """The space with one more version, for a changed schema; publishers still write the old one.
+
+    TooManyVersions if it has two already.
+    """
+    if len(doc.versions) >= VERSIONS_AT_ONCE:
+        raise TooManyVersions(
+            f"the schema of {doc.name!r} is being changed already; try again when that is over"
+        )
+    number = (doc.current + 1) % (MAX_VERSION + 1)  # the next in turn, not one just given up
+    plan = doc.versions[doc.current].map.plan
+    made = _new_version(doc.name, number, schema, plan, partitions)
+    return replace(doc, versions={**doc.versions, number: made})
+
+
+def with_current(doc: SpaceDoc, version: int) -> SpaceDoc:
+    """The space with publishers told to write another of its versions."""
+    return replace(doc, current=version)
+
+
+def without_version(doc: SpaceDoc, version: int) -> SpaceDoc:
+    """The space without one of its versions, which must not be the current one."""
+    assert version != doc.current
+    return replace(doc, versions={n: v for n, v in doc.versions.items() if n != version})
+
+
+def same_schema(doc: SpaceDoc, schema: object) -> bool:
+    """Whether a schema, however it is written, is that of the newest version."""
+    newest = next((v for n, v in doc.versions.items() if n != doc.current), None)
+    version = newest or doc.versions[doc.current]
+    return _space(doc.name, schema, version.map.plan).to_json() == version.schema
+
+
+def _new_version(
+    name: str, number: int, schema: object, plan: PlanName, partitions: int
+) -> Version:
+    space = _space(name, schema, plan)
+    index = _quiet_index(space, number)
+    shapes = index.shapes if isinstance(index, FieldsIndex) else None
+    return Version(space.to_json(), shapes, first_map(index, plan, partitions))
+
+
+def _space(name: str, schema: object, plan: PlanName) -> Space:
+    space = Space.from_json(name, schema)
+    if plan == "lpm" and space.index.kind != "zorder":
+        given = schema.get("index") if isinstance(schema, Mapping) else None
+        if isinstance(given, Mapping) and "kind" in given:
+            raise UnfitIndex(
+                "this network runs under the plan lpm, which holds prefixes only: give"
+                " index.kind zorder, or leave it out"
+            )
+        assert isinstance(schema, Mapping)
+        space = Space.from_json(name, {**schema, "index": {**(given or {}), "kind": "zorder"}})
+    return space
+
+
+def _quiet_index(space: Space, version: int, shapes: Iterable[Shape] | None = None) -> Index:
+    # What is lost stands in `index.lost`, for whoever answers the user.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LossWarning)
+        return build_index(space, version, shapes)
+
+
+class VersionView:
+    """One version of a space: its schema, index and partition map, ready for use."""
+
+    def __init__(self, name: str, number: int, version: int, stored: Version) -> None:
+        self.number = number
+        self.version = version
+        self.space = Space.from_json(name, stored.schema)
+        self.index = _quiet_index(self.space, version, stored.shapes)
+        self.map: PartitionMap = stored.map
+        self.leaves = tuple(stored.map.leaves())
+        self._names = {leaf: str(PartitionName(number, version, leaf)) for leaf in self.leaves}
+
+    def partitions(self) -> tuple[str, ...]:
+        """The global names of its partitions."""
+        return tuple(self._names.values())
+
+    def name_of(self, leaf: str) -> str:
+        """The global name of a partition."""
+        return self._names[leaf]
+
+    def scope(self, prefix: int = PREFIX) -> Scope:
+        """The events that this version writes."""
+        return Scope(self.number, self.version, prefix)
+
+    def route(self, request: Request) -> dict[str, Partial]:
+        """The partials that make a request active, by the global names of partitions."""
+        names = self._names
+        return {names[leaf]: partial for leaf, partial in route(self.map, request).items()}
+
+    def partition_of(self, region: Region) -> str | None:
+        """The partition that owns a region; None if it is coarser than any partition's."""
+        owner = self.map.owner(region)
+        return None if owner is None else self._names[owner]
+
+
+@lru_cache(maxsize=256)
+def _view(name: str, number: int, version: int, stored: bytes) -> VersionView:
+    return VersionView(name, number, version, msgspec.msgpack.decode(stored, type=Version))
+
+
+class SpaceView:
+    """A space, ready for use: all that its stored form says, and what follows from it."""
+
+    def __init__(self, doc: SpaceDoc, versions: Mapping[int, VersionView]) -> None:
+        self.doc = doc
+        self.name = doc.name
+        self.number = doc.number
+        self.versions = versions
+        self.current = versions[doc.current]
+
+    @classmethod
+    def of(cls, doc: SpaceDoc) -> Self:
+        """The view of a stored space; versions that were seen before are not built again."""
+        encode = msgspec.msgpack.encode
+        return cls(
+            doc,
+            {n: _view(doc.name, doc.number, n, encode(v)) for n, v in doc.versions.items()},
+        )
+
+    @property
+    def space(self) -> Space:
+        """The schema that publishers use now."""
+        return self.current.space
+
+    def filter(self, given: object) -> Filter:
+        """A filter as it was given, in normal form under the current schema."""
+        return parse_filter(self.space, given)
+
+    def regions(self, given: object) -> dict[int, tuple[Region, ...]]:
+        """The regions of a filter (as it was given) in each version; BadInput if one has none.
+
+        The same words may mean other keys under another schema, so each version reads them itself.
+        """
+        return {n: v.index.regions(parse_filter(v.space, given)) for n, v in self.versions.items()}
+
+    def partitions(self) -> tuple[str, ...]:
+        """The global names of the partitions of all versions."""
+        return tuple(name for view in self.versions.values() for name in view.partitions())
+
+
+class Spaces:
+    """All spaces there are, by name and by number. Changed only by `put` and `drop`."""
+
+    def __init__(self, docs: Iterable[SpaceDoc] = (), prefix: int = PREFIX) -> None:
+        self.prefix = prefix
+        self._by_name: dict[str, SpaceView] = {}
+        self._by_number: dict[int, SpaceView] = {}
+        for doc in docs:
+            self.put(doc)
+
+    def __iter__(self) -> Iterator[SpaceView]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def put(self, doc: SpaceDoc) -> SpaceView:
+        """Take up a space that is new or has changed."""
+        self.drop(doc.name)
+        view = SpaceView.of(doc)
+        self._by_name[doc.name] = self._by_number[doc.number] = view
+        return view
+
+    def drop(self, name: str) -> SpaceView | None:
+        """Forget a space; returns it if it was known."""
+        known = self._by_name.pop(name, None)
+        if known:
+            self._by_number.pop(known.number, None)
+        return known
+
+    def get(self, name: str) -> SpaceView | None:
+        """The space of this name, if there is one."""
+        return self._by_name.get(name)
+
+    def named(self, name: str) -> SpaceView:
+        """The space of this name; UnknownSpace if there is none."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise UnknownSpace(
+                f"there is no space {name[:64]!r}; GET /spaces lists those there are"
+            ) from None
+
+    def scopes(self) -> set[tuple[int, int]]:
+        """The versions of all spaces: number of the space, and the version."""
+        return {(view.number, version) for view in self for version in view.versions}
+
+    def has(self, number: int, version: int) -> bool:
+        """Whether a space of this number has this version."""
+        space = self._by_number.get(number)
+        return space is not None and version in space.versions
+
+    def numbered(self, number: int) -> SpaceView | None:
+        """The space of this number, if there is one."""
+        return self._by_number.get(number)
+
+    def version(self, partition: PartitionName) -> VersionView | None:
+        """The version of a space that a partition belongs to, if there is one."""
+        space = self._by_number.get(partition.space)
+        return space.versions.get(partition.version) if space else None
+
+    def partition_of(self, entry: FlowEntry) -> str | None:
+        """Which partition an entry belongs to, as its match tells; None if nobody's."""
+        if entry.match is None:
+            return None
+        try:
+            scope, _, region = read_match(entry.match, self.prefix)
+        except BadAddress:
+            return None
+        space = self._by_number.get(scope.space)
+        view = space.versions.get(scope.version) if space else None
+        return view.partition_of(region) if view else None

@@ -1,0 +1,1 @@
+"""The asyncio etcd client: connections, transactions, watches, and leases."""

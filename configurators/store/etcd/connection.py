@@ -1,0 +1,303 @@
+"""Connections to the members of etcd: TLS, tokens, time limits, and going on with another member.
+
+aetcd gives the generated messages and stubs; the channels are gRPC's own. gRPC's errors end here.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+from aetcd import rpc
+from msgspec import Struct
+
+from configurators.store.etcd.errors import (
+    StoreRefused,
+    StoreUnavailable,
+    Verdict,
+    is_tls_trouble,
+    judge,
+)
+
+T = TypeVar("T")
+Metadata = Sequence[tuple[str, str]]
+
+PING_EVERY, PING_TIMEOUT = 10.0, 6.0
+"""Seconds until a silent member is asked for a sign of life, and until it counts as gone.
+
+For streams, which have no time limit. etcd allows one ping in 5 s.
+"""
+
+_MIB = 1 << 20
+_OPTIONS: list[tuple[str, int]] = [
+    ("grpc.max_receive_message_length", 64 * _MIB),
+    ("grpc.max_send_message_length", 64 * _MIB),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+]
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between rounds over all members
+
+
+class Access(Struct, frozen=True):
+    """How etcd is reached. With any of the three files (PEM), by TLS."""
+
+    endpoints: tuple[str, ...]  # host:port
+    prefix: str = "dzflow/"
+    user: str | None = None
+    password: str | None = None
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    timeout: float = 10.0  # seconds for every call, all attempts together
+
+    def __repr__(self) -> str:
+        return f"Access({self.endpoints!r}, {self.prefix!r}, {self.user!r})"  # no password
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is by TLS."""
+        return bool(self.ca or self.cert or self.key)
+
+
+class Member:
+    """One endpoint: its channel and stubs."""
+
+    def __init__(self, endpoint: str, credentials: grpc.ChannelCredentials | None) -> None:
+        self.endpoint = endpoint
+        patience = int(1000 * PING_TIMEOUT)
+        options = [
+            *_OPTIONS,
+            ("grpc.keepalive_time_ms", int(1000 * PING_EVERY)),
+            ("grpc.keepalive_timeout_ms", patience),
+            ("grpc.http2.ping_timeout_ms", patience),
+        ]
+        if credentials is None:
+            self.channel = grpc.aio.insecure_channel(endpoint, options=options)
+        else:
+            self.channel = grpc.aio.secure_channel(endpoint, credentials, options=options)
+        self.kv: Any = rpc.KVStub(self.channel)
+        self.watch: Any = rpc.WatchStub(self.channel)
+        self.leases: Any = rpc.LeaseStub(self.channel)
+        self.auth: Any = rpc.AuthStub(self.channel)
+        self.maintenance: Any = rpc.MaintenanceStub(self.channel)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a call would go out on a connection that stands."""
+        return bool(self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY)
+
+
+Invoke = Callable[[Member, Metadata, float], Awaitable[T]]
+"""Carries a call out at a member, with this metadata and time limit in seconds."""
+
+
+_HAS_LEADER: Metadata = (("hasleader", "true"),)
+
+
+class _Failed(Exception):
+    """An attempt failed."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
+class Connection:
+    """All members, and which of them is used now. Belongs to one event loop."""
+
+    def __init__(self, access: Access) -> None:
+        if not access.endpoints:
+            raise StoreRefused("no endpoints of etcd are given")
+        self.access = access
+        self.closed = False
+        credentials = _credentials(access)
+        self.members = [Member(endpoint, credentials) for endpoint in access.endpoints]
+        self._at = 0
+        self._proven: Member | None = None  # it has answered since we began to use it
+        self._accepted = False  # some member has answered some time
+        self._token: str | None = None
+        self._renewing = asyncio.Lock()
+
+    async def close(self) -> None:
+        """Close all channels; calls under way end with StoreUnavailable."""
+        self.closed = True
+        for member in self.members:
+            await member.channel.close()
+
+    @property
+    def member(self) -> Member:
+        """The member that is used now."""
+        return self.members[self._at]
+
+    def leave(self, member: Member) -> None:
+        """Use another member from now on, unless somebody has changed to another already."""
+        if self.member is member:
+            self._proven = None
+            self._at = (self._at + 1) % len(self.members)
+
+    async def call(self, invoke: Invoke[T], repeatable: bool, limit: float | None = None) -> T:
+        """The answer of a member to a call; StoreError if there is none within the time limit.
+
+        What is not repeatable is sent again only if it was surely not carried out.
+        """
+        timeout = self.access.timeout if limit is None else limit
+        deadline = time.monotonic() + timeout
+        share = timeout / len(self.members) if len(self.members) > 1 else timeout
+        pause = _SHORTEST_PAUSE
+        troubles: dict[str, str] = {}
+        tokens = 0
+        while True:
+            member = self.member
+            left = deadline - time.monotonic()
+            try:
+                return await self._attempt(member, invoke, repeatable, share, left)
+            except _Failed as failed:
+                verdict = failed.verdict
+            if verdict.error is not None:
+                raise verdict.error
+            if verdict.outcome == "perhaps" and not repeatable:
+                self.leave(member)
+                raise self._unavailable({member.endpoint: verdict.reason}, maybe_applied=True)
+            troubles[member.endpoint] = verdict.reason
+            if verdict.outcome == "token" and tokens < 2 * len(self.members):
+                tokens += 1
+                continue  # the next attempt fetches a token
+            self.leave(member)
+            if self._never_will(troubles):
+                raise StoreRefused(
+                    f"no connection by TLS; check ca, cert and key: {_listed(troubles)}"
+                )
+            if self._at == 0:  # once round
+                if time.monotonic() + pause >= deadline:
+                    raise self._unavailable(troubles)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            elif time.monotonic() >= deadline:
+                raise self._unavailable(troubles)
+
+    async def _attempt(
+        self, member: Member, invoke: Invoke[T], repeatable: bool, share: float, left: float
+    ) -> T:
+        if self.closed:
+            raise StoreUnavailable("this connection to etcd was closed")
+        patience = max(0.001, min(left, share))
+        metadata: Metadata = _HAS_LEADER
+        sent = False
+        try:
+            metadata = await self.metadata(member, patience)
+            if not repeatable and not (member is self._proven and member.connected):
+                await self._prove(member, metadata, patience)
+            sent = True
+            value = await invoke(member, metadata, patience if repeatable else max(0.001, left))
+            self._proven = member
+            self._accepted = True
+            return value
+        except grpc.aio.AioRpcError as error:
+            verdict = judge(error.code(), error.details())
+            if verdict.outcome == "token":
+                self.forget_token(metadata)
+            elif verdict.outcome == "perhaps" and not sent:
+                verdict = Verdict("never", verdict.reason)
+            raise _Failed(verdict) from None
+        except asyncio.InvalidStateError:  # what gRPC says when a stream ended before we wrote
+            raise _Failed(Verdict("perhaps", "the connection was lost")) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self.closed and not (task is not None and task.cancelling()):
+                raise StoreUnavailable(
+                    "this connection to etcd was closed", maybe_applied=sent and not repeatable
+                ) from None
+            raise
+
+    async def metadata(self, member: Member, patience: float) -> Metadata:
+        """What every call carries: that the member must have a leader, and a token if need be."""
+        if self.access.user is None:
+            return _HAS_LEADER
+        if self._token is None:
+            async with self._renewing:
+                if self._token is None:
+                    self._token = await self._authenticate(member, patience)
+        return (*_HAS_LEADER, ("token", self._token)) if self._token else _HAS_LEADER
+
+    def forget_token(self, metadata: Metadata) -> None:
+        """Fetch a new token for the next call, if the one in the metadata is still the last."""
+        if ("token", self._token) in metadata:
+            self._token = None
+
+    async def _authenticate(self, member: Member, patience: float) -> str:
+        request = rpc.AuthenticateRequest(
+            name=self.access.user, password=self.access.password or ""
+        )
+        try:
+            answer = await member.auth.Authenticate(request, timeout=patience, metadata=_HAS_LEADER)
+        except grpc.aio.AioRpcError as error:
+            if "authentication is not enabled" in (error.details() or ""):
+                return ""
+            raise
+        return str(answer.token)
+
+    async def _prove(self, member: Member, metadata: Metadata, patience: float) -> None:
+        """Wait until a member is connected and has a leader that answers; AioRpcError if not.
+
+        For what must not be sent twice: without a connection, a time limit could not tell "never
+        sent" from "no answer", and what is sent on to a leader that has just died is lost.
+        """
+        request = rpc.RangeRequest(key=(self.access.prefix + "check").encode(), count_only=True)
+        try:
+            await member.kv.Range(request, timeout=patience, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            if error.code() != grpc.StatusCode.PERMISSION_DENIED:
+                raise
+            # Who may not read this key may yet write another.
+
+    def _never_will(self, troubles: dict[str, str]) -> bool:
+        """Whether no member can be reached because of our TLS, not of anything that passes."""
+        everywhere = len(troubles) == len(self.members)
+        return (
+            everywhere
+            and not self._accepted
+            and all(is_tls_trouble(reason) for reason in troubles.values())
+        )
+
+    def _unavailable(
+        self, troubles: dict[str, str], maybe_applied: bool = False
+    ) -> StoreUnavailable:
+        closed = any("Socket closed" in reason for reason in troubles.values())
+        hint = " If it speaks TLS, give ca, cert and key." if closed and not self.access.tls else ""
+        doubt = " What was to be written may have been written." if maybe_applied else ""
+        return StoreUnavailable(
+            "etcd does not answer; check that it runs and can be reached:"
+            f" {_listed(troubles)}.{hint}{doubt}",
+            maybe_applied,
+        )
+
+
+def _credentials(access: Access) -> grpc.ChannelCredentials | None:
+    if not access.tls:
+        return None
+    try:
+        # gRPC says nothing of use about files that it cannot use; ssl does.
+        context = ssl.create_default_context(cafile=access.ca)
+        if access.cert or access.key:
+            context.load_cert_chain(access.cert or "", access.key)
+        ca, key, cert = (
+            Path(name).read_bytes() if name else None
+            for name in (access.ca, access.key or access.cert, access.cert)
+        )
+    except (OSError, ssl.SSLError) as error:
+        raise StoreRefused(
+            f"the files for TLS to etcd (ca={access.ca}, cert={access.cert}, key={access.key})"
+            f" cannot be used: {error}"
+        ) from None
+    return grpc.ssl_channel_credentials(ca, key, cert)
+
+
+def _listed(troubles: dict[str, str]) -> str:
+    return "; ".join(f"{endpoint}: {reason}" for endpoint, reason in troubles.items())

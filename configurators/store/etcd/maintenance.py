@@ -1,0 +1,104 @@
+"""What operators do with etcd as a whole: history, space, alarms, state of the members."""
+
+from typing import Any
+
+import grpc
+from aetcd import rpc
+from msgspec import Struct
+
+from configurators.store.etcd.connection import Connection, Member, Metadata
+from configurators.store.etcd.errors import Compacted, StoreUnavailable
+
+_DEFRAGMENT_SECONDS = 300.0
+
+
+class MemberState(Struct, frozen=True):
+    """A member that answers: sizes are in bytes, `in_use` is what compaction could not free."""
+
+    version: str
+    size: int
+    in_use: int
+    leader: bool
+
+
+class Maintenance:
+    """Calls that concern all of etcd, not only our keys."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def revision(self) -> int:
+        """The newest revision, of all keys of this etcd."""
+        key = (self._connection.access.prefix + "check").encode()
+
+        async def invoke(member: Member, metadata: Metadata, timeout: float) -> Any:
+            request = rpc.RangeRequest(key=key)
+            return await member.kv.Range(request, timeout=timeout, metadata=metadata)
+
+        return int((await self._connection.call(invoke, repeatable=True)).header.revision)
+
+    async def compact(self, revision: int, physical: bool = False) -> None:
+        """Drop the history before a revision; it may be gone already. With `physical`, wait."""
+
+        async def invoke(member: Member, metadata: Metadata, timeout: float) -> Any:
+            request = rpc.CompactionRequest(revision=revision, physical=physical)
+            return await member.kv.Compact(request, timeout=timeout, metadata=metadata)
+
+        try:
+            await self._connection.call(invoke, repeatable=True)
+        except Compacted:
+            return  # by somebody else
+
+    async def states(self) -> dict[str, MemberState | None]:
+        """The state of each endpoint, None for one that does not answer."""
+        found: dict[str, MemberState | None] = {}
+        for member in self._connection.members:
+            try:
+                answer = await member.maintenance.Status(
+                    rpc.StatusRequest(), timeout=self._connection.access.timeout
+                )
+            except grpc.aio.AioRpcError:
+                found[member.endpoint] = None
+                continue
+            leads = answer.leader == answer.header.member_id
+            found[member.endpoint] = MemberState(
+                answer.version, answer.dbSize, answer.dbSizeInUse, leads
+            )
+        return found
+
+    async def alarmed(self) -> bool:
+        """Whether a member has raised an alarm: it has no space, or its data is corrupt."""
+        answer = await self._alarm(rpc.AlarmRequest(action=rpc.AlarmRequest.GET))
+        return bool(answer.alarms)
+
+    async def disarm(self) -> None:
+        """Let etcd take writes again that had no space."""
+        raised = await self._alarm(rpc.AlarmRequest(action=rpc.AlarmRequest.GET))
+        for alarm in raised.alarms:
+            if alarm.alarm == rpc.AlarmType.NOSPACE:
+                request = rpc.AlarmRequest(
+                    action=rpc.AlarmRequest.DEACTIVATE, memberID=alarm.memberID, alarm=alarm.alarm
+                )
+                await self._alarm(request)
+
+    async def defragment(self) -> None:
+        """Give free space back to the disk, one member after the other.
+
+        StoreUnavailable if one does not answer; those before it are done then.
+        """
+        for member in self._connection.members:
+            try:
+                metadata = await self._connection.metadata(member, self._connection.access.timeout)
+                await member.maintenance.Defragment(
+                    rpc.DefragmentRequest(), timeout=_DEFRAGMENT_SECONDS, metadata=metadata
+                )
+            except grpc.aio.AioRpcError as error:
+                raise StoreUnavailable(
+                    f"{member.endpoint} was not defragmented: {error.details()}"
+                ) from None
+
+    async def _alarm(self, request: Any) -> Any:
+        async def invoke(member: Member, metadata: Metadata, timeout: float) -> Any:
+            return await member.maintenance.Alarm(request, timeout=timeout, metadata=metadata)
+
+        return await self._connection.call(invoke, repeatable=True)

@@ -1,0 +1,136 @@
+"""What changes under a prefix, as it happens, over lost connections and members."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import grpc
+from aetcd import rpc
+from msgspec import Struct
+
+from configurators.store.etcd.connection import Connection, Metadata
+from configurators.store.etcd.errors import Compacted, StoreRefused, StoreUnavailable, judge
+from configurators.store.etcd.operations import end_of
+
+_log = logging.getLogger(__name__)
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds before another attempt
+
+
+class Change(Struct, frozen=True, gc=False):
+    """A key has a new value, or none any more; `revision` is that of the change."""
+
+    key: str
+    value: bytes | None
+    revision: int
+
+
+class WatchBatch(Struct, frozen=True):
+    """Changes in order; with them, all is known up to the revision."""
+
+    events: list[Change]
+    revision: int
+
+
+async def changes(
+    connection: Connection, prefix: str, after: int
+) -> AsyncGenerator[WatchBatch, None]:
+    """What changed after a revision, each change once. Goes on after a lost connection.
+
+    Compacted if etcd no longer keeps what comes next; StoreRefused if it may not be watched.
+    """
+    key = (connection.access.prefix + prefix).encode()
+    skip = len(connection.access.prefix.encode())
+    seen = after
+    pause = _SHORTEST_PAUSE
+    refusals = 0
+    while True:
+        if connection.closed:
+            raise StoreUnavailable("this connection to etcd was closed")
+        member = connection.member
+        reason = "the stream ended"
+        call: Any = None
+        metadata: Metadata = ()
+        try:
+            metadata = await connection.metadata(member, connection.access.timeout)
+            call = member.watch.Watch(metadata=metadata)
+            create = rpc.WatchCreateRequest(
+                key=key,
+                range_end=end_of(key),
+                start_revision=seen + 1,
+                progress_notify=True,
+                fragment=True,
+            )
+            await call.write(rpc.WatchRequest(create_request=create))
+            fragments: list[Change] = []
+            while (answer := await _next(connection, call)) is not None:
+                if answer.canceled:
+                    if answer.compact_revision:
+                        raise Compacted(
+                            f"etcd has compacted what came after revision {seen}; the oldest that"
+                            f" it keeps is {answer.compact_revision}"
+                        )
+                    reason = answer.cancel_reason or "cancelled by etcd"
+                    if "permission denied" in reason:
+                        # That is also what etcd says to a token that has expired.
+                        connection.forget_token(metadata)
+                        refusals += 1
+                        if refusals > 1:
+                            raise StoreRefused(f"etcd does not let us watch {prefix}: {reason}")
+                    break
+                if answer.created:
+                    continue
+                refusals = 0
+                pause = _SHORTEST_PAUSE
+                # A member that was restored may send what we have seen at another.
+                fragments += [
+                    _change(skip, event) for event in answer.events if event.kv.mod_revision > seen
+                ]
+                if answer.fragment:
+                    continue
+                if fragments:
+                    # Not the header's: etcd may have gone on meanwhile.
+                    seen = fragments[-1].revision
+                    batch, fragments = WatchBatch(fragments, seen), []
+                    yield batch
+                elif answer.header.revision > seen:
+                    seen = answer.header.revision  # a notice of progress
+        except grpc.aio.AioRpcError as error:
+            verdict = judge(error.code(), error.details())
+            if verdict.outcome == "token":
+                connection.forget_token(metadata)
+            elif verdict.error is not None:
+                raise verdict.error from None
+            reason = verdict.reason
+            connection.leave(member)  # also one that is connected, but has no leader
+        except asyncio.InvalidStateError:  # what gRPC says when a stream ended before we wrote
+            reason = "the connection was lost"
+        finally:
+            if call is not None:
+                call.cancel()
+        if connection.closed:
+            continue
+        _log.info("watching %s at %s ended: %s; going on", prefix, member.endpoint, reason)
+        if not member.connected:
+            connection.leave(member)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def _next(connection: Connection, call: Any) -> Any | None:
+    """The next answer, None at the end of the stream."""
+    try:
+        answer = await call.read()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if connection.closed and not (task is not None and task.cancelling()):
+            return None
+        raise
+    return None if answer is grpc.aio.EOF else answer
+
+
+def _change(skip: int, event: Any) -> Change:
+    kv = event.kv
+    value = kv.value if event.type == 0 else None
+    return Change(kv.key[skip:].decode(), value, kv.mod_revision)

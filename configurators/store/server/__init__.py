@@ -1,0 +1,1 @@
+"""The embedded etcd server: finding a trustworthy binary, starting it, and stopping it."""

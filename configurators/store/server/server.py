@@ -1,0 +1,337 @@
+"""An etcd of our own: one member on this machine, which ends with the process that started it."""
+
+import fcntl
+import http.client
+import logging
+import os
+import random
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from configurators.store.etcd.connection import Access
+from configurators.store.etcd.errors import StoreError
+from configurators.store.server.binary import Binary, NoEtcd, find_etcd
+from configurators.store.server.tether import tethered
+
+__all__ = ["Binary", "EtcdFailed", "EtcdServer", "NoEtcd", "find_etcd", "free_ports"]
+
+_log = logging.getLogger(__name__)
+
+_HOST = "127.0.0.1"
+_GIB = 1 << 30
+_LOG_LIMIT = 8 << 20
+_POLL = 0.02
+_TAKEN = "address already in use"
+_STOP_SECONDS = 10.0
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST_PORT = 20_000  # Ray's workers may be below
+_PORT_TRIES = 200
+
+
+class EtcdFailed(StoreError):
+    """etcd does not start, or has ended; the message has the end of its log."""
+
+
+class EtcdServer:
+    """One member on loopback, its files in `data_dir` (readable by nobody else).
+
+    It may be killed and started again: ports and data stay. `options` are etcd's own, and take
+    precedence. With `keys` (ca, cert, key: PEM files) clients connect by TLS and show a
+    certificate. With `fsync` off, a crash of the machine loses data: for tests.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        quota: int = 4 * _GIB,
+        retention: str = "2m",
+        fsync: bool = True,
+        options: Sequence[str] = (),
+        keys: tuple[str, str, str] | None = None,
+        ports: tuple[int, int] | None = None,
+        binary: Binary | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self.binary = binary or find_etcd()
+        self.log = data_dir / "etcd.log"
+        client, peer = ports or free_ports(2)
+        self.ports = (client, peer)  # for clients, for other members
+        self._ports_are_free_to_choose = ports is None  # until somebody may know them
+        self._quota, self._retention, self._fsync = quota, retention, fsync
+        self._options = list(options)
+        self._keys = keys
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock: IO[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def endpoint(self) -> str:
+        """Where clients connect, host:port."""
+        return f"{_HOST}:{self.ports[0]}"
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, None if it does not run."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def access(self, prefix: str = "dzflow/", timeout: float = 10.0) -> Access:
+        """How it is reached."""
+        ca, cert, key = self._keys or (None, None, None)
+        return Access((self.endpoint,), prefix, ca=ca, cert=cert, key=key, timeout=timeout)
+
+    def start(self, timeout: float = 60.0) -> None:
+        """Start it and return when it serves; EtcdFailed if it does not in time."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self.launch()
+            try:
+                self.wait(deadline - time.monotonic())
+            except EtcdFailed as failed:
+                # Somebody else was given a port between our choice and etcd's use of it.
+                if _TAKEN not in str(failed) or time.monotonic() >= deadline:
+                    raise
+                if self._ports_are_free_to_choose:
+                    client, peer = free_ports(2)
+                    self.ports = (client, peer)
+                time.sleep(_POLL)
+            else:
+                return
+
+    def launch(self) -> None:
+        """Start it, without waiting."""
+        if self.pid is not None:
+            return
+        if not self.binary.safe:
+            _log.warning(
+                "etcd %s may lose data when it is killed; `make etcd` says how to get another",
+                ".".join(map(str, self.binary.version)),
+            )
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.data_dir.chmod(0o700)
+        self._hold()
+        if self.log.exists() and self.log.stat().st_size > _LOG_LIMIT:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        started = threading.Event()
+        # The kernel ties the program to the thread that starts it, so that has to live as long.
+        threading.Thread(target=self._run, args=(started,), name="etcd-keeper", daemon=True).start()
+        started.wait()
+        if self._process is None:
+            raise EtcdFailed(f"{self.binary.path} cannot be run")
+
+    def wait(self, timeout: float = 60.0) -> None:
+        """Return when it serves; EtcdFailed if it does not in time, or has ended."""
+        deadline = time.monotonic() + timeout
+        trouble = "it was not started"
+        while (process := self._process) is not None:
+            if process.poll() is not None:
+                self._release()
+                raise EtcdFailed(f"etcd has ended with {process.returncode}:\n{self._log_end()}")
+            answer = self._health()
+            if answer is None:
+                self._ports_are_free_to_choose = False
+                return
+            trouble = answer
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL)
+        self.kill()
+        raise EtcdFailed(f"etcd does not serve within {timeout:g} s: {trouble}\n{self._log_end()}")
+
+    def kill(self) -> None:
+        """Let it end at once, as in a crash."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let it stand still, as a machine that is overloaded or cut off."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)  # all its threads
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Let it end in order."""
+        self._end(signal.SIGTERM)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            process.send_signal(signal.SIGCONT)  # it may have been paused
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._release()
+
+    def _run(self, started: threading.Event) -> None:
+        process = None
+        try:
+            with self.log.open("ab") as log:
+                # The program was looked for by us; its options are ours or the operator's.
+                process = subprocess.Popen(  # noqa: S603
+                    tethered(self._command()),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C is for us; we end it in order
+                    env=_environment(),
+                )
+                self._process = process
+        finally:
+            started.set()
+        process.wait()
+
+    def _command(self) -> list[str]:
+        scheme = "https" if self._keys else "http"
+        client, peer = f"{scheme}://{self.endpoint}", f"{scheme}://{_HOST}:{self.ports[1]}"
+        version = self.binary.version
+        notify = "watch-progress-notify-interval"
+        flags = {
+            "name": "dzflow",
+            "data-dir": str(self.data_dir / "data"),
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": f"dzflow={peer}",
+            # Alone it elects itself: no reason to wait long for others.
+            "heartbeat-interval": "20",
+            "election-timeout": "200",
+            "quota-backend-bytes": str(self._quota),
+            "auto-compaction-mode": "periodic",
+            "auto-compaction-retention": self._retention,
+            # Watches of what seldom changes keep up with compaction.
+            notify if version >= (3, 6, 0) else f"experimental-{notify}": "30s",
+            "max-txn-ops": "1024",
+            "max-request-bytes": str(8 << 20),
+            # Entries of the log since the last snapshot are kept in memory.
+            "snapshot-count": "2000",
+            "logger": "zap",
+            "log-level": "warn",
+        }
+        if self._keys:
+            ca, cert, key = self._keys
+            flags |= {"trusted-ca-file": ca, "cert-file": cert, "key-file": key}
+            flags |= {"peer-trusted-ca-file": ca, "peer-cert-file": cert, "peer-key-file": key}
+            flags |= {"client-cert-auth": "true", "peer-client-cert-auth": "true"}
+        if not self._fsync:
+            flags["unsafe-no-fsync"] = "true"
+        if not self.binary.safe:
+            flags["experimental-initial-corrupt-check"] = "true"
+        return [
+            self.binary.path,
+            *(f"--{name}={value}" for name, value in flags.items()),
+            *self._options,
+        ]
+
+    def _health(self) -> str | None:
+        """What is wrong, None if it serves."""
+        context = None
+        if self._keys:
+            ca, cert, key = self._keys
+            context = ssl.create_default_context(cafile=ca)
+            context.load_cert_chain(cert, key)
+        url = f"{'https' if context else 'http'}://{self.endpoint}/health"
+        handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
+        try:
+            with urllib.request.build_opener(*handlers).open(url, timeout=1) as answer:
+                said: bytes = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            return str(error)
+        return None if b'"true"' in said else said.decode(errors="replace")
+
+    def _hold(self) -> None:
+        """Keep others off the data; a second etcd would wait for the first without a word."""
+        if self._lock is not None:
+            return
+        lock = (self.data_dir / "lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise EtcdFailed(
+                f"{self.data_dir} is used by another process; stop it, or use another folder"
+            ) from None
+        self._lock = lock
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _log_end(self) -> str:
+        try:
+            return self.log.read_bytes()[self._log_start :][-3000:].decode(errors="replace").strip()
+        except OSError as error:
+            return str(error)
+
+
+def _environment() -> dict[str, str]:
+    # It shares the machine with all else, and threads that look for work take time from others.
+    found = {"GOMAXPROCS": str(max(1, len(os.sched_getaffinity(0)) // 2))}
+    # etcd takes its options from there, too; those of another etcd must not become ours.
+    found.update((name, it) for name, it in os.environ.items() if not name.startswith("ETCD_"))
+    return found
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody listens on, all different.
+
+    They are none that the kernel gives to connections, if it leaves any: such a port could be
+    taken by anybody before it is used, or while who listens there is started anew.
+    """
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for sock in sockets:
+            _bind_anywhere(sock)
+        return [int(sock.getsockname()[1]) for sock in sockets]
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+def _bind_anywhere(sock: socket.socket) -> None:
+    end = _first_ephemeral()
+    for _ in range(_PORT_TRIES if end > _LOWEST_PORT else 0):
+        try:
+            sock.bind((_HOST, random.randrange(_LOWEST_PORT, end)))  # noqa: S311 - no secret
+        except OSError:
+            continue
+        return
+    sock.bind((_HOST, 0))
+
+
+def _first_ephemeral() -> int:
+    try:
+        return int(_EPHEMERAL.read_text().split()[0])
+    except (OSError, ValueError):
+        return 0  # not known

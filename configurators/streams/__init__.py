@@ -1,0 +1,1 @@
+"""Authenticated message streams between processes, and the messages that travel on them."""

@@ -1,0 +1,128 @@
+"""Hosts added, moved and removed; answered when everybody has taken the change up."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from configurators.state.network import with_host, without_host
+from configurators.store.documents import decode_network, encode
+from configurators.store.etcd.client import Etcd, Put, unchanged
+from configurators.store.keys import NETWORK
+from configurators.store.model import NetworkDoc
+from dispatcher.errors import Conflict, NotFound, Unavailable
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.fleet import Fleet
+from dispatcher.knowledge.reachability import Reach
+from dispatcher.requests.reading import scan
+from dispatcher.views import HostView
+from sdn.topology import Host
+
+_TRIES = 10
+_NAMED = 20
+_POLL = 0.5
+
+
+class Hosts:
+    """The hosts of the network."""
+
+    def __init__(
+        self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, reach: Reach, timeout: float
+    ) -> None:
+        self._etcd = etcd
+        self._catalogue = catalogue
+        self._reach = reach
+        self._timeout = timeout
+        self._changed = asyncio.Event()
+        fleet.on_holds.append(self._changed.set)
+        fleet.on_configurator.append(lambda _: self._changed.set())
+
+    def views(self) -> list[HostView]:
+        """All hosts."""
+        doc = self._catalogue.network_doc
+        return [self.view(host) for host in doc.hosts] if doc else []
+
+    def view(self, host: Host) -> HostView:
+        """A host as users see it."""
+        wire = self._catalogue.wires.get(host.id)
+        return HostView(
+            host.id,
+            host.switch,
+            host.port,
+            host.mac,
+            host.ipv6,
+            f"{wire[0]}:{wire[1]}" if wire else None,
+            self._reach.cut_off(host.id),
+        )
+
+    async def put(self, host: Host) -> HostView:
+        """Add or move a host; TopologyError if it does not fit, Unavailable if not all follow."""
+        await self._change(lambda doc: with_host(doc, host))
+        return self.view(host)
+
+    async def delete(self, name: str) -> HostView:
+        """Remove a host, which is returned; NotFound, or Conflict while it has records."""
+        known = self._find(self._catalogue.network_doc, name)
+        await self._check_unused(name)
+
+        def without(doc: NetworkDoc) -> NetworkDoc:
+            self._find(doc, name)
+            return without_host(doc, name)
+
+        await self._change(without)
+        try:
+            await self._check_unused(name)
+        except Conflict:
+            # Something has begun before everybody knew that the host goes.
+            await self._change(lambda doc: with_host(doc, known))
+            raise
+        return self.view(known)
+
+    async def _check_unused(self, name: str) -> None:
+        """Conflict if a host has records."""
+        ids: list[str] = []
+        async for _, (record, _) in scan(self._etcd):
+            if record.host == name:
+                ids.append(record.id)
+                if len(ids) == _NAMED:
+                    break
+        if ids:
+            raise Conflict(f"{name!r} still has {', '.join(ids)}; end them first", ids=tuple(ids))
+
+    def _find(self, doc: NetworkDoc | None, name: str) -> Host:
+        for host in doc.hosts if doc else ():
+            if host.id == name:
+                return host
+        raise NotFound(f"there is no host {name[:64]!r}; GET /hosts lists all there are")
+
+    async def _change(self, change: Callable[[NetworkDoc], NetworkDoc]) -> None:
+        for _ in range(_TRIES):
+            stored = await self._etcd.get(NETWORK)
+            if stored is None:
+                raise Unavailable("there is no network yet; no southbound process has started", 2.0)
+            doc = decode_network(stored.value)
+            changed = change(doc)
+            if changed == doc:
+                await self._until_taken_up(stored.revision)
+                return
+            result = await self._etcd.transact(
+                [unchanged(NETWORK, stored.revision)], [Put(NETWORK, encode(changed))]
+            )
+            if result.succeeded:
+                await self._catalogue.refresh_network()
+                await self._until_taken_up(result.revision)
+                return
+        raise Unavailable("others are changing the network at the same time; try again")
+
+    async def _until_taken_up(self, revision: int) -> None:
+        deadline = time.monotonic() + self._timeout
+        while missing := self._reach.missing(revision):
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"the change is stored, but not taken up yet by {', '.join(missing)}", 5.0
+                )
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(_POLL):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue

@@ -1,0 +1,198 @@
+"""Spaces made, changed and deleted, as callers ask for it."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+
+from msgspec.structs import replace
+
+from configurators.state.spaces import (
+    SpaceView,
+    new_space,
+    new_version,
+    same_schema,
+)
+from configurators.store.documents import decode_space, encode
+from configurators.store.etcd.client import (
+    Compare,
+    Delete,
+    Etcd,
+    Op,
+    Put,
+    absent,
+    none_newer,
+    unchanged,
+)
+from configurators.store.keys import (
+    NUMBERS,
+    RECORDS,
+    SPACES,
+    history_of,
+    owner_key,
+    owners_of_space,
+)
+from configurators.store.model import SpaceDoc
+from dispatcher.changes.schema_change import Migration, newer_version
+from dispatcher.errors import Conflict, NotFound, Unavailable
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.views import DispatcherOptions
+from dzflow.address import MAX_SPACE
+from sdn.pipeline import PlanName
+
+_TRIES = 10
+_AT_ONCE = 100  # keys in one transaction
+_NAMED = 20  # records that an error names
+_NUMBER_REST = 120  # seconds before the number of a deleted space is given again
+
+
+class SpaceChanges:
+    """Makes, changes and deletes spaces."""
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        me: str,
+        options: DispatcherOptions,
+        catalogue: Catalogue,
+        migration: Migration,
+        configurators: Callable[[], Collection[str]],
+    ) -> None:
+        self._etcd = etcd
+        self._me = me
+        self._options = options
+        self._catalogue = catalogue
+        self._migration = migration
+        self._configurators = configurators
+
+    async def put(self, name: str, schema: object) -> SpaceView:
+        """Make a space or change its schema, until publishers are told of it.
+
+        BadInput if the schema is none, Conflict if it is being changed already or if filters do
+        not fit, Failed if switches refuse it, Unavailable if no configurator is there.
+        """
+        for _ in range(_TRIES):
+            stored = await self._etcd.get(SPACES + name)
+            if stored is None:
+                if await self._create(name, schema):
+                    return await self._known(name)
+                continue
+            doc = decode_space(stored.value)
+            if await asyncio.to_thread(same_schema, doc, schema):
+                await self._migration.wait_until_told(name)
+                return await self._known(name)
+            if await self._change(doc, stored.revision, schema):
+                await self._migration.wait_until_told(name)
+                return await self._known(name)
+        raise Unavailable(f"others are changing {name!r} at the same time; try again")
+
+    async def delete(self, name: str) -> SpaceView:
+        """Delete a space, returned as it was; NotFound, or Conflict while records are in it."""
+        for _ in range(_TRIES):
+            stored = await self._etcd.get(SPACES + name)
+            if stored is None:
+                raise NotFound(f"there is no space {name[:64]!r}")
+            doc = decode_space(stored.value)
+            if doc.by:
+                raise Conflict(f"the schema of {name!r} is being changed; try again later")
+            under = f"{RECORDS}{doc.number:x}/"
+            page = await self._etcd.range(under, limit=_NAMED)
+            if page.items:
+                ids = tuple(item.key.rpartition("/")[2] for item in page.items)
+                raise Conflict(f"{name!r} is in use by {', '.join(ids)} and perhaps more", ids=ids)
+            rest = await self._etcd.grant(_NUMBER_REST)
+            result = await self._etcd.transact(
+                [unchanged(SPACES + name, stored.revision), none_newer(under, page.revision)],
+                [
+                    Delete(SPACES + name),
+                    Delete(owners_of_space(doc.number), prefix=True),
+                    *(Delete(prefix, prefix=True) for prefix in history_of(doc.number)),
+                    Put(f"{NUMBERS}{doc.number}", name.encode(), rest),
+                ],
+            )
+            if result.succeeded:
+                await self._catalogue.refresh_spaces()
+                return SpaceView.of(doc)
+        raise Unavailable(f"others are changing {name!r} at the same time; try again")
+
+    async def store_new(
+        self, doc: SpaceDoc, compares: Sequence[Compare], more: Sequence[Op]
+    ) -> bool:
+        """Store a space as it is given, with owners; False if it or something else is there."""
+        absence = absent(SPACES + doc.name)
+        return await self._put_with_owners([absence, *compares], doc, doc.current, more)
+
+    # Making and changing
+
+    async def _create(self, name: str, schema: object) -> bool:
+        page = await self._etcd.range(NUMBERS)
+        taken = {int(item.key.removeprefix(NUMBERS)) for item in page.items}
+        number = next((n for n in range(1, MAX_SPACE + 1) if n not in taken), None)
+        if number is None:
+            raise Conflict(f"there are {MAX_SPACE} spaces already; delete one first")
+        doc = await asyncio.to_thread(
+            new_space, name, number, schema, self._plan(), self._partitions(), self._prefix()
+        )
+        key = f"{NUMBERS}{number}"
+        compares = [absent(SPACES + name), absent(key)]
+        return await self._put_with_owners(compares, doc, 0, [Put(key, name.encode())])
+
+    async def _change(self, doc: SpaceDoc, revision: int, schema: object) -> bool:
+        if doc.by or len(doc.versions) > 1:
+            raise Conflict(f"the schema of {doc.name!r} is being changed already; try again later")
+        changed = await asyncio.to_thread(new_version, doc, schema, self._partitions())
+        version = newer_version(changed)
+        assert version is not None
+        await self._migration.check_fit(changed, version)
+        compares = [unchanged(SPACES + doc.name, revision)]
+        if await self._put_with_owners(compares, replace(changed, by=self._me), version, []):
+            self._migration.drive(doc.name)
+            return True
+        return False
+
+    async def _put_with_owners(
+        self, compares: Sequence[Compare], doc: SpaceDoc, version: int, more: Sequence[Op]
+    ) -> bool:
+        """Store a space, and before or with it who owns the partitions of a version.
+
+        In mode `sea` nobody does yet, and nothing is left of partitions that had the same names.
+        """
+        view = await asyncio.to_thread(SpaceView.of, doc)
+        owners = self._spread(view.versions[version].partitions())
+        if self._options.mode == "sea":
+            owners = [Delete(prefix, prefix=True) for prefix in history_of(doc.number, version)]
+        put = Put(SPACES + doc.name, encode(doc))
+        while len(owners) + len(more) + 1 > _AT_ONCE:
+            some, owners = owners[:_AT_ONCE], owners[_AT_ONCE:]
+            if not (await self._etcd.transact(compares, some)).succeeded:
+                return False
+        return (await self._etcd.transact(compares, [*owners, *more, put])).succeeded
+
+    def _spread(self, partitions: Sequence[str]) -> list[Op]:
+        """Owners for partitions: always the configurator that has the fewest."""
+        counts = dict.fromkeys(sorted(self._configurators()), 0)
+        if not counts:
+            raise Unavailable("no configurator is alive to own the space's partitions", 2.0)
+        for owner, _ in self._catalogue.owners.values():
+            if owner in counts:
+                counts[owner] += 1
+        puts: list[Op] = []
+        for partition in partitions:
+            owner = min(counts, key=lambda name: counts[name])
+            counts[owner] += 1
+            puts.append(Put(owner_key(partition), owner.encode()))
+        return puts
+
+    def _partitions(self) -> int:
+        options = self._options
+        each = options.partitions_per_configurator
+        return options.partitions or max(1, each * len(self._configurators()))
+
+    def _plan(self) -> PlanName:
+        doc = self._catalogue.network_doc
+        return doc.pipeline.plan if doc else self._options.plan
+
+    def _prefix(self) -> int:
+        return self._catalogue.prefix
+
+    async def _known(self, name: str) -> SpaceView:
+        await self._catalogue.refresh_spaces()
+        return self._catalogue.spaces.named(name)

@@ -1,0 +1,73 @@
+"""Which hosts can be reached, and whether all have taken up the network as it is."""
+
+from configurators.state.healing import cut_off
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.fleet import Fleet
+
+
+class Reach:
+    """What of the network is out of order, as it is stored."""
+
+    def __init__(self, catalogue: Catalogue, fleet: Fleet) -> None:
+        self._catalogue = catalogue
+        self._fleet = fleet
+        self._cut_off: dict[str, str] = {}
+        self._switches: dict[str, str] = {}  # of hosts
+        self._lost: frozenset[str] = frozenset()
+        catalogue.on_network.append(self._network_changed)
+
+    def _network_changed(self) -> None:
+        doc = self._catalogue.network_doc
+        assert doc
+        self._cut_off = cut_off(doc)
+        self._switches = {host.id: host.switch for host in doc.hosts}
+        self._lost = frozenset(doc.lost.switches)
+
+    def cut_off(self, host: str) -> str | None:
+        """Why a host cannot be reached by others; None if it can."""
+        return self._cut_off.get(host)
+
+    def switch_away(self, host: str) -> str | None:
+        """Why nobody can install anything for a host; None if its switch is there."""
+        switch = self._switches.get(host, "")
+        if switch in self._lost:
+            return self._cut_off[host]
+        for holds in self._fleet.holds.values():
+            if switch in holds.down and self._fleet.switch_holder(switch) is None:
+                return f"switch {switch}: {holds.down[switch]}"
+        return None
+
+    def missing(self, revision: int) -> list[str]:
+        """Who has not told that they have taken up a revision of the network."""
+        fleet = self._fleet
+        missing = [
+            name
+            for name in fleet.southbound.processes
+            if name not in fleet.holds or fleet.holds[name].network < revision
+        ] + [
+            name
+            for name in fleet.configurators.processes
+            if name not in fleet.loads or fleet.loads[name].network < revision
+        ]
+        if self._catalogue.shared:
+            # A partition may be on its way from one configurator to another.
+            ready = {
+                one.partition
+                for load in fleet.loads.values()
+                for one in load.partitions
+                if load.network >= revision and one.state != "loading"
+            }
+            missing += [f"partition {name}" for name in self._catalogue.owners.keys() - ready]
+        return missing
+
+    def taken_up(self) -> bool:
+        """Whether the network as it is known stands in all partitions."""
+        if self.missing(self._catalogue.network_revision):
+            return False
+        ready = {
+            (part.partition, part.epoch)
+            for load in self._fleet.loads.values()
+            for part in load.partitions
+            if part.state != "loading"
+        }
+        return all((name, epoch) in ready for name, (_, epoch) in self._catalogue.owners.items())

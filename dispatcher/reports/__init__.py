@@ -1,0 +1,1 @@
+"""What the dispatcher reports: status, flows, the change feed, traces, and metrics."""

@@ -1,0 +1,163 @@
+"""What changes, for readers of the live stream; each has a bounded queue of its own."""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Collection, Iterator
+from typing import Any
+
+from configurators.store.documents import BadDocument, decode_record
+from configurators.store.etcd.client import Etcd
+from configurators.store.following import follow
+from configurators.store.keys import FINISHED, RECORDS
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.fleet import Fleet
+from dispatcher.reports.status import Insight
+from dispatcher.requests.replies import Answers
+from dispatcher.views import Change, ChangeType, SpaceGone
+
+_log = logging.getLogger(__name__)
+
+_MOST = 10_000  # changes that may wait for a reader
+
+
+class _Reader:
+    def __init__(self, types: Collection[ChangeType]) -> None:
+        self.types = frozenset(types)
+        self.queue: deque[Change] = deque()
+        self.woken = asyncio.Event()
+        self.lagged = False
+
+    def put(self, change: Change) -> None:
+        if len(self.queue) >= _MOST:
+            self.lagged = True
+            self.queue.clear()
+        if not self.lagged:
+            self.queue.append(change)
+        self.woken.set()
+
+
+class News:
+    """Tells readers of changes. Records are watched only while somebody wants to know of them."""
+
+    def __init__(
+        self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, insight: Insight, answers: Answers
+    ) -> None:
+        self._etcd = etcd
+        self._catalogue = catalogue
+        self._insight = insight
+        self._answers = answers
+        self._readers: set[_Reader] = set()
+        self._watching: list[asyncio.Task[None]] = []
+        self._last: dict[tuple[ChangeType, str], Any] = {}  # what was told of each thing
+        catalogue.on_space.append(self._space_changed)
+        catalogue.on_network.append(self._network_changed)
+        fleet.on_holds.append(self._network_changed)
+        fleet.on_configurator.append(self._configurator_changed)
+
+    async def close(self) -> None:
+        """End all readers."""
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+        for reader in list(self._readers):
+            reader.lagged = True
+            reader.queue.clear()
+            reader.woken.set()
+
+    async def changes(self, types: Collection[ChangeType]) -> AsyncGenerator[Change, None]:
+        """Changes of some types; first the present state of all but records.
+
+        From the first one on, everything is told. A reader that is too slow is told so
+        (`lagged`), and that is the end.
+        """
+        reader = _Reader(types)
+        self._readers.add(reader)
+        try:
+            if "record" in reader.types and not self._watching:
+                await self._watch_records()
+            for name, change in self._present():
+                self._last[change.type, name] = change.data
+                if change.type in reader.types:
+                    reader.put(change)
+            while True:
+                while reader.queue:
+                    yield reader.queue.popleft()
+                if reader.lagged:
+                    yield Change("lagged", None)
+                    return
+                reader.woken.clear()
+                await reader.woken.wait()
+        finally:
+            self._readers.discard(reader)
+            if not any("record" in other.types for other in self._readers):
+                for task in self._watching:
+                    task.cancel()
+                self._watching.clear()
+
+    def _present(self) -> Iterator[tuple[str, Change]]:
+        for space in self._insight.spaces():
+            yield space.name, Change("space", space)
+        yield "", Change("network", self._network())
+        for switch in self._insight.switches():
+            yield switch.id, Change("switch", switch)
+        for configurator in self._insight.configurators():
+            yield configurator.id, Change("configurator", configurator)
+
+    def _network(self) -> dict[str, Any]:
+        return {"revision": self._catalogue.network_revision, "trees": self._insight.trees()}
+
+    def _tell(self, kind: ChangeType, name: str, data: Any) -> None:
+        """Tell of a thing, unless nothing about it is different."""
+        if self._last.get((kind, name)) == data:
+            return
+        self._last[kind, name] = data
+        for reader in self._readers:
+            if kind in reader.types:
+                reader.put(Change(kind, data))
+
+    def _space_changed(self, name: str) -> None:
+        if not self._readers:
+            return
+        space = self._catalogue.spaces.get(name)
+        if space is None:
+            self._tell("space", name, SpaceGone(name))
+        else:
+            self._tell("space", name, self._insight.space(space))
+
+    def _network_changed(self) -> None:
+        if not self._readers:
+            return
+        self._tell("network", "", self._network())
+        for view in self._insight.switches():
+            self._tell("switch", view.id, view)
+        for space in self._catalogue.spaces:
+            self._space_changed(space.name)  # the trees that it can use may be others
+
+    def _configurator_changed(self, name: str) -> None:
+        if self._readers:
+            self._tell("configurator", name, self._insight.configurator(name))
+
+    async def _watch_records(self) -> None:
+        """From a moment before this returns, everything about records is told."""
+        revision = (await self._etcd.range(RECORDS, limit=1)).revision
+        if not self._watching:
+            for prefix in (RECORDS, FINISHED):
+                self._watching.append(asyncio.create_task(self._watch(prefix, revision)))
+
+    async def _watch(self, prefix: str, revision: int) -> None:
+        async with contextlib.aclosing(follow(self._etcd, prefix, revision)) as news:
+            async for some in news:
+                for change in () if some.whole else some.changes:
+                    if change.value is None:
+                        continue  # finished ones are told of where they go; others expire
+                    try:
+                        view = self._answers.view(decode_record(change.value))
+                    except BadDocument as error:
+                        _log.error("%s: %s", change.key, error)
+                        continue
+                    for reader in self._readers:
+                        if "record" in reader.types:
+                            reader.put(Change("record", view))
+                await asyncio.sleep(0)

@@ -1,0 +1,71 @@
+"""Idempotency keys: a call that is repeated under its key does nothing new."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import msgpack
+
+from configurators.store.documents import decode_key_use, encode
+from configurators.store.etcd.client import Etcd, Get, LeaseGone, Put, StoreUnavailable, absent
+from configurators.store.keys import KEYS
+from configurators.store.model import KeyUse
+from configurators.store.upkeep import SharedLeases
+from dispatcher.errors import Conflict
+
+_TRIES = 5
+_PAUSE = 0.2
+
+
+def fingerprint(action: str, content: Any) -> bytes:
+    """What tells one call from another; equal calls have equal ones."""
+    try:
+        text = msgpack.encode([action, content], order="deterministic")
+    except (OverflowError, UnicodeEncodeError, TypeError, RecursionError):
+        # Something in it is refused anyway; the rest is still to be told apart.
+        text = repr([action, content]).encode(errors="surrogatepass")
+    return hashlib.sha256(text).digest()
+
+
+def key_name(who: str, key: str) -> str:
+    """Where the use of a key is stored; keys of different callers are different."""
+    caller = who.encode(errors="surrogatepass")
+    text = len(caller).to_bytes(4, "big") + caller + key.encode(errors="surrogatepass")
+    return KEYS + hashlib.sha256(text).hexdigest()
+
+
+async def claim(
+    etcd: Etcd, leases: SharedLeases, name: str, mark: bytes, ids: Sequence[str]
+) -> KeyUse | None:
+    """Use a key for a call that makes (or ends) records with these ids.
+
+    None if it was new; otherwise its earlier use by an equal call. Conflict if that was another.
+    """
+    use = KeyUse(mark, tuple(ids), time.time())
+    value = encode(use)
+    uncertain = False
+    for attempt in range(_TRIES):
+        try:
+            put = Put(name, value, await leases.current())
+            result = await etcd.transact([absent(name)], [put], [Get(name)])
+        except (StoreUnavailable, LeaseGone) as error:
+            if attempt == _TRIES - 1:
+                raise
+            if isinstance(error, StoreUnavailable):
+                uncertain |= error.maybe_applied
+            else:
+                leases.forget()
+            await asyncio.sleep(_PAUSE)
+            continue
+        if result.succeeded:
+            return None
+        known = decode_key_use(result.gets[0][0].value)
+        if known.fingerprint != mark:
+            raise Conflict(
+                "this idempotency key was used for another call; take a new one for a new call",
+                "key-reused",
+            )
+        return None if uncertain and known == use else known
+    raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,377 @@
+"""Finds links between switches and hosts at their edge; without clock and I/O.
+
+Every port that may lead to a switch is probed with LLDP frames. A probe names its port and a number
+that is used once, under a keyed tag. It counts only if it is the last one of its port and arrives
+for the first time, at another switch, and a link counts only once probes have arrived both ways.
+So a host that forges, replays or reflects probes achieves nothing, and neither does one that
+carries probes of its own port elsewhere. A port where a host was seen or declared is no link, and a
+port in a link takes no second peer: the older one stays until its probes no longer arrive.
+
+What remains possible: two hosts that have never shown themselves, at ports of different switches
+about which nothing was declared, and that hand on each other's probes both ways in real time, look
+like a cable, and each of their ports is then trusted like one. Likewise a host that uses another's
+MAC looks like that host, moved. An operator prevents the first by declaring the hosts or, with
+`closed`, the links, and the second by declaring the hosts with their MACs.
+"""
+
+import logging
+from collections.abc import Collection, Iterable
+from itertools import count
+
+from dzflow.errors import BadInput
+from sdn.openflow.discovery import frames
+from sdn.openflow.discovery.hosts import End, HostTable
+from sdn.openflow.discovery.limits import Budget, Counters, Settings
+from sdn.openflow.discovery.probing import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
+from sdn.southbound import HostSeen, LinkChanged, NetworkEvent
+from sdn.topology import MAX_PORT, Host, Link, Topology
+
+log = logging.getLogger(__name__)
+
+SHORTEST_KEY, LONGEST_KEY = 16, 64
+MAX_WARNINGS = 4  # for each port until it goes down, so that nobody can fill the log
+
+
+class BadKey(BadInput):
+    """A key that is too short to protect probes, or too long for the hash."""
+
+
+class Discovery:
+    """Told what switches report, it tells what to send, which links there are, and which hosts.
+
+    The key should be new and random for each process: probes of an earlier one then mean nothing.
+    Times are seconds of one clock that does not go back.
+    """
+
+    def __init__(self, key: bytes, settings: Settings | None = None) -> None:
+        if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
+            raise BadKey(
+                f"a key of {len(key)} bytes; take {SHORTEST_KEY} to {LONGEST_KEY} random ones"
+            )
+        self.counters = Counters()
+        self._key = key
+        self._settings = settings or Settings()
+        self._hosts = HostTable(self._settings, self.counters)
+        self._closed = False
+        self._ports: dict[End, ProbedPort] = {}
+        self._numbers: dict[str, set[int]] = {}  # of the ports that each switch has in `_ports`
+        self._connected: set[str] = set()
+        self._busy: frozenset[str] = frozenset()
+        self._schedule = Schedule(self._settings.interval)
+        self._deadlines: dict[End, float] = {}  # of links whose probes have been missed
+        self._probe_budget = Budget(self._settings.probe_rate, self._settings.probe_burst)
+        self._total_budget = Budget(self._settings.total_rate, self._settings.total_burst)
+        self._serial = count(1)
+
+    # What there is
+
+    def links(self) -> tuple[Link, ...]:
+        """The links that are up."""
+        known = dict.fromkeys(p.link for _, p in sorted(self._ports.items()) if p.link)
+        return tuple(link.link for link in known if link.state is LinkState.UP)
+
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts that were learned."""
+        return self._hosts.hosts()
+
+    # What the operator says
+
+    def declare(self, topology: Topology, *, closed: bool = False) -> list[NetworkEvent]:
+        """Hosts and links that there are by the operator's word; replaces what was declared before.
+
+        Ports of declared hosts are never probed and never lead to a switch; those of a declared
+        link lead to its other end or nowhere. If it is closed, there are no other links.
+        """
+        return self.declare_parts(topology.hosts, topology.links, closed=closed)
+
+    def declare_parts(
+        self, hosts: Iterable[Host], links: Iterable[Link] = (), *, closed: bool = False
+    ) -> list[NetworkEvent]:
+        """The same for hosts and links that need not be a whole topology."""
+        self._hosts.declare(hosts)
+        self._closed = closed
+        wanted = dict.fromkeys(links)
+        reserved = {end: link for link in wanted for end in link.ends}
+        events: list[NetworkEvent] = []
+        for known in dict.fromkeys(p.link for _, p in sorted(self._ports.items()) if p.link):
+            was_up, known.declared = known.state is LinkState.UP, known.link in wanted
+            taken = any(end in reserved or self._hosts.is_declared(end) for end in known.link.ends)
+            if known.declared or (was_up and not taken and not closed):
+                continue
+            self._down(known)
+            if was_up:
+                events.append(LinkChanged(known.link, up=False))
+        for link in wanted:
+            events += self._reserve(link)
+        return events
+
+    # What switches report
+
+    def switch_up(self, switch: str, ports: Iterable[int]) -> list[NetworkEvent]:
+        """A switch is connected and sends us LLDP; these of its ports are up, and no others."""
+        self._connected.add(switch)
+        live = {number for number in ports if 1 <= number <= MAX_PORT}
+        events: list[NetworkEvent] = []
+        for number in sorted(self._numbers.get(switch, set()) - live):
+            events += self._port_down((switch, number))
+        for number in sorted(live):
+            self._port_up((switch, number))
+        return events
+
+    def switch_down(self, switch: str) -> None:
+        """The connection to a switch is lost; it may well go on forwarding, so its links stay."""
+        self._connected.discard(switch)
+        self._suspend([switch])
+        for number in self._numbers.get(switch, ()):
+            self._ports[switch, number].silence(next(self._serial))
+
+    def switch_removed(self, switch: str) -> list[NetworkEvent]:
+        """A switch is no longer part of the network: everything about it is forgotten."""
+        self.switch_down(switch)
+        events: list[NetworkEvent] = []
+        for number in sorted(self._numbers.pop(switch, ())):
+            end = (switch, number)
+            events += self._port_down(end)
+            port = self._ports.pop(end)
+            self._schedule.remove(port)
+            if port.link is not None:
+                self._ports[port.link.peer(end)].link = None
+        return events
+
+    def port_changed(self, switch: str, port: int, up: bool, now: float) -> list[NetworkEvent]:
+        """A port of a connected switch went up or down."""
+        if switch not in self._connected or not 1 <= port <= MAX_PORT:
+            return []
+        if not up:
+            return self._port_down((switch, port))
+        self._port_up((switch, port), now)
+        return []
+
+    def packet_in(self, switch: str, port: int, data: bytes, now: float) -> list[NetworkEvent]:
+        """A packet that came in by a port; most that could come cost no more than a look."""
+        counters, end = self.counters, (switch, port)
+        counters.packet_ins += 1
+        at = self._ports.get(end)
+        if at is None or not at.up or switch not in self._connected:
+            counters.unknown_port += 1
+            return []
+        kind = data[12:14]
+        if kind == frames.IPV6_TYPE and at.link is not None:
+            # Not even a token: hosts behind other switches must not use up what probes need.
+            counters.neighbour_at_link += 1
+        elif not at.budget.take(now):
+            counters.over_port_rate += 1
+        elif at.link is None and not self._total_budget.take(now):
+            counters.over_total_rate += 1
+        elif kind == frames.LLDP_TYPE:
+            return self._probe_arrived(end, at, data, now)
+        elif kind == frames.IPV6_TYPE:
+            return self._host_spoke(end, data, now)
+        else:
+            counters.other_packets += 1
+        return []
+
+    # What time brings
+
+    def probes(
+        self, now: float, busy: Collection[str] = frozenset()
+    ) -> list[tuple[str, int, bytes]]:
+        """The probes that are due, as switch, port and frame.
+
+        Switches that are busy would send them late: they get none, and their links do not time out.
+        """
+        self._busy = frozenset(busy)
+        if self._busy:
+            self._suspend(self._busy)
+        found: list[tuple[str, int, bytes]] = []
+        while (first := self._schedule.first()) and first[0] <= now:
+            _, end, port = first
+            wanted = self._is_to_be_probed(end, port)
+            if wanted and not self._probe_budget.take(now):
+                break
+            self._schedule.put_off(end, port, now)
+            if wanted:
+                found.append((*end, self._probe(end, port, now)))
+        return found
+
+    def tick(self, now: float) -> list[NetworkEvent]:
+        """Links whose probes have not arrived for too long are gone."""
+        events: list[NetworkEvent] = []
+        for end in [end for end, deadline in self._deadlines.items() if deadline <= now]:
+            link = self._ports[end].link
+            if self._deadlines.pop(end, None) is not None and link is not None:
+                events += self._down(link)
+        return events
+
+    def wake_at(self, now: float) -> float | None:
+        """When `probes` and `tick` next have something to do; None if nothing is known."""
+        times = list(self._deadlines.values())
+        if first := self._schedule.first():
+            times.append(max(first[0], now + self._probe_budget.wait(now)))
+        return min(times, default=None)
+
+    # Ports
+
+    def _known(self, end: End) -> ProbedPort:
+        port = self._ports.get(end)
+        if port is None:
+            port = ProbedPort(self._settings, next(self._serial))
+            self._ports[end] = port
+            self._numbers.setdefault(end[0], set()).add(end[1])
+        return port
+
+    def _port_up(self, end: End, now: float = LONG_AGO) -> None:
+        port = self._known(end)
+        port.up = True
+        self._schedule.hasten(end, port, now)
+
+    def _port_down(self, end: End) -> list[NetworkEvent]:
+        port = self._ports.get(end)
+        if port is None:
+            return []
+        port.up = False
+        port.warned.clear()
+        port.silence(next(self._serial))
+        self._hosts.forget(end)
+        return self._down(port.link) if port.link else []
+
+    def _suspend(self, switches: Collection[str]) -> None:
+        """Probes of links of these switches are not missed for now."""
+        for switch in switches:
+            for number in self._numbers.get(switch, ()):
+                end = (switch, number)
+                link = self._ports[end].link
+                for one in link.link.ends if link else (end,):
+                    self._ports[one].unanswered = 0
+                    self._deadlines.pop(one, None)
+
+    # Probes
+
+    def _is_to_be_probed(self, end: End, port: ProbedPort) -> bool:
+        if not port.up or not self._is_watched(end[0]) or self._hosts.is_host_port(end):
+            return False
+        if port.link is None:
+            return not self._closed
+        return self._is_watched(port.link.peer(end)[0])
+
+    def _is_watched(self, switch: str) -> bool:
+        return switch in self._connected and switch not in self._busy
+
+    def _probe(self, end: End, port: ProbedPort, now: float) -> bytes:
+        if port.nonce is not None:
+            port.reach = None  # the last one did not arrive
+        port.nonce = next(self._serial)
+        port.sent = now
+        port.unanswered += 1
+        self.counters.probes_sent += 1
+        lost = port.unanswered >= self._settings.missed
+        if lost and port.link is not None and port.link.state is not LinkState.DOWN:
+            self._deadlines.setdefault(end, now + self._settings.interval)
+        return frames.build_probe(self._key, *end, port.nonce)
+
+    def _probe_arrived(
+        self, end: End, at: ProbedPort, data: bytes, now: float
+    ) -> list[NetworkEvent]:
+        counters = self.counters
+        probe = frames.read_probe(data)
+        if probe is None:
+            counters.lldp_foreign += 1
+            return []
+        if not probe.authentic(self._key):
+            counters.lldp_forged += 1
+            return []
+        origin = (probe.switch, probe.port)
+        sender = self._ports.get(origin)
+        if origin == end:
+            counters.lldp_reflected += 1
+        elif sender is None or sender.nonce != probe.nonce:
+            counters.lldp_replayed += 1
+        elif origin[0] == end[0]:
+            counters.lldp_own_switch += 1
+        elif self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
+            counters.lldp_at_host += 1
+            self._warn(end, at, origin, "a host was seen or declared at one of them")
+        elif at.link is not sender.link:
+            counters.lldp_conflict += 1
+            older = at.link or sender.link
+            assert older
+            self._warn(end, at, origin, f"{older.link} is a link already, which stays")
+        elif at.link is None and self._closed:
+            counters.lldp_conflict += 1
+            self._warn(end, at, origin, "only declared links are allowed")
+        else:
+            return self._accept(end, at, origin, sender, now)
+        return []
+
+    def _accept(
+        self, end: End, at: ProbedPort, origin: End, sender: ProbedPort, now: float
+    ) -> list[NetworkEvent]:
+        self.counters.probes_accepted += 1
+        sender.nonce = None
+        sender.unanswered = 0
+        sender.reach = (end, at.life)
+        self._deadlines.pop(origin, None)
+        link = at.link
+        if link is not None and link.state is LinkState.UP:
+            return []
+        if at.reach != (origin, sender.life):
+            self._schedule.hasten(end, at, now)  # our answer, without waiting for the next round
+            return []
+        if link is None:
+            link = at.link = sender.link = KnownLink(Link(*end, *origin), declared=False)
+        link.state = LinkState.UP
+        return [LinkChanged(link.link, up=True)]
+
+    def _warn(self, end: End, at: ProbedPort, origin: End, why: str) -> None:
+        """Say once for each pair why two ports that seem to be connected become no link."""
+        if origin not in at.warned and len(at.warned) < MAX_WARNINGS:
+            at.warned.add(origin)
+            log.warning(
+                "port %d of %s receives probes of port %d of %s, but %s; check the cables, and"
+                " whether somebody relays probes",
+                *end[::-1],
+                *origin[::-1],
+                why,
+            )
+
+    # Links
+
+    def _reserve(self, link: Link) -> list[NetworkEvent]:
+        """A link is declared: nothing else is expected at its ports."""
+        ports = [self._known(end) for end in link.ends]
+        for end in link.ends:
+            self._hosts.forget(end)
+        known = ports[0].link
+        if known is None:
+            known = ports[0].link = ports[1].link = KnownLink(link, declared=True)
+            ports[0].unanswered = ports[1].unanswered = 0
+        missing = any(
+            end[0] in self._connected and not port.up
+            for end, port in zip(link.ends, ports, strict=True)
+        )
+        return self._down(known) if missing else []
+
+    def _down(self, known: KnownLink) -> list[NetworkEvent]:
+        """A link is gone; one that is not declared leaves its ports for others."""
+        was = known.state
+        known.state = LinkState.DOWN
+        for end in known.link.ends:
+            port = self._ports[end]
+            port.reach = None
+            self._deadlines.pop(end, None)
+            if not known.declared:
+                port.link = None
+        return [] if was is LinkState.DOWN else [LinkChanged(known.link, up=False)]
+
+    # Hosts
+
+    def _host_spoke(self, end: End, data: bytes, now: float) -> list[NetworkEvent]:
+        if self._hosts.is_declared(end):
+            self.counters.neighbour_declared += 1
+            return []
+        said = frames.read_announcement(data)
+        if said is None:
+            self.counters.neighbour_malformed += 1
+            return []
+        host = self._hosts.learn(end, said, now)
+        return [HostSeen(host)] if host else []

@@ -1,0 +1,93 @@
+"""What a controller sends now and then, to bytes; what it sends by the thousand is in `encode`."""
+
+from struct import Struct, pack
+
+from sdn.openflow.protocol.constants import (
+    ALL_TABLES,
+    ANY,
+    CONTROLLER_PORT,
+    NO_BUFFER,
+    V1_3,
+    VERSIONS,
+    ActionType,
+    Multipart,
+    Role,
+    Type,
+)
+from sdn.openflow.protocol.layouts import OUTPUT
+from sdn.openflow.protocol.wire import TYPE_LENGTH, message, multipart
+
+_ERROR = Struct("!HH")
+_ROLE = Struct("!I4xQ")
+_PACKET_OUT = Struct("!IIH6x")
+_FLOW_STATS = Struct("!B3xII4xQQ")
+_FLOW_MONITOR = Struct("!IIIHBB")
+_ANY_MATCH = pack("!HH4x", 1, 4)
+_VERSION_BITMAP = 1
+
+_MONITOR_ADD = 0
+_MONITOR_DELETE = 2
+_MONITOR_FLAGS = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4  # added, removed, modified; with instructions
+
+# Reasons for asynchronous messages, as bits.
+_PACKET_INS = 1 << 0 | 1 << 1  # no entry matched; an entry said so
+_PORT_CHANGES = 1 << 0 | 1 << 1 | 1 << 2
+_ROLE_CHANGES = 1 << 0 | 1 << 1  # another controller became master; the switch was reconfigured
+
+_ERROR_DATA = 64  # an error shows that much of the message that it answers
+
+
+def hello(xid: int) -> bytes:
+    """The first message: the versions that we speak."""
+    bitmap = sum(1 << version for version in VERSIONS)
+    element = TYPE_LENGTH.pack(_VERSION_BITMAP, 8) + bitmap.to_bytes(4, "big")
+    return message(max(VERSIONS), Type.HELLO, xid, element)
+
+
+def error(version: int, xid: int, kind: int, code: int, data: bytes) -> bytes:
+    """The answer to a message that cannot be served, with its beginning or a text as data."""
+    return message(version, Type.ERROR, xid, _ERROR.pack(kind, code) + data[:_ERROR_DATA])
+
+
+def role_request(version: int, xid: int, role: Role, generation: int) -> bytes:
+    """Asks for a role; a switch refuses generations older than the latest that it has seen."""
+    return message(version, Type.ROLE_REQUEST, xid, _ROLE.pack(role, generation))
+
+
+def packet_out(version: int, xid: int, port: int, data: bytes) -> bytes:
+    """Sends a packet out of a port."""
+    action = OUTPUT.pack(ActionType.OUTPUT, OUTPUT.size, port, 0)
+    body = _PACKET_OUT.pack(NO_BUFFER, CONTROLLER_PORT, len(action)) + action + data
+    return message(version, Type.PACKET_OUT, xid, body)
+
+
+def set_async(version: int, xid: int, packet_ins: bool) -> bytes:
+    """Asks for packet-ins (as master only), changes of ports and of our role, and nothing else."""
+    packets = _PACKET_INS if packet_ins else 0
+    if version == V1_3:  # which has a pair for master and slave each
+        body = pack("!6I", packets, 0, _PORT_CHANGES, _PORT_CHANGES, 0, 0)
+        return message(version, Type.SET_ASYNC, xid, body)
+    # Pairs for slave and master: packet-in, port status, flow removed, role status.
+    masks = (0, packets, _PORT_CHANGES, _PORT_CHANGES, 0, 0, _ROLE_CHANGES, _ROLE_CHANGES)
+    body = b"".join(pack("!HHI", kind, 8, mask) for kind, mask in enumerate(masks))
+    return message(version, Type.SET_ASYNC, xid, body)
+
+
+def multipart_request(version: int, xid: int, kind: Multipart, body: bytes = b"") -> bytes:
+    """Asks for something that may take several messages to answer."""
+    return multipart(version, Type.MULTIPART_REQUEST, kind, xid, body)
+
+
+def flow_stats_request(
+    version: int, xid: int, cookie: int, cookie_mask: int, table: int = ALL_TABLES
+) -> bytes:
+    """Asks for all entries whose cookie agrees where the mask is set."""
+    body = _FLOW_STATS.pack(table, ANY, ANY, cookie, cookie_mask) + _ANY_MATCH
+    return multipart_request(version, xid, Multipart.FLOW, body)
+
+
+def flow_monitor_request(version: int, xid: int, monitor: int, on: bool) -> bytes:
+    """Asks to be told of changes to entries (of our own only that they happened), or not."""
+    command = _MONITOR_ADD if on else _MONITOR_DELETE
+    body = _FLOW_MONITOR.pack(monitor, ANY, ANY, _MONITOR_FLAGS, ALL_TABLES, command)
+    return multipart_request(version, xid, Multipart.FLOW_MONITOR, body + _ANY_MATCH)

@@ -1,0 +1,1 @@
+"""Connected switches: accepting them, sending flow-mods, and reconciling their tables."""

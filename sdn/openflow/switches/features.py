@@ -1,0 +1,35 @@
+"""Whether a switch can hold our pipeline."""
+
+from dzflow.errors import BadInput
+from sdn.openflow.protocol.events import Ready
+from sdn.openflow.switches.connection import Connection
+from sdn.pipeline import Pipeline
+
+
+class Unusable(BadInput):
+    """A switch that cannot hold our pipeline."""
+
+
+async def check_features(
+    connection: Connection, ready: Ready, name: str, pipeline: Pipeline
+) -> int | None:
+    """How many entries there is room for in each table of ours, if that is known.
+
+    Unusable, saying what is missing, if a switch cannot hold our pipeline.
+    """
+    legs = len(pipeline.tables.get(name, ())) if pipeline.plan == "legs" else 1
+    needed = pipeline.forward_table + legs + (pipeline.plan == "legs")
+    way_out = "; the plan lpm may do" if pipeline.plan == "legs" else ""
+    if ready.n_tables < needed:
+        raise Unusable(f"it has {ready.n_tables} tables, {needed} are needed{way_out}")
+    groups = await connection.group_features()
+    if not groups.usable:
+        raise Unusable("it has no groups of type all that rewrite and output")
+    if pipeline.plan != "legs":
+        return None
+    tables = (await connection.table_features()).tables
+    used = [each for each in tables if pipeline.forward_table <= each.table < needed]
+    for table in used:
+        if not (table.ipv6_dst and table.masks):
+            raise Unusable(f"table {table.table} does not match IPv6 by any mask{way_out}")
+    return min((table.max_entries for table in used), default=None)

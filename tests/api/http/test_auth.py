@@ -1,0 +1,60 @@
+"""Tokens: who is let in, as whom, and for what."""
+
+import pytest
+
+from api.http.app import OPERATIONS
+from api.http.app_settings import Token
+from api.http.auth import ACCESS, Access, Guard
+from api.http.problems import ApiProblem
+
+GUARD = Guard([Token("op", "operator"), Token("one", "host", "h1"), Token("two", "host", "h2")])
+
+
+def refusal(access: Access, header: str | None) -> int:
+    with pytest.raises(ApiProblem) as caught:
+        GUARD.admit(access, header)
+    return caught.value.problem.status
+
+
+def test_every_operation_has_a_role_and_every_role_an_operation() -> None:
+    assert sorted(operation.route for operation in OPERATIONS) == sorted(ACCESS)
+
+
+def test_a_token_shows_nobody_its_secret() -> None:
+    assert "geheim" not in repr(Token("geheim", "host", "h1"))
+
+
+def test_without_tokens_everybody_may_do_everything() -> None:
+    caller = Guard([]).admit("operator", None)
+    assert caller.may_act_for("h1")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", "Basic b3A=", "op", "Bearer o", "Bearer opp", "Bearer \xff"],
+)
+def test_who_has_no_token_is_not_let_in(header: str | None) -> None:
+    assert refusal("host", header) == 401
+    assert refusal("operator", header) == 401
+    GUARD.admit("anyone", header)
+
+
+def test_an_operator_may_act_for_all() -> None:
+    for access in ("host", "operator"):
+        caller = GUARD.admit(access, "bearer  op ")
+        assert caller.may_act_for("h1")
+        assert caller.may_act_for("h2")
+
+
+def test_a_host_may_act_for_itself_only() -> None:
+    caller = GUARD.admit("host", "Bearer one")
+    caller.must_act_for("h1")
+    with pytest.raises(ApiProblem) as caught:
+        caller.must_act_for("h2")
+    assert caught.value.problem.status == 403
+    assert refusal("operator", "Bearer one") == 403
+
+
+def test_a_hosts_token_needs_a_host() -> None:
+    with pytest.raises(ValueError, match="host"):
+        Guard([Token("x", "host")])

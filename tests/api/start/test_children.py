@@ -1,0 +1,86 @@
+"""Child processes: their end is noticed, whatever else runs on the machine."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from api.start.children import ChildProcess, keep
+
+_NAMELESS = r"""
+import pathlib, sys
+pathlib.Path("/proc/self/comm").write_bytes(b"\xff\xfe")
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+async def _fail(_: str) -> None:
+    raise OSError("no such place")
+
+
+async def _hang(_: str) -> None:
+    await asyncio.Event().wait()
+
+
+async def _succeed(_: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("bury", "said"), [(_succeed, ""), (_fail, "no such place"), (_hang, "TimeoutError")]
+)
+def test_a_child_that_has_died_is_told_of_and_started_anew(
+    bury: Callable[[str], Awaitable[None]],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("api.start.children._BURY_SECONDS", 0.1)
+    dead: list[str] = []
+
+    async def scenario() -> None:
+        async def note(key: str) -> None:
+            dead.append(key)
+            await bury(key)
+
+        child = ChildProcess("registers", "tests.api.registers", {}, tmp_path / "registers.out")
+        child.start()
+        pids = [child.pid]
+        keeping = asyncio.create_task(keep(child, lambda _: None, note))
+        async with asyncio.timeout(60):
+            await child.ready.wait()
+            child.kill()
+            while child.pid in (None, *pids):
+                await asyncio.sleep(0.01)
+        assert dead == [f"dispatchers/{pids[0]}"]
+        assert child.registered is None
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        child.kill()
+        await child.exited.wait()
+
+    asyncio.run(scenario())
+    assert said in caplog.text
+    assert bool(said) == ("waits until its lease is over" in caplog.text)
+
+
+def test_the_end_of_a_child_is_noticed_beside_processes_with_odd_names(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        child = ChildProcess("short", "this", {}, tmp_path / "short.out")
+        child.start()
+        async with asyncio.timeout(60):
+            await child.exited.wait()
+
+    with subprocess.Popen(
+        [sys.executable, "-c", _NAMELESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdout.readline()
+        asyncio.run(scenario())
+        other.stdin.close()

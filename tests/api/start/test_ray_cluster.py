@@ -1,0 +1,210 @@
+"""Workers on Ray: where they are placed, on one node and on two, and what happens if one dies."""
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from api.start.ray_cluster import Node, choose
+from api.start.ray_environment import NoRay, environment, temporary_folder
+from api.start.settings import EtcdSettings, RaySettings, Settings
+from api.start.up import Service
+from configurators.store import keys
+from configurators.store.documents import decode_process
+from configurators.store.etcd.client import Access, Etcd
+from configurators.store.model import Process
+from dzflow.sdk import Rest
+from tests.etcd import TestEtcd
+from tests.service import SCHEMA, eventually, is_ready, processes_with
+
+RAY = str(Path(sys.executable).parent / "ray")
+
+
+def test_places_go_round_the_nodes_in_a_fixed_order() -> None:
+    nodes = [Node("b", "10.0.0.1"), Node("c", "10.0.0.2"), Node("a", "10.0.0.1")]
+    assert [choose(nodes, number).id for number in range(4)] == ["a", "b", "c", "a"]
+    assert choose(nodes[::-1], 1) == choose(nodes, 1)
+
+
+def test_the_own_ray_is_not_led_astray_by_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "elsewhere:6379")
+    found = environment(Settings(), tmp_path / "token")
+    assert "RAY_ADDRESS" not in found
+    assert found["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "token")
+    joined = Settings(ray=RaySettings(address="here:1", token_path=tmp_path / "other"))
+    assert environment(joined, tmp_path / "token")["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "other")
+
+
+def test_the_folder_for_sockets_is_short_private_and_cleared(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 100)
+    folder = temporary_folder(deep)
+    try:
+        assert len(str(folder)) <= 40
+        assert folder.stat().st_mode & 0o077 == 0
+        (folder / "left").touch()
+        assert temporary_folder(deep) == folder
+        assert not list(folder.iterdir())
+    finally:
+        folder.rmdir()
+    folder.symlink_to(tmp_path)
+    try:
+        with pytest.raises(NoRay, match="belongs to somebody else"):
+            temporary_folder(deep)
+    finally:
+        folder.unlink()
+
+
+class RayNode:
+    """A node of a Ray cluster, as `ray start` makes it."""
+
+    def __init__(self, folder: Path, variables: dict[str, str], *words: str) -> None:
+        command = [RAY, "start", *words, "--block", "--num-cpus=2", "--disable-usage-stats"]
+        self.output = (folder / f"node-{secrets.token_hex(2)}").open("w+")
+        self.process = subprocess.Popen(
+            [*command, "--object-store-memory=80000000", "--include-log-monitor=False"],
+            env={**os.environ, **variables, "RAY_worker_niceness": "0"},
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def address(self) -> str:
+        """Where others join, once the head has said it."""
+
+        def said() -> str | None:
+            found = re.search(r"--address='([0-9.:]+)'", Path(self.output.name).read_text())
+            return found[1] if found else None
+
+        return str(eventually(said, "the head of Ray is up"))
+
+    def kill(self) -> None:
+        """End all its processes as a power cut would."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.output.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, RayNode, dict[str, str]]]:
+    """Two nodes on this machine: the address of the first, the second, and the token's place."""
+    token = tmp_path / "token"
+    token.write_text(secrets.token_hex(32))
+    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    # A short path, for the sockets in it.
+    folder = Path(f"/tmp/dzr{os.getpid()}")  # noqa: S108
+    folder.mkdir(mode=0o700)
+    nodes = []
+    try:
+        head = RayNode(
+            *(tmp_path, variables, "--head", "--port=0", "--no-monitor"),
+            *("--include-dashboard=False", f"--temp-dir={folder}/r"),
+        )
+        nodes.append(head)
+        address = head.address()
+        second = RayNode(tmp_path, variables, f"--address={address}")
+        nodes.append(second)
+        yield address, second, variables
+    finally:
+        for node in nodes:
+            if node.process.poll() is None:
+                node.kill()
+        eventually(lambda: not _end(str(token)), "no process of the cluster is left")
+        subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+def _end(word: str) -> dict[int, str]:
+    found = processes_with(word)
+    for pid in found:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def alive(access: Access, prefix: str) -> dict[str, Process]:
+    """The processes that are registered in etcd."""
+
+    async def read() -> dict[str, Process]:
+        async with Etcd(access) as etcd:
+            found = [decode_process(each.value) for each in (await etcd.range(prefix)).items]
+        return {process.id: process for process in found}
+
+    return asyncio.run(read())
+
+
+def test_workers_are_spread_over_two_nodes_and_leave_one_that_dies(
+    cluster: tuple[str, RayNode, dict[str, str]], etcd_server: TestEtcd, tmp_path: Path
+) -> None:
+    address, second, variables = cluster
+    access = etcd_server.access()
+    said: list[str] = []
+    settings = Settings(
+        topology="line:2",
+        southbound=2,
+        data_dir=tmp_path / "data",
+        stream_token=SecretStr("shared by all"),
+        etcd=EtcdSettings(endpoints=access.endpoints, prefix=access.prefix),
+        ray=RaySettings(address=address, token_path=Path(variables["RAY_AUTH_TOKEN_PATH"])),
+    )
+    _await_nodes(address, variables, 2)
+
+    def nodes(prefix: str) -> dict[str, str]:
+        return {id: process.node for id, process in alive(access, prefix).items()}
+
+    def two(prefix: str) -> bool:
+        return len(nodes(prefix)) == 2
+
+    apart = settings.model_copy(update={"data_dir": tmp_path / "api", "port": 0})
+    with Service(settings, "workers", said.append), Service(apart, "api") as api:
+        for prefix in (keys.CONFIGURATORS, keys.SOUTHBOUND):
+            eventually(partial(two, prefix), f"two {prefix} are there")
+            assert len(set(nodes(prefix).values())) == 2, "each has its own node"
+        before = nodes(keys.CONFIGURATORS)
+        with Rest(api.url) as rest:
+            rest.put_space("stocks", SCHEMA)
+            rest.begin("advertisement", "h2", "stocks", {})
+            rest.begin("subscription", "h1", "stocks", "price > 5")
+        second.kill()
+
+        def moved() -> bool:
+            now = nodes(keys.CONFIGURATORS)
+            return len(now) == 2 and len(set(now.values())) == 1
+
+        eventually(moved, f"all are on the node that is left, as of {before}: {said}")
+        assert set(nodes(keys.CONFIGURATORS).values()) < set(before.values())
+        assert any("is started at" in text for text in said)
+        eventually(lambda: is_ready(api.url), "the service is ready again")
+        with Rest(api.url) as rest:
+            assert rest.begin("subscription", "h1", "stocks", "price < 5")["state"] == "active"
+    assert alive(access, keys.CONFIGURATORS) == {}
+
+
+def _await_nodes(address: str, variables: dict[str, str], count: int) -> None:
+    """Wait until so many nodes have joined."""
+    script = (
+        "import ray, sys; ray.init(sys.argv[1], logging_level=50, log_to_driver=False);"
+        "print(sum(node['Alive'] for node in ray.nodes()))"
+    )
+
+    def joined() -> bool:
+        done = subprocess.run(
+            [sys.executable, "-c", script, address],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip() == str(count)
+
+    eventually(joined, f"{count} nodes have joined")

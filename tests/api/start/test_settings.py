@@ -1,0 +1,164 @@
+"""Settings: where they come from, what is refused, and that secrets stay secret."""
+
+from pathlib import Path
+
+import pytest
+
+from api.start import parts
+from api.start.settings import BadSettings, Settings
+from api.start.settings_sources import load, restore
+from api.start.settings_table import table
+from dispatcher.changes.damping import Patience
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104
+SECRETS = {
+    "DZFLOW_ETCD__PASSWORD": "etcd-geheim",
+    "DZFLOW_STREAM_TOKEN": "stream-geheim",
+    "DZFLOW_TOKENS__OPERATOR": "one-geheim,two-geheim",
+    "DZFLOW_TOKENS__HOSTS": '{"h1": "host-geheim"}',
+    "DZFLOW_ONOS__PASSWORD": "onos-geheim",
+}
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    found = load(None, {}, {})
+    assert found == Settings()
+    assert (found.data_plane, found.port, found.configurators) == ("emulated", 8080, 2)
+    assert found.partition_count == 8
+
+
+@pytest.mark.parametrize("name", ["s.toml", "s.yaml"])
+def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name.endswith("toml"):
+        path.write_text(
+            'port = 1\ntrees = 2\nplan = "lpm"\n[etcd]\nendpoints = ["a:1"]\nuser = "u"'
+        )
+    else:
+        path.write_text("port: 1\ntrees: 2\nplan: lpm\netcd: {endpoints: ['a:1'], user: u}")
+    variables = {"DZFLOW_PORT": "2", "DZFLOW_TREES": "3", "DZFLOW_ETCD__ENDPOINTS": "b:1, c:2"}
+    found = load(path, {"port": 4}, variables)
+    assert (found.port, found.trees, found.plan) == (4, 3, "lpm")
+    assert (found.etcd.endpoints, found.etcd.user) == (("b:1", "c:2"), "u")
+    assert found.model_fields_set >= {"port", "trees", "plan", "etcd"}
+    assert "topology" not in found.model_fields_set
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "said"),
+    [
+        ({"prt": 1}, {}, "prt: there is no such setting; did you mean port?"),
+        ({"etcd": {"endpoint": []}}, {}, "did you mean etcd.endpoints?"),
+        ({}, {"DZFLOW_TOPOLGY": "x"}, "did you mean DZFLOW_TOPOLOGY?"),
+        ({}, {"DZFLOW_ETCD__PASWORD": "geheim"}, "did you mean etcd.password?"),
+        ({}, {"DZFLOW_QQQQ": "geheim"}, "docs/configuration.md"),
+        ({"port": 65536}, {}, "port: "),
+        ({}, {"DZFLOW_CONFIGURATORS": "many"}, "configurators: "),
+        ({}, {"DZFLOW_TOKENS__HOSTS": "geheim"}, "tokens.hosts: this is not JSON"),
+        ({"data_plane": "onos"}, {}, "prefixes only; choose lpm"),
+        ({"tls": {"cert": "c.pem"}}, {}, "cert and key belong together"),
+        ({"etcd": {"cert": "c.pem"}}, {}, "cert and key belong together"),
+        ({"openflow": {"cert": "c.pem", "key": "k.pem"}}, {}, "cert, key and ca belong together"),
+        ({"openflow": {"ca": "ca.pem"}}, {}, "cert, key and ca belong together"),
+        ({"tokens": {"operator": [""]}}, {}, "a token is empty"),
+        ({"tokens": {"hosts": {"h1": " geheim"}}}, {}, "blanks around it"),
+        (
+            {"tokens": {"operator": ["geheim"], "hosts": {"h1": "geheim"}}},
+            {},
+            "two callers have the same token",
+        ),
+        ({"southbound": 2, "openflow": {"ports": [1]}}, {}, "give one for each"),
+        ({"listen": EVERYWHERE}, {}, "set tokens.operator or tokens.hosts"),
+        ({"listen": "::"}, {}, "--insecure"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    options: dict[str, object], variables: dict[str, str], said: str
+) -> None:
+    with pytest.raises(BadSettings) as refused:
+        load(None, options, variables)
+    assert said in str(refused.value)
+    assert "geheim" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.toml", "port = ", "a.toml: "),
+        ("a.yaml", "port: [", "a.yaml: "),
+        ("a.yaml", "- 1", "`name: value`"),
+        ("a.ini", "", "name it .toml, .yaml or .yml"),
+        ("a.toml", "ports = 1", "did you mean port?"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(
+    name: str, text: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadSettings) as refused:
+        load(tmp_path / name, {}, {})
+    assert said in str(refused.value)
+    with pytest.raises(BadSettings, match="No such file"):
+        load(tmp_path / "none.toml", {}, {})
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
+def test_loopback_needs_no_tokens(listen: str) -> None:
+    assert load(None, {"listen": listen}, {}).listen == listen
+
+
+def test_elsewhere_is_listened_with_tokens_or_when_told_so() -> None:
+    everywhere = {"listen": EVERYWHERE}
+    assert load(None, everywhere, {"DZFLOW_TOKENS__OPERATOR": "t"}).tokens.given
+    assert load(None, {**everywhere, "allow_anonymous": True}, {}).allow_anonymous
+
+
+def test_variables_of_clients_are_left_alone() -> None:
+    variables = {"DZFLOW_URL": "http://x", "DZFLOW_TOKEN": "t", "DZFLOW_EXAMPLES": "3000"}
+    assert load(None, {}, variables) == Settings()
+
+
+def test_secrets_are_not_shown_but_reach_the_processes() -> None:
+    found = load(None, {}, SECRETS)
+    assert "geheim" not in repr(found) + str(found) + str(found.model_dump())
+    assert restore(found.revealed()) == found
+    assert found.revealed()["tokens"]["operator"] == ["one-geheim", "two-geheim"]
+
+
+def test_workers_are_not_told_who_may_call() -> None:
+    found = load(None, {"listen": EVERYWHERE}, SECRETS)
+    told = restore(found.for_workers().revealed())
+    assert not told.tokens.given
+    assert (told.etcd, told.stream_token, told.onos) == (found.etcd, found.stream_token, found.onos)
+
+
+def test_times_reach_the_parts_that_they_are_for() -> None:
+    given = {
+        "DZFLOW_SEA__AT_ONCE": "7",
+        "DZFLOW_SEA__PATIENCE_MS": "250",
+        "DZFLOW_TIMES__CONFIGURATOR_LEASE": "3",
+        "DZFLOW_TIMES__DISPATCHER_LEASE": "4",
+        "DZFLOW_TIMES__TAKE_OVER_AFTER": "1.5",
+        "DZFLOW_TIMES__SWITCH_LOST_AFTER": "8",
+        "DZFLOW_TIMES__GRACE": "0.5",
+        "DZFLOW_TIMES__SOUTHBOUND_LEASE": "6",
+        "DZFLOW_TIMES__TAKE_OVER_FIRST": "11",
+        "DZFLOW_TIMES__SWITCH_ABSENT_AFTER": "12",
+        "DZFLOW_TIMES__BACK_AFTER": "13",
+        "DZFLOW_TIMES__BACK_AFTER_LONGEST": "14",
+        "DZFLOW_LIMITS__HOST_WINDOW": "15",
+    }
+    settings = load(None, {"mode": "sea", "stream_token": "t"}, given)
+    asks = parts.dispatcher_options(settings, "n")
+    assert (asks.lease_ttl, asks.grace, asks.window_per_host) == (4, 0.5, 15)
+    assert asks.patience == Patience(down_after=8, absent_after=12, back_after=13, longest=14)
+    found = parts.configurator(settings, "c1", "n", "127.0.0.1:0").options
+    assert (found.at_once, found.patience_s, found.lease_s) == (7, 0.25, 3)
+    assert (found.take_over_after_s, found.take_over_first_s) == (1.5, 11)
+    below = parts.southbound(settings, "s1", "n", "127.0.0.1:0", "127.0.0.1:0")
+    assert below._options.ttl == 6
+
+
+def test_the_documentation_lists_all_settings() -> None:
+    page = Path("docs/configuration.md").read_text()
+    assert table() in page, "run: .venv/bin/python -m api.settings_table docs/configuration.md"

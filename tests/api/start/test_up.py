@@ -1,0 +1,321 @@
+"""The whole service: started, hurt, stopped, killed, and started again on the same folder."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.start.data_folder import FolderInUse
+from api.start.listening import PortTaken
+from api.start.ray_environment import folder_of
+from api.start.settings import BadSettings
+from api.start.settings_sources import load
+from api.start.up import Service
+from configurators.store.etcd.client import Etcd
+from configurators.store.keys import DISPATCHERS
+from dzflow.sdk import Rest
+from dzflow.sdk.errors import NotAuthorised
+from tests.certificates import make_keys
+from tests.service import LIMIT, SCHEMA, eventually, flows, is_ready, processes_with, running
+
+COMMAND = str(Path(sys.executable).parent / "dzflow")
+
+
+class Up:
+    """`dzflow up` as a process of its own; all that belongs to it has its folder in mind."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        # In the environment, so that each child can be told by it.
+        environment = {**os.environ, "DZFLOW_DATA_DIR": str(folder), "COLUMNS": "200"}
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [COMMAND, "up", "--port", "0", *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def url(self) -> str:
+        """Where the API is, once everything is ready."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if found := re.search(r"http://[0-9.:]+", line):
+                return found[0]
+        raise AssertionError(self.process.communicate()[1])
+
+    def left(self) -> dict[int, str]:
+        """What runs of it, besides itself."""
+        found = processes_with(str(self.folder))
+        found.pop(self.process.pid, None)
+        return found
+
+    def end(self, how: signal.Signals) -> int:
+        self.process.send_signal(how)
+        self.process.communicate(timeout=LIMIT)
+        return self.process.returncode
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def hurt(folder: Path) -> Iterator[tuple[Service, list[str]]]:
+    """A service whose processes are killed, and what it says about that."""
+    said: list[str] = []
+    with running(folder, said=said) as service, Rest(service.url) as rest:
+        rest.put_space("stocks", SCHEMA)
+        for price in (100, 200, 300):
+            rest.begin("subscription", "h1", "stocks", f"price > {price}")
+        rest.begin("advertisement", "h3", "stocks", "price >= 0")
+        yield service, said
+
+
+def workers(url: str) -> dict[str, int]:
+    """The processes of the configurators that are up."""
+    with Rest(url) as rest:
+        found = rest.get("/configurators")["items"]
+    return {each["id"]: each["pid"] for each in found if each["state"] == "up"}
+
+
+def await_whole(url: str) -> None:
+    """Wait until the service is ready, with both configurators, and does what it should."""
+    eventually(lambda: is_ready(url), "the service is ready")
+    eventually(lambda: len(workers(url)) == 2, "both configurators are up")
+    with Rest(url) as rest:
+        records = rest.records("subscription")
+        assert [record["state"] for record in records] == ["active"] * 3
+        made = rest.begin("subscription", "h2", "stocks", "price < 50")
+        assert made["state"] == "active"
+        rest.end("subscription", made["id"])
+    assert len(flows(url, "cp")) > 0
+    eventually(lambda: flows(url, "dp") == flows(url, "cp"), "the switches hold what they should")
+
+
+@pytest.mark.parametrize("name", ["api-1", "network", "etcd"])
+def test_a_process_that_is_killed_comes_back(hurt: tuple[Service, list[str]], name: str) -> None:
+    service, said = hurt
+    before = service.pids[name]
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: service.pids.get(name) not in (None, before), f"{name} is started anew")
+    await_whole(service.url)
+    assert any(text.startswith(f"{name} has died") for text in said)
+
+
+def test_an_api_process_that_is_killed_is_not_registered_until_its_lease_is_over(
+    hurt: tuple[Service, list[str]],
+) -> None:
+    service, _ = hurt
+
+    async def registered() -> set[str]:
+        async with Etcd(service.access) as etcd:
+            return {item.key for item in (await etcd.range(DISPATCHERS)).items}
+
+    pid, before = service.pids["api-1"], asyncio.run(registered())
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: service.pids.get("api-1") not in (None, pid), "it is started anew")
+    assert len(before - asyncio.run(registered())) == 1
+    await_whole(service.url)
+
+
+def test_a_worker_that_is_killed_comes_back(hurt: tuple[Service, list[str]]) -> None:
+    service, _ = hurt
+    before = workers(service.url)
+    os.kill(before["configurator-1"], signal.SIGKILL)
+    eventually(
+        lambda: workers(service.url).get("configurator-1") not in (None, before["configurator-1"]),
+        "the configurator is started anew",
+    )
+    await_whole(service.url)
+    assert workers(service.url)["configurator-2"] == before["configurator-2"]
+
+
+def test_ray_that_is_killed_comes_back(hurt: tuple[Service, list[str]]) -> None:
+    service, said = hurt
+    before = set(workers(service.url).values())
+    os.kill(service.pids["workers"], signal.SIGKILL)
+
+    def anew() -> bool:
+        now = set(workers(service.url).values())
+        return len(now) == 2 and not now & before
+
+    eventually(anew, "all workers are started anew")
+    assert not any(Path(f"/proc/{pid}").exists() for pid in before)
+    await_whole(service.url)
+    assert any(text.startswith("workers has died") for text in said)
+
+
+def test_workers_that_die_at_the_start_get_a_second_chance(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if text == "starting the workers":
+            os.kill(service.pids["workers"], signal.SIGKILL)
+
+    options = {"port": 0, "data_dir": tmp_path, "topology": "line:3"}
+    service = Service(load(options=options, environment={}), tell=tell)
+    with service:
+        assert is_ready(service.url)
+    assert "starting workers once more" in told
+
+
+def test_two_services_do_not_share_a_folder(hurt: tuple[Service, list[str]], folder: Path) -> None:
+    service, _ = hurt
+    with (
+        pytest.raises(FolderInUse, match=rf"another `dzflow up` \(process {os.getpid()}\)"),
+        running(folder),
+    ):
+        pass
+    assert is_ready(service.url)
+
+
+def test_a_port_in_use_is_said_and_nothing_is_left(
+    hurt: tuple[Service, list[str]], tmp_path: Path
+) -> None:
+    service, _ = hurt
+    port = service.settings.port
+    for count in (1, 2):
+        with (
+            pytest.raises(PortTaken, match=f"port {port} of 127.0.0.1 is in use"),
+            running(tmp_path, port=port, dispatchers=count),
+        ):
+            pass
+    assert processes_with(str(tmp_path)) == {}
+
+
+def test_ray_runs_at_full_priority_on_loopback(hurt: tuple[Service, list[str]]) -> None:
+    service, _ = hurt
+    found = processes_with(str(service.settings.data_dir / "ray-token"))
+    titles = {pid: text.split()[0] for pid, text in found.items()}
+    workers = [pid for pid, title in titles.items() if re.match("ray::(Conf|South)", title)]
+    assert len(workers) == 3
+    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in workers} == {0}
+    assert _listening(set(found)) <= {"127.0.0.1"}
+
+
+def test_secrets_are_on_no_command_line_and_readable_by_nobody_else(
+    hurt: tuple[Service, list[str]], folder: Path
+) -> None:
+    service, _ = hurt
+    token = service.settings.stream_token
+    assert token is not None
+    assert processes_with(token.get_secret_value()) == {}
+    for path in (folder, folder / "stream-token", folder / "ray-token", folder / "etcd"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    for log in (folder / "logs").iterdir():
+        assert token.get_secret_value() not in log.read_text(), log
+
+
+def test_it_is_open_to_others_with_tokens_and_tls(tmp_path: Path) -> None:
+    pair = make_keys(tmp_path)
+    folder = tmp_path / "data"
+    options: dict[str, Any] = {
+        "listen": "0.0.0.0",  # noqa: S104
+        "tokens": {"operator": ["of the operator"], "hosts": {"h1": "of h1"}},
+        "tls": {"cert": pair.certificate, "key": pair.key},
+        "configurators": 1,
+        "dispatchers": 2,
+    }
+    with running(folder, **options) as service:
+        pids = service.pids
+        assert service.url.startswith("https://127.0.0.1:")
+        trust = partial(Rest, service.url, ca=pair.authority)
+        with trust("of the operator") as rest:
+            rest.put_space("stocks", SCHEMA)
+        with trust("of h1") as rest:
+            assert rest.begin("subscription", "h1", "stocks", "price > 5")["state"] == "active"
+        with trust() as rest, pytest.raises(NotAuthorised):
+            rest.spaces()
+    for log in (folder / "logs").iterdir():
+        assert "of the operator" not in log.read_text(), log
+    assert processes_with(str(folder)) == {}
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids.values())
+
+
+def test_killed_or_stopped_it_comes_back_with_everything(tmp_path: Path) -> None:
+    first = Up(tmp_path, "--topology", "line:3")
+    with Rest(first.url()) as rest:
+        rest.put_space("stocks", SCHEMA)
+        ids = {
+            rest.begin("subscription", "h1", "stocks", f"price > {price}")["id"]
+            for price in (100, 200, 300)
+        }
+        ids.add(rest.begin("advertisement", "h3", "stocks", "price >= 0")["id"])
+        host = rest.put("/hosts/h9", {"switch": "s2", "port": 40})
+    assert host["switch"] == "s2"
+    there = " ".join(first.left().values())
+    assert all(name in there for name in ("etcd", "raylet", "gcs_server", "ray::Configurator"))
+    first.end(signal.SIGKILL)
+    eventually(lambda: not first.left(), f"nothing is left, as of: {first.left()}")
+
+    refused = Up(tmp_path, "--topology", "ring:4")
+    said = refused.process.communicate(timeout=LIMIT)[1]
+    assert refused.process.returncode == 1
+    assert "ring:4 is another one" in " ".join(said.split())
+    assert refused.left() == {}
+
+    second = Up(tmp_path)
+    url = second.url()
+    with Rest(url) as rest:
+        records = [*rest.records("subscription"), *rest.records("advertisement")]
+        assert {record["id"] for record in records} == ids
+        assert {record["state"] for record in records} == {"active"}
+        assert "h9" in {host["id"] for host in rest.hosts()}
+        assert len(rest.get("/switches")["items"]) == 3
+    assert len(flows(url, "cp")) > 0
+    eventually(lambda: flows(url, "dp") == flows(url, "cp"), "the switches hold what they should")
+    assert second.end(signal.SIGTERM) == 0
+    assert second.left() == {}
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    eventually(lambda: "raylet" in " ".join(up.left().values()), "Ray is being started")
+    assert up.end(signal.SIGINT) == 128 + signal.SIGINT
+    assert up.left() == {}
+    assert not folder_of(tmp_path).exists()
+
+
+def test_parts_that_are_started_apart_must_be_able_to_meet(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match=r"etcd\.endpoints"), running(tmp_path, "api"):
+        pass
+    etcd = {"endpoints": ["127.0.0.1:1"]}
+    with (
+        pytest.raises(BadSettings, match="stream_token"),
+        running(tmp_path, "workers", etcd=etcd),
+    ):
+        pass
+
+
+def _listening(pids: set[int]) -> set[str]:
+    """The addresses at which processes listen for TCP."""
+    nodes = set()
+    for pid in pids:
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                target = os.readlink(file)
+            except FileNotFoundError:
+                continue
+            if target.startswith("socket:["):
+                nodes.add(target[8:-1])
+    found = set()
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in nodes:
+                raw = bytes.fromhex(words[1].partition(":")[0])
+                swapped = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+                found.add(socket.inet_ntop(family, swapped).removeprefix("::ffff:"))
+    return found

@@ -1,0 +1,381 @@
+"""Configurators that share all partitions (mode `sea`): locks, and what happens without them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import chain
+
+import pytest
+from msgspec.structs import replace
+
+from configurators.ownership import partition_log as journal
+from configurators.ownership.locked import SharedConfigurator
+from configurators.process import ConfiguratorOptions
+from configurators.state.network import with_host
+from configurators.store import keys
+from configurators.store.documents import decode_process, encode
+from configurators.store.etcd.client import Access, Stored
+from configurators.store.following import News
+from configurators.store.locks import Lock, Locks
+from configurators.store.model import NextFilter, Record
+from configurators.streams.stream import split_address
+from sdn.flows import Batch, FlowEntry
+from sdn.southbound import Fence, Outcome
+from sdn.topology import Host
+from tests.configurators.cluster import WAIT, Cluster, cluster
+from tests.etcd import TestEtcd
+
+OPTIONS = ConfiguratorOptions(tune_gc=False, load_every_s=0.1, lease_s=20, patience_s=0.01)
+MORTAL = replace(OPTIONS, lease_s=4)
+
+
+class Anarchy(Locks):
+    """Locks that everybody gets, and nobody knows of the others."""
+
+    async def try_lock(self, partition: str) -> Lock | None:
+        lease = await self._current()
+        key = self._key(partition, lease)
+        epoch = await self._etcd.put(key, b"everybody", lease.id)
+        return Lock(partition, epoch, key, lease)
+
+    def _take(self, news: News) -> None:
+        self.table.revision = news.revision
+
+
+class Unlocked(SharedConfigurator):
+    """A configurator that works on everything at any time."""
+
+    def __init__(
+        self,
+        access: Access,
+        token: bytes,
+        id: str,
+        listen: str = "127.0.0.1:0",
+        options: ConfiguratorOptions | None = None,
+    ) -> None:
+        super().__init__(access, token, id, listen, options)
+        self._locks = Anarchy(self._etcd, id, self.options.lease_s, on_lost=self._locks_lost)
+
+
+class Gate:
+    """Stands between the decision of a configurator and the switches."""
+
+    def __init__(self, process: SharedConfigurator) -> None:
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+        self._apply = process._holders.apply
+        process._holders.apply = self.apply  # type: ignore[method-assign]
+
+    async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
+        self.reached.set()
+        await self.open.wait()
+        return await self._apply(partition, epoch, batch)
+
+
+@asynccontextmanager
+async def small(etcd_server: TestEtcd, partitions: int = 1) -> AsyncIterator[Cluster]:
+    """A line of switches; the last one has three hosts: h3, a and b.
+
+    Under the plan `lpm` a region has one flow on a switch, with all its legs.
+    """
+    access = etcd_server.access()
+    async with cluster(access, plan="lpm", partitions=partitions, shared=True) as it:
+        for number, host in enumerate("ab"):
+            it.doc = with_host(it.doc, Host(host, "s3", 8 + number))
+        await it.etcd.put(keys.NETWORK, encode(it.doc))
+        yield it
+
+
+async def begin(it: Cluster) -> None:
+    """What there is before: a publisher, and one subscriber behind the last switch."""
+    await store(it, it.advertise("x < 100"), it.subscribe("x < 50", "h3"))
+
+
+async def store(it: Cluster, *records: Record) -> None:
+    for record in records:
+        it.records[record.id] = record
+        await it.etcd.put(keys.record_key(record.id), encode(record))
+
+
+def missing(it: Cluster) -> set[FlowEntry]:
+    """What switches should have and have not."""
+    held = it.held()
+    return set(chain(*(entries - held[switch] for switch, entries in it.expected().items())))
+
+
+async def decided(*gates: Gate) -> None:
+    async with asyncio.timeout(WAIT):
+        for gate in gates:
+            await gate.reached.wait()
+
+
+def test_without_locks_one_of_two_who_decide_at_once_loses_its_events(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figure 6.3 of the thesis: both replace the same flow, each without the other's leg."""
+    monkeypatch.setattr(Fence, "stale", lambda *_: False)
+
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            await begin(it)
+            async with (
+                it.configurator("c1", OPTIONS, Unlocked) as c1,
+                it.configurator("c2", OPTIONS, Unlocked) as c2,
+            ):
+                await it.ready("c1")
+                await it.ready("c2")
+                it.check()
+                first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
+                gates = Gate(c1), Gate(c2)
+                doing = [
+                    asyncio.create_task(it.send(it.tasks([first]), "c1")),
+                    asyncio.create_task(it.send(it.tasks([second]), "c2")),
+                ]
+                await decided(*gates)
+                for gate, task in zip(gates, doing, strict=True):
+                    gate.open.set()
+                    assert {done.outcome for done in await task} == {"done"}
+                await store(it, first, second)
+                assert missing(it)
+
+    asyncio.run(check())
+
+
+def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server: TestEtcd) -> None:
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            await begin(it)
+            async with it.configurator("c1", OPTIONS, SharedConfigurator) as c1:
+                await it.ready("c1")
+                async with it.configurator("c2", OPTIONS, SharedConfigurator) as c2:
+                    first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
+                    gate = Gate(c1)
+                    doing = asyncio.create_task(it.send(it.tasks([first]), "c1"))
+                    await decided(gate)
+                    [name] = it.tasks([second])
+                    early = await it.send(it.tasks([second]), "c2")
+                    assert {done.outcome for done in early} == {"moved"}
+                    offered = asyncio.create_task(it.offer(it.tasks([second]), "c2"))
+                    async with asyncio.timeout(WAIT):
+                        while len(c1._locks.table.claims(name)) < 2:
+                            await asyncio.sleep(0.01)
+                    assert name not in c2._holds
+                    gate.open.set()
+                    dones = await doing + await offered
+                    assert [done.outcome for done in dones] == ["done", "done"]
+                    assert dones[0].epoch < dones[1].epoch
+                    await store(it, first, second)
+                    assert not missing(it)
+                    it.check()
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_holder_that_stood_still_changes_nothing_any_more(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch, fenced: bool
+) -> None:
+    """It has decided, and its lease runs out before it pushes; without the fence, harm is done."""
+    if not fenced:
+        monkeypatch.setattr(Fence, "stale", lambda *_: False)
+
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            await begin(it)
+            async with it.configurator("c1", MORTAL, SharedConfigurator) as c1:
+                await it.ready("c1")
+                async with it.configurator("c2", OPTIONS, SharedConfigurator):
+                    first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
+                    gate = Gate(c1)
+                    late = asyncio.create_task(it.send(it.tasks([first]), "c1"))
+                    await decided(gate)
+                    [hold] = c1._holds.values()
+                    renewing = hold.lock._lease._task
+                    assert renewing
+                    renewing.cancel()
+                    [done] = await it.offer(it.tasks([second]), "c2")
+                    assert (done.outcome, done.epoch > hold.lock.epoch) == ("done", True)
+                    await store(it, second)
+                    assert not missing(it)
+                    gate.open.set()
+                    assert {done.outcome for done in await late} == {"moved"}
+                    if not fenced:
+                        assert missing(it)
+                        return
+                    it.check()
+                    [done] = await it.offer(it.tasks([first]), "c2")
+                    assert done.outcome == "done"
+                    await store(it, first)
+                    it.check()
+
+    asyncio.run(check())
+
+
+def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server: TestEtcd) -> None:
+    """By one who was not there before, and at a southbound process that was not, either."""
+
+    async def check() -> None:
+        async with small(etcd_server, partitions=4) as it:
+            first = split_address(await _openflow(it, "sb1"))
+            async with it.configurator("c1", OPTIONS, SharedConfigurator):
+                await it.ready("c1")
+                wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 40)]
+                await it.do(it.advertise("x < 100"), *wanted, id="c1")
+                # Done, but not settled when c1 stops: only the journal has it.
+                unsettled = it.subscribe("x < 77 and y < 5", "a")
+                await it.send(it.tasks([unsettled]), "c1")
+            marks = {item.key.removeprefix(keys.CLEAN) for item in await _all(it, keys.CLEAN)}
+            assert marks == set(it.space.partitions())
+            assert not await _all(it, keys.LOCKS)
+            async with it.southbound("sb2") as second:
+                it.network.set_controllers([first, split_address(second.openflow)])
+                async with it.configurator("c2", OPTIONS, SharedConfigurator):
+                    await it.ready("c2")
+                    assert not await _all(it, keys.CLEAN)
+                    await store(it, unsettled)
+                    await it.do(it.subscribe("x < 60", "b"), id="c2")
+                    await it.do(*wanted[::2], gone=True, id="c2")
+                    it.check()
+
+    asyncio.run(check())
+
+
+def test_an_update_that_nobody_has_begun_is_done_by_who_comes_new(etcd_server: TestEtcd) -> None:
+    """What was left in order has nothing of it, though the record has the new filter already."""
+
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            await begin(it)
+            old = it.subscribe("x < 20", "a")
+            await store(it, old)  # and no journal names it
+            async with it.configurator("c1", OPTIONS, SharedConfigurator):
+                await it.ready("c1")
+            assert await _all(it, keys.CLEAN)
+            new = it.again(replace(old, filter="x > 60"))
+            under_way = replace(old, seq=new.seq, next=NextFilter(new.filter, new.regions))
+            await it.etcd.put(keys.record_key(old.id), encode(under_way))
+            async with it.configurator("c2", OPTIONS, SharedConfigurator):
+                await it.ready("c2")
+                await it.offer(it.tasks([new]), "c2")
+                await store(it, new)
+                it.check()
+
+    asyncio.run(check())
+
+
+async def _all(it: Cluster, prefix: str) -> list[Stored]:
+    return (await it.etcd.range(prefix)).items
+
+
+async def _openflow(it: Cluster, id: str) -> str:
+    stored = await it.etcd.get(keys.SOUTHBOUND + id)
+    assert stored
+    return decode_process(stored.value).openflow
+
+
+def test_a_lock_goes_to_and_fro_and_each_knows_what_the_other_has_done(
+    etcd_server: TestEtcd,
+) -> None:
+    async def check() -> None:
+        async with (
+            small(etcd_server) as it,
+            it.configurator("c1", OPTIONS, SharedConfigurator),
+            it.configurator("c2", OPTIONS, SharedConfigurator),
+        ):
+            names = it.space.partitions()
+            await it.until(
+                lambda: (
+                    {p.partition for load in it.loads.values() for p in load.partitions}
+                    >= set(names)
+                )
+            )
+            await begin(it)
+            await it.offer(it.tasks(it.records.values()), "c1", "c2")
+            epochs = set()
+            for n in range(12):
+                more = it.subscribe(f"x < {50 - n % 3}", "ab"[n % 2])
+                [done] = await it.offer(it.tasks([more]), f"c{n % 2 + 1}")
+                assert done.outcome == "done"
+                epochs.add(done.epoch)
+                await store(it, more)
+                it.check()
+            assert len(epochs) >= 10
+
+    asyncio.run(check())
+
+
+def taken_up(it: Cluster, revision: int) -> bool:
+    """Whether all partitions, and whoever may get them, have taken up a network."""
+    names = {
+        one.partition
+        for load in it.loads.values()
+        for one in load.partitions
+        if load.network >= revision and one.state == "ready"
+    }
+    everybody = all(load.network >= revision for load in it.loads.values())
+    return everybody and names == set(it.space.partitions())
+
+
+def test_a_network_that_changed_meanwhile_is_taken_up_by_all(etcd_server: TestEtcd) -> None:
+    async def check() -> None:
+        async with (
+            small(etcd_server) as it,
+            it.configurator("c1", OPTIONS, SharedConfigurator),
+            it.configurator("c2", OPTIONS, SharedConfigurator),
+        ):
+            await begin(it)
+            await it.offer(it.tasks(it.records.values()), "c1", "c2")
+            for n, switch in enumerate(("s1", "s2", "s3", "s1")):
+                it.doc = with_host(it.doc, Host("a", switch, 10 + n))
+                revision = await it.etcd.put(keys.NETWORK, encode(it.doc))
+                await it.until(partial(taken_up, it, revision))
+                it.check()
+                for id in ("c1", "c2"):
+                    more = it.subscribe(f"x < {40 + n}", "a")
+                    [done] = await it.offer(it.tasks([more]), id)
+                    assert done.outcome == "done"
+                    await store(it, more)
+                    it.check()
+
+    asyncio.run(check())
+
+
+def test_nobody_misses_what_was_cut_from_a_journal(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was away for long begins anew, with what is still open, too."""
+    monkeypatch.setattr(journal, "KEPT", 2)
+    monkeypatch.setattr(journal, "DROPPED_AT_ONCE", 3)
+
+    async def check() -> None:
+        async with small(etcd_server) as it:
+            [name] = it.space.partitions()
+            async with (
+                it.configurator("c1", OPTIONS, SharedConfigurator),
+                it.configurator("c2", OPTIONS, SharedConfigurator),
+            ):
+                await begin(it)
+                await it.offer(it.tasks(it.records.values()), "c1", "c2")
+                still_open = it.subscribe("x < 33", "b")
+                await it.etcd.put(
+                    keys.record_key(still_open.id), encode(replace(still_open, state="pending"))
+                )
+                await it.offer(it.tasks([still_open]), "c1", "c2")
+                for n in range(24):
+                    more = it.subscribe(f"x < {50 - n}", "a")
+                    # c2 is away from the third to the twentieth.
+                    await it.offer(it.tasks([more]), "c1" if 2 < n < 20 else f"c{n % 2 + 1}")
+                    await store(it, more)
+                entries = len(await _all(it, keys.journal_of(name)))
+                assert entries < 15
+                assert await it.etcd.get(keys.CUTS + name)
+            async with it.configurator("c3", OPTIONS, SharedConfigurator):
+                await it.ready("c3")
+                await store(it, still_open)
+                it.check()
+                await it.do(it.subscribe("x < 5", "h3"), id="c3")
+                await it.do(still_open, gone=True, id="c3")
+                it.check()
+
+    asyncio.run(check())

@@ -1,0 +1,245 @@
+"""The way to the switches: whom a configurator declares what, and whom it uses."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any
+
+from configurators.partition.waiting import saying_why
+from configurators.southbound.clients import Holders
+from configurators.store.documents import encode
+from configurators.store.etcd.client import Etcd
+from configurators.store.keys import SOUTHBOUND
+from configurators.store.model import Process
+from configurators.streams.messages import (
+    Applied,
+    Apply,
+    Declare,
+    Holds,
+    Raised,
+    RaiseEpochs,
+    ToSouthbound,
+)
+from configurators.streams.stream import Listener, Stream
+from dzflow.errors import DzflowError
+from sdn.flows import Change, FlowEntry, FlowOp
+from sdn.southbound import Acknowledged, Failed, Outcome, Undefined
+from tests.etcd import TestEtcd
+
+WAIT = 30.0
+TOKEN = b"token"
+
+
+class Partition:
+    """A partition of ours, with an entry on s1."""
+
+    name = "1.0/all"
+    epoch = 7
+    reason: str | None = None
+
+    def say_why(self, reason: str | None) -> None:
+        self.reason = reason
+
+    def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
+        return {"s1": [FlowEntry(1, 100, None)]} if "s1" in switches else {}
+
+
+class Southbound:
+    """A southbound process that does as it is told, and says what it holds."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.heard: list[Any] = []
+        self.outcome: Outcome = Acknowledged()  # of operations
+        self.compared: Outcome = Acknowledged()
+        self._came = asyncio.Event()
+        self._holds = Holds(name, [], {}, 1, [])
+        self._listener = Listener(
+            "127.0.0.1:0", TOKEN, self.hear, ToSouthbound, name=name, on_open=self.opened
+        )
+
+    def opened(self, stream: Stream) -> None:
+        stream.tell(self._holds)
+
+    def hear(self, _: Stream, message: Any) -> Any:
+        self.heard.append(message)
+        self._came.set()
+        match message:
+            case RaiseEpochs():
+                return Raised()
+            case Declare(switches=list(switches)):
+                return Applied(dict.fromkeys(switches, self.compared))
+            case Apply():
+                return Applied(dict.fromkeys(message.batch, self.outcome))
+
+    def hold(self, *switches: str, down: Collection[str] = ()) -> None:
+        """Say that it holds these switches, and would hold others."""
+        self._holds = Holds(self.name, list(switches), dict.fromkeys(down, "it is away"), 1, [])
+        for stream in self._listener.streams:
+            stream.tell(self._holds)
+
+    def declared(self) -> list[set[str]]:
+        """The switches of all declarations so far."""
+        return [set(m.switches or ()) for m in self.heard if isinstance(m, Declare)]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT):
+            while not condition():
+                self._came.clear()
+                await self._came.wait()
+
+    @contextlib.asynccontextmanager
+    async def serving(self, etcd: Etcd) -> AsyncIterator[None]:
+        async with self._listener:
+            address = self._listener.address
+            await etcd.put(SOUTHBOUND + self.name, encode(Process(self.name, address, 1, "node")))
+            yield
+            await etcd.delete(SOUTHBOUND + self.name)
+
+
+def holders(etcd: Etcd, partition: Partition | None = None) -> Holders:
+    ours = partition or Partition()
+    return Holders(etcd, TOKEN, "c1", lambda: [ours], lambda: {ours.name: ours.epoch}, print)
+
+
+async def usable(made: Holders, switch: str) -> None:
+    async with asyncio.timeout(WAIT):
+        await made.until_back([switch])
+
+
+def test_a_switch_is_declared_to_the_next_one_when_nobody_holds_it_any_more(
+    etcd_server: TestEtcd,
+) -> None:
+    async def main() -> None:
+        a, b = Southbound("a"), Southbound("b")
+        a.hold("s1", "s2")
+        b.hold("s3", down=["s1", "s2"])
+        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd) as made:
+            await usable(made, "s1")
+            async with b.serving(etcd):
+                await usable(made, "s3")
+                assert b.declared() == [{"s3"}]
+                assert await made.apply(Partition.name, 7, {"s1": []}) == {"s1": Acknowledged()}
+                assert any(isinstance(message, Apply) for message in a.heard)
+                a.hold("s2")
+                await b.until(lambda: b.declared() == [{"s3"}, {"s1"}])
+                b.hold("s3", "s1", "s2")  # two hold s2: the first is believed
+                await usable(made, "s1")
+                await made.apply(Partition.name, 7, {"s1": [], "s2": []})
+                asked = [set(m.batch) for s in (a, b) for m in s.heard if isinstance(m, Apply)]
+                assert asked == [{"s1"}, {"s2"}, {"s1"}]
+                a.hold()
+                await b.until(lambda: {"s2"} in b.declared())
+
+    asyncio.run(main())
+
+
+def test_a_switch_that_is_declared_anew_is_not_used_meanwhile(etcd_server: TestEtcd) -> None:
+    async def main() -> None:
+        a = Southbound("a")
+        a.hold("s1")
+        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd) as made:
+            await usable(made, "s1")
+            a.outcome = Undefined("nobody knows")
+            assert await made.apply(Partition.name, 7, {"s1": []}) == {"s1": a.outcome}
+            again = await made.apply(Partition.name, 7, {"s1": []})
+            assert "is being told what it should hold" in str(again["s1"])
+            await usable(made, "s1")
+            assert a.declared() == [{"s1"}, {"s1"}]
+            assert sum(isinstance(message, Apply) for message in a.heard) == 1
+
+    asyncio.run(main())
+
+
+def test_a_lost_switch_is_to_be_told_until_it_was_declared_anew(etcd_server: TestEtcd) -> None:
+    async def check() -> None:
+        b1 = Southbound("b1")
+        async with Etcd(etcd_server.access()) as etcd, b1.serving(etcd), holders(etcd) as made:
+            b1.hold("s1")
+            await usable(made, "s1")
+            assert made.all_told
+            b1.hold(down=["s1"])
+            made.lose(["s1"])
+            async with asyncio.timeout(WAIT):
+                while made.all_told:
+                    op = FlowOp(Change.DELETE, FlowEntry(1, 100, None))
+                    assert await made.apply("1.0/all", 7, {"s1": [op]}) == {"s1": Acknowledged()}
+                    await asyncio.sleep(0.01)
+            b1.hold("s1")
+            made.lose([])
+            await usable(made, "s1")
+            assert made.all_told
+
+    asyncio.run(check())
+
+
+def test_a_southbound_process_that_could_not_be_introduced_is_dialled_again(
+    etcd_server: TestEtcd,
+) -> None:
+    async def main() -> None:
+        a, ours = Southbound("a"), Partition()
+        a.hold("s1")
+        wrong = [DzflowError("nobody expected this")]
+
+        def owned() -> list[Partition]:
+            if wrong:
+                raise wrong.pop()
+            return [ours]
+
+        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
+            epochs = {ours.name: ours.epoch}
+            async with Holders(etcd, TOKEN, "c1", owned, lambda: epochs, print) as made:
+                await usable(made, "s1")
+                assert a.declared() == [{"s1"}]
+
+    asyncio.run(main())
+
+
+def test_what_a_switch_does_not_take_is_shown_by_the_partitions_concerned(
+    etcd_server: TestEtcd,
+) -> None:
+    async def main() -> None:
+        a, ours = Southbound("a"), Partition()
+        a.compared = Failed({0: "table full"}, table_full=True)
+        a.hold("s2")
+        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd, ours) as made:
+            await usable(made, "s2")
+            assert ours.reason is None
+            a.hold("s1", "s2")
+            await usable(made, "s1")
+            assert "s1" in str(ours.reason)
+            assert "table full" in str(ours.reason)
+
+    asyncio.run(main())
+
+
+def test_who_is_waited_for_is_named(etcd_server: TestEtcd) -> None:
+    async def main() -> None:
+        a = Southbound("a")
+        a.hold("s1")
+        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
+            away = Process("b", "127.0.0.1:1", 1, "node")  # where nobody is
+            await etcd.put(SOUTHBOUND + "b", encode(away))
+            async with holders(etcd) as made:
+                ours = Partition()
+                raising = asyncio.create_task(made.raise_epochs({ours.name: ours.epoch}))
+                shown = asyncio.Event()
+
+                def why() -> str:
+                    shown.set()
+                    return f"{made.not_reached()}; {made.not_taken_up(2)}"
+
+                await usable(made, "s1")
+                with saying_why([ours], why, 0.0):
+                    async with asyncio.timeout(WAIT):
+                        await shown.wait()
+                    assert ours.reason == (
+                        "southbound processes are registered, but not reached: b;"
+                        " southbound processes have not taken up the network: a, b"
+                    )
+                assert ours.reason is None
+                await etcd.delete(SOUTHBOUND + "b")
+                async with asyncio.timeout(WAIT):
+                    await raising
+
+    asyncio.run(main())

@@ -1,0 +1,80 @@
+"""The desk keeps the order in which a configurator says things about a partition."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from configurators.southbound.request_handler import Desk
+from configurators.streams.messages import Applied, Apply, Declare
+from configurators.streams.packing import pack_ops
+from sdn.flows import Batch, FlowEntry
+from sdn.southbound import Acknowledged, Outcome, StaleEpoch
+
+PARTITIONS = ("1.0/a", "1.0/b", "1.0/c")
+TIMEOUT = 10.0
+
+
+class Order:
+    """A driver that only notes what it is told."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[Any] = asyncio.Queue()
+        self.told: list[tuple[str, str]] = []
+        self.stale = ""
+
+    def take(self, switches: Iterable[str], generation: int) -> None:
+        pass
+
+    async def declare(
+        self,
+        partition: str,
+        _epoch: int,
+        _expected: Mapping[str, Iterable[FlowEntry]],
+        _switches: Iterable[str] | None = None,
+    ) -> None:
+        if partition == self.stale:
+            raise StaleEpoch("it is over")
+        self.told.append(("declare", partition))
+
+    async def apply(self, partition: str, _epoch: int, batch: Batch) -> dict[str, Outcome]:
+        self.told.append(("apply", partition))
+        return dict.fromkeys(batch, Acknowledged())
+
+    async def check(self, *switches: str) -> dict[str, Outcome]:
+        return dict.fromkeys(switches, Acknowledged())
+
+    def declared(self, _switch: str) -> Collection[str]:
+        return PARTITIONS  # from an earlier owner
+
+
+def hear_declaration_then_batches(driver: Order) -> list[Any]:
+    """A configurator that has just started declares, and goes on with tasks that waited for it."""
+
+    async def run() -> list[Any]:
+        desk = Desk(driver)  # type: ignore[arg-type]
+        desk.take(["s1"], 1)
+        messages = [
+            Declare(dict.fromkeys(PARTITIONS, 5), {}, check=True, switches=["s1"]),
+            *(Apply(name, 5, {"s1": pack_ops([])}) for name in reversed(PARTITIONS)),
+        ]
+        heard = [desk.hear(None, message) for message in messages]  # type: ignore[arg-type]
+        async with asyncio.timeout(TIMEOUT):
+            return await asyncio.gather(*heard)
+
+    return asyncio.run(run())
+
+
+def test_what_comes_after_a_declaration_is_carried_out_after_it() -> None:
+    driver = Order()
+    answers = hear_declaration_then_batches(driver)
+    assert all(answer == Applied({"s1": Acknowledged()}) for answer in answers)
+    for name in PARTITIONS:
+        assert driver.told.index(("declare", name)) < driver.told.index(("apply", name))
+
+
+def test_a_declaration_that_is_refused_holds_nothing_up() -> None:
+    driver = Order()
+    driver.stale = PARTITIONS[1]
+    declared, *applied = hear_declaration_then_batches(driver)
+    assert declared.stale
+    assert all(answer.outcomes == {"s1": Acknowledged()} for answer in applied)

@@ -1,0 +1,86 @@
+"""The network as it is stored: numbers that were given out never change."""
+
+import msgspec
+import pytest
+
+from configurators.engine.engine import Engine
+from configurators.engine.partials import Kind, Partial
+from configurators.state.network import Network, first_network, with_host, without_host
+from configurators.store.model import NetworkDoc
+from dzflow.address import Scope
+from dzflow.region import Region
+from sdn.pipeline import Pipeline
+from sdn.topologies import topology
+from sdn.topology import Host, PortTaken, UnknownHost
+from sdn.trees import BadTreeCount
+
+SCOPE = Scope(1)
+
+
+def test_what_is_stored_gives_the_network_back() -> None:
+    doc = first_network(topology("ring:4"), "legs", 2)
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(doc), type=NetworkDoc)
+    assert again == doc
+    network = Network.of(again)
+    assert network.topology == topology("ring:4")
+    assert network.pipeline == Pipeline().extended(topology("ring:4"))
+    assert list(network.trees) == [0, 1]
+    assert network.plan(SCOPE) is network.plan(Scope(1))
+
+
+def test_equal_trees_are_kept_once() -> None:
+    assert list(first_network(topology("line:3"), "legs", 4).trees) == [0]
+    assert len(first_network(topology("fat-tree:10"), "legs", 3).trees) == 3
+
+
+@pytest.mark.parametrize("count", [0, 17])
+def test_there_are_as_many_trees_as_an_address_can_name(count: int) -> None:
+    with pytest.raises(BadTreeCount):
+        first_network(topology("ring:4"), "legs", count)
+
+
+def test_tables_and_prefix_can_be_given() -> None:
+    doc = first_network(topology("line:2"), "lpm", 1, Pipeline(first_table=7, prefix=0xFF3E))
+    assert (doc.pipeline.plan, doc.pipeline.first_table) == ("lpm", 7)
+    assert Network.of(doc).scope(3, 1) == Scope(3, 1, 0xFF3E)
+
+
+def test_hosts_come_and_go_without_a_number_changing() -> None:
+    first = first_network(topology("line:2"), "legs", 1)
+    grown = with_host(first, Host("new", "s1", 9))
+    assert grown.pipeline.groups["s1"] == (*first.pipeline.groups["s1"], "new")
+    shrunk = without_host(grown, "new")
+    assert shrunk.hosts == first.hosts
+    assert shrunk.pipeline == grown.pipeline
+    moved = with_host(shrunk, Host("h1", "s2", 9))
+    assert moved.pipeline.groups["s1"] == grown.pipeline.groups["s1"]
+    assert "h1" in moved.pipeline.groups["s2"]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    doc = first_network(topology("line:2"), "legs", 1)
+    taken = doc.hosts[0]
+    with pytest.raises(PortTaken):
+        with_host(doc, Host("new", taken.switch, taken.port))
+    with pytest.raises(UnknownHost):
+        without_host(doc, "nobody")
+
+
+def test_engines_go_over_from_one_network_to_the_next() -> None:
+    doc = first_network(topology("line:3"), "legs", 1)
+    before = Network.of(doc)
+    engine = Engine(before.plan(SCOPE))
+    region = Region.parse("01")
+    engine.load(
+        [
+            Partial(Kind.ADVERTISE, "a1", "h1", (region,), (region,)),
+            Partial(Kind.SUBSCRIBE, "s1", "h2", (region,)),
+        ]
+    )
+    assert engine.entries().keys() == {"s1", "s2"}
+    for place in (Host("h2", "s3", 9), Host("h2", "s1", 9)):
+        doc = with_host(doc, place)
+        after = Network.of(doc, before)
+        engine.commit(engine.rewire(after.plan(SCOPE)))
+        before = after
+    assert engine.entries().keys() == {"s1"}

@@ -1,0 +1,163 @@
+import asyncio
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from configurators.store.etcd.client import Etcd
+from configurators.store.server.server import EtcdFailed, EtcdServer, free_ports
+from tests.etcd import running
+
+PARENT = """
+import pathlib, sys, threading
+from configurators.store.server.server import EtcdServer
+
+server = EtcdServer(pathlib.Path(sys.argv[1]), fsync=False)
+starter = threading.Thread(target=server.start)  # ends long before the server should
+starter.start()
+starter.join()
+server.wait()
+print(server.pid, server.endpoint, flush=True)
+sys.stdin.read()
+"""
+
+
+def write(server: EtcdServer, key: str) -> None:
+    async def main() -> None:
+        async with Etcd(server.access()) as etcd:
+            await etcd.put(key, b"")
+
+    asyncio.run(main())
+
+
+def keys(server: EtcdServer) -> list[str]:
+    async def main() -> list[str]:
+        async with Etcd(server.access()) as etcd:
+            return [item.key for item in (await etcd.range("")).items]
+
+    return asyncio.run(main())
+
+
+def test_data_and_ports_stay_over_kill_and_stop(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        endpoint = server.endpoint
+        write(server, "a")
+        server.kill()
+        assert server.pid is None
+        server.start()
+        assert server.endpoint == endpoint
+        write(server, "b")
+        server.stop()
+        server.start()
+        server.start()  # runs already
+        assert keys(server) == ["a", "b"]
+
+
+def test_it_comes_back_at_its_port_even_if_that_is_taken_meanwhile(tmp_path: Path) -> None:
+    server = EtcdServer(tmp_path, fsync=False)
+    server.launch()
+    try:
+        server.wait()
+        endpoint = server.endpoint
+        server.kill()
+        with socket.create_server(("127.0.0.1", server.ports[0])):
+            with pytest.raises(EtcdFailed, match="already in use"):
+                server.start(timeout=3)
+            assert server.endpoint == endpoint
+        server.start()
+        assert server.endpoint == endpoint
+    finally:
+        server.stop()
+
+
+def test_free_ports_are_none_that_connections_get() -> None:
+    span = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if not span.exists() or (low := int(span.read_text().split()[0])) <= 20_000:
+        pytest.skip("the kernel gives nearly all ports to connections")
+    found = free_ports(50)
+    assert len(set(found)) == 50
+    assert max(found) < low
+
+
+def test_another_server_on_the_same_folder_goes_on_with_its_data(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        write(server, "a")
+    with running(tmp_path) as server:
+        assert keys(server) == ["a"]
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
+    with running(tmp_path), pytest.raises(EtcdFailed, match="used by another"):
+        EtcdServer(tmp_path, fsync=False).start()
+    with running(tmp_path):
+        pass
+
+
+def test_nobody_else_can_read_the_data(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with running(folder):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_an_etcd_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(EtcdFailed, match="no-such-option"):
+        EtcdServer(tmp_path, options=["--no-such-option"]).start()
+    with running(tmp_path) as server:  # and the folder can be used
+        assert server.pid is not None
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced_but_not_one_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = EtcdServer(tmp_path, fsync=False)
+        server.ports = (port, server.ports[1])
+        with server:
+            assert server.ports[0] != port
+            write(server, "a")
+        asked = EtcdServer(tmp_path, fsync=False, ports=(port, server.ports[1]))
+        with pytest.raises(EtcdFailed, match="already in use"):
+            asked.start(timeout=3)
+
+
+def test_options_of_another_etcd_in_the_environment_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ETCD_INITIAL_CLUSTER_STATE", "existing")
+    monkeypatch.setenv("ETCD_DISCOVERY", "http://127.0.0.1:1")
+    with running(tmp_path) as server:
+        write(server, "a")
+
+
+def test_it_outlives_the_thread_that_started_it_but_not_the_process(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert parent.stdout is not None
+        pid, _ = parent.stdout.readline().split()
+        process = os.pidfd_open(int(pid))
+        parent.send_signal(signal.SIGKILL)
+        parent.wait(30)
+
+        async def ended() -> None:
+            done = asyncio.Event()
+            asyncio.get_running_loop().add_reader(process, done.set)
+            await asyncio.wait_for(done.wait(), 30)
+
+        asyncio.run(ended())
+        os.close(process)
+    finally:
+        parent.kill()
+        parent.communicate()
+    with running(tmp_path):  # the folder is free again
+        pass

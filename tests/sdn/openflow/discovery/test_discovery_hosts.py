@@ -1,0 +1,242 @@
+"""Hosts: learned from neighbour discovery at ports that lead to no switch, within bounds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sdn.openflow.discovery.hosts import End
+from sdn.openflow.discovery.limits import Budget, Settings
+from sdn.southbound import HostSeen
+from sdn.topologies import topology
+from sdn.topology import Host, Topology
+from tests.sdn.openflow.cables import (
+    ADDRESS,
+    MAC,
+    Cables,
+    address_check,
+    advertisement,
+    check,
+    hosts_of,
+    solicitation,
+)
+
+NETWORK = topology("line:3")
+PORTS: list[End] = [(host.switch, host.port) for host in NETWORK.hosts]
+ID = "host-020000000011"
+SEEN = Host(ID, *PORTS[0], mac=MAC, ipv6=ADDRESS)
+LOCAL = "fe80::11"
+
+
+def mac(number: int) -> str:
+    return f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"
+
+
+def ready(settings: Settings | None = None) -> Cables:
+    cables = Cables(NETWORK, settings)
+    cables.connect()
+    cables.rounds()
+    return cables
+
+
+@pytest.mark.parametrize("frame", [advertisement(), solicitation(), address_check()])
+def test_a_host_is_learned_from_what_it_says(frame: bytes) -> None:
+    cables = ready()
+    assert cables.arrive(PORTS[0], frame) == [HostSeen(SEEN)]
+    assert cables.discovery.hosts() == (SEEN,)
+    assert cables.arrive(PORTS[0], frame) == []  # which is nothing new
+
+
+def test_a_learned_host_fits_into_the_topology() -> None:
+    cables = ready()
+    (host,) = hosts_of(cables.arrive(PORTS[0], advertisement()))
+    bare = Topology.build(NETWORK.switches, NETWORK.links, [])
+    assert bare.with_host(host).host(ID) == SEEN
+
+
+def test_the_first_address_stays_unless_a_better_one_is_known() -> None:
+    cables = ready()
+    cables.arrive(PORTS[0], advertisement(address=LOCAL))
+    (host,) = hosts_of(cables.arrive(PORTS[0], advertisement()))
+    assert host == SEEN
+    assert cables.arrive(PORTS[0], advertisement(address=LOCAL)) == []
+    assert cables.arrive(PORTS[0], advertisement(address="fd00::12")) == []
+    assert cables.discovery.hosts() == (SEEN,)
+
+
+def test_a_host_that_moves_is_seen_at_its_new_port() -> None:
+    cables = ready()
+    cables.arrive(PORTS[0], advertisement())
+    for port in (PORTS[1], PORTS[2], PORTS[0]):
+        (host,) = hosts_of(cables.arrive(port, advertisement(address=LOCAL)))
+        assert host == Host(ID, *port, mac=MAC, ipv6=ADDRESS)
+        assert cables.discovery.hosts() == (host,)
+        cables.run(1)
+    assert cables.discovery.counters.host_moves == 3
+
+
+def test_two_hosts_with_one_mac_do_not_make_it_move_all_the_time() -> None:
+    cables = ready()
+    for _ in range(100):
+        cables.arrive(PORTS[0], advertisement())
+        cables.arrive(PORTS[1], advertisement())
+        cables.run(0.1)
+    assert len(hosts_of(cables.events)) <= 12
+    assert cables.discovery.counters.host_moves_held > 0
+
+
+def test_the_port_that_a_host_has_left_may_lead_to_a_switch_again() -> None:
+    cables = Cables(NETWORK)
+    link = NETWORK.links[0]
+    cables.connect("s1")
+    cables.run(1)
+    # A switch that is not connected yet passes on what a host says.
+    cables.arrive(link.ends[0], advertisement())
+    cables.connect()
+    cables.rounds(5)
+    assert link not in cables.discovery.links()
+    cables.arrive(PORTS[1], advertisement())
+    cables.rounds()
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+
+
+@pytest.mark.parametrize("how", ["the port goes down", "the switch comes back without it"])
+def test_a_port_that_was_down_is_known_no_longer(how: str) -> None:
+    cables = ready()
+    cables.arrive(PORTS[0], advertisement())
+    if how == "the port goes down":
+        cables.port(PORTS[0], up=False)
+    else:
+        cables.discovery.switch_down("s1")
+        assert cables.discovery.hosts() == (SEEN,)
+        cables.discovery.switch_up("s1", NETWORK.switch_ports("s1"))
+    assert cables.discovery.hosts() == ()
+    cables.port(PORTS[0], up=True)
+    cables.heard.clear()
+    cables.run(1)
+    assert PORTS[0] in cables.heard
+    assert cables.arrive(PORTS[0], advertisement()) == [HostSeen(SEEN)]
+
+
+def test_hosts_behind_a_port_that_leads_to_a_switch_are_not_learned() -> None:
+    cables = ready()
+    for link in NETWORK.links:
+        for end in link.ends:
+            assert cables.arrive(end, advertisement()) == []
+    assert cables.discovery.counters.neighbour_at_link == 4
+
+
+def test_hosts_behind_a_port_of_a_declared_link_are_never_learned() -> None:
+    cables = Cables(NETWORK)
+    end = NETWORK.links[0].ends[0]
+    cables.connect("s1")
+    cables.arrive(end, advertisement())
+    cables.discovery.declare(NETWORK)
+    assert cables.discovery.hosts() == ()
+    assert cables.arrive(end, advertisement()) == []
+    cables.connect()
+    cables.rounds()
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+
+
+def test_nothing_is_reported_of_declared_hosts() -> None:
+    cables = ready()
+    cables.arrive(PORTS[0], advertisement())
+    cables.arrive(PORTS[1], advertisement(mac(1)))
+    cables.arrive(PORTS[2], advertisement(mac(2)))
+    declared = [Host("h1", *PORTS[0]), Host("h2", "s9", 1, mac=mac(1).upper())]
+    cables.discovery.declare_parts(declared)
+    check(cables.discovery)
+    assert [host.mac for host in cables.discovery.hosts()] == [mac(2)]
+    assert cables.arrive(PORTS[0], advertisement()) == []  # at the port of one
+    assert cables.arrive(PORTS[2], advertisement(mac(1))) == []  # with the MAC of one
+    assert cables.discovery.counters.neighbour_declared == 2
+    # What is not declared any more is learned again.
+    cables.discovery.declare_parts(())
+    assert cables.arrive(PORTS[0], advertisement()) == [HostSeen(SEEN)]
+
+
+def test_a_host_that_was_declared_elsewhere_once_is_where_it_was_learned() -> None:
+    cables = ready()
+    cables.discovery.declare_parts([Host("h1", "s9", 1, mac=MAC)])
+    assert cables.arrive(PORTS[1], advertisement()) == []
+    cables.discovery.declare_parts(())
+    assert cables.arrive(PORTS[0], advertisement()) == [HostSeen(SEEN)]
+    cables.port(PORTS[1], up=False)
+    assert cables.discovery.hosts() == (SEEN,)
+
+
+def test_a_host_cannot_take_the_id_of_a_declared_one() -> None:
+    cables = ready()
+    cables.discovery.declare_parts([Host(ID, *PORTS[1])])
+    assert cables.arrive(PORTS[0], advertisement()) == []
+
+
+def test_the_number_of_hosts_at_a_port_is_bounded() -> None:
+    cables = ready(Settings(hosts_per_port=3, port_burst=1000))
+    for number in range(100):
+        cables.arrive(PORTS[0], advertisement(mac(number)))
+    assert len(cables.discovery.hosts()) == 3
+    assert cables.discovery.counters.hosts_refused == 97
+    # Also for those that move, and for declared ones.
+    cables.arrive(PORTS[1], advertisement(mac(200)))
+    assert cables.arrive(PORTS[0], advertisement(mac(200))) == []
+    cables.discovery.declare_parts([Host("h1", "s9", 1, mac=mac(300))])
+    assert cables.arrive(PORTS[0], advertisement(mac(300))) == []
+    assert len(cables.discovery._hosts._at[PORTS[0]]) == 3
+    # Others are not affected, and neither are those that are known.
+    cables.run(1)
+    assert len(hosts_of(cables.arrive(PORTS[1], advertisement(mac(0))))) == 1
+    assert len(hosts_of(cables.arrive(PORTS[0], advertisement(mac(200))))) == 1
+
+
+def test_the_number_of_all_hosts_is_bounded() -> None:
+    cables = ready(Settings(hosts=4, hosts_per_port=100, port_burst=1000))
+    for number in range(60):
+        cables.arrive(PORTS[number % 3], advertisement(mac(number)))
+    assert len(cables.discovery.hosts()) == 4
+    assert cables.discovery.counters.hosts_refused == 56
+    cables.port(PORTS[0], up=False)
+    assert len(hosts_of(cables.arrive(PORTS[1], advertisement(mac(99))))) == 1
+
+
+def test_a_port_is_heard_so_often_a_second_and_no_more() -> None:
+    cables = ready(Settings(port_rate=10, port_burst=5))
+    for _ in range(10_000):
+        cables.discovery.packet_in(*PORTS[0], b"garbage", cables.now)
+    assert cables.discovery.counters.over_port_rate == 10_000 - 5
+    assert cables.arrive(PORTS[1], advertisement())  # others have their own rate
+    cables.run(1)
+    for _ in range(10_000):
+        cables.discovery.packet_in(*PORTS[0], b"garbage", cables.now)
+    assert cables.discovery.counters.other_packets == 10
+    cables.run(0.1)
+    assert cables.arrive(PORTS[0], advertisement(mac(1)))
+
+
+def test_all_ports_together_are_heard_so_often_a_second_and_no_more() -> None:
+    cables = ready(Settings(total_rate=10, total_burst=6))
+    for port in PORTS:
+        for _ in range(20):
+            cables.discovery.packet_in(*port, b"garbage", cables.now)
+    assert cables.discovery.counters.over_total_rate == 60 - 6
+
+
+@given(
+    st.floats(0.5, 1e4),
+    st.integers(1, 50),
+    st.lists(st.floats(0, 10), min_size=1, max_size=200),
+    st.floats(0, 1e7),
+)
+def test_a_budget_allows_its_rate_and_one_burst(
+    rate: float, burst: int, pauses: list[float], start: float
+) -> None:
+    budget, now, taken = Budget(rate, burst), start, 0
+    for pause in pauses:
+        now += pause
+        taken += budget.take(now)
+        budget.take(start - 5)  # a clock that goes back gives nothing
+    assert taken <= burst + (now - start) * rate + 1e-3
+    while budget.take(now):
+        pass
+    later = now + budget.wait(now)
+    assert budget.take(later)
