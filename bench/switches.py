@@ -1,7 +1,6 @@
 """Emulated switches in a process of their own, as the service has them, for its peers to drive."""
 
 import asyncio
-import gc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 
 import uvloop
 
+from configurators.gc_tuning import tune_garbage_collector
 from sdn.emulator import EmulatedNetwork, SwitchModel
 from sdn.topologies import topology
 
@@ -30,9 +30,7 @@ def switches(name: str, port: int, acknowledge_after: float = 0.0) -> Iterator[i
 
 
 async def _run(name: str, port: int, acknowledge_after: float) -> None:
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)  # as the service has it
+    tune_garbage_collector()  # as the service does
     model = SwitchModel(acknowledge_after=acknowledge_after)
     async with EmulatedNetwork(topology(name), [("127.0.0.1", port)], model=model):
         await asyncio.to_thread(sys.stdin.buffer.read)

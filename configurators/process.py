@@ -6,7 +6,6 @@ truth is in etcd.
 """
 
 import asyncio
-import gc
 import logging
 import os
 import platform
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from configurators.engine.engine import Engine, Ordering
+from configurators.gc_tuning import tune_garbage_collector
 from configurators.ownership.claims import claim
 from configurators.ownership.take_over import TakeOver
 from configurators.partition.leftovers import Leftovers
@@ -381,7 +381,7 @@ class ConfiguratorProcess:
             if self._workers.get(name) is worker:
                 self._loaded[name] = worker
         if self.options.tune_gc and sum(map(len, found.values())) > TUNE_FROM:
-            _tune_gc()
+            tune_garbage_collector(second_generation=50)
         for name, worker in workers.items():
             if self._loaded.get(name) is worker:
                 self._running[name] = task = asyncio.get_running_loop().create_task(
@@ -465,10 +465,3 @@ class ConfiguratorProcess:
         error = None if task.cancelled() else task.exception()
         if error and self._failed and not self._failed.done():
             self._failed.set_exception(error)
-
-
-def _tune_gc() -> None:
-    """What was loaded stays: to look through all of it again and again makes long pauses."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 100)

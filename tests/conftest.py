@@ -16,6 +16,12 @@ settings.load_profile("dzflow")
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests and fixtures run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEtcd]:
     """An etcd for all tests; `.access()` gives each of them a prefix of its own."""
     try:

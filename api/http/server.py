@@ -4,7 +4,6 @@ The parent keeps the socket open: while an API process is started anew, connecti
 """
 
 import asyncio
-import gc
 import resource
 import socket as sockets
 import sys
@@ -17,6 +16,7 @@ import uvicorn
 from api.http.app import make_app
 from api.http.http_protocol import Protocol
 from api.start import child, parts
+from configurators.gc_tuning import tune_garbage_collector
 from configurators.store import keys
 from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.upkeep import keep_compacted
@@ -104,10 +104,7 @@ async def _serve(
         ssl_keyfile=str(tls.key) if tls.key else None,
     )
     server = Server(config, lambda: self.report(ready=True))
-    # What was imported is not looked through again and again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    tune_garbage_collector()
     sys.setswitchinterval(_SWITCH)
 
     async def end() -> None:

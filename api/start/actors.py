@@ -5,7 +5,6 @@ the process of the actor ends, and Ray starts another one, which begins from wha
 """
 
 import asyncio
-import gc
 import logging
 import os
 import threading
@@ -19,6 +18,7 @@ import uvloop
 from api.start import logs, parts
 from api.start.settings import Settings
 from api.start.settings_sources import restore
+from configurators.gc_tuning import tune_garbage_collector
 
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 6.0
@@ -37,11 +37,7 @@ class Worker:
         self._rest = rest
         logs.configure(self._settings, id)
         _as_nice_as_others()
-        # The little that is left over from imports is not looked through again and again; what
-        # comes is mostly free of cycles.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
+        tune_garbage_collector()
         self._loop = uvloop.new_event_loop()
         self._stop = asyncio.Event()
         self._ended = threading.Event()
