@@ -105,7 +105,7 @@ etcd: $(RUN)  ## have an etcd: the one on the path, Debian's, or one built with 
 	echo "Tests that need etcd are skipped, and the service needs the endpoints of a cluster."
 
 test: setup etcd lab  ## all tests
-	$(BIN)/python -m pytest --reruns 1 $(ARGS)
+	$(BIN)/python -m pytest $(ARGS)
 
 # Each session has a seed of its own, beginning with SEED.
 MINUTES ?= 30

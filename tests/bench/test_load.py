@@ -209,19 +209,16 @@ def test_what_is_refused_does_not_count_as_acknowledged() -> None:
     loaded(refuse, filled)
 
 
-def test_a_connection_that_is_closed_is_said() -> None:
-    async def main() -> None:
-        async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.close()
+async def test_a_connection_that_is_closed_is_said() -> None:
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
 
-        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-        async with server:
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            async with Client(url, 1) as client:
-                with pytest.raises(CallFailed, match="closed"):
-                    await client.call("GET", "/healthz")
-
-    asyncio.run(main())
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with Client(url, 1) as client:
+            with pytest.raises(CallFailed, match="closed"):
+                await client.call("GET", "/healthz")
 
 
 @pytest.mark.parametrize(

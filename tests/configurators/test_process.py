@@ -33,96 +33,86 @@ from tests.etcd import TestEtcd, running
 @pytest.mark.parametrize(
     ("plan", "ordering"), [("legs", "net"), ("legs", "fifo"), ("lpm", "ordered"), ("lpm", "net")]
 )
-def test_tasks_become_entries_and_go_again(
+async def test_tasks_become_entries_and_go_again(
     etcd_server: TestEtcd, plan: PlanName, ordering: Ordering
 ) -> None:
-    async def check() -> None:
-        options = ConfiguratorOptions(ordering, slice_limit=20, tune_gc=False)
-        async with (
-            cluster(etcd_server.access(), plan=plan, partitions=4) as it,
-            it.configurator(options=options),
-        ):
-            await it.ready()
-            offered = it.advertise("x < 100")
-            wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 60)]
-            dones = await it.do(offered, *wanted)
-            assert {done.outcome for done in dones} == {"done"}
-            assert len({done.partition for done in dones}) > 1
-            assert any(it.held().values())
-            it.check()
-            await it.do(*wanted[::2], gone=True)
-            it.check()
-            await it.do(offered, *wanted[1::2], gone=True)
-            assert not any(it.held().values())
-
-    asyncio.run(check())
+    options = ConfiguratorOptions(ordering, slice_limit=20, tune_gc=False)
+    async with (
+        cluster(etcd_server.access(), plan=plan, partitions=4) as it,
+        it.configurator(options=options),
+    ):
+        await it.ready()
+        offered = it.advertise("x < 100")
+        wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 60)]
+        dones = await it.do(offered, *wanted)
+        assert {done.outcome for done in dones} == {"done"}
+        assert len({done.partition for done in dones}) > 1
+        assert any(it.held().values())
+        it.check()
+        await it.do(*wanted[::2], gone=True)
+        it.check()
+        await it.do(offered, *wanted[1::2], gone=True)
+        assert not any(it.held().values())
 
 
-def test_only_what_does_not_fit_into_a_table_fails(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access(), partitions=1) as it, it.configurator():
-            await it.ready()
-            await it.do(it.advertise("x >= 0"))
-            switch = it.network.switches["s2"]
-            switch.model = replace(SOFTWARE, table_capacity=41)  # one of them is for a miss
-            wanted = [it.subscribe(f"x == {n}") for n in range(100)]
-            dones = await it.do(*wanted)
-            outcomes = [done.outcome for done in dones]
-            assert (outcomes.count("done"), outcomes.count("failed")) == (40, 60)
-            it.check()
-            switch.model = SOFTWARE
-            assert {done.outcome for done in await it.do(*wanted)} == {"done"}
-            it.check()
-
-    asyncio.run(check())
+async def test_only_what_does_not_fit_into_a_table_fails(etcd_server: TestEtcd) -> None:
+    async with cluster(etcd_server.access(), partitions=1) as it, it.configurator():
+        await it.ready()
+        await it.do(it.advertise("x >= 0"))
+        switch = it.network.switches["s2"]
+        switch.model = replace(SOFTWARE, table_capacity=41)  # one of them is for a miss
+        wanted = [it.subscribe(f"x == {n}") for n in range(100)]
+        dones = await it.do(*wanted)
+        outcomes = [done.outcome for done in dones]
+        assert (outcomes.count("done"), outcomes.count("failed")) == (40, 60)
+        it.check()
+        switch.model = SOFTWARE
+        assert {done.outcome for done in await it.do(*wanted)} == {"done"}
+        it.check()
 
 
-def test_a_switch_that_is_away_is_waited_for_while_others_go_on(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access(), partitions=1) as it, it.configurator():
-            await it.ready()
-            await it.do(it.advertise("x >= 0"))
-            it.network.agents["s3"].drop()
-            far = it.subscribe("x < 10", host="h3")
-            doing = asyncio.create_task(it.do(far))
-            await it.until(lambda: bool(it.waiting))
-            assert "s3" in it.waiting[0].reason
-            assert it.waiting[0].tasks == [(far.id, 4)]
-            await it.until(lambda: it.loads["c1"].partitions[0].state == "waiting")
-            it.network.agents["s3"].come_back()
-            async with asyncio.timeout(WAIT):
-                assert {done.outcome for done in await doing} == {"done"}
-            it.check()
-            await it.until(lambda: it.loads["c1"].partitions[0].state == "ready")
-
-    asyncio.run(check())
-
-
-def test_after_a_restart_switches_are_reconciled_and_the_old_epoch_is_over(
+async def test_a_switch_that_is_away_is_waited_for_while_others_go_on(
     etcd_server: TestEtcd,
 ) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access()) as it:
-            async with it.configurator():
-                await it.ready()
-                wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 40)]
-                dones = await it.do(it.advertise("x < 100"), *wanted)
-                old = {done.partition: done.epoch for done in dones}
-            # Meanwhile one entry is lost, and one more is there than should be.
-            lost = next(iter(it.held()["s1"]))
-            it.network.switches["s1"].change(FlowOp(Change.DELETE, lost))
-            gone = it.records.pop(wanted[-1].id)
-            await it.etcd.delete(keys.record_key(gone.id))
-            async with it.configurator():
-                await it.ready()
-                it.check()
-                dones = await it.do(it.subscribe("x < 77"))
-                assert all(done.epoch > old[done.partition] for done in dones)
-                it.check()
-                answer = await _apply(it, dones[0].partition, old[dones[0].partition], lost)
-                assert "is over" in (answer.stale or "")
+    async with cluster(etcd_server.access(), partitions=1) as it, it.configurator():
+        await it.ready()
+        await it.do(it.advertise("x >= 0"))
+        it.network.agents["s3"].drop()
+        far = it.subscribe("x < 10", host="h3")
+        doing = asyncio.create_task(it.do(far))
+        await it.until(lambda: bool(it.waiting))
+        assert "s3" in it.waiting[0].reason
+        assert it.waiting[0].tasks == [(far.id, 4)]
+        await it.until(lambda: it.loads["c1"].partitions[0].state == "waiting")
+        it.network.agents["s3"].come_back()
+        async with asyncio.timeout(WAIT):
+            assert {done.outcome for done in await doing} == {"done"}
+        it.check()
+        await it.until(lambda: it.loads["c1"].partitions[0].state == "ready")
 
-    asyncio.run(check())
+
+async def test_after_a_restart_switches_are_reconciled_and_the_old_epoch_is_over(
+    etcd_server: TestEtcd,
+) -> None:
+    async with cluster(etcd_server.access()) as it:
+        async with it.configurator():
+            await it.ready()
+            wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 40)]
+            dones = await it.do(it.advertise("x < 100"), *wanted)
+            old = {done.partition: done.epoch for done in dones}
+        # Meanwhile one entry is lost, and one more is there than should be.
+        lost = next(iter(it.held()["s1"]))
+        it.network.switches["s1"].change(FlowOp(Change.DELETE, lost))
+        gone = it.records.pop(wanted[-1].id)
+        await it.etcd.delete(keys.record_key(gone.id))
+        async with it.configurator():
+            await it.ready()
+            it.check()
+            dones = await it.do(it.subscribe("x < 77"))
+            assert all(done.epoch > old[done.partition] for done in dones)
+            it.check()
+            answer = await _apply(it, dones[0].partition, old[dones[0].partition], lost)
+            assert "is over" in (answer.stale or "")
 
 
 async def _apply(it: Cluster, partition: str, epoch: int, entry: FlowEntry) -> Applied:
@@ -141,97 +131,85 @@ async def _apply(it: Cluster, partition: str, epoch: int, entry: FlowEntry) -> A
     return answer
 
 
-def test_of_two_processes_with_one_id_the_later_one_works(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access()) as it:
-            first = ConfiguratorProcess(it.access, TOKEN, "c1")
-            working = asyncio.create_task(first.run(asyncio.Event()))
-            await it.stream("c1", first)
+async def test_of_two_processes_with_one_id_the_later_one_works(etcd_server: TestEtcd) -> None:
+    async with cluster(etcd_server.access()) as it:
+        first = ConfiguratorProcess(it.access, TOKEN, "c1")
+        working = asyncio.create_task(first.run(asyncio.Event()))
+        await it.stream("c1", first)
+        await it.ready()
+        it.loads.clear()
+        async with it.configurator():
             await it.ready()
-            it.loads.clear()
-            async with it.configurator():
-                await it.ready()
-                with pytest.raises(Superseded):
-                    await asyncio.wait_for(working, WAIT)
-                dones = await it.do(it.advertise("x < 100"), it.subscribe("x < 20"))
-                assert {done.outcome for done in dones} == {"done"}
-                it.check()
-
-    asyncio.run(check())
-
-
-def test_tasks_that_come_again_late_or_old_do_no_harm(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access()) as it, it.configurator():
-            await it.ready()
-            offered, wanted = it.advertise("x < 100"), it.subscribe("x < 50")
-            await it.do(offered, wanted)
-            again = await it.send(it.tasks([wanted]))
-            assert {done.outcome for done in again} == {"done"}
+            with pytest.raises(Superseded):
+                await asyncio.wait_for(working, WAIT)
+            dones = await it.do(it.advertise("x < 100"), it.subscribe("x < 20"))
+            assert {done.outcome for done in dones} == {"done"}
             it.check()
-            newer = replace(it.subscribe("x > 60"), id=wanted.id, seq=2)
-            await it.do(newer)
-            late = await it.send(it.tasks([wanted]))
-            # Where the newer filter has nothing, nothing is known of it either.
-            known = it.tasks([newer])
-            assert {d.outcome for d in late if d.partition in known} == {"superseded"}
 
-    asyncio.run(check())
+
+async def test_tasks_that_come_again_late_or_old_do_no_harm(etcd_server: TestEtcd) -> None:
+    async with cluster(etcd_server.access()) as it, it.configurator():
+        await it.ready()
+        offered, wanted = it.advertise("x < 100"), it.subscribe("x < 50")
+        await it.do(offered, wanted)
+        again = await it.send(it.tasks([wanted]))
+        assert {done.outcome for done in again} == {"done"}
+        it.check()
+        newer = replace(it.subscribe("x > 60"), id=wanted.id, seq=2)
+        await it.do(newer)
+        late = await it.send(it.tasks([wanted]))
+        # Where the newer filter has nothing, nothing is known of it either.
+        known = it.tasks([newer])
+        assert {d.outcome for d in late if d.partition in known} == {"superseded"}
 
 
 @pytest.mark.parametrize("mode", ["sna", "sea"])
-def test_what_a_dispatcher_had_done_too_late_goes_when_it_is_gone(
+async def test_what_a_dispatcher_had_done_too_late_goes_when_it_is_gone(
     etcd_server: TestEtcd, mode: str
 ) -> None:
-    async def check() -> None:
-        shared = mode == "sea"
-        kind = SharedConfigurator if shared else ConfiguratorProcess
-        async with (
-            cluster(etcd_server.access(), shared=shared) as it,
-            it.configurator(kind=kind) as process,
-        ):
-            await it.ready()
-            offered, wanted, ended = (
-                it.advertise("x < 99"),
-                it.subscribe("x < 9"),
-                it.subscribe("x < 90"),
-            )
-            for record in (offered, wanted):
-                await it.etcd.put(keys.record_key(record.id), encode(record))
-                it.records[record.id] = record
-            tasks = it.tasks([offered, wanted, ended])  # the last of which is not stored any more
-            dones = await (it.offer(tasks, "c1") if shared else it.send(tasks))
-            assert {done.outcome for done in dones} == {"done"}
-            assert it.held() != it.expected()
-            (stream,) = process._listener.streams
-            stream.close("the dispatcher is gone")
-            async with asyncio.timeout(WAIT):
-                while it.held() != it.expected():
-                    await asyncio.sleep(0.02)
-
-    asyncio.run(check())
+    shared = mode == "sea"
+    kind = SharedConfigurator if shared else ConfiguratorProcess
+    async with (
+        cluster(etcd_server.access(), shared=shared) as it,
+        it.configurator(kind=kind) as process,
+    ):
+        await it.ready()
+        offered, wanted, ended = (
+            it.advertise("x < 99"),
+            it.subscribe("x < 9"),
+            it.subscribe("x < 90"),
+        )
+        for record in (offered, wanted):
+            await it.etcd.put(keys.record_key(record.id), encode(record))
+            it.records[record.id] = record
+        tasks = it.tasks([offered, wanted, ended])  # the last of which is not stored any more
+        dones = await (it.offer(tasks, "c1") if shared else it.send(tasks))
+        assert {done.outcome for done in dones} == {"done"}
+        assert it.held() != it.expected()
+        (stream,) = process._listener.streams
+        stream.close("the dispatcher is gone")
+        async with asyncio.timeout(WAIT):
+            while it.held() != it.expected():
+                await asyncio.sleep(0.02)
 
 
-def test_hosts_that_come_move_and_go_are_rewired(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access()) as it, it.configurator():
-            await it.ready()
-            await it.do(it.advertise("x < 100"), it.subscribe("x < 50"))
-            early = await it.send(it.tasks([it.subscribe("x < 20", host="new")]))
-            assert {done.outcome for done in early} == {"failed"}
-            it.doc = with_host(it.doc, Host("new", "s2", 9))
-            await _store_network(it)
-            dones = await it.do(it.subscribe("x < 20", host="new"))
-            assert {done.outcome for done in dones} == {"done"}
-            it.check()
-            it.doc = with_host(it.doc, Host("h3", "s1", 9))
-            await _store_network(it)
-            it.check()
-            it.doc = without_host(it.doc, "new")
-            await _store_network(it)
-            it.check()
-
-    asyncio.run(check())
+async def test_hosts_that_come_move_and_go_are_rewired(etcd_server: TestEtcd) -> None:
+    async with cluster(etcd_server.access()) as it, it.configurator():
+        await it.ready()
+        await it.do(it.advertise("x < 100"), it.subscribe("x < 50"))
+        early = await it.send(it.tasks([it.subscribe("x < 20", host="new")]))
+        assert {done.outcome for done in early} == {"failed"}
+        it.doc = with_host(it.doc, Host("new", "s2", 9))
+        await _store_network(it)
+        dones = await it.do(it.subscribe("x < 20", host="new"))
+        assert {done.outcome for done in dones} == {"done"}
+        it.check()
+        it.doc = with_host(it.doc, Host("h3", "s1", 9))
+        await _store_network(it)
+        it.check()
+        it.doc = without_host(it.doc, "new")
+        await _store_network(it)
+        it.check()
 
 
 async def _store_network(it: Cluster) -> None:
@@ -239,80 +217,72 @@ async def _store_network(it: Cluster) -> None:
     await it.until(lambda: it.loads["c1"].network >= revision)
 
 
-def test_a_partition_that_moves_is_built_again_by_its_new_owner(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with (
-            cluster(etcd_server.access()) as it,
-            it.configurator("c1"),
-            it.configurator("c2"),
-        ):
-            await it.ready("c1")
-            await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 19)))
-            await it.own("c2")
-            await it.ready("c2")
+async def test_a_partition_that_moves_is_built_again_by_its_new_owner(
+    etcd_server: TestEtcd,
+) -> None:
+    async with (
+        cluster(etcd_server.access()) as it,
+        it.configurator("c1"),
+        it.configurator("c2"),
+    ):
+        await it.ready("c1")
+        await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 19)))
+        await it.own("c2")
+        await it.ready("c2")
+        it.check()
+        more = it.subscribe("x < 77")
+        assert {d.outcome for d in await it.send(it.tasks([more]), "c1")} == {"moved"}
+        assert {d.outcome for d in await it.do(more, id="c2")} == {"done"}
+        it.check()
+
+
+async def test_a_new_version_comes_and_an_old_one_goes_with_its_entries(
+    etcd_server: TestEtcd,
+) -> None:
+    async with cluster(etcd_server.access()) as it, it.configurator():
+        await it.ready()
+        await it.do(it.advertise("x < 100"), it.subscribe("x < 50"))
+        schema = {"attributes": [*SCHEMA["attributes"], {"name": "z", "type": "bool"}]}
+        both = new_version(it.space.doc, schema, 3)
+        it.space = SpaceView.of(both)
+        await it.own(names=it.space.versions[1].partitions())
+        await it.etcd.put(keys.SPACES + both.name, encode(both))
+        await it.ready()
+        old = list(it.records.values())
+        it.records.clear()
+        await it.do(*(it.again(record) for record in old))
+        it.check()
+        after = without_version(with_current(both, 1), 0)
+        it.space = SpaceView.of(after)
+        await it.etcd.put(keys.SPACES + after.name, encode(after))
+        await it.etcd.delete(keys.OWNERS + "5.0/", prefix=True)
+        await it.until(
+            lambda: {p.partition for p in it.loads["c1"].partitions} == set(it.space.partitions())
+        )
+        async with asyncio.timeout(WAIT):
+            while it.held() != it.expected():
+                await asyncio.sleep(0.02)
+
+
+async def test_tasks_of_partitions_of_others_are_sent_back(etcd_server: TestEtcd) -> None:
+    async with cluster(etcd_server.access()) as it, it.configurator("c2"):
+        dones = await it.send(it.tasks([it.subscribe("x < 50")]), "c2")
+        assert {(done.outcome, done.epoch) for done in dones} == {("moved", 0)}
+
+
+async def test_switches_go_over_from_one_southbound_process_to_another(
+    etcd_server: TestEtcd,
+) -> None:
+    async with cluster(etcd_server.access(), "ring:6") as it, it.configurator():
+        await it.ready()
+        first = split_address(await _openflow(it, "sb1"))
+        await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 19)))
+        async with it.southbound("sb2") as second:
+            it.network.set_controllers([first, split_address(second.openflow)])
+            await it.do(*(it.subscribe(f"x < {n}") for n in range(30, 50)))
             it.check()
-            more = it.subscribe("x < 77")
-            assert {d.outcome for d in await it.send(it.tasks([more]), "c1")} == {"moved"}
-            assert {d.outcome for d in await it.do(more, id="c2")} == {"done"}
-            it.check()
-
-    asyncio.run(check())
-
-
-def test_a_new_version_comes_and_an_old_one_goes_with_its_entries(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access()) as it, it.configurator():
-            await it.ready()
-            await it.do(it.advertise("x < 100"), it.subscribe("x < 50"))
-            schema = {"attributes": [*SCHEMA["attributes"], {"name": "z", "type": "bool"}]}
-            both = new_version(it.space.doc, schema, 3)
-            it.space = SpaceView.of(both)
-            await it.own(names=it.space.versions[1].partitions())
-            await it.etcd.put(keys.SPACES + both.name, encode(both))
-            await it.ready()
-            old = list(it.records.values())
-            it.records.clear()
-            await it.do(*(it.again(record) for record in old))
-            it.check()
-            after = without_version(with_current(both, 1), 0)
-            it.space = SpaceView.of(after)
-            await it.etcd.put(keys.SPACES + after.name, encode(after))
-            await it.etcd.delete(keys.OWNERS + "5.0/", prefix=True)
-            await it.until(
-                lambda: (
-                    {p.partition for p in it.loads["c1"].partitions} == set(it.space.partitions())
-                )
-            )
-            async with asyncio.timeout(WAIT):
-                while it.held() != it.expected():
-                    await asyncio.sleep(0.02)
-
-    asyncio.run(check())
-
-
-def test_tasks_of_partitions_of_others_are_sent_back(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access()) as it, it.configurator("c2"):
-            dones = await it.send(it.tasks([it.subscribe("x < 50")]), "c2")
-            assert {(done.outcome, done.epoch) for done in dones} == {("moved", 0)}
-
-    asyncio.run(check())
-
-
-def test_switches_go_over_from_one_southbound_process_to_another(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access(), "ring:6") as it, it.configurator():
-            await it.ready()
-            first = split_address(await _openflow(it, "sb1"))
-            await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 19)))
-            async with it.southbound("sb2") as second:
-                it.network.set_controllers([first, split_address(second.openflow)])
-                await it.do(*(it.subscribe(f"x < {n}") for n in range(30, 50)))
-                it.check()
-            await it.do(*(it.subscribe(f"x < {n}") for n in range(50, 70)))
-            it.check()
-
-    asyncio.run(check())
+        await it.do(*(it.subscribe(f"x < {n}") for n in range(50, 70)))
+        it.check()
 
 
 async def _openflow(it: Cluster, id: str) -> str:
@@ -321,75 +291,69 @@ async def _openflow(it: Cluster, id: str) -> str:
     return decode_process(stored.value).openflow
 
 
-def test_while_etcd_is_away_work_goes_on(tmp_path: Path) -> None:
-    async def check() -> None:
-        with running(tmp_path) as server:
-            async with cluster(server.access("test/", 30.0)) as it:
-                options = ConfiguratorOptions(tune_gc=False, lease_s=2, load_every_s=0.2)
-                async with it.configurator(options=options):
-                    await it.ready()
-                    await it.do(it.advertise("x < 100"))
-                    await asyncio.to_thread(server.stop)
-                    wanted = it.subscribe("x < 50")
-                    dones = await it.send(it.tasks([wanted]))
-                    assert {done.outcome for done in dones} == {"done"}
-                    await asyncio.to_thread(server.start)
-                    async with Etcd(it.access) as etcd, asyncio.timeout(WAIT):
-                        while not await etcd.get(keys.CONFIGURATORS + "c1"):
-                            await asyncio.sleep(0.1)
-                    assert {d.outcome for d in await it.do(wanted)} == {"done"}
-                    it.check()
-
-    asyncio.run(check())
+async def test_while_etcd_is_away_work_goes_on(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        async with cluster(server.access("test/", 30.0)) as it:
+            options = ConfiguratorOptions(tune_gc=False, lease_s=2, load_every_s=0.2)
+            async with it.configurator(options=options):
+                await it.ready()
+                await it.do(it.advertise("x < 100"))
+                await asyncio.to_thread(server.stop)
+                wanted = it.subscribe("x < 50")
+                dones = await it.send(it.tasks([wanted]))
+                assert {done.outcome for done in dones} == {"done"}
+                await asyncio.to_thread(server.start)
+                async with Etcd(it.access) as etcd, asyncio.timeout(WAIT):
+                    while not await etcd.get(keys.CONFIGURATORS + "c1"):
+                        await asyncio.sleep(0.1)
+                assert {d.outcome for d in await it.do(wanted)} == {"done"}
+                it.check()
 
 
 # Python 3.11 complains of a connection that comes in at the moment when a server stops.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("plan", "seed"), [("legs", 1), ("legs", 2), ("lpm", 3)])
-def test_whatever_happens_to_processes_and_switches_the_end_is_as_it_should_be(
+async def test_whatever_happens_to_processes_and_switches_the_end_is_as_it_should_be(
     etcd_server: TestEtcd, plan: PlanName, seed: int
 ) -> None:
-    async def check() -> None:
-        random = Random(seed)
-        async with (
-            cluster(etcd_server.access(), "ring:4", plan, trees=2) as it,
-            AsyncExitStack() as stack,
-        ):
-            first = split_address(await _openflow(it, "sb1"))
-            await stack.enter_async_context(it.configurator())
-            await it.ready()
-            await it.do(*(it.advertise(f"x < {n * 60}", f"h{n}") for n in (1, 2, 3)))
-            joining = await stack.enter_async_context(AsyncExitStack())
-            joined = False
-            doing: set[asyncio.Task[Any]] = set()
-            for _ in range(60):
-                known = list(it.records.values())
-                match random.randrange(8):
-                    case 0:
-                        it.network.agents[f"s{random.randint(1, 4)}"].drop(random.random() / 5)
-                    case 1:
-                        it.network.agents[f"s{random.randint(1, 4)}"].restart(seconds=0.05)
-                    case 2 if not joined:
-                        second = await joining.enter_async_context(it.southbound("sb2"))
-                        it.network.set_controllers([first, split_address(second.openflow)])
-                        joined = True
-                    case 3 if joined:
-                        await joining.aclose()
-                        joined = False
-                new = [_some(it, random) for _ in range(random.randint(1, 10))]
-                doing.add(asyncio.create_task(it.do(*new)))
-                old = [r for r in random.sample(known, len(known) // 3) if r.kind == "subscription"]
-                if old:
-                    doing.add(asyncio.create_task(it.do(*old, gone=True)))
-                if len(doing) > 4:
-                    done, doing = await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
-                    for one in done:
-                        assert {d.outcome for d in one.result()} == {"done"}
-            for dones in await asyncio.gather(*doing):
-                assert {d.outcome for d in dones} == {"done"}
-            it.check()
-
-    asyncio.run(check())
+    random = Random(seed)
+    async with (
+        cluster(etcd_server.access(), "ring:4", plan, trees=2) as it,
+        AsyncExitStack() as stack,
+    ):
+        first = split_address(await _openflow(it, "sb1"))
+        await stack.enter_async_context(it.configurator())
+        await it.ready()
+        await it.do(*(it.advertise(f"x < {n * 60}", f"h{n}") for n in (1, 2, 3)))
+        joining = await stack.enter_async_context(AsyncExitStack())
+        joined = False
+        doing: set[asyncio.Task[Any]] = set()
+        for _ in range(60):
+            known = list(it.records.values())
+            match random.randrange(8):
+                case 0:
+                    it.network.agents[f"s{random.randint(1, 4)}"].drop(random.random() / 5)
+                case 1:
+                    it.network.agents[f"s{random.randint(1, 4)}"].restart(seconds=0.05)
+                case 2 if not joined:
+                    second = await joining.enter_async_context(it.southbound("sb2"))
+                    it.network.set_controllers([first, split_address(second.openflow)])
+                    joined = True
+                case 3 if joined:
+                    await joining.aclose()
+                    joined = False
+            new = [_some(it, random) for _ in range(random.randint(1, 10))]
+            doing.add(asyncio.create_task(it.do(*new)))
+            old = [r for r in random.sample(known, len(known) // 3) if r.kind == "subscription"]
+            if old:
+                doing.add(asyncio.create_task(it.do(*old, gone=True)))
+            if len(doing) > 4:
+                done, doing = await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    assert {d.outcome for d in one.result()} == {"done"}
+        for dones in await asyncio.gather(*doing):
+            assert {d.outcome for d in dones} == {"done"}
+        it.check()
 
 
 def _some(it: Cluster, random: Random) -> Record:

@@ -21,94 +21,84 @@ from tests.dispatcher.support import TIMEOUT, eventually, world
 from tests.etcd import TestEtcd
 
 
-def test_a_record_ends_when_its_time_is_up_unless_it_is_renewed(etcd_server: TestEtcd) -> None:
-    async def run() -> None:
-        async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
-            some = [Ask("h1", "stocks", {"price": n}, ttl=ttl) for n, ttl in ((1, 2), (2, 600))]
-            short, long = views(await d1.begin("subscription", some, wait=TIMEOUT))
-            [forever] = views(await d1.begin("subscription", asks(1), wait=TIMEOUT))
-            assert long.expires == pytest.approx(long.created + 600)
-            renewed = await d2.renew("subscription", long.id)
-            assert renewed.expires
-            assert renewed.expires > time.time() + 590
-            with pytest.raises(Conflict):
-                await d2.renew("subscription", forever.id)
+async def test_a_record_ends_when_its_time_is_up_unless_it_is_renewed(
+    etcd_server: TestEtcd,
+) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+        some = [Ask("h1", "stocks", {"price": n}, ttl=ttl) for n, ttl in ((1, 2), (2, 600))]
+        short, long = views(await d1.begin("subscription", some, wait=TIMEOUT))
+        [forever] = views(await d1.begin("subscription", asks(1), wait=TIMEOUT))
+        assert long.expires == pytest.approx(long.created + 600)
+        renewed = await d2.renew("subscription", long.id)
+        assert renewed.expires
+        assert renewed.expires > time.time() + 590
+        with pytest.raises(Conflict):
+            await d2.renew("subscription", forever.id)
 
-            async def gone() -> bool:
-                return (await d1.record(short.id)).state == "removed"
+        async def gone() -> bool:
+            return (await d1.record(short.id)).state == "removed"
 
-            await eventually(gone)
-            with pytest.raises(NotFound):
-                await d2.renew("subscription", short.id)
-            left = {record.id for record in (await d2.records("subscription")).items}
-            assert left == {long.id, forever.id}
-            assert w.has() == await w.expected()
-            assert [item.key for item in (await w.etcd.range("ttl/")).items] == [f"ttl/{long.id}"]
-
-    asyncio.run(run())
-
-
-def test_a_record_that_is_being_removed_is_not_renewed(etcd_server: TestEtcd) -> None:
-    async def run() -> None:
-        async with world(etcd_server.access()) as w, w.dispatcher() as d:
-            ask = Ask("h1", "stocks", {}, ttl=600)
-            [record] = views(await d.begin("subscription", [ask], wait=TIMEOUT))
-            for worker in w.workers:
-                worker.holding = True
-            await d.end("subscription", [record.id], wait=0)
-            with pytest.raises(NotFound, match="being removed"):
-                await d.renew("subscription", record.id)
-
-    asyncio.run(run())
+        await eventually(gone)
+        with pytest.raises(NotFound):
+            await d2.renew("subscription", short.id)
+        left = {record.id for record in (await d2.records("subscription")).items}
+        assert left == {long.id, forever.id}
+        assert w.has() == await w.expected()
+        assert [item.key for item in (await w.etcd.range("ttl/")).items] == [f"ttl/{long.id}"]
 
 
-def test_too_much_at_once_is_refused_before_anything_is_stored(etcd_server: TestEtcd) -> None:
-    async def run() -> None:
-        async with (
-            world(etcd_server.access()) as w,
-            w.dispatcher(window=10, window_per_host=5, queue=30, queue_per_host=20) as d,
-        ):
-            for worker in w.workers:
-                worker.holding = True
-            flood = asyncio.create_task(d.begin("subscription", asks(100), wait=TIMEOUT))
-
-            async def five() -> bool:
-                return len((await d.records("subscription")).items) == 5
-
-            await eventually(five)
-            assert d.queue() == (15, 5)
-            quiet = asyncio.create_task(d.begin("subscription", asks(2, "h2"), wait=TIMEOUT))
-
-            async def begun() -> bool:
-                return len((await d.records("subscription", host="h2")).items) == 2
-
-            await eventually(begun)  # though the other host has many waiting
-            for worker in w.workers:
-                worker.holding = False
-                await worker.release()
-            assert {answer.status for answer in await quiet} == {201}
-            answers = await flood
-            assert [answer.status for answer in answers] == [201] * 20 + [429] * 80
-            assert answers[-1].problem.retry_after > 0
-            assert d.queue() == (0, 0)
-            assert len((await w.etcd.range("records/")).items) == 22
-
-    asyncio.run(run())
+async def test_a_record_that_is_being_removed_is_not_renewed(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d:
+        ask = Ask("h1", "stocks", {}, ttl=600)
+        [record] = views(await d.begin("subscription", [ask], wait=TIMEOUT))
+        for worker in w.workers:
+            worker.holding = True
+        await d.end("subscription", [record.id], wait=0)
+        with pytest.raises(NotFound, match="being removed"):
+            await d.renew("subscription", record.id)
 
 
-def test_rates_are_limited_per_host(etcd_server: TestEtcd) -> None:
-    async def run() -> None:
-        async with (
-            world(etcd_server.access()) as w,
-            w.dispatcher(rate_per_host=0.01, burst_s=300) as d,
-        ):
-            answers = await d.begin("subscription", asks(5), wait=TIMEOUT)
-            assert [answer.status for answer in answers] == [201] * 3 + [429] * 2
-            assert answers[-1].problem.retry_after == pytest.approx(100, abs=10)
-            [other] = await d.begin("subscription", asks(1, "h2"), wait=TIMEOUT)
-            assert other.status == 201
+async def test_too_much_at_once_is_refused_before_anything_is_stored(etcd_server: TestEtcd) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(window=10, window_per_host=5, queue=30, queue_per_host=20) as d,
+    ):
+        for worker in w.workers:
+            worker.holding = True
+        flood = asyncio.create_task(d.begin("subscription", asks(100), wait=TIMEOUT))
 
-    asyncio.run(run())
+        async def five() -> bool:
+            return len((await d.records("subscription")).items) == 5
+
+        await eventually(five)
+        assert d.queue() == (15, 5)
+        quiet = asyncio.create_task(d.begin("subscription", asks(2, "h2"), wait=TIMEOUT))
+
+        async def begun() -> bool:
+            return len((await d.records("subscription", host="h2")).items) == 2
+
+        await eventually(begun)  # though the other host has many waiting
+        for worker in w.workers:
+            worker.holding = False
+            await worker.release()
+        assert {answer.status for answer in await quiet} == {201}
+        answers = await flood
+        assert [answer.status for answer in answers] == [201] * 20 + [429] * 80
+        assert answers[-1].problem.retry_after > 0
+        assert d.queue() == (0, 0)
+        assert len((await w.etcd.range("records/")).items) == 22
+
+
+async def test_rates_are_limited_per_host(etcd_server: TestEtcd) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(rate_per_host=0.01, burst_s=300) as d,
+    ):
+        answers = await d.begin("subscription", asks(5), wait=TIMEOUT)
+        assert [answer.status for answer in answers] == [201] * 3 + [429] * 2
+        assert answers[-1].problem.retry_after == pytest.approx(100, abs=10)
+        [other] = await d.begin("subscription", asks(1, "h2"), wait=TIMEOUT)
+        assert other.status == 201
 
 
 class Event(Struct, frozen=True):
@@ -117,33 +107,32 @@ class Event(Struct, frozen=True):
     values: dict[str, Any]
 
 
-def test_each_partial_leaves_a_row_in_the_traces(etcd_server: TestEtcd, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with (
-            world(etcd_server.access()) as w,
-            w.dispatcher(traces=str(tmp_path), id="d1") as d,
-        ):
-            begun = views(await d.begin("subscription", asks(20), wait=TIMEOUT))
-            await d.end("subscription", [begun[0].id], wait=TIMEOUT)
-            assert d.sample_events("h1", [Event("stocks", 5, {"price": 1.5})]) == 1
-        table = pq.read_table(tmp_path / "requests")
-        assert table.schema.equals(REQUESTS)
-        rows = table.to_pylist()
-        partials = sum(len(record.partitions) for record in begun) + len(begun[0].partitions)
-        assert len(rows) == partials
-        assert {row["kind"] for row in rows} == {"subscribe", "unsubscribe"}
-        for row in rows:
-            assert row["received_us"] < row["done_us"]
-            assert row["configurator"] in ("c1", "c2")
-            assert row["outcome"] == "done"
-        first = next(row for row in rows if row["request_id"] == begun[0].id)
-        assert set(first["regions"]) <= set(begun[0].regions)
-        assert first["filter"] == '{"price":{"gte":0,"lt":5}}'
-        [event] = pq.read_table(tmp_path / "events").to_pylist()
-        assert event == {"space": "stocks", "host": "h1", "time_us": 5, "values": '{"price":1.5}'}
-        assert not list(tmp_path.glob("*/.*"))
-
-    asyncio.run(run())
+async def test_each_partial_leaves_a_row_in_the_traces(
+    etcd_server: TestEtcd, tmp_path: Path
+) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(traces=str(tmp_path), id="d1") as d,
+    ):
+        begun = views(await d.begin("subscription", asks(20), wait=TIMEOUT))
+        await d.end("subscription", [begun[0].id], wait=TIMEOUT)
+        assert d.sample_events("h1", [Event("stocks", 5, {"price": 1.5})]) == 1
+    table = pq.read_table(tmp_path / "requests")
+    assert table.schema.equals(REQUESTS)
+    rows = table.to_pylist()
+    partials = sum(len(record.partitions) for record in begun) + len(begun[0].partitions)
+    assert len(rows) == partials
+    assert {row["kind"] for row in rows} == {"subscribe", "unsubscribe"}
+    for row in rows:
+        assert row["received_us"] < row["done_us"]
+        assert row["configurator"] in ("c1", "c2")
+        assert row["outcome"] == "done"
+    first = next(row for row in rows if row["request_id"] == begun[0].id)
+    assert set(first["regions"]) <= set(begun[0].regions)
+    assert first["filter"] == '{"price":{"gte":0,"lt":5}}'
+    [event] = pq.read_table(tmp_path / "events").to_pylist()
+    assert event == {"space": "stocks", "host": "h1", "time_us": 5, "values": '{"price":1.5}'}
+    assert not list(tmp_path.glob("*/.*"))
 
 
 def test_a_full_disk_costs_rows_and_nothing_else(

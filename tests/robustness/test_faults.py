@@ -45,46 +45,40 @@ async def say(proxy: Proxy, text: bytes) -> tuple[asyncio.StreamReader, asyncio.
     return reader, writer
 
 
-def test_the_proxy_passes_on_holds_and_cuts() -> None:
-    async def run() -> None:
-        async with asyncio.timeout(TIMEOUT), echo() as proxy:
-            reader, writer = await say(proxy, b"one")
-            assert await reader.readexactly(3) == b"one"
-            proxy.hold()
-            writer.write(b"two")
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await reader.read(1)
-            proxy.heal()
-            assert await reader.readexactly(3) == b"two"
-            proxy.cut()
-            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-                await reader.readexactly(1)
-            writer.close()
-            refused, other = await say(proxy, b"three")
-            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-                await refused.readexactly(1)
-            other.close()
-            proxy.heal()
-            reader, writer = await say(proxy, b"four")
-            assert await reader.readexactly(4) == b"four"
-            writer.close()
-
-    asyncio.run(run())
+async def test_the_proxy_passes_on_holds_and_cuts() -> None:
+    async with asyncio.timeout(TIMEOUT), echo() as proxy:
+        reader, writer = await say(proxy, b"one")
+        assert await reader.readexactly(3) == b"one"
+        proxy.hold()
+        writer.write(b"two")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await reader.read(1)
+        proxy.heal()
+        assert await reader.readexactly(3) == b"two"
+        proxy.cut()
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        writer.close()
+        refused, other = await say(proxy, b"three")
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await refused.readexactly(1)
+        other.close()
+        proxy.heal()
+        reader, writer = await say(proxy, b"four")
+        assert await reader.readexactly(4) == b"four"
+        writer.close()
 
 
-def test_the_proxy_delays_and_keeps_the_order() -> None:
-    async def run() -> None:
-        async with asyncio.timeout(TIMEOUT), echo() as proxy:
-            proxy.delay = 0.1
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            reader, writer = await say(proxy, b"a")
-            await asyncio.sleep(0.02)
-            proxy.delay = 0.0
-            writer.write(b"b")
-            assert await reader.readexactly(2) == b"ab"
-            assert loop.time() - began >= 0.1
-            writer.close()
-
-    asyncio.run(run())
+async def test_the_proxy_delays_and_keeps_the_order() -> None:
+    async with asyncio.timeout(TIMEOUT), echo() as proxy:
+        proxy.delay = 0.1
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        reader, writer = await say(proxy, b"a")
+        await asyncio.sleep(0.02)
+        proxy.delay = 0.0
+        writer.write(b"b")
+        assert await reader.readexactly(2) == b"ab"
+        assert loop.time() - began >= 0.1
+        writer.close()

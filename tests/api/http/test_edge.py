@@ -75,27 +75,24 @@ def test_the_id_of_a_request_is_known_while_it_is_served() -> None:
     assert request_id.get() == ""
 
 
-def test_too_many_requests_at_once_are_refused_except_for_health() -> None:
-    async def scenario() -> None:
-        go, inside = asyncio.Event(), asyncio.Event()
-        statuses: list[int] = []
+async def test_too_many_requests_at_once_are_refused_except_for_health() -> None:
+    go, inside = asyncio.Event(), asyncio.Event()
+    statuses: list[int] = []
 
-        async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
-            inside.set()
-            await go.wait()
-            await send({"type": "http.response.start", "status": 200, "headers": []})
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        inside.set()
+        await go.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
 
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                statuses.append(message["status"])
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
 
-        edge = Edge(app, ApiSettings(max_requests=1), Metrics())
-        first = asyncio.create_task(edge(dict(SCOPE), receive, send))
-        await inside.wait()
-        await edge(dict(SCOPE), receive, send)
-        go.set()
-        await edge({**SCOPE, "path": "/healthz"}, receive, send)
-        await first
-        assert sorted(statuses) == [200, 200, 503]
-
-    asyncio.run(scenario())
+    edge = Edge(app, ApiSettings(max_requests=1), Metrics())
+    first = asyncio.create_task(edge(dict(SCOPE), receive, send))
+    await inside.wait()
+    await edge(dict(SCOPE), receive, send)
+    go.set()
+    await edge({**SCOPE, "path": "/healthz"}, receive, send)
+    await first
+    assert sorted(statuses) == [200, 200, 503]

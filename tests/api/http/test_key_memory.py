@@ -11,103 +11,85 @@ from api.http.problems import ApiProblem
 KEY = ("operator", "k")
 
 
-def test_a_repeated_call_gets_the_first_reply() -> None:
-    async def scenario() -> None:
-        memory = KeyMemory()
-        replies = iter([Reply(200, 1), Reply(200, 2)])
+async def test_a_repeated_call_gets_the_first_reply() -> None:
+    memory = KeyMemory()
+    replies = iter([Reply(200, 1), Reply(200, 2)])
 
+    async def action() -> Reply:
+        return next(replies)
+
+    first = await memory.once(KEY, b"a", action)
+    assert await memory.once(KEY, b"a", action) is first
+    assert (await memory.once(("host h1", "k"), b"a", action)).content == 2
+
+
+async def test_the_same_key_for_another_call_is_a_conflict() -> None:
+    memory = KeyMemory()
+
+    async def action() -> Reply:
+        return Reply(200, None)
+
+    await memory.once(KEY, b"a", action)
+    with pytest.raises(ApiProblem) as caught:
+        await memory.once(KEY, b"b", action)
+    assert caught.value.problem.status == 409
+
+
+async def test_a_reply_that_is_not_kept_is_made_again_for_the_same_call_only() -> None:
+    memory = KeyMemory()
+    replies = iter([Reply(200, 1), Reply(200, 2)])
+
+    async def action() -> Reply:
+        return next(replies)
+
+    for number in (1, 2):
+        assert (await memory.once(KEY, b"a", action, keep=False)).content == number
+    with pytest.raises(ApiProblem):
+        await memory.once(KEY, b"b", action, keep=False)
+
+
+async def test_calls_at_once_are_carried_out_once() -> None:
+    memory = KeyMemory()
+    go = asyncio.Event()
+    calls = 0
+
+    async def action() -> Reply:
+        nonlocal calls
+        calls += 1
+        await go.wait()
+        return Reply(200, calls)
+
+    both = [asyncio.create_task(memory.once(KEY, b"a", action)) for _ in range(2)]
+    await asyncio.sleep(0)
+    go.set()
+    assert [reply.content for reply in await asyncio.gather(*both)] == [1, 1]
+
+
+async def test_a_call_that_failed_may_be_tried_again() -> None:
+    memory = KeyMemory()
+
+    async def fail() -> Reply:
+        raise ApiProblem("invalid", "no")
+
+    async def succeed() -> Reply:
+        return Reply(200, "yes")
+
+    with pytest.raises(ApiProblem):
+        await memory.once(KEY, b"a", fail)
+    assert (await memory.once(KEY, b"a", succeed)).content == "yes"
+
+
+async def test_the_oldest_keys_are_forgotten() -> None:
+    memory = KeyMemory(size=2)
+    done: list[str] = []
+
+    async def run(key: str) -> None:
         async def action() -> Reply:
-            return next(replies)
-
-        first = await memory.once(KEY, b"a", action)
-        assert await memory.once(KEY, b"a", action) is first
-        assert (await memory.once(("host h1", "k"), b"a", action)).content == 2
-
-    asyncio.run(scenario())
-
-
-def test_the_same_key_for_another_call_is_a_conflict() -> None:
-    async def scenario() -> None:
-        memory = KeyMemory()
-
-        async def action() -> Reply:
+            done.append(key)
             return Reply(200, None)
 
-        await memory.once(KEY, b"a", action)
-        with pytest.raises(ApiProblem) as caught:
-            await memory.once(KEY, b"b", action)
-        assert caught.value.problem.status == 409
+        await memory.once(("", key), b"", action)
 
-    asyncio.run(scenario())
-
-
-def test_a_reply_that_is_not_kept_is_made_again_for_the_same_call_only() -> None:
-    async def scenario() -> None:
-        memory = KeyMemory()
-        replies = iter([Reply(200, 1), Reply(200, 2)])
-
-        async def action() -> Reply:
-            return next(replies)
-
-        for number in (1, 2):
-            assert (await memory.once(KEY, b"a", action, keep=False)).content == number
-        with pytest.raises(ApiProblem):
-            await memory.once(KEY, b"b", action, keep=False)
-
-    asyncio.run(scenario())
-
-
-def test_calls_at_once_are_carried_out_once() -> None:
-    async def scenario() -> None:
-        memory = KeyMemory()
-        go = asyncio.Event()
-        calls = 0
-
-        async def action() -> Reply:
-            nonlocal calls
-            calls += 1
-            await go.wait()
-            return Reply(200, calls)
-
-        both = [asyncio.create_task(memory.once(KEY, b"a", action)) for _ in range(2)]
-        await asyncio.sleep(0)
-        go.set()
-        assert [reply.content for reply in await asyncio.gather(*both)] == [1, 1]
-
-    asyncio.run(scenario())
-
-
-def test_a_call_that_failed_may_be_tried_again() -> None:
-    async def scenario() -> None:
-        memory = KeyMemory()
-
-        async def fail() -> Reply:
-            raise ApiProblem("invalid", "no")
-
-        async def succeed() -> Reply:
-            return Reply(200, "yes")
-
-        with pytest.raises(ApiProblem):
-            await memory.once(KEY, b"a", fail)
-        assert (await memory.once(KEY, b"a", succeed)).content == "yes"
-
-    asyncio.run(scenario())
-
-
-def test_the_oldest_keys_are_forgotten() -> None:
-    async def scenario() -> None:
-        memory = KeyMemory(size=2)
-        done: list[str] = []
-
-        async def run(key: str) -> None:
-            async def action() -> Reply:
-                done.append(key)
-                return Reply(200, None)
-
-            await memory.once(("", key), b"", action)
-
-        for key in "abcbca":
-            await run(key)
-        assert "".join(done) == "abca"
-
-    asyncio.run(scenario())
+    for key in "abcbca":
+        await run(key)
+    assert "".join(done) == "abca"

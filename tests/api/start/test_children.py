@@ -33,7 +33,7 @@ async def _succeed(_: str) -> None:
 @pytest.mark.parametrize(
     ("bury", "said"), [(_succeed, ""), (_fail, "no such place"), (_hang, "TimeoutError")]
 )
-def test_a_child_that_has_died_is_told_of_and_started_anew(
+async def test_a_child_that_has_died_is_told_of_and_started_anew(
     bury: Callable[[str], Awaitable[None]],
     said: str,
     tmp_path: Path,
@@ -43,28 +43,25 @@ def test_a_child_that_has_died_is_told_of_and_started_anew(
     monkeypatch.setattr("api.start.children._BURY_SECONDS", 0.1)
     dead: list[str] = []
 
-    async def scenario() -> None:
-        async def note(key: str) -> None:
-            dead.append(key)
-            await bury(key)
+    async def note(key: str) -> None:
+        dead.append(key)
+        await bury(key)
 
-        child = ChildProcess("registers", "tests.api.registers", {}, tmp_path / "registers.out")
-        child.start()
-        pids = [child.pid]
-        keeping = asyncio.create_task(keep(child, lambda _: None, note))
-        async with asyncio.timeout(60):
-            await child.ready.wait()
-            child.kill()
-            while child.pid in (None, *pids):
-                await asyncio.sleep(0.01)
-        assert dead == [f"dispatchers/{pids[0]}"]
-        assert child.registered is None
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+    child = ChildProcess("registers", "tests.api.registers", {}, tmp_path / "registers.out")
+    child.start()
+    pids = [child.pid]
+    keeping = asyncio.create_task(keep(child, lambda _: None, note))
+    async with asyncio.timeout(60):
+        await child.ready.wait()
         child.kill()
-        await child.exited.wait()
-
-    asyncio.run(scenario())
+        while child.pid in (None, *pids):
+            await asyncio.sleep(0.01)
+    assert dead == [f"dispatchers/{pids[0]}"]
+    assert child.registered is None
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    child.kill()
+    await child.exited.wait()
     assert said in caplog.text
     assert bool(said) == ("waits until its lease is over" in caplog.text)
 

@@ -1,7 +1,5 @@
 """The network that a service begins with."""
 
-import asyncio
-
 import pytest
 
 from api.start.first_network import settle_network
@@ -11,13 +9,10 @@ from configurators.store.etcd.client import Etcd
 from tests.etcd import TestEtcd
 
 
-def test_switches_of_others_have_to_be_described_once(etcd_server: TestEtcd) -> None:
-    async def scenario() -> None:
-        async with Etcd(etcd_server.access()) as etcd:
-            with pytest.raises(BadSettings, match="topology: say what your network is like"):
-                await settle_network(etcd, load(None, {"data_plane": "external"}, {}))
-            told = {"data_plane": "external", "topology": "line:3"}
-            made = await settle_network(etcd, load(None, told, {}))
-            assert await settle_network(etcd, load(None, {"data_plane": "external"}, {})) == made
-
-    asyncio.run(scenario())
+async def test_switches_of_others_have_to_be_described_once(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        with pytest.raises(BadSettings, match="topology: say what your network is like"):
+            await settle_network(etcd, load(None, {"data_plane": "external"}, {}))
+        told = {"data_plane": "external", "topology": "line:3"}
+        made = await settle_network(etcd, load(None, told, {}))
+        assert await settle_network(etcd, load(None, {"data_plane": "external"}, {})) == made

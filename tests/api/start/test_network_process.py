@@ -74,109 +74,95 @@ async def wires_of(etcd: Etcd, hosts: set[str]) -> Wires:
     return found
 
 
-def test_switches_connect_to_the_southbound_processes_that_are_alive(
+async def test_switches_connect_to_the_southbound_processes_that_are_alive(
     etcd_server: TestEtcd, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        async with (
-            running(etcd_server.access(), tmp_path) as (etcd, _),
-            Controller() as one,
-            Controller() as other,
-        ):
-            await register(etcd, "one", one)
-            first = await one.switches(3)
-            assert set(first) == {1, 2, 3}
-            await register(etcd, "other", other)
-            assert set(await other.switches(3)) == {1, 2, 3}
-            await etcd.delete(keys.SOUTHBOUND + "one")
-            for peer in first.values():
-                await peer.closed.wait()
-
-    asyncio.run(scenario())
+    async with (
+        running(etcd_server.access(), tmp_path) as (etcd, _),
+        Controller() as one,
+        Controller() as other,
+    ):
+        await register(etcd, "one", one)
+        first = await one.switches(3)
+        assert set(first) == {1, 2, 3}
+        await register(etcd, "other", other)
+        assert set(await other.switches(3)) == {1, 2, 3}
+        await etcd.delete(keys.SOUTHBOUND + "one")
+        for peer in first.values():
+            await peer.closed.wait()
 
 
-def test_hosts_come_move_and_go_with_what_is_stored(etcd_server: TestEtcd, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with (
-            running(etcd_server.access(), tmp_path) as (etcd, _),
-            Controller() as controller,
-        ):
-            await register(etcd, "one", controller)
-            peers = await controller.switches(3)
-            before = await wires_of(etcd, {"h1", "h2", "h3"})
-            more = with_host(LINE, Host("h9", "s2", 50))
-            await etcd.put(keys.NETWORK, encode(more))
-            told = await peers[2].expect(PortChanged)
-            assert (told.port.number, told.port.up) == (50, True)
-            after = await wires_of(etcd, {"h1", "h2", "h3", "h9"})
-            assert {host: after[host] for host in before} == before
-            with Application(after["h9"]) as application:
-                assert await application.join()
-            moved = with_host(more, Host("h9", "s3", 51))
-            await etcd.put(keys.NETWORK, encode(moved))
-            told = await peers[3].expect(PortChanged)
-            assert (told.port.number, told.port.up) == (51, True)
-            assert await wires_of(etcd, set(after)) == after
-            await etcd.put(keys.NETWORK, encode(without_host(moved, "h9")))
-            assert await wires_of(etcd, set(before)) == before
-
-    asyncio.run(scenario())
-
-
-def test_killed_it_is_started_anew_with_the_same_wires(
+async def test_hosts_come_move_and_go_with_what_is_stored(
     etcd_server: TestEtcd, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        said: list[str] = []
-        async with running(etcd_server.access(), tmp_path) as (etcd, child):
-            before = await wires(etcd)
-            keeper = asyncio.create_task(keep(child, said.append))
-            assert child.pid is not None
-            os.kill(child.pid, signal.SIGKILL)
-            await child.exited.wait()
-            while child.exited.is_set():
-                await asyncio.sleep(0.01)
-            await child.await_ready(LIMIT)
-            keeper.cancel()
-            assert await wires(etcd) == before
-        assert len(said) == 1
-        assert "network has died" in said[0]
-
-    asyncio.run(scenario())
-
-
-def test_switches_can_be_slow(etcd_server: TestEtcd, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        slow = {"switch_delay_ms": 300.0}
-        one = replace(LINE, switches=LINE.switches[:1], links=(), hosts=LINE.hosts[:1])
-        async with (
-            running(etcd_server.access(), tmp_path, one, emulated=slow) as (etcd, _),
-            Controller() as controller,
-        ):
-            await register(etcd, "one", controller)
-            peer = await controller.switch()
-            start = asyncio.get_running_loop().time()
-            await peer.apply([])
-            # Not a matter of how fast the machine is: it cannot be earlier, but for rounding.
-            assert asyncio.get_running_loop().time() - start > 0.29
-
-    asyncio.run(scenario())
+    async with (
+        running(etcd_server.access(), tmp_path) as (etcd, _),
+        Controller() as controller,
+    ):
+        await register(etcd, "one", controller)
+        peers = await controller.switches(3)
+        before = await wires_of(etcd, {"h1", "h2", "h3"})
+        more = with_host(LINE, Host("h9", "s2", 50))
+        await etcd.put(keys.NETWORK, encode(more))
+        told = await peers[2].expect(PortChanged)
+        assert (told.port.number, told.port.up) == (50, True)
+        after = await wires_of(etcd, {"h1", "h2", "h3", "h9"})
+        assert {host: after[host] for host in before} == before
+        with Application(after["h9"]) as application:
+            assert await application.join()
+        moved = with_host(more, Host("h9", "s3", 51))
+        await etcd.put(keys.NETWORK, encode(moved))
+        told = await peers[3].expect(PortChanged)
+        assert (told.port.number, told.port.up) == (51, True)
+        assert await wires_of(etcd, set(after)) == after
+        await etcd.put(keys.NETWORK, encode(without_host(moved, "h9")))
+        assert await wires_of(etcd, set(before)) == before
 
 
-def test_without_a_stored_network_it_says_so(etcd_server: TestEtcd, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        child = child_of(settings_for(etcd_server.access(), tmp_path))
-        child.start()
-        with pytest.raises(ChildFailed, match="network: no network is stored"):
-            await child.await_ready(LIMIT)
+async def test_killed_it_is_started_anew_with_the_same_wires(
+    etcd_server: TestEtcd, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    async with running(etcd_server.access(), tmp_path) as (etcd, child):
+        before = await wires(etcd)
+        keeper = asyncio.create_task(keep(child, said.append))
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        await child.exited.wait()
+        while child.exited.is_set():
+            await asyncio.sleep(0.01)
+        await child.await_ready(LIMIT)
+        keeper.cancel()
+        assert await wires(etcd) == before
+    assert len(said) == 1
+    assert "network has died" in said[0]
 
-    asyncio.run(scenario())
+
+async def test_switches_can_be_slow(etcd_server: TestEtcd, tmp_path: Path) -> None:
+    slow = {"switch_delay_ms": 300.0}
+    one = replace(LINE, switches=LINE.switches[:1], links=(), hosts=LINE.hosts[:1])
+    async with (
+        running(etcd_server.access(), tmp_path, one, emulated=slow) as (etcd, _),
+        Controller() as controller,
+    ):
+        await register(etcd, "one", controller)
+        peer = await controller.switch()
+        start = asyncio.get_running_loop().time()
+        await peer.apply([])
+        # Not a matter of how fast the machine is: it cannot be earlier, but for rounding.
+        assert asyncio.get_running_loop().time() - start > 0.29
 
 
-def test_it_ends_when_the_parent_closes_its_input(etcd_server: TestEtcd, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(etcd_server.access(), tmp_path) as (_, child):
-            child._close_input()  # what happens when a parent dies
-            await child.exited.wait()
+async def test_without_a_stored_network_it_says_so(etcd_server: TestEtcd, tmp_path: Path) -> None:
+    child = child_of(settings_for(etcd_server.access(), tmp_path))
+    child.start()
+    with pytest.raises(ChildFailed, match="network: no network is stored"):
+        await child.await_ready(LIMIT)
 
-    asyncio.run(scenario())
+
+async def test_it_ends_when_the_parent_closes_its_input(
+    etcd_server: TestEtcd, tmp_path: Path
+) -> None:
+    async with running(etcd_server.access(), tmp_path) as (_, child):
+        child._close_input()  # what happens when a parent dies
+        await child.exited.wait()

@@ -110,66 +110,60 @@ async def decided(*gates: Gate) -> None:
             await gate.reached.wait()
 
 
-def test_without_locks_one_of_two_who_decide_at_once_loses_its_events(
+async def test_without_locks_one_of_two_who_decide_at_once_loses_its_events(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Figure 6.3 of the thesis: both replace the same flow, each without the other's leg."""
     monkeypatch.setattr(Fence, "stale", lambda *_: False)
 
-    async def check() -> None:
-        async with small(etcd_server) as it:
-            await begin(it)
-            async with (
-                it.configurator("c1", OPTIONS, Unlocked) as c1,
-                it.configurator("c2", OPTIONS, Unlocked) as c2,
-            ):
-                await it.ready("c1")
-                await it.ready("c2")
-                it.check()
+    async with small(etcd_server) as it:
+        await begin(it)
+        async with (
+            it.configurator("c1", OPTIONS, Unlocked) as c1,
+            it.configurator("c2", OPTIONS, Unlocked) as c2,
+        ):
+            await it.ready("c1")
+            await it.ready("c2")
+            it.check()
+            first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
+            gates = Gate(c1), Gate(c2)
+            doing = [
+                asyncio.create_task(it.send(it.tasks([first]), "c1")),
+                asyncio.create_task(it.send(it.tasks([second]), "c2")),
+            ]
+            await decided(*gates)
+            for gate, task in zip(gates, doing, strict=True):
+                gate.open.set()
+                assert {done.outcome for done in await task} == {"done"}
+            await store(it, first, second)
+            assert missing(it)
+
+
+async def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server: TestEtcd) -> None:
+    async with small(etcd_server) as it:
+        await begin(it)
+        async with it.configurator("c1", OPTIONS, SharedConfigurator) as c1:
+            await it.ready("c1")
+            async with it.configurator("c2", OPTIONS, SharedConfigurator) as c2:
                 first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
-                gates = Gate(c1), Gate(c2)
-                doing = [
-                    asyncio.create_task(it.send(it.tasks([first]), "c1")),
-                    asyncio.create_task(it.send(it.tasks([second]), "c2")),
-                ]
-                await decided(*gates)
-                for gate, task in zip(gates, doing, strict=True):
-                    gate.open.set()
-                    assert {done.outcome for done in await task} == {"done"}
+                gate = Gate(c1)
+                doing = asyncio.create_task(it.send(it.tasks([first]), "c1"))
+                await decided(gate)
+                [name] = it.tasks([second])
+                early = await it.send(it.tasks([second]), "c2")
+                assert {done.outcome for done in early} == {"moved"}
+                offered = asyncio.create_task(it.offer(it.tasks([second]), "c2"))
+                async with asyncio.timeout(WAIT):
+                    while len(c1._locks.table.claims(name)) < 2:
+                        await asyncio.sleep(0.01)
+                assert name not in c2._holds
+                gate.open.set()
+                dones = await doing + await offered
+                assert [done.outcome for done in dones] == ["done", "done"]
+                assert dones[0].epoch < dones[1].epoch
                 await store(it, first, second)
-                assert missing(it)
-
-    asyncio.run(check())
-
-
-def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with small(etcd_server) as it:
-            await begin(it)
-            async with it.configurator("c1", OPTIONS, SharedConfigurator) as c1:
-                await it.ready("c1")
-                async with it.configurator("c2", OPTIONS, SharedConfigurator) as c2:
-                    first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
-                    gate = Gate(c1)
-                    doing = asyncio.create_task(it.send(it.tasks([first]), "c1"))
-                    await decided(gate)
-                    [name] = it.tasks([second])
-                    early = await it.send(it.tasks([second]), "c2")
-                    assert {done.outcome for done in early} == {"moved"}
-                    offered = asyncio.create_task(it.offer(it.tasks([second]), "c2"))
-                    async with asyncio.timeout(WAIT):
-                        while len(c1._locks.table.claims(name)) < 2:
-                            await asyncio.sleep(0.01)
-                    assert name not in c2._holds
-                    gate.open.set()
-                    dones = await doing + await offered
-                    assert [done.outcome for done in dones] == ["done", "done"]
-                    assert dones[0].epoch < dones[1].epoch
-                    await store(it, first, second)
-                    assert not missing(it)
-                    it.check()
-
-    asyncio.run(check())
+                assert not missing(it)
+                it.check()
 
 
 @pytest.mark.parametrize("fenced", [True, False])
@@ -212,56 +206,52 @@ def test_a_holder_that_stood_still_changes_nothing_any_more(
     asyncio.run(check())
 
 
-def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server: TestEtcd) -> None:
+async def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server: TestEtcd) -> None:
     """By one who was not there before, and at a southbound process that was not, either."""
 
-    async def check() -> None:
-        async with small(etcd_server, partitions=4) as it:
-            first = split_address(await _openflow(it, "sb1"))
-            async with it.configurator("c1", OPTIONS, SharedConfigurator):
-                await it.ready("c1")
-                wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 40)]
-                await it.do(it.advertise("x < 100"), *wanted, id="c1")
-                # Done, but not settled when c1 stops: only the journal has it.
-                unsettled = it.subscribe("x < 77 and y < 5", "a")
-                await it.send(it.tasks([unsettled]), "c1")
-            marks = {item.key.removeprefix(keys.CLEAN) for item in await _all(it, keys.CLEAN)}
-            assert marks == set(it.space.partitions())
-            assert not await _all(it, keys.LOCKS)
-            async with it.southbound("sb2") as second:
-                it.network.set_controllers([first, split_address(second.openflow)])
-                async with it.configurator("c2", OPTIONS, SharedConfigurator):
-                    await it.ready("c2")
-                    assert not await _all(it, keys.CLEAN)
-                    await store(it, unsettled)
-                    await it.do(it.subscribe("x < 60", "b"), id="c2")
-                    await it.do(*wanted[::2], gone=True, id="c2")
-                    it.check()
-
-    asyncio.run(check())
-
-
-def test_an_update_that_nobody_has_begun_is_done_by_who_comes_new(etcd_server: TestEtcd) -> None:
-    """What was left in order has nothing of it, though the record has the new filter already."""
-
-    async def check() -> None:
-        async with small(etcd_server) as it:
-            await begin(it)
-            old = it.subscribe("x < 20", "a")
-            await store(it, old)  # and no journal names it
-            async with it.configurator("c1", OPTIONS, SharedConfigurator):
-                await it.ready("c1")
-            assert await _all(it, keys.CLEAN)
-            new = it.again(replace(old, filter="x > 60"))
-            under_way = replace(old, seq=new.seq, next=NextFilter(new.filter, new.regions))
-            await it.etcd.put(keys.record_key(old.id), encode(under_way))
+    async with small(etcd_server, partitions=4) as it:
+        first = split_address(await _openflow(it, "sb1"))
+        async with it.configurator("c1", OPTIONS, SharedConfigurator):
+            await it.ready("c1")
+            wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 40)]
+            await it.do(it.advertise("x < 100"), *wanted, id="c1")
+            # Done, but not settled when c1 stops: only the journal has it.
+            unsettled = it.subscribe("x < 77 and y < 5", "a")
+            await it.send(it.tasks([unsettled]), "c1")
+        marks = {item.key.removeprefix(keys.CLEAN) for item in await _all(it, keys.CLEAN)}
+        assert marks == set(it.space.partitions())
+        assert not await _all(it, keys.LOCKS)
+        async with it.southbound("sb2") as second:
+            it.network.set_controllers([first, split_address(second.openflow)])
             async with it.configurator("c2", OPTIONS, SharedConfigurator):
                 await it.ready("c2")
-                await it.offer(it.tasks([new]), "c2")
-                await store(it, new)
+                assert not await _all(it, keys.CLEAN)
+                await store(it, unsettled)
+                await it.do(it.subscribe("x < 60", "b"), id="c2")
+                await it.do(*wanted[::2], gone=True, id="c2")
                 it.check()
 
-    asyncio.run(check())
+
+async def test_an_update_that_nobody_has_begun_is_done_by_who_comes_new(
+    etcd_server: TestEtcd,
+) -> None:
+    """What was left in order has nothing of it, though the record has the new filter already."""
+
+    async with small(etcd_server) as it:
+        await begin(it)
+        old = it.subscribe("x < 20", "a")
+        await store(it, old)  # and no journal names it
+        async with it.configurator("c1", OPTIONS, SharedConfigurator):
+            await it.ready("c1")
+        assert await _all(it, keys.CLEAN)
+        new = it.again(replace(old, filter="x > 60"))
+        under_way = replace(old, seq=new.seq, next=NextFilter(new.filter, new.regions))
+        await it.etcd.put(keys.record_key(old.id), encode(under_way))
+        async with it.configurator("c2", OPTIONS, SharedConfigurator):
+            await it.ready("c2")
+            await it.offer(it.tasks([new]), "c2")
+            await store(it, new)
+            it.check()
 
 
 async def _all(it: Cluster, prefix: str) -> list[Stored]:
@@ -274,35 +264,31 @@ async def _openflow(it: Cluster, id: str) -> str:
     return decode_process(stored.value).openflow
 
 
-def test_a_lock_goes_to_and_fro_and_each_knows_what_the_other_has_done(
+async def test_a_lock_goes_to_and_fro_and_each_knows_what_the_other_has_done(
     etcd_server: TestEtcd,
 ) -> None:
-    async def check() -> None:
-        async with (
-            small(etcd_server) as it,
-            it.configurator("c1", OPTIONS, SharedConfigurator),
-            it.configurator("c2", OPTIONS, SharedConfigurator),
-        ):
-            names = it.space.partitions()
-            await it.until(
-                lambda: (
-                    {p.partition for load in it.loads.values() for p in load.partitions}
-                    >= set(names)
-                )
+    async with (
+        small(etcd_server) as it,
+        it.configurator("c1", OPTIONS, SharedConfigurator),
+        it.configurator("c2", OPTIONS, SharedConfigurator),
+    ):
+        names = it.space.partitions()
+        await it.until(
+            lambda: (
+                {p.partition for load in it.loads.values() for p in load.partitions} >= set(names)
             )
-            await begin(it)
-            await it.offer(it.tasks(it.records.values()), "c1", "c2")
-            epochs = set()
-            for n in range(12):
-                more = it.subscribe(f"x < {50 - n % 3}", "ab"[n % 2])
-                [done] = await it.offer(it.tasks([more]), f"c{n % 2 + 1}")
-                assert done.outcome == "done"
-                epochs.add(done.epoch)
-                await store(it, more)
-                it.check()
-            assert len(epochs) >= 10
-
-    asyncio.run(check())
+        )
+        await begin(it)
+        await it.offer(it.tasks(it.records.values()), "c1", "c2")
+        epochs = set()
+        for n in range(12):
+            more = it.subscribe(f"x < {50 - n % 3}", "ab"[n % 2])
+            [done] = await it.offer(it.tasks([more]), f"c{n % 2 + 1}")
+            assert done.outcome == "done"
+            epochs.add(done.epoch)
+            await store(it, more)
+            it.check()
+        assert len(epochs) >= 10
 
 
 def taken_up(it: Cluster, revision: int) -> bool:
@@ -317,65 +303,59 @@ def taken_up(it: Cluster, revision: int) -> bool:
     return everybody and names == set(it.space.partitions())
 
 
-def test_a_network_that_changed_meanwhile_is_taken_up_by_all(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with (
-            small(etcd_server) as it,
-            it.configurator("c1", OPTIONS, SharedConfigurator),
-            it.configurator("c2", OPTIONS, SharedConfigurator),
-        ):
-            await begin(it)
-            await it.offer(it.tasks(it.records.values()), "c1", "c2")
-            for n, switch in enumerate(("s1", "s2", "s3", "s1")):
-                it.doc = with_host(it.doc, Host("a", switch, 10 + n))
-                revision = await it.etcd.put(keys.NETWORK, encode(it.doc))
-                await it.until(partial(taken_up, it, revision))
+async def test_a_network_that_changed_meanwhile_is_taken_up_by_all(etcd_server: TestEtcd) -> None:
+    async with (
+        small(etcd_server) as it,
+        it.configurator("c1", OPTIONS, SharedConfigurator),
+        it.configurator("c2", OPTIONS, SharedConfigurator),
+    ):
+        await begin(it)
+        await it.offer(it.tasks(it.records.values()), "c1", "c2")
+        for n, switch in enumerate(("s1", "s2", "s3", "s1")):
+            it.doc = with_host(it.doc, Host("a", switch, 10 + n))
+            revision = await it.etcd.put(keys.NETWORK, encode(it.doc))
+            await it.until(partial(taken_up, it, revision))
+            it.check()
+            for id in ("c1", "c2"):
+                more = it.subscribe(f"x < {40 + n}", "a")
+                [done] = await it.offer(it.tasks([more]), id)
+                assert done.outcome == "done"
+                await store(it, more)
                 it.check()
-                for id in ("c1", "c2"):
-                    more = it.subscribe(f"x < {40 + n}", "a")
-                    [done] = await it.offer(it.tasks([more]), id)
-                    assert done.outcome == "done"
-                    await store(it, more)
-                    it.check()
-
-    asyncio.run(check())
 
 
-def test_nobody_misses_what_was_cut_from_a_journal(
+async def test_nobody_misses_what_was_cut_from_a_journal(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever was away for long begins anew, with what is still open, too."""
     monkeypatch.setattr(journal, "KEPT", 2)
     monkeypatch.setattr(journal, "DROPPED_AT_ONCE", 3)
 
-    async def check() -> None:
-        async with small(etcd_server) as it:
-            [name] = it.space.partitions()
-            async with (
-                it.configurator("c1", OPTIONS, SharedConfigurator),
-                it.configurator("c2", OPTIONS, SharedConfigurator),
-            ):
-                await begin(it)
-                await it.offer(it.tasks(it.records.values()), "c1", "c2")
-                still_open = it.subscribe("x < 33", "b")
-                await it.etcd.put(
-                    keys.record_key(still_open.id), encode(replace(still_open, state="pending"))
-                )
-                await it.offer(it.tasks([still_open]), "c1", "c2")
-                for n in range(24):
-                    more = it.subscribe(f"x < {50 - n}", "a")
-                    # c2 is away from the third to the twentieth.
-                    await it.offer(it.tasks([more]), "c1" if 2 < n < 20 else f"c{n % 2 + 1}")
-                    await store(it, more)
-                entries = len(await _all(it, keys.journal_of(name)))
-                assert entries < 15
-                assert await it.etcd.get(keys.CUTS + name)
-            async with it.configurator("c3", OPTIONS, SharedConfigurator):
-                await it.ready("c3")
-                await store(it, still_open)
-                it.check()
-                await it.do(it.subscribe("x < 5", "h3"), id="c3")
-                await it.do(still_open, gone=True, id="c3")
-                it.check()
-
-    asyncio.run(check())
+    async with small(etcd_server) as it:
+        [name] = it.space.partitions()
+        async with (
+            it.configurator("c1", OPTIONS, SharedConfigurator),
+            it.configurator("c2", OPTIONS, SharedConfigurator),
+        ):
+            await begin(it)
+            await it.offer(it.tasks(it.records.values()), "c1", "c2")
+            still_open = it.subscribe("x < 33", "b")
+            await it.etcd.put(
+                keys.record_key(still_open.id), encode(replace(still_open, state="pending"))
+            )
+            await it.offer(it.tasks([still_open]), "c1", "c2")
+            for n in range(24):
+                more = it.subscribe(f"x < {50 - n}", "a")
+                # c2 is away from the third to the twentieth.
+                await it.offer(it.tasks([more]), "c1" if 2 < n < 20 else f"c{n % 2 + 1}")
+                await store(it, more)
+            entries = len(await _all(it, keys.journal_of(name)))
+            assert entries < 15
+            assert await it.etcd.get(keys.CUTS + name)
+        async with it.configurator("c3", OPTIONS, SharedConfigurator):
+            await it.ready("c3")
+            await store(it, still_open)
+            it.check()
+            await it.do(it.subscribe("x < 5", "h3"), id="c3")
+            await it.do(still_open, gone=True, id="c3")
+            it.check()

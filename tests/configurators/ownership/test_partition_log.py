@@ -1,6 +1,5 @@
 """Journals of partitions on real etcd: what was done is found by the next owner, and no more."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -44,99 +43,86 @@ async def locked(locks: Locks) -> Lock:
     return lock
 
 
-def test_the_next_owner_finds_what_was_done_since_it_last_looked(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with owners(etcd_server) as (etcd, first, second):
-            lock = await locked(first)
-            journal = Journal(etcd, lock)
-            await journal.write([task(1), task(2)])
-            await first.release(lock, Mark(lock.epoch, 7).encode())
-            other = await locked(second)
-            assert other.mark
-            assert Mark.decode(other.mark) == Mark(lock.epoch, 7)
-            replica = Journal(etcd, other)
-            found = await replica.read()
-            assert (found.tasks, found.gap) == ([task(1), task(2)], False)
-            await replica.write([task(1, 8, b""), task(3)])
-            await second.release(other, None)
-            again = Journal(etcd, await locked(first), journal.place)
-            found = await again.read()
-            assert (found.tasks, found.gap) == ([task(1, 8, b""), task(3)], False)
-            assert not (await again.read()).tasks
-
-    asyncio.run(check())
-
-
-def test_of_each_id_the_last_task_counts(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with owners(etcd_server) as (etcd, first, _):
-            journal = Journal(etcd, await locked(first))
-            for seq in (4, 5, 8):
-                await journal.write([task(1, seq), task(seq)])
-            found = await Journal(etcd, journal._lock).read()
-            assert found.tasks == [task(4), task(5), task(1, 8), task(8)]
-
-    asyncio.run(check())
+async def test_the_next_owner_finds_what_was_done_since_it_last_looked(
+    etcd_server: TestEtcd,
+) -> None:
+    async with owners(etcd_server) as (etcd, first, second):
+        lock = await locked(first)
+        journal = Journal(etcd, lock)
+        await journal.write([task(1), task(2)])
+        await first.release(lock, Mark(lock.epoch, 7).encode())
+        other = await locked(second)
+        assert other.mark
+        assert Mark.decode(other.mark) == Mark(lock.epoch, 7)
+        replica = Journal(etcd, other)
+        found = await replica.read()
+        assert (found.tasks, found.gap) == ([task(1), task(2)], False)
+        await replica.write([task(1, 8, b""), task(3)])
+        await second.release(other, None)
+        again = Journal(etcd, await locked(first), journal.place)
+        found = await again.read()
+        assert (found.tasks, found.gap) == ([task(1, 8, b""), task(3)], False)
+        assert not (await again.read()).tasks
 
 
-def test_who_has_lost_the_lock_writes_nothing(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with owners(etcd_server) as (etcd, first, second):
-            lock = await locked(first)
-            journal = Journal(etcd, lock)
-            await journal.write([task(1)])
-            await first.release(lock, None)
-            await locked(second)
-            with pytest.raises(StaleEpoch):
-                await journal.write([task(2)])
-            assert len((await etcd.range(journal_of(NAME))).items) == 1
-
-    asyncio.run(check())
+async def test_of_each_id_the_last_task_counts(etcd_server: TestEtcd) -> None:
+    async with owners(etcd_server) as (etcd, first, _):
+        journal = Journal(etcd, await locked(first))
+        for seq in (4, 5, 8):
+            await journal.write([task(1, seq), task(seq)])
+        found = await Journal(etcd, journal._lock).read()
+        assert found.tasks == [task(4), task(5), task(1, 8), task(8)]
 
 
-def test_large_slices_are_written_in_parts(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with owners(etcd_server) as (etcd, first, _):
-            journal = Journal(etcd, await locked(first))
-            large = [task(n, regions=b"r" * 24 * 3000) for n in range(20)]
-            await journal.write(large)
-            assert len((await etcd.range(journal_of(NAME))).items) > 1
-            assert (await Journal(etcd, journal._lock).read()).tasks == large
+async def test_who_has_lost_the_lock_writes_nothing(etcd_server: TestEtcd) -> None:
+    async with owners(etcd_server) as (etcd, first, second):
+        lock = await locked(first)
+        journal = Journal(etcd, lock)
+        await journal.write([task(1)])
+        await first.release(lock, None)
+        await locked(second)
+        with pytest.raises(StaleEpoch):
+            await journal.write([task(2)])
+        assert len((await etcd.range(journal_of(NAME))).items) == 1
 
-    asyncio.run(check())
+
+async def test_large_slices_are_written_in_parts(etcd_server: TestEtcd) -> None:
+    async with owners(etcd_server) as (etcd, first, _):
+        journal = Journal(etcd, await locked(first))
+        large = [task(n, regions=b"r" * 24 * 3000) for n in range(20)]
+        await journal.write(large)
+        assert len((await etcd.range(journal_of(NAME))).items) > 1
+        assert (await Journal(etcd, journal._lock).read()).tasks == large
 
 
-def test_what_records_say_themselves_is_dropped(etcd_server: TestEtcd) -> None:
+async def test_what_records_say_themselves_is_dropped(etcd_server: TestEtcd) -> None:
     """All but what is open, or said by entries that stay; who was away has to begin anew."""
 
-    async def check() -> None:
-        async with owners(etcd_server) as (etcd, first, _):
-            lock = await locked(first)
-            journal = Journal(etcd, lock)
-            away = journal.place
-            await journal.write([task(1), task(2), task(3), task(4)])
-            await store(etcd, 1, "active")
-            await store(etcd, 2, "pending")  # still open
-            await store(etcd, 4, "removing")  # open, but named again by an entry that stays
-            early = journal.place
-            count = 1
-            while not journal.long:
-                await journal.write([task(1000 + count)])
-                count += 1
-            await journal.write([task(4, 8, b"")])
-            assert count == KEPT + DROPPED_AT_ONCE
-            at = journal.place
-            await journal.cut()
-            assert not journal.long
-            items = (await etcd.range(journal_of(NAME))).items
-            assert len(items) == count + 1 - DROPPED_AT_ONCE + 1  # and what is said once more
-            found = {one.id: one for one in (await Journal(etcd, lock).read()).tasks}
-            assert found["s1-2"] == task(2)
-            assert found["s1-4"] == task(4, 8, b"")
-            assert not found.keys() & {"s1-1", "s1-3", "s1-1001"}
-            assert (await Journal(etcd, lock, away).read()).gap
-            assert (await Journal(etcd, lock, early).read()).gap
-            later = await Journal(etcd, lock, at).read()
-            assert (later.tasks, later.gap) == ([task(2)], False)
-
-    asyncio.run(check())
+    async with owners(etcd_server) as (etcd, first, _):
+        lock = await locked(first)
+        journal = Journal(etcd, lock)
+        away = journal.place
+        await journal.write([task(1), task(2), task(3), task(4)])
+        await store(etcd, 1, "active")
+        await store(etcd, 2, "pending")  # still open
+        await store(etcd, 4, "removing")  # open, but named again by an entry that stays
+        early = journal.place
+        count = 1
+        while not journal.long:
+            await journal.write([task(1000 + count)])
+            count += 1
+        await journal.write([task(4, 8, b"")])
+        assert count == KEPT + DROPPED_AT_ONCE
+        at = journal.place
+        await journal.cut()
+        assert not journal.long
+        items = (await etcd.range(journal_of(NAME))).items
+        assert len(items) == count + 1 - DROPPED_AT_ONCE + 1  # and what is said once more
+        found = {one.id: one for one in (await Journal(etcd, lock).read()).tasks}
+        assert found["s1-2"] == task(2)
+        assert found["s1-4"] == task(4, 8, b"")
+        assert not found.keys() & {"s1-1", "s1-3", "s1-1001"}
+        assert (await Journal(etcd, lock, away).read()).gap
+        assert (await Journal(etcd, lock, early).read()).gap
+        later = await Journal(etcd, lock, at).read()
+        assert (later.tasks, later.gap) == ([task(2)], False)

@@ -113,76 +113,67 @@ def partitions(it: Cluster, name: str) -> set[str]:
     return {part.partition for part in it.loads[name].partitions}
 
 
-def test_one_that_sleeps_longer_than_its_lease_changes_nothing_when_it_wakes(
+async def test_one_that_sleeps_longer_than_its_lease_changes_nothing_when_it_wakes(
     etcd_server: TestEtcd,
 ) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access()) as it, alone(it, "c1") as pid:
+    async with cluster(etcd_server.access()) as it, alone(it, "c1") as pid:
+        await it.ready("c1")
+        await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 19)))
+        async with it.configurator("c2", OPTIONS):
+            os.kill(pid, signal.SIGSTOP)
+            # What it is told now it works on when it wakes, before it hears anything else.
+            late = it.tasks([it.subscribe(f"y < {n}") for n in range(40, 60)])
+            it._streams["c1"].tell(Tasks(late))
+            await it.ready("c2")
+            it.check()
+            assert {d.outcome for d in await it.do(it.subscribe("x > 7"), id="c2")} == {"done"}
+            it.check()
+            os.kill(pid, signal.SIGCONT)
+            asked = {(p, t.id, t.seq) for p, some in late.items() for t in some}
+            await it.until(lambda: asked <= it.dones.keys())
+            assert {it.dones[key].outcome for key in asked} == {"moved"}
+            await it.until(lambda: not partitions(it, "c1"))
+            it.check()
+            # It is alive again, and can be given something.
+            await registered(it, "c1")
+            await it.own("c1")
             await it.ready("c1")
-            await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 19)))
-            async with it.configurator("c2", OPTIONS):
-                os.kill(pid, signal.SIGSTOP)
-                # What it is told now it works on when it wakes, before it hears anything else.
-                late = it.tasks([it.subscribe(f"y < {n}") for n in range(40, 60)])
-                it._streams["c1"].tell(Tasks(late))
-                await it.ready("c2")
-                it.check()
-                assert {d.outcome for d in await it.do(it.subscribe("x > 7"), id="c2")} == {"done"}
-                it.check()
-                os.kill(pid, signal.SIGCONT)
-                asked = {(p, t.id, t.seq) for p, some in late.items() for t in some}
-                await it.until(lambda: asked <= it.dones.keys())
-                assert {it.dones[key].outcome for key in asked} == {"moved"}
-                await it.until(lambda: not partitions(it, "c1"))
-                it.check()
-                # It is alive again, and can be given something.
-                await registered(it, "c1")
-                await it.own("c1")
-                await it.ready("c1")
-                it.check()
-
-    asyncio.run(check())
+            it.check()
 
 
-def test_the_partitions_of_one_that_is_killed_are_spread_over_the_others(
+async def test_the_partitions_of_one_that_is_killed_are_spread_over_the_others(
     etcd_server: TestEtcd,
 ) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access(), partitions=9) as it, alone(it, "c1") as pid:
-            await it.ready("c1")
-            await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 49)))
-            async with it.configurator("c2", OPTIONS), it.configurator("c3", OPTIONS):
-                await it.until(lambda: {"c2", "c3"} <= it.loads.keys())
-                os.kill(pid, signal.SIGKILL)
-                names = set(it.space.partitions())
-                await it.until(
-                    lambda: (
-                        partitions(it, "c2") | partitions(it, "c3") == names
-                        and all(
-                            part.state == "ready"
-                            for name in ("c2", "c3")
-                            for part in it.loads[name].partitions
-                        )
+    async with cluster(etcd_server.access(), partitions=9) as it, alone(it, "c1") as pid:
+        await it.ready("c1")
+        await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 49)))
+        async with it.configurator("c2", OPTIONS), it.configurator("c3", OPTIONS):
+            await it.until(lambda: {"c2", "c3"} <= it.loads.keys())
+            os.kill(pid, signal.SIGKILL)
+            names = set(it.space.partitions())
+            await it.until(
+                lambda: (
+                    partitions(it, "c2") | partitions(it, "c3") == names
+                    and all(
+                        part.state == "ready"
+                        for name in ("c2", "c3")
+                        for part in it.loads[name].partitions
                     )
                 )
-                assert not partitions(it, "c2") & partitions(it, "c3")
-                assert abs(len(partitions(it, "c2")) - len(partitions(it, "c3"))) <= 1
-                it.check()
-
-    asyncio.run(check())
-
-
-def test_what_was_meant_for_a_former_owner_is_not_begun(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with cluster(etcd_server.access()) as it, it.configurator("c1", OPTIONS):
-            await it.ready("c1")
-            epochs = {part.partition: part.epoch for part in it.loads["c1"].partitions}
-            before = {name: epoch - 1 for name, epoch in epochs.items()}
-            # Its record may have ended meanwhile; then nobody would ever take it back.
-            late = it.tasks([it.subscribe("x < 9")])
-            answers = await it.send(late, epochs=before)
-            assert {done.outcome for done in answers} == {"moved"}
+            )
+            assert not partitions(it, "c2") & partitions(it, "c3")
+            assert abs(len(partitions(it, "c2")) - len(partitions(it, "c3"))) <= 1
             it.check()
-            assert {done.outcome for done in await it.send(late, epochs=epochs)} == {"done"}
 
-    asyncio.run(check())
+
+async def test_what_was_meant_for_a_former_owner_is_not_begun(etcd_server: TestEtcd) -> None:
+    async with cluster(etcd_server.access()) as it, it.configurator("c1", OPTIONS):
+        await it.ready("c1")
+        epochs = {part.partition: part.epoch for part in it.loads["c1"].partitions}
+        before = {name: epoch - 1 for name, epoch in epochs.items()}
+        # Its record may have ended meanwhile; then nobody would ever take it back.
+        late = it.tasks([it.subscribe("x < 9")])
+        answers = await it.send(late, epochs=before)
+        assert {done.outcome for done in answers} == {"moved"}
+        it.check()
+        assert {done.outcome for done in await it.send(late, epochs=epochs)} == {"done"}

@@ -43,26 +43,23 @@ class Busy:
         self.known = []
 
 
-def test_records_are_read_once_and_once_more_when_the_work_of_the_gone_has_ended(
+async def test_records_are_read_once_and_once_more_when_the_work_of_the_gone_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("configurators.partition.leftovers.AFTER", 0.01)
 
-    async def check() -> None:
-        stream = Stream.__new__(Stream)
-        stream.closed = asyncio.Event()
-        store, worker = Store(), Busy(stream)
-        leftovers = Leftovers(store, lambda: [worker])  # type: ignore[arg-type,list-item]
-        running = asyncio.create_task(leftovers.run())
-        watching = asyncio.create_task(leftovers.watch(stream))
-        stream.closed.set()
-        await asyncio.sleep(0.3)
-        assert (store.asked, worker.withdrawn) == (1, ["r1"])
-        worker.known = ["r2"]  # what has come of it
-        worker.asking = []
-        await asyncio.sleep(0.3)
-        assert (store.asked, worker.withdrawn) == (2, ["r1", "r2"])
-        running.cancel()
-        await asyncio.gather(running, watching, return_exceptions=True)
-
-    asyncio.run(check())
+    stream = Stream.__new__(Stream)
+    stream.closed = asyncio.Event()
+    store, worker = Store(), Busy(stream)
+    leftovers = Leftovers(store, lambda: [worker])  # type: ignore[arg-type,list-item]
+    running = asyncio.create_task(leftovers.run())
+    watching = asyncio.create_task(leftovers.watch(stream))
+    stream.closed.set()
+    await asyncio.sleep(0.3)
+    assert (store.asked, worker.withdrawn) == (1, ["r1"])
+    worker.known = ["r2"]  # what has come of it
+    worker.asking = []
+    await asyncio.sleep(0.3)
+    assert (store.asked, worker.withdrawn) == (2, ["r1", "r2"])
+    running.cancel()
+    await asyncio.gather(running, watching, return_exceptions=True)

@@ -165,341 +165,288 @@ def eights() -> list[str]:
 
 @pytest.mark.parametrize("ordering", ["fifo", "ordered", "net"])
 @pytest.mark.parametrize("plan", ["legs", "lpm"])
-def test_tasks_become_entries_whatever_the_plan_and_the_order(
+async def test_tasks_become_entries_whatever_the_plan_and_the_order(
     plan: PlanName, ordering: Ordering
 ) -> None:
-    async def check() -> None:
-        async with working(plan, ordering) as bench:
-            dones = await bench.do(
-                advertise("a", "0"), *(subscribe(f"s{n}", f"0{n:02b}") for n in range(4))
-            )
-            assert {done.outcome for done in dones.values()} == {"done"}
-            assert len(bench.worker.engine) == 5
-            bench.check()
-            dones = await bench.do(
-                advertise("a", "00", "1", seq=8),
-                subscribe("s0", seq=8),
-                subscribe("s1", "1", seq=8),
-                subscribe("s5", "111"),
-            )
-            assert {done.outcome for done in dones.values()} == {"done"}
-            assert len(bench.worker.engine) == 5
-            bench.check()
-
-    asyncio.run(check())
-
-
-def test_what_is_withdrawn_is_gone_and_nobody_is_answered_instead_of_who_waits() -> None:
-    async def check() -> None:
-        bench = Bench("legs", "net", 1_000_000, 0.0)
-        told: list[tuple[object, str]] = []
-
-        def answer(to: object, message: Done | Waiting) -> None:
-            assert isinstance(message, Done)
-            told.append((to, message.id))
-            bench.answers.put_nowait(message)
-
-        bench.worker._answer = answer
-        running = asyncio.create_task(bench.worker.run())
-        await bench.do(advertise("a", "0"), subscribe("s1", "00"), subscribe("s2", "01"))
-        told.clear()
-        bench.put(subscribe("s1", seq=4))
-        bench.worker.withdraw(["s1", "s2"])
-        await bench.dones(2)
-        assert set(told) == {("somebody", "s1"), (None, "s2")}
-        assert set(bench.worker.engine.ids()) == {"a"}
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+    async with working(plan, ordering) as bench:
+        dones = await bench.do(
+            advertise("a", "0"), *(subscribe(f"s{n}", f"0{n:02b}") for n in range(4))
+        )
+        assert {done.outcome for done in dones.values()} == {"done"}
+        assert len(bench.worker.engine) == 5
+        bench.check()
+        dones = await bench.do(
+            advertise("a", "00", "1", seq=8),
+            subscribe("s0", seq=8),
+            subscribe("s1", "1", seq=8),
+            subscribe("s5", "111"),
+        )
+        assert {done.outcome for done in dones.values()} == {"done"}
+        assert len(bench.worker.engine) == 5
         bench.check()
 
-    asyncio.run(check())
+
+async def test_what_is_withdrawn_is_gone_and_nobody_is_answered_instead_of_who_waits() -> None:
+    bench = Bench("legs", "net", 1_000_000, 0.0)
+    told: list[tuple[object, str]] = []
+
+    def answer(to: object, message: Done | Waiting) -> None:
+        assert isinstance(message, Done)
+        told.append((to, message.id))
+        bench.answers.put_nowait(message)
+
+    bench.worker._answer = answer
+    running = asyncio.create_task(bench.worker.run())
+    await bench.do(advertise("a", "0"), subscribe("s1", "00"), subscribe("s2", "01"))
+    told.clear()
+    bench.put(subscribe("s1", seq=4))
+    bench.worker.withdraw(["s1", "s2"])
+    await bench.dones(2)
+    assert set(told) == {("somebody", "s1"), (None, "s2")}
+    assert set(bench.worker.engine.ids()) == {"a"}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    bench.check()
 
 
-def test_answers_say_what_it_took() -> None:
-    async def check() -> None:
-        async with working(gather=0.01) as bench:
-            await bench.do(advertise("a", "0"))
-            dones = await bench.do(subscribe("s1", "00"), subscribe("s2", "01"))
-            assert {(d.slice, d.size, d.epoch, d.partition) for d in dones.values()} == {
-                (2, 2, 7, "1.0/all")
-            }
-            # A leg on each of three switches, for each of two regions.
-            assert [d.adds for d in dones.values()] == [3, 3]
-            assert {d.switches for d in dones.values()} == {3}
-            dones = await bench.do(subscribe("s1", seq=8), subscribe("s2", "01", "0011", seq=8))
-            assert [(d.adds, d.deletes) for d in dones.values()] == [(2, 2), (1, 1)]
-            assert all(d.decided_us and d.pushed_us for d in dones.values())
-
-    asyncio.run(check())
+async def test_answers_say_what_it_took() -> None:
+    async with working(gather=0.01) as bench:
+        await bench.do(advertise("a", "0"))
+        dones = await bench.do(subscribe("s1", "00"), subscribe("s2", "01"))
+        assert {(d.slice, d.size, d.epoch, d.partition) for d in dones.values()} == {
+            (2, 2, 7, "1.0/all")
+        }
+        # A leg on each of three switches, for each of two regions.
+        assert [d.adds for d in dones.values()] == [3, 3]
+        assert {d.switches for d in dones.values()} == {3}
+        dones = await bench.do(subscribe("s1", seq=8), subscribe("s2", "01", "0011", seq=8))
+        assert [(d.adds, d.deletes) for d in dones.values()] == [(2, 2), (1, 1)]
+        assert all(d.decided_us and d.pushed_us for d in dones.values())
 
 
-def test_what_is_so_already_is_done_at_once() -> None:
-    async def check() -> None:
-        async with working() as bench:
-            await bench.do(advertise("a", "0"), subscribe("s", "0"))
-            pushed = len(bench.tables.batches)
-            dones = await bench.do(subscribe("s", "0", seq=5), subscribe("never", seq=8))
-            assert {done.outcome for done in dones.values()} == {"done"}
-            assert len(bench.tables.batches) == pushed
-
-    asyncio.run(check())
+async def test_what_is_so_already_is_done_at_once() -> None:
+    async with working() as bench:
+        await bench.do(advertise("a", "0"), subscribe("s", "0"))
+        pushed = len(bench.tables.batches)
+        dones = await bench.do(subscribe("s", "0", seq=5), subscribe("never", seq=8))
+        assert {done.outcome for done in dones.values()} == {"done"}
+        assert len(bench.tables.batches) == pushed
 
 
-def test_old_tasks_are_superseded() -> None:
-    async def check() -> None:
-        async with working() as bench:
-            await bench.do(subscribe("s", "0", seq=8))
-            assert (await bench.do(subscribe("s", "1", seq=4)))["s"].outcome == "superseded"
-            await bench.do(subscribe("s", seq=12))
-            assert (await bench.do(subscribe("s", "1", seq=8)))["s"].outcome == "superseded"
-
-    asyncio.run(check())
+async def test_old_tasks_are_superseded() -> None:
+    async with working() as bench:
+        await bench.do(subscribe("s", "0", seq=8))
+        assert (await bench.do(subscribe("s", "1", seq=4)))["s"].outcome == "superseded"
+        await bench.do(subscribe("s", seq=12))
+        assert (await bench.do(subscribe("s", "1", seq=8)))["s"].outcome == "superseded"
 
 
-def test_a_host_that_is_not_there_fails_with_that_reason() -> None:
-    async def check() -> None:
-        async with working() as bench:
-            dones = await bench.do(subscribe("s", "0", host="nobody"), subscribe("t", "0"))
-            assert (dones["s"].outcome, dones["t"].outcome) == ("failed", "done")
-            assert "nobody" in (dones["s"].reason or "")
-
-    asyncio.run(check())
+async def test_a_host_that_is_not_there_fails_with_that_reason() -> None:
+    async with working() as bench:
+        dones = await bench.do(subscribe("s", "0", host="nobody"), subscribe("t", "0"))
+        assert (dones["s"].outcome, dones["t"].outcome) == ("failed", "done")
+        assert "nobody" in (dones["s"].reason or "")
 
 
 @pytest.mark.parametrize("ordering", ["fifo", "ordered", "net"])
-def test_only_what_does_not_fit_fails_and_leaves_nothing(ordering: Ordering) -> None:
-    async def check() -> None:
-        async with working(ordering=ordering, gather=0.01) as bench:
-            await bench.do(advertise("a", "*"))
-            bench.tables.room["s2"] = 40  # 61 others fit elsewhere, but not here
-            names = {f"s{n}": text for n, text in enumerate(eights()[:100])}
-            dones = await bench.do(*(subscribe(name, text) for name, text in names.items()))
-            outcomes = [done.outcome for done in dones.values()]
-            assert (outcomes.count("done"), outcomes.count("failed")) == (40, 60)
-            assert all("table full" in (d.reason or "") for d in dones.values() if d.reason)
-            active = {name for name in names if name in bench.worker.engine}
-            assert active == {n for n, done in dones.items() if done.outcome == "done"}
-            bench.check()
-            # A task that failed may come again, and fits when there is room.
-            bench.tables.room["s2"] = 1_000
-            failed = next(name for name, done in dones.items() if done.outcome == "failed")
-            again = await bench.do(subscribe(failed, names[failed]))
-            assert again[failed].outcome == "done"
-            bench.check()
-
-    asyncio.run(check())
+async def test_only_what_does_not_fit_fails_and_leaves_nothing(ordering: Ordering) -> None:
+    async with working(ordering=ordering, gather=0.01) as bench:
+        await bench.do(advertise("a", "*"))
+        bench.tables.room["s2"] = 40  # 61 others fit elsewhere, but not here
+        names = {f"s{n}": text for n, text in enumerate(eights()[:100])}
+        dones = await bench.do(*(subscribe(name, text) for name, text in names.items()))
+        outcomes = [done.outcome for done in dones.values()]
+        assert (outcomes.count("done"), outcomes.count("failed")) == (40, 60)
+        assert all("table full" in (d.reason or "") for d in dones.values() if d.reason)
+        active = {name for name in names if name in bench.worker.engine}
+        assert active == {n for n, done in dones.items() if done.outcome == "done"}
+        bench.check()
+        # A task that failed may come again, and fits when there is room.
+        bench.tables.room["s2"] = 1_000
+        failed = next(name for name, done in dones.items() if done.outcome == "failed")
+        again = await bench.do(subscribe(failed, names[failed]))
+        assert again[failed].outcome == "done"
+        bench.check()
 
 
 @pytest.mark.parametrize("plan", ["legs", "lpm"])
-def test_what_ends_and_begins_in_one_slice_fits_if_it_fits_after_all(plan: PlanName) -> None:
-    async def check() -> None:
-        async with working(plan, gather=0.01) as bench:
-            await bench.do(
-                advertise("a", "*"), *(subscribe(f"s{n}", f"0{n:03b}") for n in range(8))
-            )
-            bench.tables.room["s2"] = 8
-            dones = await bench.do(
-                *(subscribe(f"t{n}", f"1{n:03b}") for n in range(8)),
-                *(subscribe(f"s{n}", seq=8) for n in range(5)),
-            )
-            assert [n for n, done in dones.items() if done.outcome == "failed"] == [
-                "t5",
-                "t6",
-                "t7",
-            ]
-            bench.check()
-
-    asyncio.run(check())
+async def test_what_ends_and_begins_in_one_slice_fits_if_it_fits_after_all(plan: PlanName) -> None:
+    async with working(plan, gather=0.01) as bench:
+        await bench.do(advertise("a", "*"), *(subscribe(f"s{n}", f"0{n:03b}") for n in range(8)))
+        bench.tables.room["s2"] = 8
+        dones = await bench.do(
+            *(subscribe(f"t{n}", f"1{n:03b}") for n in range(8)),
+            *(subscribe(f"s{n}", seq=8) for n in range(5)),
+        )
+        assert [n for n, done in dones.items() if done.outcome == "failed"] == [
+            "t5",
+            "t6",
+            "t7",
+        ]
+        bench.check()
 
 
-def test_a_failed_update_leaves_what_was() -> None:
-    async def check() -> None:
-        async with working() as bench:
-            await bench.do(advertise("a", "*"), subscribe("s", "0"))
-            bench.tables.room["s2"] = 1
-            done = (await bench.do(subscribe("s", "10", "110", seq=8)))["s"]
-            assert done.outcome == "failed"
-            known = bench.worker.engine.get("s")
-            assert known
-            assert known.regions == (Region.parse("0"),)
-            bench.check()
-
-    asyncio.run(check())
-
-
-def test_a_switch_that_is_away_is_waited_for_and_said_so_once() -> None:
-    async def check() -> None:
-        async with working() as bench:
-            await bench.do(advertise("a", "*"))
-            bench.tables.down.add("s2")
-            bench.put(subscribe("s", "0"))
-            async with asyncio.timeout(WAIT):
-                waiting = await bench.answers.get()
-            assert isinstance(waiting, Waiting)
-            assert waiting.tasks == [("s", 4)]
-            assert "s2" in waiting.reason
-            load = bench.worker.load()
-            assert (load.reason, load.queued) == (waiting.reason, 1)
-            bench.tables.up()
-            assert (await bench.dones(1))["s"].outcome == "done"
-            assert bench.answers.empty()
-            assert bench.worker.load().reason is None
-            # Only what was missing was sent again.
-            assert bench.tables.batches[-1].keys() == {"s2"}
-            bench.check()
-
-    asyncio.run(check())
-
-
-def test_what_is_refused_by_one_switch_while_another_is_away_is_undone_everywhere() -> None:
-    async def check() -> None:
-        async with working() as bench:
-            await bench.do(advertise("a", "*"))
-            bench.tables.room["s1"] = 1  # where h1 is let in, and nothing else
-            bench.tables.down.add("s2")
-            dones = await bench.do(subscribe("s", "0"))
-            assert dones["s"].outcome == "failed"
-            bench.tables.up()
-            bench.check()
-
-    asyncio.run(check())
-
-
-def test_undoing_waits_for_a_switch_that_went_away() -> None:
-    async def check() -> None:
-        async with working() as bench:
-            await bench.do(advertise("a", "*"))
-            bench.tables.room["s1"] = 1  # where h1 is let in, and nothing else
-            bench.tables.after = lambda: bench.tables.down.update({"s2", "s3"})
-            bench.put(subscribe("s", "0"))
-            async with asyncio.timeout(WAIT):
-                waiting = await bench.answers.get()
-            assert isinstance(waiting, Waiting)
-            assert "s2" in waiting.reason or "s3" in waiting.reason
-            assert "s" not in bench.worker.engine
-            bench.tables.after = None
-            bench.tables.up()
-            assert (await bench.dones(1))["s"].outcome == "failed"
-            bench.check()
-
-    asyncio.run(check())
-
-
-def test_a_newer_task_ends_the_trying_of_an_older_one() -> None:
-    async def check() -> None:
-        async with working(gather=0.01) as bench:
-            await bench.do(advertise("a", "*"))
-            bench.tables.room["s2"] = 0
-            bench.tables.gate = asyncio.Event()
-            bench.tables.asked.clear()
-            bench.put(subscribe("s", "0"), subscribe("t", "1"))
-            async with asyncio.timeout(WAIT):
-                await bench.tables.asked.wait()
-            bench.put(subscribe("s", seq=8))
-            bench.tables.gate.set()
-            found: list[tuple[str, int, str]] = []
-            async with asyncio.timeout(WAIT):
-                while len(found) < 3:
-                    answer = await bench.answers.get()
-                    assert isinstance(answer, Done)
-                    found.append((answer.id, answer.seq, answer.outcome))
-            assert set(found) == {("s", 4, "superseded"), ("t", 4, "failed"), ("s", 8, "done")}
-            bench.check()
-
-    asyncio.run(check())
-
-
-def test_whoever_no_longer_owns_it_stops_and_says_so() -> None:
-    async def check() -> None:
-        bench = Bench("legs", "net", 1_000, 0)
-        bench.tables.stale = True
-        bench.put(advertise("a", "0"))
-        async with asyncio.timeout(WAIT):
-            assert "is over" in await bench.worker.run()
-        bench.put(subscribe("s", "0"))
-        bench.worker.leave()
-        dones = await bench.dones(2)
-        assert {done.outcome for done in dones.values()} == {"moved"}
-
-    asyncio.run(check())
-
-
-def test_a_moved_host_rewires_and_one_that_does_not_fit_is_tried_again() -> None:
-    async def check() -> None:
-        async with working() as bench:
-            await bench.do(advertise("a", "*"), subscribe("s", "0", host="h2"))
-            doc = first_network(TOPOLOGY, "legs", 1)
-            bench.tables.room["s3"] = 0
-            doc = with_host(doc, Host("h2", "s3", 9))
-            moved = Network.of(doc, bench.network)
-            bench.worker.take_up(20, moved)
-            again = Network.of(with_host(doc, Host("new", "s1", 9)), moved)
-            bench.worker.take_up(21, again)
-            async with asyncio.timeout(WAIT):
-                while not bench.worker.reason:
-                    await bench.tables.asked.wait()
-                    await asyncio.sleep(0)
-            assert "network" in bench.worker.reason
-            # Work goes on meanwhile.
-            assert (await bench.do(subscribe("t", "0", host="h2")))["t"].outcome == "done"
-            bench.tables.room["s3"] = 10
-            async with asyncio.timeout(WAIT):
-                while bench.worker.network < 21:
-                    bench.tables.asked.clear()
-                    await asyncio.sleep(0.01)
-            dones = await bench.do(subscribe("u", "0", host="new"))
-            assert dones["u"].outcome == "done"
-            assert "s3" in bench.tables.entries()
-            bench.check()
-
-    asyncio.run(check())
-
-
-def test_what_is_declared_in_the_middle_is_what_was_before_and_all_is_pushed_again() -> None:
-    async def check() -> None:
-        async with working() as bench:
-            await bench.do(advertise("a", "*"), subscribe("s", "0"))
-            before = bench.tables.entries()
-            bench.tables.down.add("s2")
-            bench.put(subscribe("t", "1"), subscribe("s", seq=8))
-            async with asyncio.timeout(WAIT):
-                assert isinstance(await bench.answers.get(), Waiting)
-            # Another southbound process begins: its switches are brought to what is declared.
-            for switch, entries in bench.worker.declaration(bench.tables.tables).items():
-                assert set(entries) == before[switch]
-                bench.tables.tables[switch] = {entry.key: entry for entry in entries}
-            bench.tables.up()
-            dones = await bench.dones(2)
-            assert {done.outcome for done in dones.values()} == {"done"}
-            bench.check()
-
-    asyncio.run(check())
-
-
-def test_a_dropped_partition_leaves_no_entry() -> None:
-    async def check() -> None:
-        bench = Bench("legs", "net", 1_000, 0)
-        running = asyncio.create_task(bench.worker.run())
+async def test_a_failed_update_leaves_what_was() -> None:
+    async with working() as bench:
         await bench.do(advertise("a", "*"), subscribe("s", "0"))
+        bench.tables.room["s2"] = 1
+        done = (await bench.do(subscribe("s", "10", "110", seq=8)))["s"]
+        assert done.outcome == "failed"
+        known = bench.worker.engine.get("s")
+        assert known
+        assert known.regions == (Region.parse("0"),)
+        bench.check()
+
+
+async def test_a_switch_that_is_away_is_waited_for_and_said_so_once() -> None:
+    async with working() as bench:
+        await bench.do(advertise("a", "*"))
+        bench.tables.down.add("s2")
+        bench.put(subscribe("s", "0"))
+        async with asyncio.timeout(WAIT):
+            waiting = await bench.answers.get()
+        assert isinstance(waiting, Waiting)
+        assert waiting.tasks == [("s", 4)]
+        assert "s2" in waiting.reason
+        load = bench.worker.load()
+        assert (load.reason, load.queued) == (waiting.reason, 1)
+        bench.tables.up()
+        assert (await bench.dones(1))["s"].outcome == "done"
+        assert bench.answers.empty()
+        assert bench.worker.load().reason is None
+        # Only what was missing was sent again.
+        assert bench.tables.batches[-1].keys() == {"s2"}
+        bench.check()
+
+
+async def test_what_is_refused_by_one_switch_while_another_is_away_is_undone_everywhere() -> None:
+    async with working() as bench:
+        await bench.do(advertise("a", "*"))
+        bench.tables.room["s1"] = 1  # where h1 is let in, and nothing else
+        bench.tables.down.add("s2")
+        dones = await bench.do(subscribe("s", "0"))
+        assert dones["s"].outcome == "failed"
+        bench.tables.up()
+        bench.check()
+
+
+async def test_undoing_waits_for_a_switch_that_went_away() -> None:
+    async with working() as bench:
+        await bench.do(advertise("a", "*"))
+        bench.tables.room["s1"] = 1  # where h1 is let in, and nothing else
+        bench.tables.after = lambda: bench.tables.down.update({"s2", "s3"})
+        bench.put(subscribe("s", "0"))
+        async with asyncio.timeout(WAIT):
+            waiting = await bench.answers.get()
+        assert isinstance(waiting, Waiting)
+        assert "s2" in waiting.reason or "s3" in waiting.reason
+        assert "s" not in bench.worker.engine
+        bench.tables.after = None
+        bench.tables.up()
+        assert (await bench.dones(1))["s"].outcome == "failed"
+        bench.check()
+
+
+async def test_a_newer_task_ends_the_trying_of_an_older_one() -> None:
+    async with working(gather=0.01) as bench:
+        await bench.do(advertise("a", "*"))
+        bench.tables.room["s2"] = 0
         bench.tables.gate = asyncio.Event()
         bench.tables.asked.clear()
+        bench.put(subscribe("s", "0"), subscribe("t", "1"))
+        async with asyncio.timeout(WAIT):
+            await bench.tables.asked.wait()
+        bench.put(subscribe("s", seq=8))
+        bench.tables.gate.set()
+        found: list[tuple[str, int, str]] = []
+        async with asyncio.timeout(WAIT):
+            while len(found) < 3:
+                answer = await bench.answers.get()
+                assert isinstance(answer, Done)
+                found.append((answer.id, answer.seq, answer.outcome))
+        assert set(found) == {("s", 4, "superseded"), ("t", 4, "failed"), ("s", 8, "done")}
+        bench.check()
+
+
+async def test_whoever_no_longer_owns_it_stops_and_says_so() -> None:
+    bench = Bench("legs", "net", 1_000, 0)
+    bench.tables.stale = True
+    bench.put(advertise("a", "0"))
+    async with asyncio.timeout(WAIT):
+        assert "is over" in await bench.worker.run()
+    bench.put(subscribe("s", "0"))
+    bench.worker.leave()
+    dones = await bench.dones(2)
+    assert {done.outcome for done in dones.values()} == {"moved"}
+
+
+async def test_a_moved_host_rewires_and_one_that_does_not_fit_is_tried_again() -> None:
+    async with working() as bench:
+        await bench.do(advertise("a", "*"), subscribe("s", "0", host="h2"))
+        doc = first_network(TOPOLOGY, "legs", 1)
+        bench.tables.room["s3"] = 0
+        doc = with_host(doc, Host("h2", "s3", 9))
+        moved = Network.of(doc, bench.network)
+        bench.worker.take_up(20, moved)
+        again = Network.of(with_host(doc, Host("new", "s1", 9)), moved)
+        bench.worker.take_up(21, again)
+        async with asyncio.timeout(WAIT):
+            while not bench.worker.reason:
+                await bench.tables.asked.wait()
+                await asyncio.sleep(0)
+        assert "network" in bench.worker.reason
+        # Work goes on meanwhile.
+        assert (await bench.do(subscribe("t", "0", host="h2")))["t"].outcome == "done"
+        bench.tables.room["s3"] = 10
+        async with asyncio.timeout(WAIT):
+            while bench.worker.network < 21:
+                bench.tables.asked.clear()
+                await asyncio.sleep(0.01)
+        dones = await bench.do(subscribe("u", "0", host="new"))
+        assert dones["u"].outcome == "done"
+        assert "s3" in bench.tables.entries()
+        bench.check()
+
+
+async def test_what_is_declared_in_the_middle_is_what_was_before_and_all_is_pushed_again() -> None:
+    async with working() as bench:
+        await bench.do(advertise("a", "*"), subscribe("s", "0"))
+        before = bench.tables.entries()
+        bench.tables.down.add("s2")
         bench.put(subscribe("t", "1"), subscribe("s", seq=8))
         async with asyncio.timeout(WAIT):
-            await bench.tables.asked.wait()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        bench.worker.leave()
-        bench.tables.gate.set()
-        for table in bench.tables.tables.values():  # as if half of it had been carried out
-            for entries in bench.worker.engine.entries().values():
-                table.update((entry.key, entry) for entry in entries)
-        bench.tables.gate = asyncio.Event()
-        bench.tables.asked.clear()
-        clearing = asyncio.create_task(bench.worker.clear())
-        async with asyncio.timeout(WAIT):
-            await bench.tables.asked.wait()
-            assert bench.worker.declaration(["s1", "s2", "s3"]) == {}
-            bench.tables.gate.set()
-            await clearing
+            assert isinstance(await bench.answers.get(), Waiting)
+        # Another southbound process begins: its switches are brought to what is declared.
+        for switch, entries in bench.worker.declaration(bench.tables.tables).items():
+            assert set(entries) == before[switch]
+            bench.tables.tables[switch] = {entry.key: entry for entry in entries}
+        bench.tables.up()
+        dones = await bench.dones(2)
+        assert {done.outcome for done in dones.values()} == {"done"}
+        bench.check()
 
-    asyncio.run(check())
+
+async def test_a_dropped_partition_leaves_no_entry() -> None:
+    bench = Bench("legs", "net", 1_000, 0)
+    running = asyncio.create_task(bench.worker.run())
+    await bench.do(advertise("a", "*"), subscribe("s", "0"))
+    bench.tables.gate = asyncio.Event()
+    bench.tables.asked.clear()
+    bench.put(subscribe("t", "1"), subscribe("s", seq=8))
+    async with asyncio.timeout(WAIT):
+        await bench.tables.asked.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    bench.worker.leave()
+    bench.tables.gate.set()
+    for table in bench.tables.tables.values():  # as if half of it had been carried out
+        for entries in bench.worker.engine.entries().values():
+            table.update((entry.key, entry) for entry in entries)
+    bench.tables.gate = asyncio.Event()
+    bench.tables.asked.clear()
+    clearing = asyncio.create_task(bench.worker.clear())
+    async with asyncio.timeout(WAIT):
+        await bench.tables.asked.wait()
+        assert bench.worker.declaration(["s1", "s2", "s3"]) == {}
+        bench.tables.gate.set()
+        await clearing

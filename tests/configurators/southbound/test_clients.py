@@ -107,139 +107,123 @@ async def usable(made: Holders, switch: str) -> None:
         await made.until_back([switch])
 
 
-def test_a_switch_is_declared_to_the_next_one_when_nobody_holds_it_any_more(
+async def test_a_switch_is_declared_to_the_next_one_when_nobody_holds_it_any_more(
     etcd_server: TestEtcd,
 ) -> None:
-    async def main() -> None:
-        a, b = Southbound("a"), Southbound("b")
+    a, b = Southbound("a"), Southbound("b")
+    a.hold("s1", "s2")
+    b.hold("s3", down=["s1", "s2"])
+    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd) as made:
+        await usable(made, "s1")
+        async with b.serving(etcd):
+            await usable(made, "s3")
+            assert b.declared() == [{"s3"}]
+            assert await made.apply(Partition.name, 7, {"s1": []}) == {"s1": Acknowledged()}
+            assert any(isinstance(message, Apply) for message in a.heard)
+            a.hold("s2")
+            await b.until(lambda: b.declared() == [{"s3"}, {"s1"}])
+            b.hold("s3", "s1", "s2")  # two hold s2: the first is believed
+            await usable(made, "s1")
+            await made.apply(Partition.name, 7, {"s1": [], "s2": []})
+            asked = [set(m.batch) for s in (a, b) for m in s.heard if isinstance(m, Apply)]
+            assert asked == [{"s1"}, {"s2"}, {"s1"}]
+            a.hold()
+            await b.until(lambda: {"s2"} in b.declared())
+
+
+async def test_a_switch_that_is_declared_anew_is_not_used_meanwhile(etcd_server: TestEtcd) -> None:
+    a = Southbound("a")
+    a.hold("s1")
+    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd) as made:
+        await usable(made, "s1")
+        a.outcome = Undefined("nobody knows")
+        assert await made.apply(Partition.name, 7, {"s1": []}) == {"s1": a.outcome}
+        again = await made.apply(Partition.name, 7, {"s1": []})
+        assert "is being told what it should hold" in str(again["s1"])
+        await usable(made, "s1")
+        assert a.declared() == [{"s1"}, {"s1"}]
+        assert sum(isinstance(message, Apply) for message in a.heard) == 1
+
+
+async def test_a_lost_switch_is_to_be_told_until_it_was_declared_anew(
+    etcd_server: TestEtcd,
+) -> None:
+    b1 = Southbound("b1")
+    async with Etcd(etcd_server.access()) as etcd, b1.serving(etcd), holders(etcd) as made:
+        b1.hold("s1")
+        await usable(made, "s1")
+        assert made.all_told
+        b1.hold(down=["s1"])
+        made.lose(["s1"])
+        async with asyncio.timeout(WAIT):
+            while made.all_told:
+                op = FlowOp(Change.DELETE, FlowEntry(1, 100, None))
+                assert await made.apply("1.0/all", 7, {"s1": [op]}) == {"s1": Acknowledged()}
+                await asyncio.sleep(0.01)
+        b1.hold("s1")
+        made.lose([])
+        await usable(made, "s1")
+        assert made.all_told
+
+
+async def test_a_southbound_process_that_could_not_be_introduced_is_dialled_again(
+    etcd_server: TestEtcd,
+) -> None:
+    a, ours = Southbound("a"), Partition()
+    a.hold("s1")
+    wrong = [DzflowError("nobody expected this")]
+
+    def owned() -> list[Partition]:
+        if wrong:
+            raise wrong.pop()
+        return [ours]
+
+    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
+        epochs = {ours.name: ours.epoch}
+        async with Holders(etcd, TOKEN, "c1", owned, lambda: epochs, print) as made:
+            await usable(made, "s1")
+            assert a.declared() == [{"s1"}]
+
+
+async def test_what_a_switch_does_not_take_is_shown_by_the_partitions_concerned(
+    etcd_server: TestEtcd,
+) -> None:
+    a, ours = Southbound("a"), Partition()
+    a.compared = Failed({0: "table full"}, table_full=True)
+    a.hold("s2")
+    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd, ours) as made:
+        await usable(made, "s2")
+        assert ours.reason is None
         a.hold("s1", "s2")
-        b.hold("s3", down=["s1", "s2"])
-        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd) as made:
+        await usable(made, "s1")
+        assert "s1" in str(ours.reason)
+        assert "table full" in str(ours.reason)
+
+
+async def test_who_is_waited_for_is_named(etcd_server: TestEtcd) -> None:
+    a = Southbound("a")
+    a.hold("s1")
+    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
+        away = Process("b", "127.0.0.1:1", 1, "node")  # where nobody is
+        await etcd.put(SOUTHBOUND + "b", encode(away))
+        async with holders(etcd) as made:
+            ours = Partition()
+            raising = asyncio.create_task(made.raise_epochs({ours.name: ours.epoch}))
+            shown = asyncio.Event()
+
+            def why() -> str:
+                shown.set()
+                return f"{made.not_reached()}; {made.not_taken_up(2)}"
+
             await usable(made, "s1")
-            async with b.serving(etcd):
-                await usable(made, "s3")
-                assert b.declared() == [{"s3"}]
-                assert await made.apply(Partition.name, 7, {"s1": []}) == {"s1": Acknowledged()}
-                assert any(isinstance(message, Apply) for message in a.heard)
-                a.hold("s2")
-                await b.until(lambda: b.declared() == [{"s3"}, {"s1"}])
-                b.hold("s3", "s1", "s2")  # two hold s2: the first is believed
-                await usable(made, "s1")
-                await made.apply(Partition.name, 7, {"s1": [], "s2": []})
-                asked = [set(m.batch) for s in (a, b) for m in s.heard if isinstance(m, Apply)]
-                assert asked == [{"s1"}, {"s2"}, {"s1"}]
-                a.hold()
-                await b.until(lambda: {"s2"} in b.declared())
-
-    asyncio.run(main())
-
-
-def test_a_switch_that_is_declared_anew_is_not_used_meanwhile(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        a = Southbound("a")
-        a.hold("s1")
-        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd) as made:
-            await usable(made, "s1")
-            a.outcome = Undefined("nobody knows")
-            assert await made.apply(Partition.name, 7, {"s1": []}) == {"s1": a.outcome}
-            again = await made.apply(Partition.name, 7, {"s1": []})
-            assert "is being told what it should hold" in str(again["s1"])
-            await usable(made, "s1")
-            assert a.declared() == [{"s1"}, {"s1"}]
-            assert sum(isinstance(message, Apply) for message in a.heard) == 1
-
-    asyncio.run(main())
-
-
-def test_a_lost_switch_is_to_be_told_until_it_was_declared_anew(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        b1 = Southbound("b1")
-        async with Etcd(etcd_server.access()) as etcd, b1.serving(etcd), holders(etcd) as made:
-            b1.hold("s1")
-            await usable(made, "s1")
-            assert made.all_told
-            b1.hold(down=["s1"])
-            made.lose(["s1"])
-            async with asyncio.timeout(WAIT):
-                while made.all_told:
-                    op = FlowOp(Change.DELETE, FlowEntry(1, 100, None))
-                    assert await made.apply("1.0/all", 7, {"s1": [op]}) == {"s1": Acknowledged()}
-                    await asyncio.sleep(0.01)
-            b1.hold("s1")
-            made.lose([])
-            await usable(made, "s1")
-            assert made.all_told
-
-    asyncio.run(check())
-
-
-def test_a_southbound_process_that_could_not_be_introduced_is_dialled_again(
-    etcd_server: TestEtcd,
-) -> None:
-    async def main() -> None:
-        a, ours = Southbound("a"), Partition()
-        a.hold("s1")
-        wrong = [DzflowError("nobody expected this")]
-
-        def owned() -> list[Partition]:
-            if wrong:
-                raise wrong.pop()
-            return [ours]
-
-        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
-            epochs = {ours.name: ours.epoch}
-            async with Holders(etcd, TOKEN, "c1", owned, lambda: epochs, print) as made:
-                await usable(made, "s1")
-                assert a.declared() == [{"s1"}]
-
-    asyncio.run(main())
-
-
-def test_what_a_switch_does_not_take_is_shown_by_the_partitions_concerned(
-    etcd_server: TestEtcd,
-) -> None:
-    async def main() -> None:
-        a, ours = Southbound("a"), Partition()
-        a.compared = Failed({0: "table full"}, table_full=True)
-        a.hold("s2")
-        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd, ours) as made:
-            await usable(made, "s2")
-            assert ours.reason is None
-            a.hold("s1", "s2")
-            await usable(made, "s1")
-            assert "s1" in str(ours.reason)
-            assert "table full" in str(ours.reason)
-
-    asyncio.run(main())
-
-
-def test_who_is_waited_for_is_named(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        a = Southbound("a")
-        a.hold("s1")
-        async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
-            away = Process("b", "127.0.0.1:1", 1, "node")  # where nobody is
-            await etcd.put(SOUTHBOUND + "b", encode(away))
-            async with holders(etcd) as made:
-                ours = Partition()
-                raising = asyncio.create_task(made.raise_epochs({ours.name: ours.epoch}))
-                shown = asyncio.Event()
-
-                def why() -> str:
-                    shown.set()
-                    return f"{made.not_reached()}; {made.not_taken_up(2)}"
-
-                await usable(made, "s1")
-                with saying_why([ours], why, 0.0):
-                    async with asyncio.timeout(WAIT):
-                        await shown.wait()
-                    assert ours.reason == (
-                        "southbound processes are registered, but not reached: b;"
-                        " southbound processes have not taken up the network: a, b"
-                    )
-                assert ours.reason is None
-                await etcd.delete(SOUTHBOUND + "b")
+            with saying_why([ours], why, 0.0):
                 async with asyncio.timeout(WAIT):
-                    await raising
-
-    asyncio.run(main())
+                    await shown.wait()
+                assert ours.reason == (
+                    "southbound processes are registered, but not reached: b;"
+                    " southbound processes have not taken up the network: a, b"
+                )
+            assert ours.reason is None
+            await etcd.delete(SOUTHBOUND + "b")
+            async with asyncio.timeout(WAIT):
+                await raising

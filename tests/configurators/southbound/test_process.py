@@ -209,378 +209,337 @@ async def on_switch(client: Client, switch: str) -> set[FlowEntry]:
 # One process
 
 
-def test_operations_are_acknowledged_and_read_back(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with (
-            process(access) as p,
-            EmulatedNetwork(LINE, controllers(p)),
-            client(p.listen) as c,
-        ):
-            holds = await c.holding(*NAMES)
-            assert holds.southbound == "b1"
-            assert holds.down == {}
-            assert holds.ports_down == []
-            assert holds.network > 0
-            assert (await c.declare(epoch)).outcomes == dict.fromkeys(NAMES, Acknowledged())
-            applied = await c.apply({"s1": adds(1, 2), "s3": adds(3)}, epoch)
-            assert applied == Applied({"s1": Acknowledged(), "s3": Acknowledged()})
-            assert await on_switch(c, "s1") == {entry(1), entry(2)}
-            assert (await c.until(lambda h: h.operations == 3)).operations == 3
-            unknown = await c.apply({"s9": adds(1), "s1": adds(4)}, epoch)
-            assert isinstance(unknown.outcomes.pop("s9"), Undefined)
-            assert unknown.outcomes == {"s1": Acknowledged()}
-            assert "s9" in ((await c.flows("s9")).reason or "")
-
-    run(main())
+async def test_operations_are_acknowledged_and_read_back(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with (
+        process(access) as p,
+        EmulatedNetwork(LINE, controllers(p)),
+        client(p.listen) as c,
+    ):
+        holds = await c.holding(*NAMES)
+        assert holds.southbound == "b1"
+        assert holds.down == {}
+        assert holds.ports_down == []
+        assert holds.network > 0
+        assert (await c.declare(epoch)).outcomes == dict.fromkeys(NAMES, Acknowledged())
+        applied = await c.apply({"s1": adds(1, 2), "s3": adds(3)}, epoch)
+        assert applied == Applied({"s1": Acknowledged(), "s3": Acknowledged()})
+        assert await on_switch(c, "s1") == {entry(1), entry(2)}
+        assert (await c.until(lambda h: h.operations == 3)).operations == 3
+        unknown = await c.apply({"s9": adds(1), "s1": adds(4)}, epoch)
+        assert isinstance(unknown.outcomes.pop("s9"), Undefined)
+        assert unknown.outcomes == {"s1": Acknowledged()}
+        assert "s9" in ((await c.flows("s9")).reason or "")
 
 
-def test_what_is_asked_behind_a_declaration_does_not_overtake_it(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with (
-            process(access) as p,
-            EmulatedNetwork(LINE, controllers(p)),
-            client(p.listen) as c,
-        ):
-            await c.holding(*NAMES)
-            await c.declare(epoch)
-            others = [f"9.0/{number:b}" for number in range(20)]
-            epochs = dict.fromkeys([*others, PARTITION], epoch)
-            declared, applied, again = await asyncio.gather(
-                c.stream.ask(Declare(epochs, {}), WAIT),
-                c.apply({"s1": adds(1)}, epoch),
-                c.declare(epoch, {"s1": [entry(1), entry(2)]}),
-            )
-            assert declared.outcomes == dict.fromkeys(NAMES, Acknowledged())
-            # It was sent between the two declarations, or given up for the second one.
-            assert isinstance(applied.outcomes["s1"], Acknowledged | Undefined)
-            assert again.outcomes == dict.fromkeys(NAMES, Acknowledged())
-            assert await on_switch(c, "s1") == {entry(1), entry(2)}
-            await asyncio.gather(
-                c.stream.ask(Declare(epochs, {}), WAIT), c.apply({"s1": adds(3)}, epoch)
-            )
-            await c.stream.ask(Declare({others[0]: epoch}, {}), WAIT)  # compares once more
-            assert await on_switch(c, "s1") == {entry(3)}
-
-    run(main())
-
-
-def test_work_is_registered_while_the_process_lives(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        await store(access)
-        async with Etcd(access) as etcd:
-            async with process(access) as p:
-                assert await etcd.get(SOUTHBOUND + "b1") is not None
-                address = p.listen
-            assert await etcd.get(SOUTHBOUND + "b1") is None
-        with pytest.raises(CannotConnect):
-            await connect(address, TOKEN, Client().hear, FromSouthbound, "c1")
-
-    run(main())
-
-
-def test_it_waits_for_a_network_and_can_be_stopped_meanwhile(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        stop = asyncio.Event()
-        made = SouthboundProcess(access, TOKEN, "b1", "127.0.0.1:0", "127.0.0.1:0")
-        task = asyncio.create_task(made.run(stop))
-        stop.set()
-        await asyncio.wait_for(task, WAIT)
-        made = SouthboundProcess(access, TOKEN, "b1", "127.0.0.1:0", "127.0.0.1:0")
-        stop = asyncio.Event()
-        task = asyncio.create_task(made.run(stop))
-        await store(access)
-        await asyncio.wait_for(made.ready.wait(), WAIT)
-        stop.set()
-        await asyncio.wait_for(task, WAIT)
-
-    run(main())
-
-
-def test_nothing_older_than_what_etcd_says_is_let_through(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with (
-            process(access) as p,
-            EmulatedNetwork(LINE, controllers(p)),
-            client(p.listen) as c,
-            Etcd(access) as etcd,
-        ):
-            await c.holding(*NAMES)
-            # Known from the start, before anybody has raised anything.
-            assert "epoch" in ((await c.apply({"s1": adds(1)}, epoch - 1)).stale or "")
-            assert (await c.declare(epoch - 1)).stale
-            assert PARTITION in (await c.raise_epoch(epoch - 1)).stale
-            await c.declare(epoch)
-            # A new owner in etcd is enough, even if it does not say so itself.
-            newer = await etcd.put(owner_key(PARTITION), b"c2")
-            async with asyncio.timeout(WAIT):
-                while not (await c.apply({"s1": adds(1)}, epoch)).stale:
-                    await asyncio.sleep(0.01)
-            assert not (await c.raise_epoch(newer + 10)).stale
-            assert (await c.apply({"s1": adds(1)}, newer)).stale
-            applied = await c.apply({"s1": adds(2)}, newer + 10)
-            assert applied.outcomes == {"s1": Acknowledged()}
-
-    run(main())
-
-
-def test_a_partition_has_to_be_declared_before_it_is_worked_on(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with (
-            process(access) as p,
-            EmulatedNetwork(LINE, controllers(p)),
-            client(p.listen) as c,
-        ):
-            await c.holding(*NAMES)
-            outcome = (await c.apply({"s1": adds(1)}, epoch)).outcomes["s1"]
-            assert isinstance(outcome, Undefined)
-            assert "declared" in outcome.reason
-            declared = await c.declare(epoch, switches=["s1", "s9"], check=False)
-            assert declared.outcomes["s1"] == Acknowledged()
-            assert isinstance(declared.outcomes["s9"], Undefined)
-            outcomes = (await c.apply({"s1": adds(1), "s2": adds(1)}, epoch)).outcomes
-            assert outcomes["s1"] == Acknowledged()
-            assert isinstance(outcomes["s2"], Undefined)
-
-    run(main())
-
-
-def test_a_restarted_process_leaves_entries_alone_until_it_is_told_what_should_hold(
+async def test_what_is_asked_behind_a_declaration_does_not_overtake_it(
     etcd_server: TestEtcd,
 ) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with EmulatedNetwork(LINE) as network:
-            async with process(access) as p:
-                network.set_controllers(controllers(p))
-                async with client(p.listen) as c:
-                    await c.holding(*NAMES)
-                    await c.declare(epoch)
-                    await c.apply({"s1": adds(1, 2)}, epoch)
-            async with process(access, openflow=p.openflow) as p, client(p.listen) as c:
-                await c.holding(*NAMES)
-                assert await on_switch(c, "s1") == {entry(1), entry(2)}
-                declared = await c.declare(epoch, {"s1": [entry(2), entry(3)]})
-                assert declared.outcomes["s1"] == Acknowledged()
-                assert await on_switch(c, "s1") == {entry(2), entry(3)}
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with (
+        process(access) as p,
+        EmulatedNetwork(LINE, controllers(p)),
+        client(p.listen) as c,
+    ):
+        await c.holding(*NAMES)
+        await c.declare(epoch)
+        others = [f"9.0/{number:b}" for number in range(20)]
+        epochs = dict.fromkeys([*others, PARTITION], epoch)
+        declared, applied, again = await asyncio.gather(
+            c.stream.ask(Declare(epochs, {}), WAIT),
+            c.apply({"s1": adds(1)}, epoch),
+            c.declare(epoch, {"s1": [entry(1), entry(2)]}),
+        )
+        assert declared.outcomes == dict.fromkeys(NAMES, Acknowledged())
+        # It was sent between the two declarations, or given up for the second one.
+        assert isinstance(applied.outcomes["s1"], Acknowledged | Undefined)
+        assert again.outcomes == dict.fromkeys(NAMES, Acknowledged())
+        assert await on_switch(c, "s1") == {entry(1), entry(2)}
+        await asyncio.gather(
+            c.stream.ask(Declare(epochs, {}), WAIT), c.apply({"s1": adds(3)}, epoch)
+        )
+        await c.stream.ask(Declare({others[0]: epoch}, {}), WAIT)  # compares once more
+        assert await on_switch(c, "s1") == {entry(3)}
 
-    run(main())
+
+async def test_work_is_registered_while_the_process_lives(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    await store(access)
+    async with Etcd(access) as etcd:
+        async with process(access) as p:
+            assert await etcd.get(SOUTHBOUND + "b1") is not None
+            address = p.listen
+        assert await etcd.get(SOUTHBOUND + "b1") is None
+    with pytest.raises(CannotConnect):
+        await connect(address, TOKEN, Client().hear, FromSouthbound, "c1")
 
 
-def test_entries_of_a_space_that_is_gone_are_removed_if_nobody_else_does(
-    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+async def test_it_waits_for_a_network_and_can_be_stopped_meanwhile(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    stop = asyncio.Event()
+    made = SouthboundProcess(access, TOKEN, "b1", "127.0.0.1:0", "127.0.0.1:0")
+    task = asyncio.create_task(made.run(stop))
+    stop.set()
+    await asyncio.wait_for(task, WAIT)
+    made = SouthboundProcess(access, TOKEN, "b1", "127.0.0.1:0", "127.0.0.1:0")
+    stop = asyncio.Event()
+    task = asyncio.create_task(made.run(stop))
+    await store(access)
+    await asyncio.wait_for(made.ready.wait(), WAIT)
+    stop.set()
+    await asyncio.wait_for(task, WAIT)
+
+
+async def test_nothing_older_than_what_etcd_says_is_let_through(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with (
+        process(access) as p,
+        EmulatedNetwork(LINE, controllers(p)),
+        client(p.listen) as c,
+        Etcd(access) as etcd,
+    ):
+        await c.holding(*NAMES)
+        # Known from the start, before anybody has raised anything.
+        assert "epoch" in ((await c.apply({"s1": adds(1)}, epoch - 1)).stale or "")
+        assert (await c.declare(epoch - 1)).stale
+        assert PARTITION in (await c.raise_epoch(epoch - 1)).stale
+        await c.declare(epoch)
+        # A new owner in etcd is enough, even if it does not say so itself.
+        newer = await etcd.put(owner_key(PARTITION), b"c2")
+        async with asyncio.timeout(WAIT):
+            while not (await c.apply({"s1": adds(1)}, epoch)).stale:
+                await asyncio.sleep(0.01)
+        assert not (await c.raise_epoch(newer + 10)).stale
+        assert (await c.apply({"s1": adds(1)}, newer)).stale
+        applied = await c.apply({"s1": adds(2)}, newer + 10)
+        assert applied.outcomes == {"s1": Acknowledged()}
+
+
+async def test_a_partition_has_to_be_declared_before_it_is_worked_on(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with (
+        process(access) as p,
+        EmulatedNetwork(LINE, controllers(p)),
+        client(p.listen) as c,
+    ):
+        await c.holding(*NAMES)
+        outcome = (await c.apply({"s1": adds(1)}, epoch)).outcomes["s1"]
+        assert isinstance(outcome, Undefined)
+        assert "declared" in outcome.reason
+        declared = await c.declare(epoch, switches=["s1", "s9"], check=False)
+        assert declared.outcomes["s1"] == Acknowledged()
+        assert isinstance(declared.outcomes["s9"], Undefined)
+        outcomes = (await c.apply({"s1": adds(1), "s2": adds(1)}, epoch)).outcomes
+        assert outcomes["s1"] == Acknowledged()
+        assert isinstance(outcomes["s2"], Undefined)
+
+
+async def test_a_restarted_process_leaves_entries_alone_until_it_is_told_what_should_hold(
+    etcd_server: TestEtcd,
 ) -> None:
-    monkeypatch.setattr("configurators.southbound.sweeper.SWEEP_AFTER", 0.0)
-
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, process(access) as p:
-            network.set_controllers(controllers(p))
-            async with client(p.listen) as c:
-                await c.holding(*NAMES)
-                await c.declare(epoch)
-                await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
-                await etcd.delete(SPACES + "stocks")
-                await until_gone(c, "s1", "s2")
-
-    run(main())
-
-
-def test_entries_of_a_version_that_is_gone_are_removed_from_a_switch_that_comes_back(
-    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("configurators.southbound.sweeper.SWEEP_AFTER", 0.0)
-
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, process(access) as p:
-            network.set_controllers(controllers(p))
-            async with client(p.listen) as c:
-                await c.holding(*NAMES)
-                await c.declare(epoch)
-                await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
-                network.set_controllers([])
-                await c.holding()
-                doc = with_current(new_version(view().doc, SCHEMA, 1), 1)
-                await etcd.put(SPACES + "stocks", encode(without_version(doc, 0)))
-                await asyncio.sleep(0.5)
-                network.set_controllers(controllers(p))
-                await c.holding(*NAMES)
-                await until_gone(c, "s1", "s2")
-
-    run(main())
-
-
-def test_entries_of_a_space_that_was_never_there_are_left_alone(
-    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As when etcd is lost: it may be restored later."""
-    monkeypatch.setattr("configurators.southbound.sweeper.SWEEP_AFTER", 0.0)
-
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network:
-            async with process(access) as p:
-                network.set_controllers(controllers(p))
-                async with client(p.listen) as c:
-                    await c.holding(*NAMES)
-                    await c.declare(epoch)
-                    await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
-            await etcd.delete(SPACES + "stocks")
-            async with process(access, openflow=p.openflow) as p, client(p.listen) as c:
-                await c.holding(*NAMES)
-                other = new_space("other", SPACE + 1, SCHEMA, "legs", 1)
-                await etcd.put(SPACES + "other", encode(other))
-                await asyncio.sleep(0.5)  # it is seen
-                await etcd.delete(SPACES + "other")  # now switches are compared
-                await asyncio.sleep(1.0)
-                assert await on_switch(c, "s1") == {entry(1), entry(2)}
-                assert await on_switch(c, "s2") == {entry(3)}
-
-    run(main())
-
-
-def test_entries_of_a_space_that_is_missing_when_all_are_read_anew_are_left_alone(
-    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("configurators.southbound.sweeper.SWEEP_AFTER", 0.0)
-
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        anew, taken = asyncio.Event(), asyncio.Event()
-
-        async def missed(
-            etcd: Etcd, prefix: str, after: int | None = None
-        ) -> AsyncGenerator[News, None]:
-            if prefix != SPACES:
-                async for news in follow(etcd, prefix, after):
-                    yield news
-            await anew.wait()
-            yield News([], 1, whole=True)
-            taken.set()
-            await asyncio.Event().wait()
-
-        monkeypatch.setattr("configurators.southbound.process.follow", missed)
-        async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, process(access) as p:
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with EmulatedNetwork(LINE) as network:
+        async with process(access) as p:
             network.set_controllers(controllers(p))
             async with client(p.listen) as c:
                 await c.holding(*NAMES)
                 await c.declare(epoch)
                 await c.apply({"s1": adds(1, 2)}, epoch)
-                await etcd.delete(SPACES + "stocks")
-                anew.set()
-                await taken.wait()
-                await asyncio.sleep(0.5)
-                assert await on_switch(c, "s1") == {entry(1), entry(2)}
-
-    run(main())
-
-
-def test_several_declarations_are_compared_in_one_go(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with (
-            process(access) as p,
-            EmulatedNetwork(LINE, controllers(p)),
-            client(p.listen) as c,
-        ):
+        async with process(access, openflow=p.openflow) as p, client(p.listen) as c:
             await c.holding(*NAMES)
-            outcomes = await asyncio.gather(
-                *(c.declare(epoch, {"s2": [entry(n)]}, partition=f"p{n}") for n in range(1, 30))
-            )
-            assert all(a.outcomes == dict.fromkeys(NAMES, Acknowledged()) for a in outcomes)
-            assert await on_switch(c, "s2") == {entry(n) for n in range(1, 30)}
-
-    run(main())
+            assert await on_switch(c, "s1") == {entry(1), entry(2)}
+            declared = await c.declare(epoch, {"s1": [entry(2), entry(3)]})
+            assert declared.outcomes["s1"] == Acknowledged()
+            assert await on_switch(c, "s1") == {entry(2), entry(3)}
 
 
-def test_holds_tell_of_switches_and_ports_that_go_and_come(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with (
-            process(access) as p,
-            EmulatedNetwork(LINE, controllers(p)) as network,
-            client(p.listen) as c,
-        ):
+async def test_entries_of_a_space_that_is_gone_are_removed_if_nobody_else_does(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("configurators.southbound.sweeper.SWEEP_AFTER", 0.0)
+
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, process(access) as p:
+        network.set_controllers(controllers(p))
+        async with client(p.listen) as c:
             await c.holding(*NAMES)
             await c.declare(epoch)
-            network.agents["s2"].drop()
-            holds = await c.holding("s1", "s3")
-            assert holds.down.keys() == {"s2"}
-            assert holds.down["s2"]
-            outcome = (await c.apply({"s2": adds(1)}, epoch)).outcomes["s2"]
-            assert isinstance(outcome, Undefined)
-            assert "not connected" in outcome.reason
-            assert "not connected" in ((await c.flows("s2")).reason or "")
-            network.agents["s2"].come_back()
+            await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
+            await etcd.delete(SPACES + "stocks")
+            await until_gone(c, "s1", "s2")
+
+
+async def test_entries_of_a_version_that_is_gone_are_removed_from_a_switch_that_comes_back(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("configurators.southbound.sweeper.SWEEP_AFTER", 0.0)
+
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, process(access) as p:
+        network.set_controllers(controllers(p))
+        async with client(p.listen) as c:
             await c.holding(*NAMES)
-            link = LINE.links[0]
-            network.set_link(link, up=False)
-            await c.until(lambda h: h.ports_down == sorted(link.ends))
-            async with client(p.listen) as late:  # is told the same when it comes
-                await late.until(lambda h: h.ports_down == sorted(link.ends))
-            network.set_link(link, up=True)
-            await c.until(lambda h: h.ports_down == [])
-
-    run(main())
-
-
-def test_a_changed_network_is_taken_up_and_said_so(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        await store(access)
-        async with (
-            process(access) as p,
-            EmulatedNetwork(LINE, controllers(p)) as network,
-            client(p.listen) as c,
-            Etcd(access) as etcd,
-        ):
+            await c.declare(epoch)
+            await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
+            network.set_controllers([])
+            await c.holding()
+            doc = with_current(new_version(view().doc, SCHEMA, 1), 1)
+            await etcd.put(SPACES + "stocks", encode(without_version(doc, 0)))
+            await asyncio.sleep(0.5)
+            network.set_controllers(controllers(p))
             await c.holding(*NAMES)
-            doc = with_host(first_network(LINE, "legs", 1), Host("new", "s2", 40))
-            revision = await etcd.put(NETWORK, encode(doc))
-            await c.until(lambda h: h.network == revision)
-            assert 40 in [
-                step.port
-                for group in network.switches["s2"].tables.groups.values()
-                for steps in group.buckets
-                for step in steps
-                if isinstance(step, Output)
-            ]
-
-    run(main())
+            await until_gone(c, "s1", "s2")
 
 
-def test_only_switches_with_a_certificate_are_let_in(etcd_server: TestEtcd, tmp_path: Path) -> None:
+async def test_entries_of_a_space_that_was_never_there_are_left_alone(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when etcd is lost: it may be restored later."""
+    monkeypatch.setattr("configurators.southbound.sweeper.SWEEP_AFTER", 0.0)
+
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network:
+        async with process(access) as p:
+            network.set_controllers(controllers(p))
+            async with client(p.listen) as c:
+                await c.holding(*NAMES)
+                await c.declare(epoch)
+                await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
+        await etcd.delete(SPACES + "stocks")
+        async with process(access, openflow=p.openflow) as p, client(p.listen) as c:
+            await c.holding(*NAMES)
+            other = new_space("other", SPACE + 1, SCHEMA, "legs", 1)
+            await etcd.put(SPACES + "other", encode(other))
+            await asyncio.sleep(0.5)  # it is seen
+            await etcd.delete(SPACES + "other")  # now switches are compared
+            await asyncio.sleep(1.0)
+            assert await on_switch(c, "s1") == {entry(1), entry(2)}
+            assert await on_switch(c, "s2") == {entry(3)}
+
+
+async def test_entries_of_a_space_that_is_missing_when_all_are_read_anew_are_left_alone(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("configurators.southbound.sweeper.SWEEP_AFTER", 0.0)
+
+    access = etcd_server.access()
+    epoch = await store(access)
+    anew, taken = asyncio.Event(), asyncio.Event()
+
+    async def missed(
+        etcd: Etcd, prefix: str, after: int | None = None
+    ) -> AsyncGenerator[News, None]:
+        if prefix != SPACES:
+            async for news in follow(etcd, prefix, after):
+                yield news
+        await anew.wait()
+        yield News([], 1, whole=True)
+        taken.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("configurators.southbound.process.follow", missed)
+    async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, process(access) as p:
+        network.set_controllers(controllers(p))
+        async with client(p.listen) as c:
+            await c.holding(*NAMES)
+            await c.declare(epoch)
+            await c.apply({"s1": adds(1, 2)}, epoch)
+            await etcd.delete(SPACES + "stocks")
+            anew.set()
+            await taken.wait()
+            await asyncio.sleep(0.5)
+            assert await on_switch(c, "s1") == {entry(1), entry(2)}
+
+
+async def test_several_declarations_are_compared_in_one_go(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with (
+        process(access) as p,
+        EmulatedNetwork(LINE, controllers(p)),
+        client(p.listen) as c,
+    ):
+        await c.holding(*NAMES)
+        outcomes = await asyncio.gather(
+            *(c.declare(epoch, {"s2": [entry(n)]}, partition=f"p{n}") for n in range(1, 30))
+        )
+        assert all(a.outcomes == dict.fromkeys(NAMES, Acknowledged()) for a in outcomes)
+        assert await on_switch(c, "s2") == {entry(n) for n in range(1, 30)}
+
+
+async def test_holds_tell_of_switches_and_ports_that_go_and_come(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with (
+        process(access) as p,
+        EmulatedNetwork(LINE, controllers(p)) as network,
+        client(p.listen) as c,
+    ):
+        await c.holding(*NAMES)
+        await c.declare(epoch)
+        network.agents["s2"].drop()
+        holds = await c.holding("s1", "s3")
+        assert holds.down.keys() == {"s2"}
+        assert holds.down["s2"]
+        outcome = (await c.apply({"s2": adds(1)}, epoch)).outcomes["s2"]
+        assert isinstance(outcome, Undefined)
+        assert "not connected" in outcome.reason
+        assert "not connected" in ((await c.flows("s2")).reason or "")
+        network.agents["s2"].come_back()
+        await c.holding(*NAMES)
+        link = LINE.links[0]
+        network.set_link(link, up=False)
+        await c.until(lambda h: h.ports_down == sorted(link.ends))
+        async with client(p.listen) as late:  # is told the same when it comes
+            await late.until(lambda h: h.ports_down == sorted(link.ends))
+        network.set_link(link, up=True)
+        await c.until(lambda h: h.ports_down == [])
+
+
+async def test_a_changed_network_is_taken_up_and_said_so(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    await store(access)
+    async with (
+        process(access) as p,
+        EmulatedNetwork(LINE, controllers(p)) as network,
+        client(p.listen) as c,
+        Etcd(access) as etcd,
+    ):
+        await c.holding(*NAMES)
+        doc = with_host(first_network(LINE, "legs", 1), Host("new", "s2", 40))
+        revision = await etcd.put(NETWORK, encode(doc))
+        await c.until(lambda h: h.network == revision)
+        assert 40 in [
+            step.port
+            for group in network.switches["s2"].tables.groups.values()
+            for steps in group.buckets
+            for step in steps
+            if isinstance(step, Output)
+        ]
+
+
+async def test_only_switches_with_a_certificate_are_let_in(
+    etcd_server: TestEtcd, tmp_path: Path
+) -> None:
     keys = make_keys(tmp_path)
 
-    async def main() -> None:
-        access = etcd_server.access()
-        await store(access)
-        files = {"cert": str(keys.certificate), "key": str(keys.key), "ca": str(keys.authority)}
-        async with process(access, **files) as p, client(p.listen) as c:
-            dialling = Dialling(tls=keys.client())
-            async with EmulatedNetwork(LINE, controllers(p), dialling=dialling):
-                await c.holding(*NAMES)
-            async with EmulatedNetwork(LINE, controllers(p)):
-                assert (await c.holding()).down.keys() == NAMES
-
-    run(main())
+    access = etcd_server.access()
+    await store(access)
+    files = {"cert": str(keys.certificate), "key": str(keys.key), "ca": str(keys.authority)}
+    async with process(access, **files) as p, client(p.listen) as c:
+        dialling = Dialling(tls=keys.client())
+        async with EmulatedNetwork(LINE, controllers(p), dialling=dialling):
+            await c.holding(*NAMES)
+        async with EmulatedNetwork(LINE, controllers(p)):
+            assert (await c.holding()).down.keys() == NAMES
 
 
 # Several processes
@@ -600,76 +559,72 @@ def test_shares_are_disjoint_complete_and_stable() -> None:
 FOUR = topology("line:4")
 
 
-def test_two_processes_share_the_switches_and_one_takes_over(etcd_server: TestEtcd) -> None:
+async def test_two_processes_share_the_switches_and_one_takes_over(etcd_server: TestEtcd) -> None:
     both = {me: share([s.id for s in FOUR.switches], {"b1", "b2"}, me) for me in ("b1", "b2")}
     assert all(both.values())
 
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access, FOUR)
-        async with EmulatedNetwork(FOUR) as network, process(access, "b1") as one:
-            async with process(access, "b2") as two, client(one.listen) as c:
-                network.set_controllers(controllers(one, two))
-                async with client(two.listen) as d:
-                    await c.holding(*both["b1"])
-                    await d.holding(*both["b2"])
-                    for end, me in ((c, "b1"), (d, "b2")):
-                        await end.declare(epoch)
-                        applied = await end.apply({s: adds(1) for s in both[me]}, epoch)
-                        assert set(applied.outcomes.values()) == {Acknowledged()}
-                    foreign = await c.apply({s: adds(2) for s in both["b2"]}, epoch)
-                    assert all(isinstance(o, Undefined) for o in foreign.outcomes.values())
-                    assert c.holds is not None
-                    assert not c.holds.down
-            # The second one is gone; the first has its switches, and nothing on them is lost.
-            async with client(one.listen) as c:
-                await c.holding(*both["b1"], *both["b2"])
-                for switch in both["b2"]:
-                    assert await on_switch(c, switch) == {entry(1)}
-                taken = sorted(both["b2"])
-                outcome = (await c.apply({taken[0]: adds(2)}, epoch)).outcomes[taken[0]]
-                assert isinstance(outcome, Undefined)
-                await c.declare(epoch, {s: [entry(1)] for s in taken}, taken)
-                everywhere = both["b1"] | both["b2"]
-                applied = await c.apply({s: adds(2) for s in everywhere}, epoch)
-                assert applied.outcomes == dict.fromkeys(everywhere, Acknowledged())
-                for switch in everywhere:
-                    assert await on_switch(c, switch) == {entry(1), entry(2)}
-
-    run(main())
-
-
-def test_a_process_that_comes_gets_its_share_and_they_count_as_new(etcd_server: TestEtcd) -> None:
-    both = {me: share([s.id for s in FOUR.switches], {"b1", "b2"}, me) for me in ("b1", "b2")}
-
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access, FOUR)
-        everywhere = both["b1"] | both["b2"]
-        async with (
-            EmulatedNetwork(FOUR) as network,
-            process(access, "b1") as one,
-            client(one.listen) as c,
-        ):
-            network.set_controllers(controllers(one))
-            await c.holding(*everywhere)
-            await c.declare(epoch)
-            await c.apply({s: adds(1) for s in everywhere}, epoch)
-            async with process(access, "b2") as two, client(two.listen) as d:
-                network.set_controllers(controllers(one, two))
+    access = etcd_server.access()
+    epoch = await store(access, FOUR)
+    async with EmulatedNetwork(FOUR) as network, process(access, "b1") as one:
+        async with process(access, "b2") as two, client(one.listen) as c:
+            network.set_controllers(controllers(one, two))
+            async with client(two.listen) as d:
                 await c.holding(*both["b1"])
                 await d.holding(*both["b2"])
-                await d.declare(epoch, {s: [entry(2)] for s in both["b2"]})
-                for switch in both["b2"]:
-                    assert await on_switch(d, switch) == {entry(2)}
-            # What the other has made of them meanwhile stays, until it is declared anew.
-            await c.holding(*everywhere)
+                for end, me in ((c, "b1"), (d, "b2")):
+                    await end.declare(epoch)
+                    applied = await end.apply({s: adds(1) for s in both[me]}, epoch)
+                    assert set(applied.outcomes.values()) == {Acknowledged()}
+                foreign = await c.apply({s: adds(2) for s in both["b2"]}, epoch)
+                assert all(isinstance(o, Undefined) for o in foreign.outcomes.values())
+                assert c.holds is not None
+                assert not c.holds.down
+        # The second one is gone; the first has its switches, and nothing on them is lost.
+        async with client(one.listen) as c:
+            await c.holding(*both["b1"], *both["b2"])
             for switch in both["b2"]:
-                assert await on_switch(c, switch) == {entry(2)}
-            gone = [set(h.switches) | h.down.keys() for h in c.seen]
-            assert both["b1"] in gone
+                assert await on_switch(c, switch) == {entry(1)}
+            taken = sorted(both["b2"])
+            outcome = (await c.apply({taken[0]: adds(2)}, epoch)).outcomes[taken[0]]
+            assert isinstance(outcome, Undefined)
+            await c.declare(epoch, {s: [entry(1)] for s in taken}, taken)
+            everywhere = both["b1"] | both["b2"]
+            applied = await c.apply({s: adds(2) for s in everywhere}, epoch)
+            assert applied.outcomes == dict.fromkeys(everywhere, Acknowledged())
+            for switch in everywhere:
+                assert await on_switch(c, switch) == {entry(1), entry(2)}
 
-    run(main())
+
+async def test_a_process_that_comes_gets_its_share_and_they_count_as_new(
+    etcd_server: TestEtcd,
+) -> None:
+    both = {me: share([s.id for s in FOUR.switches], {"b1", "b2"}, me) for me in ("b1", "b2")}
+
+    access = etcd_server.access()
+    epoch = await store(access, FOUR)
+    everywhere = both["b1"] | both["b2"]
+    async with (
+        EmulatedNetwork(FOUR) as network,
+        process(access, "b1") as one,
+        client(one.listen) as c,
+    ):
+        network.set_controllers(controllers(one))
+        await c.holding(*everywhere)
+        await c.declare(epoch)
+        await c.apply({s: adds(1) for s in everywhere}, epoch)
+        async with process(access, "b2") as two, client(two.listen) as d:
+            network.set_controllers(controllers(one, two))
+            await c.holding(*both["b1"])
+            await d.holding(*both["b2"])
+            await d.declare(epoch, {s: [entry(2)] for s in both["b2"]})
+            for switch in both["b2"]:
+                assert await on_switch(d, switch) == {entry(2)}
+        # What the other has made of them meanwhile stays, until it is declared anew.
+        await c.holding(*everywhere)
+        for switch in both["b2"]:
+            assert await on_switch(c, switch) == {entry(2)}
+        gone = [set(h.switches) | h.down.keys() for h in c.seen]
+        assert both["b1"] in gone
 
 
 SCRIPT = """
@@ -692,134 +647,120 @@ asyncio.run(main())
 """
 
 
-def test_the_switches_of_a_killed_process_are_taken_over(etcd_server: TestEtcd) -> None:
+async def test_the_switches_of_a_killed_process_are_taken_over(etcd_server: TestEtcd) -> None:
     both = {me: share([s.id for s in FOUR.switches], {"b1", "b2"}, me) for me in ("b1", "b2")}
 
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access, FOUR)
-        async with (
-            EmulatedNetwork(FOUR) as network,
-            process(access, "b1") as one,
-            client(one.listen) as c,
-        ):
-            child = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", SCRIPT, access.endpoints[0], access.prefix, TOKEN.decode(),
-                stdout=subprocess.PIPE,
-            )  # fmt: skip
-            try:
-                assert child.stdout
-                line = await asyncio.wait_for(child.stdout.readline(), WAIT)
-                listen, openflow = line.decode().split()
-                network.set_controllers([*controllers(one), split_address(openflow)])
-                await c.holding(*both["b1"])
-                async with client(listen) as d:
-                    await d.holding(*both["b2"])
-                    await d.declare(epoch)
-                    await d.apply({s: adds(1) for s in both["b2"]}, epoch)
-                    child.send_signal(signal.SIGKILL)
-                    await asyncio.wait_for(d.stream.closed.wait(), WAIT)
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    child.kill()
-                await child.wait()
-            await c.holding(*both["b1"], *both["b2"])
-            for switch in both["b2"]:
-                assert await on_switch(c, switch) == {entry(1)}
-
-    run(main())
+    access = etcd_server.access()
+    epoch = await store(access, FOUR)
+    async with (
+        EmulatedNetwork(FOUR) as network,
+        process(access, "b1") as one,
+        client(one.listen) as c,
+    ):
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", SCRIPT, access.endpoints[0], access.prefix, TOKEN.decode(),
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            assert child.stdout
+            line = await asyncio.wait_for(child.stdout.readline(), WAIT)
+            listen, openflow = line.decode().split()
+            network.set_controllers([*controllers(one), split_address(openflow)])
+            await c.holding(*both["b1"])
+            async with client(listen) as d:
+                await d.holding(*both["b2"])
+                await d.declare(epoch)
+                await d.apply({s: adds(1) for s in both["b2"]}, epoch)
+                child.send_signal(signal.SIGKILL)
+                await asyncio.wait_for(d.stream.closed.wait(), WAIT)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+        await c.holding(*both["b1"], *both["b2"])
+        for switch in both["b2"]:
+            assert await on_switch(c, switch) == {entry(1)}
 
 
-def test_of_two_processes_with_one_id_the_later_one_stays(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        await store(access)
-        first = SouthboundProcess(access, TOKEN, "b1", "127.0.0.1:0", "127.0.0.1:0")
-        working = asyncio.create_task(first.run(asyncio.Event()))
-        async with asyncio.timeout(WAIT):
-            await first.ready.wait()
-        async with process(access, "b1") as second:
-            with pytest.raises(Superseded):
-                await asyncio.wait_for(working, WAIT)
-            async with Etcd(access) as etcd:
-                stored = await etcd.get(SOUTHBOUND + "b1")
-                assert stored
-                assert decode_process(stored.value).address == second.listen
-
-    run(main())
+async def test_of_two_processes_with_one_id_the_later_one_stays(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    await store(access)
+    first = SouthboundProcess(access, TOKEN, "b1", "127.0.0.1:0", "127.0.0.1:0")
+    working = asyncio.create_task(first.run(asyncio.Event()))
+    async with asyncio.timeout(WAIT):
+        await first.ready.wait()
+    async with process(access, "b1") as second:
+        with pytest.raises(Superseded):
+            await asyncio.wait_for(working, WAIT)
+        async with Etcd(access) as etcd:
+            stored = await etcd.get(SOUTHBOUND + "b1")
+            assert stored
+            assert decode_process(stored.value).address == second.listen
 
 
-def test_who_lost_its_lease_registers_again_and_begins_from_the_beginning(
+async def test_who_lost_its_lease_registers_again_and_begins_from_the_beginning(
     etcd_server: TestEtcd,
 ) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with (
-            process(access, ttl=2) as p,
-            EmulatedNetwork(LINE, controllers(p)),
-            client(p.listen) as c,
-            Etcd(access) as etcd,
-        ):
-            await c.holding(*NAMES)
-            await c.declare(epoch)
-            await c.apply({"s1": adds(1)}, epoch)
-            registered = await etcd.get(SOUTHBOUND + "b1")
-            assert registered
-            await etcd.revoke(registered.lease)
-            await c.until(lambda h: not h.switches and not h.down)
-            await c.holding(*NAMES)
-            again = await etcd.get(SOUTHBOUND + "b1")
-            assert again
-            assert (
-                decode_process(again.value).generation > decode_process(registered.value).generation
-            )
-            assert isinstance((await c.apply({"s1": adds(2)}, epoch)).outcomes["s1"], Undefined)
-            assert await on_switch(c, "s1") == {entry(1)}
-
-    run(main())
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with (
+        process(access, ttl=2) as p,
+        EmulatedNetwork(LINE, controllers(p)),
+        client(p.listen) as c,
+        Etcd(access) as etcd,
+    ):
+        await c.holding(*NAMES)
+        await c.declare(epoch)
+        await c.apply({"s1": adds(1)}, epoch)
+        registered = await etcd.get(SOUTHBOUND + "b1")
+        assert registered
+        await etcd.revoke(registered.lease)
+        await c.until(lambda h: not h.switches and not h.down)
+        await c.holding(*NAMES)
+        again = await etcd.get(SOUTHBOUND + "b1")
+        assert again
+        assert decode_process(again.value).generation > decode_process(registered.value).generation
+        assert isinstance((await c.apply({"s1": adds(2)}, epoch)).outcomes["s1"], Undefined)
+        assert await on_switch(c, "s1") == {entry(1)}
 
 
-def test_a_switch_that_somebody_took_without_being_responsible_is_claimed_back(
+async def test_a_switch_that_somebody_took_without_being_responsible_is_claimed_back(
     etcd_server: TestEtcd,
 ) -> None:
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access)
-        async with (
-            process(access) as p,
-            EmulatedNetwork(LINE, controllers(p)) as network,
-            client(p.listen) as c,
-            Etcd(access) as etcd,
-        ):
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with (
+        process(access) as p,
+        EmulatedNetwork(LINE, controllers(p)) as network,
+        client(p.listen) as c,
+        Etcd(access) as etcd,
+    ):
+        await c.holding(*NAMES)
+        await c.declare(epoch)
+        seen = len(c.seen)
+
+        def was_missing(switch: str) -> bool:
+            return any(switch not in {*h.switches, *h.down} for h in c.seen[seen:])
+
+        generation = await etcd.put(GENERATION, b"somebody")
+        pipeline = first_network(LINE, "legs", 1).pipeline
+        settings = DriverOptions(port=0, timeout=WAIT, generation=generation, discover=False)
+        async with Driver(LINE, pipeline, lambda _: None, {}, settings) as other:
+            network.set_controllers([*controllers(p), ("127.0.0.1", other.port)])
+            # In between it does not hold it, so that it counts as new.
+            await c.until(lambda _: all(map(was_missing, NAMES)))
             await c.holding(*NAMES)
-            await c.declare(epoch)
-            seen = len(c.seen)
-
-            def was_missing(switch: str) -> bool:
-                return any(switch not in {*h.switches, *h.down} for h in c.seen[seen:])
-
-            generation = await etcd.put(GENERATION, b"somebody")
-            pipeline = first_network(LINE, "legs", 1).pipeline
-            settings = DriverOptions(port=0, timeout=WAIT, generation=generation, discover=False)
-            async with Driver(LINE, pipeline, lambda _: None, {}, settings) as other:
-                network.set_controllers([*controllers(p), ("127.0.0.1", other.port)])
-                # In between it does not hold it, so that it counts as new.
-                await c.until(lambda _: all(map(was_missing, NAMES)))
-                await c.holding(*NAMES)
-            outcome = (await c.apply({"s1": adds(2)}, epoch)).outcomes["s1"]
-            assert isinstance(outcome, Undefined)
-            await c.declare(epoch)
-            applied = await c.apply({"s1": adds(2)}, epoch)
-            assert applied.outcomes == {"s1": Acknowledged()}
-
-    run(main())
+        outcome = (await c.apply({"s1": adds(2)}, epoch)).outcomes["s1"]
+        assert isinstance(outcome, Undefined)
+        await c.declare(epoch)
+        applied = await c.apply({"s1": adds(2)}, epoch)
+        assert applied.outcomes == {"s1": Acknowledged()}
 
 
 # ONOS
 
 
-def test_an_onos_can_be_between(etcd_server: TestEtcd) -> None:
+async def test_an_onos_can_be_between(etcd_server: TestEtcd) -> None:
     partition = view("lpm").partitions()[0]
     routed = FlowEntry(
         1,
@@ -828,27 +769,24 @@ def test_an_onos_can_be_between(etcd_server: TestEtcd) -> None:
         (Output(1),),
     )
 
-    async def main() -> None:
-        access = etcd_server.access()
-        epoch = await store(access, plan="lpm")
-        async with EmulatedNetwork(LINE) as network, Face(network) as face:
-            options = SouthboundOptions(
-                onos=OnosAccess(face.url, "onos", "rocks"),
-                onos_options=OnosOptions(confirm=WAIT, poll=0.002, slowest_poll=0.05),
-            )
-            made = SouthboundProcess(
-                access, TOKEN, "b1", "127.0.0.1:0", data_plane="onos", options=options
-            )
-            async with running(made), client(made.listen) as c:
-                await c.holding(*NAMES)
-                declared = await c.declare(epoch, partition=partition)
-                assert declared.outcomes == dict.fromkeys(NAMES, Acknowledged())
-                ops = pack_ops([FlowOp(Change.ADD, routed)])
-                applied = await c.apply({"s1": ops}, epoch, partition)
-                assert applied.outcomes == {"s1": Acknowledged()}
-                assert routed in unpack_entries((await c.flows("s1")).entries)
-
-    run(main())
+    access = etcd_server.access()
+    epoch = await store(access, plan="lpm")
+    async with EmulatedNetwork(LINE) as network, Face(network) as face:
+        options = SouthboundOptions(
+            onos=OnosAccess(face.url, "onos", "rocks"),
+            onos_options=OnosOptions(confirm=WAIT, poll=0.002, slowest_poll=0.05),
+        )
+        made = SouthboundProcess(
+            access, TOKEN, "b1", "127.0.0.1:0", data_plane="onos", options=options
+        )
+        async with running(made), client(made.listen) as c:
+            await c.holding(*NAMES)
+            declared = await c.declare(epoch, partition=partition)
+            assert declared.outcomes == dict.fromkeys(NAMES, Acknowledged())
+            ops = pack_ops([FlowOp(Change.ADD, routed)])
+            applied = await c.apply({"s1": ops}, epoch, partition)
+            assert applied.outcomes == {"s1": Acknowledged()}
+            assert routed in unpack_entries((await c.flows("s1")).entries)
 
 
 def test_the_data_plane_onos_needs_an_address(etcd_server: TestEtcd) -> None:

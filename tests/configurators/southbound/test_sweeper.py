@@ -117,87 +117,69 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("configurators.southbound.sweeper.RETRY", 0.01)
 
 
-def test_what_is_left_of_a_deleted_space_is_removed(caplog: pytest.LogCaptureFixture) -> None:
-    async def check() -> None:
-        s = Setting(STOCKS, WEATHER)
-        s.tables.tables["s1"] = {entry(5), entry(6)}
-        s.tables.tables["s2"] = {entry(5)}
-        s.tables.shadows["s1"].declare("5.0/all", [entry(5)])
-        s.tables.shadows["s1"].declare("6.0/all", [entry(6)])
-        s.tables.shadows["s2"].declare("6.0/all", [])
-        s.delete(STOCKS)
-        await s.run()
-        assert s.tables.tables == {"s1": {entry(6)}, "s2": set()}
-        # Where nothing is held, nothing is declared; switches are compared one after the other.
-        assert s.tables.told == [("declare", "s1"), ("check", "s1"), ("check", "s2")]
-        assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
-            "2 entries of spaces that are gone were removed"
-        ]
-
-    asyncio.run(check())
+async def test_what_is_left_of_a_deleted_space_is_removed(caplog: pytest.LogCaptureFixture) -> None:
+    s = Setting(STOCKS, WEATHER)
+    s.tables.tables["s1"] = {entry(5), entry(6)}
+    s.tables.tables["s2"] = {entry(5)}
+    s.tables.shadows["s1"].declare("5.0/all", [entry(5)])
+    s.tables.shadows["s1"].declare("6.0/all", [entry(6)])
+    s.tables.shadows["s2"].declare("6.0/all", [])
+    s.delete(STOCKS)
+    await s.run()
+    assert s.tables.tables == {"s1": {entry(6)}, "s2": set()}
+    # Where nothing is held, nothing is declared; switches are compared one after the other.
+    assert s.tables.told == [("declare", "s1"), ("check", "s1"), ("check", "s2")]
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
+        "2 entries of spaces that are gone were removed"
+    ]
 
 
-def test_if_nothing_is_left_nobody_is_warned(caplog: pytest.LogCaptureFixture) -> None:
-    async def check() -> None:
-        s = Setting(STOCKS)
-        s.tables.shadows["s1"].declare("5.0/all", [])
-        s.delete(STOCKS)
-        await s.run()
-        assert s.tables.told == [("check", "s1"), ("check", "s2")]
-        assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
-
-    asyncio.run(check())
+async def test_if_nothing_is_left_nobody_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+    s = Setting(STOCKS)
+    s.tables.shadows["s1"].declare("5.0/all", [])
+    s.delete(STOCKS)
+    await s.run()
+    assert s.tables.told == [("check", "s1"), ("check", "s2")]
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
-def test_entries_of_a_space_that_was_never_seen_are_left_alone() -> None:
-    async def check() -> None:
-        s = Setting(WEATHER)
-        s.tables.tables["s1"] = {entry(5)}
-        s.tables.compare("s1")  # as when a switch connects
-        await s.run(0.1)
-        assert s.tables.told == []
-        s.delete(WEATHER)
-        await s.run()
-        assert s.tables.told == [("check", "s1"), ("check", "s2")]
-        assert s.tables.tables["s1"] == {entry(5)}
-
-    asyncio.run(check())
+async def test_entries_of_a_space_that_was_never_seen_are_left_alone() -> None:
+    s = Setting(WEATHER)
+    s.tables.tables["s1"] = {entry(5)}
+    s.tables.compare("s1")  # as when a switch connects
+    await s.run(0.1)
+    assert s.tables.told == []
+    s.delete(WEATHER)
+    await s.run()
+    assert s.tables.told == [("check", "s1"), ("check", "s2")]
+    assert s.tables.tables["s1"] == {entry(5)}
 
 
-def test_what_a_switch_still_has_when_it_connects_later_is_removed() -> None:
-    async def check() -> None:
-        s = Setting(STOCKS)
-        s.delete(STOCKS)
-        await s.run()
-        s.tables.tables["s2"] = {entry(5)}
-        s.tables.compare("s2")
-        assert s.tables.tables["s2"] == {entry(5)}
-        await s.run()
-        assert s.tables.tables["s2"] == set()
-
-    asyncio.run(check())
+async def test_what_a_switch_still_has_when_it_connects_later_is_removed() -> None:
+    s = Setting(STOCKS)
+    s.delete(STOCKS)
+    await s.run()
+    s.tables.tables["s2"] = {entry(5)}
+    s.tables.compare("s2")
+    assert s.tables.tables["s2"] == {entry(5)}
+    await s.run()
+    assert s.tables.tables["s2"] == set()
 
 
-def test_a_space_that_is_there_again_keeps_its_entries() -> None:
-    async def check() -> None:
-        s = Setting(STOCKS)
-        s.tables.tables["s1"] = {entry(5)}
-        s.delete(STOCKS)
-        s.store.docs.append(STOCKS)  # and we do not know yet
-        await s.run()
-        assert s.tables.told == []
-        assert s.tables.tables["s1"] == {entry(5)}
-
-    asyncio.run(check())
+async def test_a_space_that_is_there_again_keeps_its_entries() -> None:
+    s = Setting(STOCKS)
+    s.tables.tables["s1"] = {entry(5)}
+    s.delete(STOCKS)
+    s.store.docs.append(STOCKS)  # and we do not know yet
+    await s.run()
+    assert s.tables.told == []
+    assert s.tables.tables["s1"] == {entry(5)}
 
 
-def test_whatever_etcd_says_it_is_asked_again() -> None:
-    async def check() -> None:
-        s = Setting(STOCKS)
-        s.tables.tables["s2"] = {entry(5)}
-        s.store.wrong = 3
-        s.delete(STOCKS)
-        await s.run()
-        assert s.tables.tables["s2"] == set()
-
-    asyncio.run(check())
+async def test_whatever_etcd_says_it_is_asked_again() -> None:
+    s = Setting(STOCKS)
+    s.tables.tables["s2"] = {entry(5)}
+    s.store.wrong = 3
+    s.delete(STOCKS)
+    await s.run()
+    assert s.tables.tables["s2"] == set()

@@ -34,213 +34,188 @@ async def _known(locks: Locks, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_only_one_of_many_has_a_lock(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
-            all_locks = await _locks(stack, etcd, 5)
-            inside: set[int] = set()
-            epochs: list[int] = []
+async def test_only_one_of_many_has_a_lock(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+        all_locks = await _locks(stack, etcd, 5)
+        inside: set[int] = set()
+        epochs: list[int] = []
 
-            async def work(number: int, locks: Locks) -> None:
-                for turn in range(6):
-                    lock = await locks.try_lock(NAME) if turn % 2 else None
-                    lock = lock or await locks.wait(NAME, _always)
-                    assert lock
-                    inside.add(number)
-                    assert inside == {number}
-                    await etcd.transact([lock.holds], [Put("owner", str(number).encode())])
-                    assert inside == {number}
-                    stored = await etcd.get("owner")
-                    assert stored
-                    assert stored.value == str(number).encode()
-                    inside.discard(number)
-                    epochs.append(lock.epoch)
-                    await locks.release(lock, b"")
+        async def work(number: int, locks: Locks) -> None:
+            for turn in range(6):
+                lock = await locks.try_lock(NAME) if turn % 2 else None
+                lock = lock or await locks.wait(NAME, _always)
+                assert lock
+                inside.add(number)
+                assert inside == {number}
+                await etcd.transact([lock.holds], [Put("owner", str(number).encode())])
+                assert inside == {number}
+                stored = await etcd.get("owner")
+                assert stored
+                assert stored.value == str(number).encode()
+                inside.discard(number)
+                epochs.append(lock.epoch)
+                await locks.release(lock, b"")
 
-            async with asyncio.timeout(WAIT):
-                await asyncio.gather(*(work(n, locks) for n, locks in enumerate(all_locks)))
-            assert epochs == sorted(set(epochs))
-            assert not (await etcd.range(locks_of(NAME))).items
-
-    asyncio.run(check())
+        async with asyncio.timeout(WAIT):
+            await asyncio.gather(*(work(n, locks) for n, locks in enumerate(all_locks)))
+        assert epochs == sorted(set(epochs))
+        assert not (await etcd.range(locks_of(NAME))).items
 
 
-def test_a_try_that_fails_leaves_nothing_behind(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
-            first, second = await _locks(stack, etcd, 2)
-            lock = await first.try_lock(NAME)
-            assert lock
-            assert await second.try_lock(NAME) is None
-            [key] = (await etcd.range(locks_of(NAME))).items
-            assert (key.key, key.created) == (lock.key, lock.epoch)
-            other = await second.try_lock("1.0/y")
-            assert other
-            assert other.epoch > lock.epoch
-
-    asyncio.run(check())
+async def test_a_try_that_fails_leaves_nothing_behind(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+        first, second = await _locks(stack, etcd, 2)
+        lock = await first.try_lock(NAME)
+        assert lock
+        assert await second.try_lock(NAME) is None
+        [key] = (await etcd.range(locks_of(NAME))).items
+        assert (key.key, key.created) == (lock.key, lock.epoch)
+        other = await second.try_lock("1.0/y")
+        assert other
+        assert other.epoch > lock.epoch
 
 
-def test_whoever_came_first_is_next(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
-            first, *others, hasty = await _locks(stack, etcd, 5)
-            lock = await first.try_lock(NAME)
-            assert lock
-            order: list[Locks] = []
+async def test_whoever_came_first_is_next(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+        first, *others, hasty = await _locks(stack, etcd, 5)
+        lock = await first.try_lock(NAME)
+        assert lock
+        order: list[Locks] = []
 
-            async def wait(locks: Locks) -> None:
-                mine = await locks.wait(NAME, _always)
-                assert mine
-                order.append(locks)
-                await locks.release(mine, None)
+        async def wait(locks: Locks) -> None:
+            mine = await locks.wait(NAME, _always)
+            assert mine
+            order.append(locks)
+            await locks.release(mine, None)
 
-            tasks = []
-            for count, locks in enumerate(others, 2):
-                tasks.append(asyncio.create_task(wait(locks)))
-                await _waits(etcd, count)
-            await _known(first, 4)
-            assert [claim.who for claim in first.table.claims(NAME)] == ["c1", "c2", "c3", "c4"]
-            await first.release(lock, None)
-            # Somebody who only tries does not get in between.
-            assert order or await hasty.try_lock(NAME) is None
-            async with asyncio.timeout(WAIT):
-                await asyncio.gather(*tasks)
-            assert order == others
-
-    asyncio.run(check())
+        tasks = []
+        for count, locks in enumerate(others, 2):
+            tasks.append(asyncio.create_task(wait(locks)))
+            await _waits(etcd, count)
+        await _known(first, 4)
+        assert [claim.who for claim in first.table.claims(NAME)] == ["c1", "c2", "c3", "c4"]
+        await first.release(lock, None)
+        # Somebody who only tries does not get in between.
+        assert order or await hasty.try_lock(NAME) is None
+        async with asyncio.timeout(WAIT):
+            await asyncio.gather(*tasks)
+        assert order == others
 
 
-def test_who_does_not_want_it_any_more_gets_out_of_the_way(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
-            first, second, third = await _locks(stack, etcd, 3)
-            lock = await first.try_lock(NAME)
-            assert lock
-            wanted = [True]
-            unsure = asyncio.create_task(second.wait(NAME, lambda: bool(wanted)))
-            await _waits(etcd, 2)
-            cancelled = asyncio.create_task(third.wait(NAME, _always))
-            await _waits(etcd, 3)
-            wanted.clear()
-            second.look_again()
-            async with asyncio.timeout(WAIT):
-                assert await unsure is None
-                cancelled.cancel()
-                await asyncio.gather(cancelled, return_exceptions=True)
-            [key] = (await etcd.range(locks_of(NAME))).items
-            assert key.key == lock.key
-
-    asyncio.run(check())
+async def test_who_does_not_want_it_any_more_gets_out_of_the_way(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+        first, second, third = await _locks(stack, etcd, 3)
+        lock = await first.try_lock(NAME)
+        assert lock
+        wanted = [True]
+        unsure = asyncio.create_task(second.wait(NAME, lambda: bool(wanted)))
+        await _waits(etcd, 2)
+        cancelled = asyncio.create_task(third.wait(NAME, _always))
+        await _waits(etcd, 3)
+        wanted.clear()
+        second.look_again()
+        async with asyncio.timeout(WAIT):
+            assert await unsure is None
+            cancelled.cancel()
+            await asyncio.gather(cancelled, return_exceptions=True)
+        [key] = (await etcd.range(locks_of(NAME))).items
+        assert key.key == lock.key
 
 
-def test_a_mark_tells_the_next_owner_once_that_all_is_in_order(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
-            first, second = await _locks(stack, etcd, 2)
-            lock = await first.try_lock(NAME)
-            assert lock
-            assert lock.mark is None
-            await first.release(lock, b"tidy")
-            lock = await second.try_lock(NAME)
-            assert lock
-            assert lock.mark == b"tidy"
-            assert await etcd.get(CLEAN + NAME) is None
-            waiting = asyncio.create_task(first.wait(NAME, _always))
-            await _waits(etcd, 2)
-            await second.release(lock, b"again")
-            async with asyncio.timeout(WAIT):
-                found = await waiting
-            assert found
-            assert found.mark == b"again"
-            await first.release(found, None)
-            lock = await second.try_lock(NAME)
-            assert lock
-            assert lock.mark is None
-
-    asyncio.run(check())
+async def test_a_mark_tells_the_next_owner_once_that_all_is_in_order(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+        first, second = await _locks(stack, etcd, 2)
+        lock = await first.try_lock(NAME)
+        assert lock
+        assert lock.mark is None
+        await first.release(lock, b"tidy")
+        lock = await second.try_lock(NAME)
+        assert lock
+        assert lock.mark == b"tidy"
+        assert await etcd.get(CLEAN + NAME) is None
+        waiting = asyncio.create_task(first.wait(NAME, _always))
+        await _waits(etcd, 2)
+        await second.release(lock, b"again")
+        async with asyncio.timeout(WAIT):
+            found = await waiting
+        assert found
+        assert found.mark == b"again"
+        await first.release(found, None)
+        lock = await second.try_lock(NAME)
+        assert lock
+        assert lock.mark is None
 
 
-def test_a_holder_that_stands_still_is_owner_no_more(etcd_server: TestEtcd) -> None:
+async def test_a_holder_that_stands_still_is_owner_no_more(etcd_server: TestEtcd) -> None:
     """As if its process were paused: nobody renews its lease, and it does not know."""
 
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
-            paused, awake = await _locks(stack, etcd, 2, ttl=2)
-            lock = await paused.try_lock(NAME)
-            assert lock
-            keeping = lock._lease._task
-            assert keeping
-            keeping.cancel()  # no sign of life from now on
-            async with asyncio.timeout(WAIT):
-                taken = await awake.wait(NAME, _always)
-            assert taken
-            assert taken.epoch > lock.epoch
-            assert taken.mark is None
-            assert not lock.alive
-            stale = await etcd.transact([lock.holds], [Put("owner", b"the paused one")])
-            assert not stale.succeeded
-            await paused.release(lock, b"all in order")
-            assert await etcd.get(CLEAN + NAME) is None
-            assert (await etcd.transact([taken.holds], [Put("owner", b"awake")])).succeeded
-
-    asyncio.run(check())
+    async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+        paused, awake = await _locks(stack, etcd, 2, ttl=2)
+        lock = await paused.try_lock(NAME)
+        assert lock
+        keeping = lock._lease._task
+        assert keeping
+        keeping.cancel()  # no sign of life from now on
+        async with asyncio.timeout(WAIT):
+            taken = await awake.wait(NAME, _always)
+        assert taken
+        assert taken.epoch > lock.epoch
+        assert taken.mark is None
+        assert not lock.alive
+        stale = await etcd.transact([lock.holds], [Put("owner", b"the paused one")])
+        assert not stale.succeeded
+        await paused.release(lock, b"all in order")
+        assert await etcd.get(CLEAN + NAME) is None
+        assert (await etcd.transact([taken.holds], [Put("owner", b"awake")])).succeeded
 
 
-def test_who_has_no_lease_any_more_does_not_try_again_at_once(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
-            first, second = await _locks(stack, etcd, 2)
-            assert await first.try_lock(NAME)
-            assert second._lease
-            await etcd.revoke(second._lease.id)
-            began = asyncio.get_running_loop().time()
-            async with asyncio.timeout(WAIT):
-                assert await second.wait(NAME, _always) is None
-            assert asyncio.get_running_loop().time() - began > 0.15
-
-    asyncio.run(check())
+async def test_who_has_no_lease_any_more_does_not_try_again_at_once(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+        first, second = await _locks(stack, etcd, 2)
+        assert await first.try_lock(NAME)
+        assert second._lease
+        await etcd.revoke(second._lease.id)
+        began = asyncio.get_running_loop().time()
+        async with asyncio.timeout(WAIT):
+            assert await second.wait(NAME, _always) is None
+        assert asyncio.get_running_loop().time() - began > 0.15
 
 
-def test_who_is_started_anew_takes_the_locks_of_the_one_before_away(etcd_server: TestEtcd) -> None:
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
-            (before, other) = await _locks(stack, etcd, 2)
-            lock = await before.try_lock(NAME)
-            kept = await other.try_lock("1.0/y")
-            assert lock
-            assert kept
-            anew = await stack.enter_async_context(Locks(etcd, "c1", 10))
-            async with asyncio.timeout(WAIT):
-                again = await other.wait(NAME, _always)
-            assert again
-            assert again.mark is None  # it was not left in order
-            assert again.epoch > lock.epoch
-            assert not (await etcd.transact([lock.holds], [Put("owner", b"c1")])).succeeded
-            assert (await etcd.transact([kept.holds], [Put("owner", b"c2")])).succeeded
-            assert await anew.try_lock("1.0/y") is None
-
-    asyncio.run(check())
-
-
-def test_all_locks_are_lost_with_the_lease_and_another_lease_follows(
+async def test_who_is_started_anew_takes_the_locks_of_the_one_before_away(
     etcd_server: TestEtcd,
 ) -> None:
-    async def check() -> None:
-        async with Etcd(etcd_server.access()) as etcd:
-            told = asyncio.Event()
-            async with Locks(etcd, "c1", 2, on_lost=told.set) as locks:
-                lock = await locks.try_lock(NAME)
-                assert lock
-                [key] = (await etcd.range(locks_of(NAME))).items
-                await etcd.revoke(key.lease)
-                async with asyncio.timeout(WAIT):
-                    await lock.lost.wait()
-                    await told.wait()
-                    again: Lock | None = None
-                    while again is None:
-                        again = await locks.try_lock(NAME)
-                assert again.epoch > lock.epoch
-                assert again.key != lock.key
+    async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
+        (before, other) = await _locks(stack, etcd, 2)
+        lock = await before.try_lock(NAME)
+        kept = await other.try_lock("1.0/y")
+        assert lock
+        assert kept
+        anew = await stack.enter_async_context(Locks(etcd, "c1", 10))
+        async with asyncio.timeout(WAIT):
+            again = await other.wait(NAME, _always)
+        assert again
+        assert again.mark is None  # it was not left in order
+        assert again.epoch > lock.epoch
+        assert not (await etcd.transact([lock.holds], [Put("owner", b"c1")])).succeeded
+        assert (await etcd.transact([kept.holds], [Put("owner", b"c2")])).succeeded
+        assert await anew.try_lock("1.0/y") is None
 
-    asyncio.run(check())
+
+async def test_all_locks_are_lost_with_the_lease_and_another_lease_follows(
+    etcd_server: TestEtcd,
+) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        told = asyncio.Event()
+        async with Locks(etcd, "c1", 2, on_lost=told.set) as locks:
+            lock = await locks.try_lock(NAME)
+            assert lock
+            [key] = (await etcd.range(locks_of(NAME))).items
+            await etcd.revoke(key.lease)
+            async with asyncio.timeout(WAIT):
+                await lock.lost.wait()
+                await told.wait()
+                again: Lock | None = None
+                while again is None:
+                    again = await locks.try_lock(NAME)
+            assert again.epoch > lock.epoch
+            assert again.key != lock.key

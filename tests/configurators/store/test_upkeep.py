@@ -16,49 +16,40 @@ class Clock:
         return self.now
 
 
-def test_keys_of_the_same_while_share_a_lease(etcd_server: TestEtcd) -> None:
+async def test_keys_of_the_same_while_share_a_lease(etcd_server: TestEtcd) -> None:
     clock = Clock()
 
-    async def main() -> None:
-        async with Etcd(etcd_server.access()) as etcd:
-            leases = SharedLeases(etcd, retention=3600, rotation=60, clock=clock)
-            first = await asyncio.gather(*(leases.current() for _ in range(50)))
-            assert len(set(first)) == 1
-            clock.now += 59
-            assert await leases.current() == first[0]
-            clock.now += 1
-            assert await leases.current() != first[0]
-
-    asyncio.run(main())
+    async with Etcd(etcd_server.access()) as etcd:
+        leases = SharedLeases(etcd, retention=3600, rotation=60, clock=clock)
+        first = await asyncio.gather(*(leases.current() for _ in range(50)))
+        assert len(set(first)) == 1
+        clock.now += 59
+        assert await leases.current() == first[0]
+        clock.now += 1
+        assert await leases.current() != first[0]
 
 
-def test_a_lease_that_is_gone_is_replaced_when_told(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        async with Etcd(etcd_server.access()) as etcd:
-            leases = SharedLeases(etcd, retention=3600)
-            first = await leases.current()
-            await etcd.revoke(first)
-            leases.forget()
-            second = await leases.current()
-            assert second != first
-            await etcd.put("finished", b"", lease=second)
-
-    asyncio.run(main())
+async def test_a_lease_that_is_gone_is_replaced_when_told(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        leases = SharedLeases(etcd, retention=3600)
+        first = await leases.current()
+        await etcd.revoke(first)
+        leases.forget()
+        second = await leases.current()
+        assert second != first
+        await etcd.put("finished", b"", lease=second)
 
 
-def test_what_is_written_with_a_shared_lease_is_gone_after_its_time(
+async def test_what_is_written_with_a_shared_lease_is_gone_after_its_time(
     etcd_server: TestEtcd,
 ) -> None:
-    async def main() -> None:
-        async with Etcd(etcd_server.access()) as etcd:
-            leases = SharedLeases(etcd, retention=0.5, rotation=0.5)
-            revision = await etcd.put("finished", b"", lease=await leases.current())
-            async with asyncio.timeout(60):
-                async for batch in etcd.watch("finished", revision):
-                    assert [change.value for change in batch.events] == [None]
-                    break
-
-    asyncio.run(main())
+    async with Etcd(etcd_server.access()) as etcd:
+        leases = SharedLeases(etcd, retention=0.5, rotation=0.5)
+        revision = await etcd.put("finished", b"", lease=await leases.current())
+        async with asyncio.timeout(60):
+            async for batch in etcd.watch("finished", revision):
+                assert [change.value for change in batch.events] == [None]
+                break
 
 
 def test_history_is_dropped_by_several_at_once_and_what_is_young_is_kept(tmp_path: Path) -> None:

@@ -115,48 +115,36 @@ def test_what_is_told_and_asked_arrives_in_order(
         runner.run(asyncio.wait_for(main(), 60))
 
 
-def test_both_ends_may_tell_and_ask() -> None:
-    async def main() -> None:
-        async with pair() as (_, _, listener):
-            (other,) = listener.streams
-            assert await other.ask(Say("hi"), WAIT) == Say("HI")
-
-    run(main())
+async def test_both_ends_may_tell_and_ask() -> None:
+    async with pair() as (_, _, listener):
+        (other,) = listener.streams
+        assert await other.ask(Say("hi"), WAIT) == Say("HI")
 
 
-def test_a_large_message_arrives_whole() -> None:
-    async def main() -> None:
-        async with pair() as (stream, _, _):
-            data = bytes(range(256)) * 40_000
-            reply = await stream.ask(Say("x", data), WAIT)
-            assert reply.data == data
-            await stream.drained()
-
-    run(main())
+async def test_a_large_message_arrives_whole() -> None:
+    async with pair() as (stream, _, _):
+        data = bytes(range(256)) * 40_000
+        reply = await stream.ask(Say("x", data), WAIT)
+        assert reply.data == data
+        await stream.drained()
 
 
-def test_replies_may_overtake_each_other() -> None:
-    async def main() -> None:
-        async with pair() as (stream, end, _):
-            end.go_on.clear()
-            slow = asyncio.create_task(stream.ask(Say("later"), WAIT))
-            assert await stream.ask(Say("quick"), WAIT) == Say("QUICK")
-            end.go_on.set()
-            assert await slow == Say("at last")
-
-    run(main())
+async def test_replies_may_overtake_each_other() -> None:
+    async with pair() as (stream, end, _):
+        end.go_on.clear()
+        slow = asyncio.create_task(stream.ask(Say("later"), WAIT))
+        assert await stream.ask(Say("quick"), WAIT) == Say("QUICK")
+        end.go_on.set()
+        assert await slow == Say("at last")
 
 
-def test_a_failure_goes_to_who_asked(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with pair() as (stream, _, _):
-            with pytest.raises(RemoteError, match="BadInput: write something else"):
-                await stream.ask(Fail("bad input"), WAIT)
-            with pytest.raises(RemoteError, match="ZeroDivisionError: something odd"):
-                await stream.ask(Fail("later"), WAIT)
-            assert await stream.ask(Say("still there"), WAIT) == Say("STILL THERE")
-
-    run(main())
+async def test_a_failure_goes_to_who_asked(caplog: pytest.LogCaptureFixture) -> None:
+    async with pair() as (stream, _, _):
+        with pytest.raises(RemoteError, match="BadInput: write something else"):
+            await stream.ask(Fail("bad input"), WAIT)
+        with pytest.raises(RemoteError, match="ZeroDivisionError: something odd"):
+            await stream.ask(Fail("later"), WAIT)
+        assert await stream.ask(Say("still there"), WAIT) == Say("STILL THERE")
     # What was not foreseen can be read in the log of the process where it happened.
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [
         ZeroDivisionError
@@ -164,76 +152,61 @@ def test_a_failure_goes_to_who_asked(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bad input", "later"])
-def test_a_failure_of_what_was_told_ends_the_stream(
+async def test_a_failure_of_what_was_told_ends_the_stream(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with pair() as (stream, _, _):
-            asked = asyncio.create_task(stream.ask(Say("later"), WAIT))
-            await asyncio.sleep(0)
-            stream.tell(Fail(kind))
-            await asyncio.wait_for(stream.closed.wait(), WAIT)
-            with contextlib.suppress(StreamClosed):
-                await asked  # may have been answered before
-            with pytest.raises(StreamClosed, match="listener"):
-                stream.tell(Say("too late"))
-            with pytest.raises(StreamClosed):
-                await stream.ask(Say("too late"), WAIT)
-
-    run(main())
+    async with pair() as (stream, _, _):
+        asked = asyncio.create_task(stream.ask(Say("later"), WAIT))
+        await asyncio.sleep(0)
+        stream.tell(Fail(kind))
+        await asyncio.wait_for(stream.closed.wait(), WAIT)
+        with contextlib.suppress(StreamClosed):
+            await asked  # may have been answered before
+        with pytest.raises(StreamClosed, match="listener"):
+            stream.tell(Say("too late"))
+        with pytest.raises(StreamClosed):
+            await stream.ask(Say("too late"), WAIT)
     assert "the stream is closed" in caplog.text
 
 
-def test_an_ask_that_is_not_answered_in_time_is_given_up() -> None:
-    async def main() -> None:
-        async with pair() as (stream, end, _):
-            end.go_on.clear()
-            with pytest.raises(TimeoutError):
-                await stream.ask(Say("later"), 0.01)
-            end.go_on.set()  # the late reply is passed over
-            assert await stream.ask(Say("next"), WAIT) == Say("NEXT")
-
-    run(main())
+async def test_an_ask_that_is_not_answered_in_time_is_given_up() -> None:
+    async with pair() as (stream, end, _):
+        end.go_on.clear()
+        with pytest.raises(TimeoutError):
+            await stream.ask(Say("later"), 0.01)
+        end.go_on.set()  # the late reply is passed over
+        assert await stream.ask(Say("next"), WAIT) == Say("NEXT")
 
 
-def test_who_waits_for_a_reply_is_told_when_the_stream_ends() -> None:
-    async def main() -> None:
-        async with pair() as (stream, end, listener):
-            end.go_on.clear()
-            asked = asyncio.create_task(stream.ask(Say("later"), WAIT))
-            await end.heard.get()
-            for other in listener.streams:
-                other.close()
-            with pytest.raises(StreamClosed, match="closed it"):
-                await asked
-            end.go_on.set()
-
-    run(main())
+async def test_who_waits_for_a_reply_is_told_when_the_stream_ends() -> None:
+    async with pair() as (stream, end, listener):
+        end.go_on.clear()
+        asked = asyncio.create_task(stream.ask(Say("later"), WAIT))
+        await end.heard.get()
+        for other in listener.streams:
+            other.close()
+        with pytest.raises(StreamClosed, match="closed it"):
+            await asked
+        end.go_on.set()
 
 
-def test_what_was_told_before_closing_arrives() -> None:
-    async def main() -> None:
-        async with pair() as (stream, end, _):
-            stream.tell(Say("last words"))
-            stream.close()
-            assert await asyncio.wait_for(end.heard.get(), WAIT) == "last words"
-
-    run(main())
+async def test_what_was_told_before_closing_arrives() -> None:
+    async with pair() as (stream, end, _):
+        stream.tell(Say("last words"))
+        stream.close()
+        assert await asyncio.wait_for(end.heard.get(), WAIT) == "last words"
 
 
 # Who is not trusted
 
 
-def test_a_wrong_token_is_refused_on_both_sides() -> None:
-    async def main() -> None:
-        end = End()
-        async with Listener("127.0.0.1:0", TOKEN, end, Message) as listener:
-            with pytest.raises(CannotConnect):
-                await connect(listener.address, b"another token", End(), Message, "stranger")
-            assert not listener.streams
-        assert end.heard.empty()
-
-    run(main())
+async def test_a_wrong_token_is_refused_on_both_sides() -> None:
+    end = End()
+    async with Listener("127.0.0.1:0", TOKEN, end, Message) as listener:
+        with pytest.raises(CannotConnect):
+            await connect(listener.address, b"another token", End(), Message, "stranger")
+        assert not listener.streams
+    assert end.heard.empty()
 
 
 def test_a_listener_has_to_prove_itself_too() -> None:
@@ -275,153 +248,123 @@ def frame(kind: int, body: bytes, number: int = 0) -> bytes:
         frame(5, b"\x93\xc4\x01a\xa1b\xc4\x01c"),
     ],
 )
-def test_garbage_ends_its_own_connection_only(data: bytes) -> None:
-    async def main() -> None:
-        async with pair() as (stream, _, listener):
-            reader, writer = await asyncio.open_connection(*split_address(listener.address))
-            writer.write(data)
+async def test_garbage_ends_its_own_connection_only(data: bytes) -> None:
+    async with pair() as (stream, _, listener):
+        reader, writer = await asyncio.open_connection(*split_address(listener.address))
+        writer.write(data)
+        with contextlib.suppress(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), WAIT)
+        writer.close()
+        assert await stream.ask(Say("well"), WAIT) == Say("WELL")
+
+
+async def test_who_says_nothing_is_cut_off_and_strangers_are_few() -> None:
+    habits = Habits(handshake=2.0, strangers=2)
+
+    async with pair(habits) as (stream, _, listener):
+        strangers = [
+            await asyncio.open_connection(*split_address(listener.address)) for _ in range(4)
+        ]
+        for reader, writer in strangers:
             with contextlib.suppress(ConnectionResetError):
                 await asyncio.wait_for(reader.read(), WAIT)
             writer.close()
-            assert await stream.ask(Say("well"), WAIT) == Say("WELL")
-
-    run(main())
-
-
-def test_who_says_nothing_is_cut_off_and_strangers_are_few() -> None:
-    habits = Habits(handshake=2.0, strangers=2)
-
-    async def main() -> None:
-        async with pair(habits) as (stream, _, listener):
-            strangers = [
-                await asyncio.open_connection(*split_address(listener.address)) for _ in range(4)
-            ]
-            for reader, writer in strangers:
-                with contextlib.suppress(ConnectionResetError):
-                    await asyncio.wait_for(reader.read(), WAIT)
-                writer.close()
-            assert await stream.ask(Say("well"), WAIT) == Say("WELL")
-            another = await connect(listener.address, TOKEN, End(), Message, "again", habits)
-            another.close()
-            await another.closed.wait()
-
-    run(main())
+        assert await stream.ask(Say("well"), WAIT) == Say("WELL")
+        another = await connect(listener.address, TOKEN, End(), Message, "again", habits)
+        another.close()
+        await another.closed.wait()
 
 
-def test_nobody_there_is_an_error_of_its_own() -> None:
-    async def main() -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))  # and does not listen
-            address = join_address("127.0.0.1", taken.getsockname()[1])
-            with pytest.raises(CannotConnect, match=address):
-                await connect(address, TOKEN, End(), Message, "dialler")
-
-    run(main())
+async def test_nobody_there_is_an_error_of_its_own() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        address = join_address("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(CannotConnect, match=address):
+            await connect(address, TOKEN, End(), Message, "dialler")
 
 
-def test_who_accepts_and_says_nothing_is_given_up() -> None:
-    async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            address = join_address("127.0.0.1", silent.getsockname()[1])
-            with pytest.raises(CannotConnect, match="in time"):
-                await connect(address, TOKEN, End(), Message, "d", Habits(handshake=0.1))
-
-    run(main())
+async def test_who_accepts_and_says_nothing_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = join_address("127.0.0.1", silent.getsockname()[1])
+        with pytest.raises(CannotConnect, match="in time"):
+            await connect(address, TOKEN, End(), Message, "d", Habits(handshake=0.1))
 
 
 # Bounds
 
 
-def test_a_message_that_is_too_large_is_not_sent() -> None:
-    async def main() -> None:
-        async with pair(Habits(frame=1_000)) as (stream, _, _):
-            with pytest.raises(TooLarge, match="send parts"):
-                stream.tell(Say("x" * 1_001))
-            with pytest.raises(RemoteError, match="TooLarge"):
-                await stream.ask(Say("large"), WAIT)
-            assert await stream.ask(Say("small"), WAIT) == Say("SMALL")
-
-    run(main())
+async def test_a_message_that_is_too_large_is_not_sent() -> None:
+    async with pair(Habits(frame=1_000)) as (stream, _, _):
+        with pytest.raises(TooLarge, match="send parts"):
+            stream.tell(Say("x" * 1_001))
+        with pytest.raises(RemoteError, match="TooLarge"):
+            await stream.ask(Say("large"), WAIT)
+        assert await stream.ask(Say("small"), WAIT) == Say("SMALL")
 
 
-def test_a_frame_beyond_the_limit_ends_the_stream() -> None:
-    async def main() -> None:
-        end = End()
-        async with Listener("127.0.0.1:0", TOKEN, end, Message, habits=Habits(frame=100)) as there:
-            stream = await connect(there.address, TOKEN, end, Message, "d")
-            stream.tell(Say("x" * 200))
-            await asyncio.wait_for(stream.closed.wait(), WAIT)
-            assert end.heard.empty()
-
-    run(main())
+async def test_a_frame_beyond_the_limit_ends_the_stream() -> None:
+    end = End()
+    async with Listener("127.0.0.1:0", TOKEN, end, Message, habits=Habits(frame=100)) as there:
+        stream = await connect(there.address, TOKEN, end, Message, "d")
+        stream.tell(Say("x" * 200))
+        await asyncio.wait_for(stream.closed.wait(), WAIT)
+        assert end.heard.empty()
 
 
-def test_a_message_of_another_type_ends_the_stream() -> None:
+async def test_a_message_of_another_type_ends_the_stream() -> None:
     class Other(Struct, frozen=True, array_like=True, tag="other"):
         x: int = 1
 
-    async def main() -> None:
-        async with pair() as (stream, _, _):
-            stream.tell(Other())
-            await asyncio.wait_for(stream.closed.wait(), WAIT)
-
-    run(main())
+    async with pair() as (stream, _, _):
+        stream.tell(Other())
+        await asyncio.wait_for(stream.closed.wait(), WAIT)
 
 
-def test_a_peer_that_does_not_read_is_cut_off_at_a_bound() -> None:
+async def test_a_peer_that_does_not_read_is_cut_off_at_a_bound() -> None:
     habits = Habits(outgoing=1 << 20)
 
-    async def main() -> None:
-        async with pair(habits) as (stream, _, listener):
-            (other,) = listener.streams
-            other._reading().pause_reading()
+    async with pair(habits) as (stream, _, listener):
+        (other,) = listener.streams
+        other._reading().pause_reading()
 
-            async def flood() -> None:
-                for _ in range(1_000):
-                    stream.tell(Say("x", bytes(100_000)))
-                    await asyncio.sleep(0)
+        async def flood() -> None:
+            for _ in range(1_000):
+                stream.tell(Say("x", bytes(100_000)))
+                await asyncio.sleep(0)
 
-            with pytest.raises(StreamClosed, match="too slow"):
-                await flood()
-            await asyncio.wait_for(stream.closed.wait(), WAIT)
-            other.cut("the test is over")
-
-    run(main())
+        with pytest.raises(StreamClosed, match="too slow"):
+            await flood()
+        await asyncio.wait_for(stream.closed.wait(), WAIT)
+        other.cut("the test is over")
 
 
-def test_a_silent_peer_is_noticed_and_an_idle_one_is_not() -> None:
+async def test_a_silent_peer_is_noticed_and_an_idle_one_is_not() -> None:
     habits = Habits(ping_every=0.05, silence=2.0)
 
-    async def main() -> None:
-        async with pair(habits) as (stream, _, listener):
-            (other,) = listener.streams
-            # Idle for longer than the limit, which signs of life make up for.
-            began = asyncio.get_running_loop().time()
-            await soon(lambda: asyncio.get_running_loop().time() - began > 2.5)
-            assert not stream.closed.is_set()
-            assert other._timer
-            other._timer.cancel()  # from now on it is like a process that stands still
-            await asyncio.wait_for(stream.closed.wait(), WAIT)
-            assert "sign of life" in stream.reason
-
-    run(main())
+    async with pair(habits) as (stream, _, listener):
+        (other,) = listener.streams
+        # Idle for longer than the limit, which signs of life make up for.
+        began = asyncio.get_running_loop().time()
+        await soon(lambda: asyncio.get_running_loop().time() - began > 2.5)
+        assert not stream.closed.is_set()
+        assert other._timer
+        other._timer.cancel()  # from now on it is like a process that stands still
+        await asyncio.wait_for(stream.closed.wait(), WAIT)
+        assert "sign of life" in stream.reason
 
 
-def test_no_more_is_read_than_is_worked_on() -> None:
+async def test_no_more_is_read_than_is_worked_on() -> None:
     habits = Habits(hears=10)
 
-    async def main() -> None:
-        async with pair(habits) as (stream, end, _):
-            end.go_on.clear()
-            data = bytes(300_000)
-            asks = [asyncio.create_task(stream.ask(Say("later", data), WAIT)) for _ in range(40)]
-            for _ in range(10):
-                await asyncio.wait_for(end.heard.get(), WAIT)
-            assert end.heard.qsize() < 15
-            end.go_on.set()
-            assert await asyncio.gather(*asks) == [Say("at last")] * 40
-
-    run(main())
+    async with pair(habits) as (stream, end, _):
+        end.go_on.clear()
+        data = bytes(300_000)
+        asks = [asyncio.create_task(stream.ask(Say("later", data), WAIT)) for _ in range(40)]
+        for _ in range(10):
+            await asyncio.wait_for(end.heard.get(), WAIT)
+        assert end.heard.qsize() < 15
+        end.go_on.set()
+        assert await asyncio.gather(*asks) == [Say("at last")] * 40
 
 
 def test_addresses_are_read_and_written() -> None:

@@ -1,6 +1,5 @@
 """Who decides about a network in which something fails, and what becomes of requests meanwhile."""
 
-import asyncio
 from contextlib import AsyncExitStack
 
 from dispatcher.changes.damping import Patience
@@ -19,57 +18,52 @@ def lost(d: Dispatcher) -> tuple[str, ...]:
     return doc.lost.switches
 
 
-def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: TestEtcd) -> None:
-    async def run() -> None:
-        async with AsyncExitStack() as stack:
-            w = await stack.enter_async_context(whole(etcd_server.access(), "ring:4"))
-            second = await stack.enter_async_context(w.dispatcher(id="b", patience=SOON, grace=0.2))
-            await second.put_space("stocks", SCHEMA)
-            [made] = await second.begin("advertisement", [Ask("h1", "stocks", {})], wait=TIMEOUT)
-            assert made.status == 201
-            # The first never takes anything for lost: as long as it decides, nothing is.
-            calm = Patience(down_after=3600.0)
-            async with w.dispatcher(id="a", patience=calm):
-                w.network.agents["s3"].drop()
+async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: TestEtcd) -> None:
+    async with AsyncExitStack() as stack:
+        w = await stack.enter_async_context(whole(etcd_server.access(), "ring:4"))
+        second = await stack.enter_async_context(w.dispatcher(id="b", patience=SOON, grace=0.2))
+        await second.put_space("stocks", SCHEMA)
+        [made] = await second.begin("advertisement", [Ask("h1", "stocks", {})], wait=TIMEOUT)
+        assert made.status == 201
+        # The first never takes anything for lost: as long as it decides, nothing is.
+        calm = Patience(down_after=3600.0)
+        async with w.dispatcher(id="a", patience=calm):
+            w.network.agents["s3"].drop()
 
-                async def noticed() -> bool:
-                    return any(s.state == "down" for s in second.switches())
+            async def noticed() -> bool:
+                return any(s.state == "down" for s in second.switches())
 
-                await eventually(noticed)
-                [waits] = await second.begin("subscription", [Ask("h3", "stocks", {})], wait=1.0)
-                assert waits.status == 202
-                assert lost(second) == ()
-
-            async def decided() -> bool:
-                return lost(second) == ("s3",)
-
-            await eventually(decided)
-            # Its own host still waits, another one behind it does not.
-            [served] = await second.begin("subscription", [Ask("h2", "stocks", {})], wait=TIMEOUT)
-            assert served.status == 201
-            assert waits.record
-            id = waits.record.id
-
-            async def told() -> bool:
-                return "s3, which is lost" in ((await second.record(id)).reason or "")
-
-            await eventually(told)
-            assert (await second.record(id)).state == "pending"
-            w.network.agents["s3"].come_back()
-
-            async def active() -> bool:
-                return (await second.record(id)).state == "active"
-
-            await eventually(active)
+            await eventually(noticed)
+            [waits] = await second.begin("subscription", [Ask("h3", "stocks", {})], wait=1.0)
+            assert waits.status == 202
             assert lost(second) == ()
 
-            async def settled() -> bool:
-                d = second
-                held = [
-                    await d.flows(s.id, "dp") == await d.flows(s.id, "cp") for s in d.switches()
-                ]
-                return len(d.topology().trees) == 1 and all(held)
+        async def decided() -> bool:
+            return lost(second) == ("s3",)
 
-            await eventually(settled)
+        await eventually(decided)
+        # Its own host still waits, another one behind it does not.
+        [served] = await second.begin("subscription", [Ask("h2", "stocks", {})], wait=TIMEOUT)
+        assert served.status == 201
+        assert waits.record
+        id = waits.record.id
 
-    asyncio.run(run())
+        async def told() -> bool:
+            return "s3, which is lost" in ((await second.record(id)).reason or "")
+
+        await eventually(told)
+        assert (await second.record(id)).state == "pending"
+        w.network.agents["s3"].come_back()
+
+        async def active() -> bool:
+            return (await second.record(id)).state == "active"
+
+        await eventually(active)
+        assert lost(second) == ()
+
+        async def settled() -> bool:
+            d = second
+            held = [await d.flows(s.id, "dp") == await d.flows(s.id, "cp") for s in d.switches()]
+            return len(d.topology().trees) == 1 and all(held)
+
+        await eventually(settled)

@@ -62,34 +62,31 @@ def test_errors_become_problems(error: DzflowError, status: int, kind: str) -> N
     assert (problem.retry_after is not None) == (status in (429, 503))
 
 
-def test_a_reader_that_is_too_slow_is_told_and_cut_off(
+async def test_a_reader_that_is_too_slow_is_told_and_cut_off(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(news, "_MOST", 250)
     types: tuple[ChangeType, ...] = ("record", "network")
 
-    async def run() -> None:
-        async with (
-            world(etcd_server.access()) as w,
-            w.dispatcher() as d,
-            asyncio.timeout(TIMEOUT),
-            aclosing(d.changes(types)) as slow,
-            aclosing(d.changes(types)) as quick,
-        ):
-            assert (await anext(slow)).type == "network"
-            assert (await anext(quick)).type == "network"
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher() as d,
+        asyncio.timeout(TIMEOUT),
+        aclosing(d.changes(types)) as slow,
+        aclosing(d.changes(types)) as quick,
+    ):
+        assert (await anext(slow)).type == "network"
+        assert (await anext(quick)).type == "network"
 
-            async def read() -> None:
-                active = 0
-                async for change in quick:
-                    active += change.type == "record" and change.data.state == "active"
-                    if active == 300:
-                        return
+        async def read() -> None:
+            active = 0
+            async for change in quick:
+                active += change.type == "record" and change.data.state == "active"
+                if active == 300:
+                    return
 
-            reading = asyncio.create_task(read())
-            for host in ("h1", "h2", "h3"):
-                await d.begin("subscription", asks(100, host), wait=TIMEOUT)
-            await reading
-            assert [change.type async for change in slow] == ["lagged"]
-
-    asyncio.run(run())
+        reading = asyncio.create_task(read())
+        for host in ("h1", "h2", "h3"):
+            await d.begin("subscription", asks(100, host), wait=TIMEOUT)
+        await reading
+        assert [change.type async for change in slow] == ["lagged"]

@@ -19,34 +19,33 @@ def begun(answers: list[Answer]) -> list[float]:
 
 
 @pytest.mark.parametrize("mode", ["sna", "sea"])
-def test_a_flood_is_begun_between_another_hosts_requests(etcd_server: TestEtcd, mode: Mode) -> None:
-    async def run() -> None:
-        async with (
-            whole(etcd_server.access(), mode=mode) as w,
-            w.dispatcher(window=WINDOW, window_per_host=QUEUE, queue_per_host=QUEUE) as d,
-        ):
-            await d.put_space("stocks", SCHEMA)
-            await d.begin("advertisement", [Ask("h2", "stocks", {})], wait=TIMEOUT)
-            asks = [Ask("h1", "stocks", f"price > {n % 900}") for n in range(FLOOD)]
-            flood = asyncio.create_task(d.begin("subscription", asks, wait=TIMEOUT))
-            while d.queue()[1] < WINDOW:
-                await asyncio.sleep(0)
-            seen: list[tuple[int, float]] = []  # begun of the flood before asking, and when
-            while d.queue()[0]:
-                before = QUEUE - d.queue()[0]
-                (answer,) = await d.begin(
-                    "subscription", [Ask("h3", "stocks", "price < 500")], wait=TIMEOUT
-                )
-                assert answer.status == 201
-                seen += [(before, at) for at in begun([answer])]
-            answers = await flood
-            refused = [answer for answer in answers if answer.status == 429]
-            assert len(refused) == FLOOD - QUEUE
-            assert all(answer.problem.retry_after for answer in refused)
-            times = begun(answers)
-            assert len(times) == QUEUE
-            assert seen, "the flood was over before anybody else asked"
-            for before, at in seen:
-                assert sum(time < at for time in times) - before <= TURN
-
-    asyncio.run(run())
+async def test_a_flood_is_begun_between_another_hosts_requests(
+    etcd_server: TestEtcd, mode: Mode
+) -> None:
+    async with (
+        whole(etcd_server.access(), mode=mode) as w,
+        w.dispatcher(window=WINDOW, window_per_host=QUEUE, queue_per_host=QUEUE) as d,
+    ):
+        await d.put_space("stocks", SCHEMA)
+        await d.begin("advertisement", [Ask("h2", "stocks", {})], wait=TIMEOUT)
+        asks = [Ask("h1", "stocks", f"price > {n % 900}") for n in range(FLOOD)]
+        flood = asyncio.create_task(d.begin("subscription", asks, wait=TIMEOUT))
+        while d.queue()[1] < WINDOW:
+            await asyncio.sleep(0)
+        seen: list[tuple[int, float]] = []  # begun of the flood before asking, and when
+        while d.queue()[0]:
+            before = QUEUE - d.queue()[0]
+            (answer,) = await d.begin(
+                "subscription", [Ask("h3", "stocks", "price < 500")], wait=TIMEOUT
+            )
+            assert answer.status == 201
+            seen += [(before, at) for at in begun([answer])]
+        answers = await flood
+        refused = [answer for answer in answers if answer.status == 429]
+        assert len(refused) == FLOOD - QUEUE
+        assert all(answer.problem.retry_after for answer in refused)
+        times = begun(answers)
+        assert len(times) == QUEUE
+        assert seen, "the flood was over before anybody else asked"
+        for before, at in seen:
+            assert sum(time < at for time in times) - before <= TURN

@@ -12,55 +12,46 @@ from tests.dispatcher.support import TIMEOUT, eventually, world
 from tests.etcd import TestEtcd
 
 
-def test_an_unreadable_document_is_left_out_and_others_are_followed(
+async def test_an_unreadable_document_is_left_out_and_others_are_followed(
     etcd_server: TestEtcd, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        access = etcd_server.access()
-        async with world(access) as w, Etcd(access) as etcd:
-            await w.etcd.put("spaces/bad", b"\xc1")
-            await w.etcd.put("owners/bad", b"\xff")
-            catalogue = Catalogue(etcd)
-            await catalogue.start()
-            assert catalogue.spaces.get("stocks")
-            await w.etcd.put("spaces/worse", b"\xc1")
-            await w.space("sports", 2)
+    access = etcd_server.access()
+    async with world(access) as w, Etcd(access) as etcd:
+        await w.etcd.put("spaces/bad", b"\xc1")
+        await w.etcd.put("owners/bad", b"\xff")
+        catalogue = Catalogue(etcd)
+        await catalogue.start()
+        assert catalogue.spaces.get("stocks")
+        await w.etcd.put("spaces/worse", b"\xc1")
+        await w.space("sports", 2)
 
-            async def known() -> bool:
-                return catalogue.spaces.get("sports") is not None
+        async def known() -> bool:
+            return catalogue.spaces.get("sports") is not None
 
-            await eventually(known)
-            assert not any(task.done() for task in catalogue.tasks())
-            await catalogue.stop()
-        assert caplog.text.count("is left out") == 3
-
-    asyncio.run(run())
+        await eventually(known)
+        assert not any(task.done() for task in catalogue.tasks())
+        await catalogue.stop()
+    assert caplog.text.count("is left out") == 3
 
 
-def test_an_unreadable_record_is_left_out_of_lists(
+async def test_an_unreadable_record_is_left_out_of_lists(
     etcd_server: TestEtcd, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        async with world(etcd_server.access()) as w, w.dispatcher() as d:
-            made = views(await d.begin("subscription", asks(3), wait=TIMEOUT))
-            await w.etcd.put("records/1/s1-0", b"\xc1")
-            page = await d.records("subscription")
-            assert {record.id for record in page.items} == {record.id for record in made}
-            assert len([held async for _, held in scan(w.etcd)]) == 3
-        assert "records/1/s1-0 is left out" in caplog.text
-
-    asyncio.run(run())
+    async with world(etcd_server.access()) as w, w.dispatcher() as d:
+        made = views(await d.begin("subscription", asks(3), wait=TIMEOUT))
+        await w.etcd.put("records/1/s1-0", b"\xc1")
+        page = await d.records("subscription")
+        assert {record.id for record in page.items} == {record.id for record in made}
+        assert len([held async for _, held in scan(w.etcd)]) == 3
+    assert "records/1/s1-0 is left out" in caplog.text
 
 
-def test_a_dispatcher_tells_when_something_is_no_longer_done(etcd_server: TestEtcd) -> None:
-    async def run() -> None:
-        async with world(etcd_server.access()) as w, w.dispatcher(id="d1") as d:
-            assert not any(reason.startswith("d1:") for reason in d.health().reasons)
-            [task] = [task for task in d._siblings.tasks() if task.get_name() == "adopt"]
-            task.cancel()
-            await asyncio.wait([task], timeout=TIMEOUT)
-            health = d.health()
-            assert "d1: it has stopped to adopt; start it anew" in health.reasons
-            assert not health.ready
-
-    asyncio.run(run())
+async def test_a_dispatcher_tells_when_something_is_no_longer_done(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher(id="d1") as d:
+        assert not any(reason.startswith("d1:") for reason in d.health().reasons)
+        [task] = [task for task in d._siblings.tasks() if task.get_name() == "adopt"]
+        task.cancel()
+        await asyncio.wait([task], timeout=TIMEOUT)
+        health = d.health()
+        assert "d1: it has stopped to adopt; start it anew" in health.reasons
+        assert not health.ready

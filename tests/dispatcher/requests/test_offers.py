@@ -43,174 +43,159 @@ async def owner(d: Dispatcher, alive: list[Lone]) -> Lone:
 
 
 @pytest.mark.parametrize("how", ["killed", "paused"])
-def test_what_a_configurator_leaves_half_done_others_finish(
+async def test_what_a_configurator_leaves_half_done_others_finish(
     etcd_server: TestEtcd, how: str
 ) -> None:
-    async def run() -> None:
-        rng = Random(5)
-        access = etcd_server.access()
-        with ExitStack() as stack:
-            alive = [stack.enter_context(lone(access, TOKEN, f"c{n}")) for n in range(1, 4)]
-            async with (
-                whole(access, mode="sea", configurators=0, model=SLOW) as w,
-                w.dispatcher() as d,
-            ):
-                await offered(d)
-                first = asyncio.create_task(d.begin("subscription", wants(rng, 200), wait=TIMEOUT))
-
-                async def under_way() -> bool:
-                    found = (await d.records("subscription", limit=1000)).items
-                    return any(record.state == "active" for record in found)
-
-                await eventually(under_way)
-                gone = await owner(d, alive)
-                gone.kill() if how == "killed" else gone.pause()
-                second = await d.begin("subscription", wants(rng, 200), wait=TIMEOUT)
-                records = views([*await first, *second])
-                assert {record.state for record in records} == {"active"}
-                assert await w.check_flows(d) > 100
-
-                async def without_it() -> bool:
-                    return gone.id not in {part.configurator for part in d.partitions()}
-
-                await eventually(without_it)
-                if how == "paused":
-                    gone.go_on()
-                    views(await d.begin("subscription", wants(rng, 50), wait=TIMEOUT))
-                    await w.check_flows(d)
-                ends = [record.id for record in records]
-                views(await d.end("subscription", ends, wait=TIMEOUT))
-                await w.check_flows(d)
-
-    asyncio.run(run())
-
-
-def test_several_dispatchers_share_configurators(etcd_server: TestEtcd) -> None:
-    async def run() -> None:
+    rng = Random(5)
+    access = etcd_server.access()
+    with ExitStack() as stack:
+        alive = [stack.enter_context(lone(access, TOKEN, f"c{n}")) for n in range(1, 4)]
         async with (
-            whole(etcd_server.access(), mode="sea", configurators=3) as w,
-            w.dispatcher() as d1,
-            w.dispatcher() as d2,
+            whole(access, mode="sea", configurators=0, model=SLOW) as w,
+            w.dispatcher() as d,
         ):
-            await offered(d1)
-            await d2._catalogue.refresh_spaces()
+            await offered(d)
+            first = asyncio.create_task(d.begin("subscription", wants(rng, 200), wait=TIMEOUT))
 
-            async def live(d: Dispatcher, seed: int) -> None:
-                rng = Random(seed)
-                for _ in range(4):
-                    records = views(await d.begin("subscription", wants(rng, 25), wait=TIMEOUT))
-                    answer = await d.update(
-                        "subscription", records[0].id, somewhere(rng), wait=TIMEOUT
-                    )
-                    assert answer.status == 200, answer.problem
-                    ends = [record.id for record in records[1::2]]
-                    other = d2 if d is d1 else d1
-                    views(await other.end("subscription", ends, wait=TIMEOUT))
+            async def under_way() -> bool:
+                found = (await d.records("subscription", limit=1000)).items
+                return any(record.state == "active" for record in found)
 
-            await asyncio.gather(live(d1, 1), live(d2, 2), live(d1, 3))
-            assert len((await d2.records("subscription", limit=1000)).items) == 3 * 4 * 13
-            assert await w.check_flows(d1) > 50
+            await eventually(under_way)
+            gone = await owner(d, alive)
+            gone.kill() if how == "killed" else gone.pause()
+            second = await d.begin("subscription", wants(rng, 200), wait=TIMEOUT)
+            records = views([*await first, *second])
+            assert {record.state for record in records} == {"active"}
+            assert await w.check_flows(d) > 100
 
-    asyncio.run(run())
+            async def without_it() -> bool:
+                return gone.id not in {part.configurator for part in d.partitions()}
+
+            await eventually(without_it)
+            if how == "paused":
+                gone.go_on()
+                views(await d.begin("subscription", wants(rng, 50), wait=TIMEOUT))
+                await w.check_flows(d)
+            ends = [record.id for record in records]
+            views(await d.end("subscription", ends, wait=TIMEOUT))
+            await w.check_flows(d)
 
 
-def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
+async def test_several_dispatchers_share_configurators(etcd_server: TestEtcd) -> None:
+    async with (
+        whole(etcd_server.access(), mode="sea", configurators=3) as w,
+        w.dispatcher() as d1,
+        w.dispatcher() as d2,
+    ):
+        await offered(d1)
+        await d2._catalogue.refresh_spaces()
+
+        async def live(d: Dispatcher, seed: int) -> None:
+            rng = Random(seed)
+            for _ in range(4):
+                records = views(await d.begin("subscription", wants(rng, 25), wait=TIMEOUT))
+                answer = await d.update("subscription", records[0].id, somewhere(rng), wait=TIMEOUT)
+                assert answer.status == 200, answer.problem
+                ends = [record.id for record in records[1::2]]
+                other = d2 if d is d1 else d1
+                views(await other.end("subscription", ends, wait=TIMEOUT))
+
+        await asyncio.gather(live(d1, 1), live(d2, 2), live(d1, 3))
+        assert len((await d2.records("subscription", limit=1000)).items) == 3 * 4 * 13
+        assert await w.check_flows(d1) > 50
+
+
+async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
     etcd_server: TestEtcd,
 ) -> None:
     """And what was done of a request elsewhere is not forgotten when others take over."""
 
-    async def run() -> None:
-        access = etcd_server.access()
-        with ExitStack() as stack:
-            first = stack.enter_context(lone(access, TOKEN, "c1"))
-            async with (
-                whole(access, mode="sea", configurators=0) as w,
-                w.dispatcher(partitions=4) as d,
-            ):
-                await offered(d)
-                everywhere = Ask("h3", "stocks", {})
-                [known] = views(await d.begin("advertisement", [everywhere], wait=TIMEOUT))
-                assert len(known.partitions) > 1
-                blocked = known.partitions[0]
-                async with Locks(w.etcd, "somebody", 10) as locks:
-                    lock = await locks.wait(blocked, lambda: True)
-                    assert lock
-                    [open_one] = await d.begin("advertisement", [everywhere], wait=0)
-                    assert open_one.record
-                    others = known.partitions[1:]
-
-                    async def done_elsewhere() -> bool:
-                        name = open_one.record.id.encode() if open_one.record else b""
-                        found = [(await w.etcd.range(journal_of(p))).items for p in others]
-                        return all(any(name in one.value for one in some) for some in found)
-
-                    await eventually(done_elsewhere)
-                    elsewhere = [
-                        Ask("h2", "stocks", {"symbol": {"in": [s]}, "price": {"lt": n}})
-                        for s in ("ACME", "XYZ")
-                        for n in range(100, 1000, 50)
-                    ]
-                    tried = await d.begin("subscription", elsewhere, wait=3.0)
-                    assert 201 in {answer.status for answer in tried}
-                    first.kill()
-                    stack.enter_context(lone(access, TOKEN, "c2"))
-
-                    async def taken_over() -> bool:
-                        parts = {p.id: p for p in d.partitions()}
-                        return all(
-                            parts[p].configurator == "c2" and parts[p].state == "ready"
-                            for p in others
-                        )
-
-                    await eventually(taken_over)
-                    assert sum(p.tasks for p in d.partitions() if p.id in others) == 0
-                    again = await d.record(open_one.record.id)
-                    assert again.state == "pending"
-                    await locks.release(lock, None)
-
-                    async def active() -> bool:
-                        found = (await d.records("subscription", limit=1000)).items
-                        found += (await d.records("advertisement")).items
-                        return {record.state for record in found} == {"active"}
-
-                    await eventually(active)
-                    await w.check_flows(d)
-
-    asyncio.run(run())
-
-
-def test_tasks_of_a_partition_are_done_in_the_order_they_came(etcd_server: TestEtcd) -> None:
-    """Also while its lock goes from one configurator to the other."""
-
-    async def run() -> None:
-        small = ConfiguratorOptions(tune_gc=False, slice_limit=4)
+    access = etcd_server.access()
+    with ExitStack() as stack:
+        first = stack.enter_context(lone(access, TOKEN, "c1"))
         async with (
-            whole(etcd_server.access(), mode="sea", model=SLOW, options=small) as w,
-            w.dispatcher(partitions=1) as d,
+            whole(access, mode="sea", configurators=0) as w,
+            w.dispatcher(partitions=4) as d,
         ):
             await offered(d)
-            came: list[str] = []
-            dones: list[Done] = []
-            start = d._gatherer.start
+            everywhere = Ask("h3", "stocks", {})
+            [known] = views(await d.begin("advertisement", [everywhere], wait=TIMEOUT))
+            assert len(known.partitions) > 1
+            blocked = known.partitions[0]
+            async with Locks(w.etcd, "somebody", 10) as locks:
+                lock = await locks.wait(blocked, lambda: True)
+                assert lock
+                [open_one] = await d.begin("advertisement", [everywhere], wait=0)
+                assert open_one.record
+                others = known.partitions[1:]
 
-            def note(operation: Operation) -> None:
-                came.append(operation.record.id)
-                start(operation)
+                async def done_elsewhere() -> bool:
+                    name = open_one.record.id.encode() if open_one.record else b""
+                    found = [(await w.etcd.range(journal_of(p))).items for p in others]
+                    return all(any(name in one.value for one in some) for some in found)
 
-            d._gatherer.start = note  # type: ignore[method-assign]
-            d._gatherer.on_done = lambda _, done, __: dones.append(done)
-            moving = asyncio.create_task(_move_locks(w))
-            try:
-                views(await d.begin("subscription", wants(Random(7), 80), wait=TIMEOUT))
-            finally:
-                moving.cancel()
-                await asyncio.gather(moving, return_exceptions=True)
-            assert len({done.epoch for done in dones}) > 2
-            in_time = sorted(dones, key=lambda done: (done.epoch, done.slice))
-            assert [done.id for done in in_time] == came
-            await w.check_flows(d)
+                await eventually(done_elsewhere)
+                elsewhere = [
+                    Ask("h2", "stocks", {"symbol": {"in": [s]}, "price": {"lt": n}})
+                    for s in ("ACME", "XYZ")
+                    for n in range(100, 1000, 50)
+                ]
+                tried = await d.begin("subscription", elsewhere, wait=3.0)
+                assert 201 in {answer.status for answer in tried}
+                first.kill()
+                stack.enter_context(lone(access, TOKEN, "c2"))
 
-    asyncio.run(run())
+                async def taken_over() -> bool:
+                    parts = {p.id: p for p in d.partitions()}
+                    return all(
+                        parts[p].configurator == "c2" and parts[p].state == "ready" for p in others
+                    )
+
+                await eventually(taken_over)
+                assert sum(p.tasks for p in d.partitions() if p.id in others) == 0
+                again = await d.record(open_one.record.id)
+                assert again.state == "pending"
+                await locks.release(lock, None)
+
+                async def active() -> bool:
+                    found = (await d.records("subscription", limit=1000)).items
+                    found += (await d.records("advertisement")).items
+                    return {record.state for record in found} == {"active"}
+
+                await eventually(active)
+                await w.check_flows(d)
+
+
+async def test_tasks_of_a_partition_are_done_in_the_order_they_came(etcd_server: TestEtcd) -> None:
+    """Also while its lock goes from one configurator to the other."""
+
+    small = ConfiguratorOptions(tune_gc=False, slice_limit=4)
+    async with (
+        whole(etcd_server.access(), mode="sea", model=SLOW, options=small) as w,
+        w.dispatcher(partitions=1) as d,
+    ):
+        await offered(d)
+        came: list[str] = []
+        dones: list[Done] = []
+        start = d._gatherer.start
+
+        def note(operation: Operation) -> None:
+            came.append(operation.record.id)
+            start(operation)
+
+        d._gatherer.start = note  # type: ignore[method-assign]
+        d._gatherer.on_done = lambda _, done, __: dones.append(done)
+        moving = asyncio.create_task(_move_locks(w))
+        try:
+            views(await d.begin("subscription", wants(Random(7), 80), wait=TIMEOUT))
+        finally:
+            moving.cancel()
+            await asyncio.gather(moving, return_exceptions=True)
+        assert len({done.epoch for done in dones}) > 2
+        in_time = sorted(dones, key=lambda done: (done.epoch, done.slice))
+        assert [done.id for done in in_time] == came
+        await w.check_flows(d)
 
 
 async def _move_locks(w: Whole) -> None:
@@ -224,30 +209,25 @@ async def _move_locks(w: Whole) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_locks_and_journals_go_with_their_space(etcd_server: TestEtcd) -> None:
-    async def run() -> None:
-        async with (
-            whole(etcd_server.access(), mode="sea") as w,
-            w.dispatcher(partitions=2) as d,
-        ):
-            for _ in range(2):
-                await offered(d)
-                [record] = views(
-                    await d.begin("subscription", [Ask("h3", "stocks", {})], wait=TIMEOUT)
-                )
-                assert await w.check_flows(d) > 0
-                assert (await w.etcd.range(JOURNAL)).items
-                ends: list[Any] = [record.id]
-                views(await d.end("subscription", ends, wait=TIMEOUT))
-                ends = [view.id for view in (await d.records("advertisement")).items]
-                views(await d.end("advertisement", ends, wait=TIMEOUT))
-                await d.delete_space("stocks")
+async def test_locks_and_journals_go_with_their_space(etcd_server: TestEtcd) -> None:
+    async with (
+        whole(etcd_server.access(), mode="sea") as w,
+        w.dispatcher(partitions=2) as d,
+    ):
+        for _ in range(2):
+            await offered(d)
+            [record] = views(await d.begin("subscription", [Ask("h3", "stocks", {})], wait=TIMEOUT))
+            assert await w.check_flows(d) > 0
+            assert (await w.etcd.range(JOURNAL)).items
+            ends: list[Any] = [record.id]
+            views(await d.end("subscription", ends, wait=TIMEOUT))
+            ends = [view.id for view in (await d.records("advertisement")).items]
+            views(await d.end("advertisement", ends, wait=TIMEOUT))
+            await d.delete_space("stocks")
 
-                async def gone() -> bool:
-                    left = (await w.etcd.range(LOCKS)).items
-                    return not left and not (await w.etcd.range(JOURNAL)).items
+            async def gone() -> bool:
+                left = (await w.etcd.range(LOCKS)).items
+                return not left and not (await w.etcd.range(JOURNAL)).items
 
-                await eventually(gone)
-                assert await w.check_flows(d) == 0
-
-    asyncio.run(run())
+            await eventually(gone)
+            assert await w.check_flows(d) == 0

@@ -42,20 +42,17 @@ class Told:
         self.messages.append(message)
 
 
-def test_tasks_name_the_epoch_of_the_owner_that_they_were_posted_for() -> None:
-    async def scenario() -> None:
-        streams = {"c1": Told(), "c2": Told()}
-        outbox = Outbox(streams.get, Metrics(), lambda *_: None)  # type: ignore[arg-type]
-        outbox.post(("c1", 5), "a", task(1))
-        outbox.post(("c1", 4), "b", task(2))
-        outbox.post(("c2", 6), "a", task(3))  # the partition has moved
-        outbox.post(("c1", 7), "a", task(4))  # and is back
-        outbox.post(("c1", 4), "b", task(5))
-        await asyncio.sleep(0)
-        assert streams["c1"].messages == [
-            Tasks({"a": [task(1)], "b": [task(2)]}, {"a": 5, "b": 4}),
-            Tasks({"a": [task(4)], "b": [task(5)]}, {"a": 7, "b": 4}),
-        ]
-        assert streams["c2"].messages == [Tasks({"a": [task(3)]}, {"a": 6})]
-
-    asyncio.run(scenario())
+async def test_tasks_name_the_epoch_of_the_owner_that_they_were_posted_for() -> None:
+    streams = {"c1": Told(), "c2": Told()}
+    outbox = Outbox(streams.get, Metrics(), lambda *_: None)  # type: ignore[arg-type]
+    outbox.post(("c1", 5), "a", task(1))
+    outbox.post(("c1", 4), "b", task(2))
+    outbox.post(("c2", 6), "a", task(3))  # the partition has moved
+    outbox.post(("c1", 7), "a", task(4))  # and is back
+    outbox.post(("c1", 4), "b", task(5))
+    await asyncio.sleep(0)
+    assert streams["c1"].messages == [
+        Tasks({"a": [task(1)], "b": [task(2)]}, {"a": 5, "b": 4}),
+        Tasks({"a": [task(4)], "b": [task(5)]}, {"a": 7, "b": 4}),
+    ]
+    assert streams["c2"].messages == [Tasks({"a": [task(3)]}, {"a": 6})]

@@ -1,6 +1,5 @@
 """Labs come up as their topology says, carry events, and leave nothing behind."""
 
-import asyncio
 import os
 import re
 import signal
@@ -239,9 +238,6 @@ def test_a_lab_can_be_started_once_at_a_time_and_closed_twice(root: Path) -> Non
         assert_built_as_told(lab)
 
 
-def test_a_lab_is_an_asynchronous_context_manager_too(root: Path) -> None:
-    async def use() -> None:
-        async with Lab(topology("line:1"), root=root) as lab:
-            assert_built_as_told(lab)
-
-    asyncio.run(use())
+async def test_a_lab_is_an_asynchronous_context_manager_too(root: Path) -> None:
+    async with Lab(topology("line:1"), root=root) as lab:
+        assert_built_as_told(lab)

@@ -138,46 +138,37 @@ def test_an_answer_without_end_is_cut_off() -> None:
     assert "more than 100000 bytes" in str(found)
 
 
-def test_questions_are_repeated_as_often_as_is_said() -> None:
-    async def main() -> None:
-        async with talking_to(answer(500), attempts=3) as (client, peer):
-            with pytest.raises(OnosBroken):
-                await client.get("devices", parse=parse)
-            assert len(peer.requests) == 3
-        async with talking_to(answer(404), attempts=3) as (client, peer):
-            with pytest.raises(OnosNotFound):
-                await client.get("devices", parse=parse)
-            assert len(peer.requests) == 1
-
-    run(main())
+async def test_questions_are_repeated_as_often_as_is_said() -> None:
+    async with talking_to(answer(500), attempts=3) as (client, peer):
+        with pytest.raises(OnosBroken):
+            await client.get("devices", parse=parse)
+        assert len(peer.requests) == 3
+    async with talking_to(answer(404), attempts=3) as (client, peer):
+        with pytest.raises(OnosNotFound):
+            await client.get("devices", parse=parse)
+        assert len(peer.requests) == 1
 
 
-def test_changes_are_sent_once_with_credentials_and_only_if_the_gate_is_open() -> None:
+async def test_changes_are_sent_once_with_credentials_and_only_if_the_gate_is_open() -> None:
     def shut() -> None:
         raise KeyError("shut")
 
-    async def main() -> None:
-        async with talking_to(answer(500), attempts=3) as (client, peer):
-            for gate, error in ((lambda: None, OnosBroken), (shut, KeyError)):
-                with pytest.raises(error):
-                    await client.write(
-                        "POST", "flows", body=b"{}", gate=gate, owner="p", params={"appId": "a b"}
-                    )
-            [request] = peer.requests
-            assert request.startswith(b"POST /onos/v1/flows?appId=a+b HTTP/1.1\r\n")
-            assert b"Authorization: Basic b25vczpyb2Nrcw==\r\n" in request
-            await client.settled("p")
-
-    run(main())
+    async with talking_to(answer(500), attempts=3) as (client, peer):
+        for gate, error in ((lambda: None, OnosBroken), (shut, KeyError)):
+            with pytest.raises(error):
+                await client.write(
+                    "POST", "flows", body=b"{}", gate=gate, owner="p", params={"appId": "a b"}
+                )
+        [request] = peer.requests
+        assert request.startswith(b"POST /onos/v1/flows?appId=a+b HTTP/1.1\r\n")
+        assert b"Authorization: Basic b25vczpyb2Nrcw==\r\n" in request
+        await client.settled("p")
 
 
-def test_names_cannot_lead_elsewhere() -> None:
-    async def main() -> None:
-        async with talking_to(answer(200, DEVICES)) as (client, peer):
-            await client.get("flows", "of:1/../../x?y#z", parse=parse)
-            assert peer.requests[0].startswith(b"GET /onos/v1/flows/of:1%2F..%2F..%2Fx%3Fy%23z ")
-
-    run(main())
+async def test_names_cannot_lead_elsewhere() -> None:
+    async with talking_to(answer(200, DEVICES)) as (client, peer):
+        await client.get("flows", "of:1/../../x?y#z", parse=parse)
+        assert peer.requests[0].startswith(b"GET /onos/v1/flows/of:1%2F..%2F..%2Fx%3Fy%23z ")
 
 
 @pytest.mark.parametrize("wrong", [{"url": "onos:8181"}, {"calls": 0}, {"attempts": 0}])

@@ -31,7 +31,6 @@ from tests.sdn.onos.support import (
     network_of,
     out,
     partition_of,
-    run,
     stage,
     to_host,
 )
@@ -64,80 +63,68 @@ async def plant(on: Stage, app: str, **changes: object) -> None:
         await asyncio.sleep(0)
 
 
-def test_reconciling_brings_what_is_missing_and_takes_what_is_too_much() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await wired(on)
-            assert on.reached("h1", EVENT) == {"h2": 1}
-            assert await on.driver.reconcile("p7", 1, WANTED) == DONE
+async def test_reconciling_brings_what_is_missing_and_takes_what_is_too_much() -> None:
+    async with stage(LINE) as on:
+        await wired(on)
+        assert on.reached("h1", EVENT) == {"h2": 1}
+        assert await on.driver.reconcile("p7", 1, WANTED) == DONE
+        assert on.writes() == NOTHING
+        changed = forward(PIPELINE, "0", *out(1), to_host(PIPELINE, "s1", "h1"))
+        fine = forward(PIPELINE, "00", *out(1))
+        wanted = {"s1": [LET_IN, changed, fine]}  # nothing any more on s2
+        assert await on.driver.reconcile("p7", 1, wanted) == DONE
+        assert on.writes() == {"POST": 2, "DELETE": 1}
+        assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, changed, fine)
+        assert set(await on.driver.read("s2")) == on.expected("s2")
+
+
+async def test_a_new_driver_takes_over_what_is_there() -> None:
+    async with stage(LINE) as on:
+        await wired(on)
+        again = OnosDriver(LINE, PIPELINE, partition_of, {}, access(on.face), QUICK)
+        async with again:
+            # Entries of partitions that nobody has declared yet are left alone.
+            assert set(await again.read("s1")) == on.expected("s1", LET_IN, ON)
             assert on.writes() == NOTHING
-            changed = forward(PIPELINE, "0", *out(1), to_host(PIPELINE, "s1", "h1"))
-            fine = forward(PIPELINE, "00", *out(1))
-            wanted = {"s1": [LET_IN, changed, fine]}  # nothing any more on s2
-            assert await on.driver.reconcile("p7", 1, wanted) == DONE
-            assert on.writes() == {"POST": 2, "DELETE": 1}
-            assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, changed, fine)
-            assert set(await on.driver.read("s2")) == on.expected("s2")
-
-    run(main())
+            assert await again.reconcile("p7", 2, WANTED) == DONE
+            assert on.writes() == NOTHING
+            assert await again.reconcile("p8", 2, {}) == DONE
+            assert on.writes() == NOTHING
+            assert await again.reconcile("p7", 2, {}) == DONE
+            assert set(await again.read("s1")) == on.expected("s1")
 
 
-def test_a_new_driver_takes_over_what_is_there() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await wired(on)
-            again = OnosDriver(LINE, PIPELINE, partition_of, {}, access(on.face), QUICK)
-            async with again:
-                # Entries of partitions that nobody has declared yet are left alone.
-                assert set(await again.read("s1")) == on.expected("s1", LET_IN, ON)
-                assert on.writes() == NOTHING
-                assert await again.reconcile("p7", 2, WANTED) == DONE
-                assert on.writes() == NOTHING
-                assert await again.reconcile("p8", 2, {}) == DONE
-                assert on.writes() == NOTHING
-                assert await again.reconcile("p7", 2, {}) == DONE
-                assert set(await again.read("s1")) == on.expected("s1")
-
-    run(main())
-
-
-def test_rules_of_other_applications_are_never_touched() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await plant(on, "org.onosproject.fwd")
-            # Even one in our table and of our form, for all its match.
-            theirs = {
-                "tableId": 1,
-                "selector": {
-                    "criteria": [
-                        {"type": "ETH_TYPE", "ethType": "0x86dd"},
-                        {"type": "IPV6_DST", "ip": "ff1e:ffff::/32"},
-                    ]
-                },
-            }
-            await plant(on, "org.onosproject.fwd", **theirs)
-            await wired(on)
-            assert await on.driver.reconcile("p7", 1, {}) == DONE
-            assert await on.driver.check("s1", "s2") == DONE
-            assert foreign_rules(on) == [("org.onosproject.fwd", ADDED)] * 2
-            assert set(await on.driver.read("s1")) == on.expected("s1")
-
-    run(main())
+async def test_rules_of_other_applications_are_never_touched() -> None:
+    async with stage(LINE) as on:
+        await plant(on, "org.onosproject.fwd")
+        # Even one in our table and of our form, for all its match.
+        theirs = {
+            "tableId": 1,
+            "selector": {
+                "criteria": [
+                    {"type": "ETH_TYPE", "ethType": "0x86dd"},
+                    {"type": "IPV6_DST", "ip": "ff1e:ffff::/32"},
+                ]
+            },
+        }
+        await plant(on, "org.onosproject.fwd", **theirs)
+        await wired(on)
+        assert await on.driver.reconcile("p7", 1, {}) == DONE
+        assert await on.driver.check("s1", "s2") == DONE
+        assert foreign_rules(on) == [("org.onosproject.fwd", ADDED)] * 2
+        assert set(await on.driver.read("s1")) == on.expected("s1")
 
 
-def test_rules_under_our_name_that_we_never_write_are_removed() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await wired(on)
-            await plant(on, "org.dzflow")
-            assert await on.driver.check("s1") == {"s1": Acknowledged()}
-            assert on.writes() == {"POST": 0, "DELETE": 1}
-            assert len(on.face.rules("s1")) == len(set(await on.driver.read("s1"))) + 15
-
-    run(main())
+async def test_rules_under_our_name_that_we_never_write_are_removed() -> None:
+    async with stage(LINE) as on:
+        await wired(on)
+        await plant(on, "org.dzflow")
+        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert on.writes() == {"POST": 0, "DELETE": 1}
+        assert len(on.face.rules("s1")) == len(set(await on.driver.read("s1"))) + 15
 
 
-def test_a_rule_of_ours_that_somebody_changed_is_changed_back() -> None:
+async def test_a_rule_of_ours_that_somebody_changed_is_changed_back() -> None:
     selector = {
         "criteria": [
             {"type": "ETH_TYPE", "ethType": "0x86dd"},
@@ -147,204 +134,165 @@ def test_a_rule_of_ours_that_somebody_changed_is_changed_back() -> None:
     place = {"tableId": ON.table, "priority": ON.priority, "selector": selector}
     elsewhere = {"type": "L3MODIFICATION", "subtype": "IPV6_DST", "ip": "fd00::bad"}
 
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await wired(on)
-            for changed in ([{"type": "OUTPUT", "port": "9"}], [elsewhere], []):
-                await plant(on, "org.dzflow", **place, treatment={"instructions": changed})
-                assert ON not in await on.driver.read("s1")
-                assert await on.driver.check("s1") == {"s1": Acknowledged()}
-                assert on.writes() == {"POST": 1, "DELETE": 0}
-                assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
-                assert on.reached("h1", EVENT) == {"h2": 1}
-
-    run(main())
-
-
-def test_a_check_repairs_just_what_was_lost() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await wired(on)
-            assert on.face.lose("s1", lambda rule: rule.key == ON.key) == 1
-            assert on.reached("h1", EVENT) == {}
-            assert await on.driver.check("s1", "s2") == DONE
-            assert on.writes() == {"POST": 1, "DELETE": 0}
-            assert await on.told(Repaired) == Repaired("s1", 1)
-            assert on.reached("h1", EVENT) == {"h2": 1}
-
-    run(main())
-
-
-def test_a_rule_missing_on_one_tree_is_seen_and_brought_back_alone() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await wired(on)
-            lost = [rule.key for rule in on.face.rules("s1") if rule.key.in_port == 2][3]
-            assert on.face.lose("s1", lambda rule: rule.key == lost) == 1
-            assert LET_IN not in await on.driver.read("s1")
+    async with stage(LINE) as on:
+        await wired(on)
+        for changed in ([{"type": "OUTPUT", "port": "9"}], [elsewhere], []):
+            await plant(on, "org.dzflow", **place, treatment={"instructions": changed})
+            assert ON not in await on.driver.read("s1")
             assert await on.driver.check("s1") == {"s1": Acknowledged()}
             assert on.writes() == {"POST": 1, "DELETE": 0}
-            assert LET_IN in await on.driver.read("s1")
-
-    run(main())
-
-
-def test_everything_lost_is_brought_back_base_entries_too() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await wired(on)
-            on.face.lose("s1")
-            assert await on.driver.read("s1") == []
-            assert await on.driver.check("s1") == {"s1": Acknowledged()}
             assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
-
-    run(main())
-
-
-def test_rules_that_share_ids_are_told_apart_in_repairs() -> None:
-    async def main() -> None:
-        async with stage(LINE, id_bits=2) as on:
-            entries = [forward(PIPELINE, f"{n:03b}", *out(1)) for n in range(8)]
-            assert await on.driver.reconcile("p7", 1, {"s1": entries}) == DONE
-            assert await on.driver.reconcile("p7", 1, {"s1": entries[4:]}) == DONE
-            assert set(await on.driver.read("s1")) == on.expected("s1", *entries[4:])
-
-    run(main())
-
-
-def test_the_audit_repairs_by_itself() -> None:
-    async def main() -> None:
-        async with stage(LINE, replace(QUICK, audit_every=0.01)) as on:
-            await wired(on)
-            on.face.lose("s2", lambda rule: rule.key == DELIVER.key)
-            assert await on.told(Repaired) == Repaired("s2", 1)
             assert on.reached("h1", EVENT) == {"h2": 1}
 
-    run(main())
+
+async def test_a_check_repairs_just_what_was_lost() -> None:
+    async with stage(LINE) as on:
+        await wired(on)
+        assert on.face.lose("s1", lambda rule: rule.key == ON.key) == 1
+        assert on.reached("h1", EVENT) == {}
+        assert await on.driver.check("s1", "s2") == DONE
+        assert on.writes() == {"POST": 1, "DELETE": 0}
+        assert await on.told(Repaired) == Repaired("s1", 1)
+        assert on.reached("h1", EVENT) == {"h2": 1}
 
 
-def test_a_repair_that_is_refused_or_not_confirmed_says_so() -> None:
-    async def main() -> None:
-        async with stage(LINE, IMPATIENT) as on:
-            assert await on.driver.reconcile("p7", 1, WANTED) == DONE
-            on.face.lose("s1", lambda rule: rule.key == ON.key)
-            on.face.conduct("s1", "failing")
-            failed = (await on.driver.check("s1"))["s1"]
-            assert isinstance(failed, Failed)
-            assert "ff1e:1d0::/33" in failed.refused[0]
-            on.face.conduct("s1", "stuck")
-            assert isinstance((await on.driver.check("s1"))["s1"], Undefined)
-            assert "s1" not in on.driver.connected()
-
-    run(main())
+async def test_a_rule_missing_on_one_tree_is_seen_and_brought_back_alone() -> None:
+    async with stage(LINE) as on:
+        await wired(on)
+        lost = [rule.key for rule in on.face.rules("s1") if rule.key.in_port == 2][3]
+        assert on.face.lose("s1", lambda rule: rule.key == lost) == 1
+        assert LET_IN not in await on.driver.read("s1")
+        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert on.writes() == {"POST": 1, "DELETE": 0}
+        assert LET_IN in await on.driver.read("s1")
 
 
-def test_a_switch_that_goes_is_down_and_one_that_returns_is_brought_in_line() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            assert {await on.told(SwitchUp), await on.told(SwitchUp)} == {
-                SwitchUp("s1"),
-                SwitchUp("s2"),
-            }
-            await wired(on)
-            on.face.disconnect("s2")
+async def test_everything_lost_is_brought_back_base_entries_too() -> None:
+    async with stage(LINE) as on:
+        await wired(on)
+        on.face.lose("s1")
+        assert await on.driver.read("s1") == []
+        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
+
+
+async def test_rules_that_share_ids_are_told_apart_in_repairs() -> None:
+    async with stage(LINE, id_bits=2) as on:
+        entries = [forward(PIPELINE, f"{n:03b}", *out(1)) for n in range(8)]
+        assert await on.driver.reconcile("p7", 1, {"s1": entries}) == DONE
+        assert await on.driver.reconcile("p7", 1, {"s1": entries[4:]}) == DONE
+        assert set(await on.driver.read("s1")) == on.expected("s1", *entries[4:])
+
+
+async def test_the_audit_repairs_by_itself() -> None:
+    async with stage(LINE, replace(QUICK, audit_every=0.01)) as on:
+        await wired(on)
+        on.face.lose("s2", lambda rule: rule.key == DELIVER.key)
+        assert await on.told(Repaired) == Repaired("s2", 1)
+        assert on.reached("h1", EVENT) == {"h2": 1}
+
+
+async def test_a_repair_that_is_refused_or_not_confirmed_says_so() -> None:
+    async with stage(LINE, IMPATIENT) as on:
+        assert await on.driver.reconcile("p7", 1, WANTED) == DONE
+        on.face.lose("s1", lambda rule: rule.key == ON.key)
+        on.face.conduct("s1", "failing")
+        failed = (await on.driver.check("s1"))["s1"]
+        assert isinstance(failed, Failed)
+        assert "ff1e:1d0::/33" in failed.refused[0]
+        on.face.conduct("s1", "stuck")
+        assert isinstance((await on.driver.check("s1"))["s1"], Undefined)
+        assert "s1" not in on.driver.connected()
+
+
+async def test_a_switch_that_goes_is_down_and_one_that_returns_is_brought_in_line() -> None:
+    async with stage(LINE) as on:
+        assert {await on.told(SwitchUp), await on.told(SwitchUp)} == {
+            SwitchUp("s1"),
+            SwitchUp("s2"),
+        }
+        await wired(on)
+        on.face.disconnect("s2")
+        await on.driver.look()
+        down = await on.told(SwitchDown)
+        assert isinstance(down, SwitchDown)
+        assert down.switch == "s2"
+        assert "not connected to ONOS" in down.reason
+        on.face.asked.clear()
+        outcomes = await on.driver.apply("p7", 1, {"s1": add(ON), "s2": add(DELIVER)})
+        assert outcomes["s1"] == Acknowledged()
+        assert isinstance(outcomes["s2"], Undefined)
+        # What should hold can be declared all the same.
+        fine = forward(PIPELINE, "00", to_host(PIPELINE, "s2", "h2"))
+        declared = await on.driver.reconcile("p7", 1, {**WANTED, "s2": [fine]})
+        assert isinstance(declared["s2"], Undefined)
+        on.face.lose("s2")
+        on.face.connect("s2")
+        await on.driver.look()
+        assert await on.told(SwitchUp) == SwitchUp("s2")
+        assert set(await on.driver.read("s2")) == on.expected("s2", fine)
+
+
+async def test_the_driver_watches_by_itself() -> None:
+    async with stage(LINE, replace(QUICK, watch_every=0.01)) as on:
+        on.face.disconnect("s2")
+        assert isinstance(await on.told(SwitchDown), SwitchDown)
+        on.face.connect("s2")
+        while await on.told(SwitchUp) != SwitchUp("s2"):
+            pass
+        await on.face.stop()
+        assert isinstance(await on.told(SwitchDown), SwitchDown)
+        await on.face.start()
+        assert isinstance(await on.told(SwitchUp), SwitchUp)
+
+
+async def test_onos_goes_and_comes_back() -> None:
+    async with stage(LINE) as on:
+        await wired(on)
+        await on.face.stop()
+        outcomes = await on.driver.apply("p7", 1, {"s1": add(ON)})
+        assert isinstance(outcomes["s1"], Undefined)
+        assert "is ONOS running there?" in outcomes["s1"].reason
+        with pytest.raises(OnosUnreachable):
+            await on.driver.read("s1")
+        with pytest.raises(OnosUnreachable):
             await on.driver.look()
-            down = await on.told(SwitchDown)
-            assert isinstance(down, SwitchDown)
-            assert down.switch == "s2"
-            assert "not connected to ONOS" in down.reason
-            on.face.asked.clear()
-            outcomes = await on.driver.apply("p7", 1, {"s1": add(ON), "s2": add(DELIVER)})
-            assert outcomes["s1"] == Acknowledged()
-            assert isinstance(outcomes["s2"], Undefined)
-            # What should hold can be declared all the same.
-            fine = forward(PIPELINE, "00", to_host(PIPELINE, "s2", "h2"))
-            declared = await on.driver.reconcile("p7", 1, {**WANTED, "s2": [fine]})
-            assert isinstance(declared["s2"], Undefined)
-            on.face.lose("s2")
-            on.face.connect("s2")
-            await on.driver.look()
-            assert await on.told(SwitchUp) == SwitchUp("s2")
-            assert set(await on.driver.read("s2")) == on.expected("s2", fine)
-
-    run(main())
+        assert on.driver.connected() == set()
+        on.face.lose("s1", lambda rule: rule.key == ON.key)
+        await on.face.start()
+        await on.driver.look()
+        assert on.driver.connected() == {"s1", "s2"}
+        assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
+        assert await on.driver.apply("p7", 1, {"s1": add(ON)}) == {"s1": Acknowledged()}
+        assert on.reached("h1", EVENT) == {"h2": 1}
 
 
-def test_the_driver_watches_by_itself() -> None:
-    async def main() -> None:
-        async with stage(LINE, replace(QUICK, watch_every=0.01)) as on:
-            on.face.disconnect("s2")
-            assert isinstance(await on.told(SwitchDown), SwitchDown)
-            on.face.connect("s2")
-            while await on.told(SwitchUp) != SwitchUp("s2"):
-                pass
-            await on.face.stop()
-            assert isinstance(await on.told(SwitchDown), SwitchDown)
-            await on.face.start()
-            assert isinstance(await on.told(SwitchUp), SwitchUp)
-
-    run(main())
+async def test_a_driver_does_not_start_with_a_wrong_password() -> None:
+    async with stage(LINE) as on:
+        secret = access(on.face, password="nonsense")  # noqa: S106
+        assert "nonsense" not in repr(secret)
+        with pytest.raises(OnosUnauthorized, match="check user \\(onos\\) and password"):
+            await OnosDriver(LINE, PIPELINE, partition_of, {}, secret, QUICK).__aenter__()
 
 
-def test_onos_goes_and_comes_back() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await wired(on)
-            await on.face.stop()
-            outcomes = await on.driver.apply("p7", 1, {"s1": add(ON)})
-            assert isinstance(outcomes["s1"], Undefined)
-            assert "is ONOS running there?" in outcomes["s1"].reason
-            with pytest.raises(OnosUnreachable):
-                await on.driver.read("s1")
-            with pytest.raises(OnosUnreachable):
-                await on.driver.look()
-            assert on.driver.connected() == set()
-            on.face.lose("s1", lambda rule: rule.key == ON.key)
-            await on.face.start()
-            await on.driver.look()
-            assert on.driver.connected() == {"s1", "s2"}
-            assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
-            assert await on.driver.apply("p7", 1, {"s1": add(ON)}) == {"s1": Acknowledged()}
-            assert on.reached("h1", EVENT) == {"h2": 1}
-
-    run(main())
+async def test_a_driver_does_not_start_without_onos() -> None:
+    async with stage(LINE) as on:
+        await on.face.stop()
+        here = access(on.face)
+        with pytest.raises(OnosUnreachable, match="is ONOS running there"):
+            await OnosDriver(LINE, PIPELINE, partition_of, {}, here, QUICK).__aenter__()
 
 
-def test_a_driver_does_not_start_with_a_wrong_password() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            secret = access(on.face, password="nonsense")  # noqa: S106
-            assert "nonsense" not in repr(secret)
-            with pytest.raises(OnosUnauthorized, match="check user \\(onos\\) and password"):
-                await OnosDriver(LINE, PIPELINE, partition_of, {}, secret, QUICK).__aenter__()
-
-    run(main())
-
-
-def test_a_driver_does_not_start_without_onos() -> None:
-    async def main() -> None:
-        async with stage(LINE) as on:
-            await on.face.stop()
-            here = access(on.face)
-            with pytest.raises(OnosUnreachable, match="is ONOS running there"):
-                await OnosDriver(LINE, PIPELINE, partition_of, {}, here, QUICK).__aenter__()
-
-    run(main())
-
-
-def test_a_switch_that_onos_does_not_know_is_down() -> None:
+async def test_a_switch_that_onos_does_not_know_is_down() -> None:
     longer = topology("line:3")
 
-    async def main() -> None:
-        network, _ = network_of(LINE)
-        async with Face(network) as face:
-            pipeline = Pipeline(plan="lpm").extended(longer)
-            driver = OnosDriver(longer, pipeline, partition_of, {}, access(face), QUICK)
-            async with driver:
-                assert driver.connected() == {"s1", "s2"}
-                entry = forward(pipeline, "0", *out(1), scope=Scope(3))
-                outcomes = await driver.apply("p3", 1, {"s3": add(entry), "s1": add(entry)})
-                assert isinstance(outcomes["s3"], Undefined)
-                assert outcomes["s1"] == Acknowledged()
-
-    run(main())
+    network, _ = network_of(LINE)
+    async with Face(network) as face:
+        pipeline = Pipeline(plan="lpm").extended(longer)
+        driver = OnosDriver(longer, pipeline, partition_of, {}, access(face), QUICK)
+        async with driver:
+            assert driver.connected() == {"s1", "s2"}
+            entry = forward(pipeline, "0", *out(1), scope=Scope(3))
+            outcomes = await driver.apply("p3", 1, {"s3": add(entry), "s1": add(entry)})
+            assert isinstance(outcomes["s3"], Undefined)
+            assert outcomes["s1"] == Acknowledged()

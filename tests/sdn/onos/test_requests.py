@@ -17,7 +17,7 @@ from sdn.southbound import Acknowledged
 from sdn.topology import Topology
 from tests.oracle import receivers
 from tests.plant import Plant
-from tests.sdn.onos.support import QUICK, Stage, run, stage
+from tests.sdn.onos.support import QUICK, Stage, stage
 from tests.strategies import INDEXES, SPACES, events, filters, topologies
 
 SPACE, INDEX = SPACES["zorder"], INDEXES["zorder"]
@@ -112,21 +112,18 @@ class Play:
     st.sampled_from(["fifo", "ordered", "net"]),
     st.data(),
 )
-def test_whatever_is_requested_tables_and_events_are_as_expected(
+async def test_whatever_is_requested_tables_and_events_are_as_expected(
     topology: Topology, trees: int, ordering: Any, data: st.DataObject
 ) -> None:
-    async def main() -> None:
-        plant = Recording(topology, "lpm", trees, ordering=ordering)
-        options = replace(QUICK, trees=tuple(plant.trees))
-        async with stage(topology, options, plant.pipeline, delay=0.005) as on:
-            play = Play(data, plant, on)
-            for _ in range(5):
-                await play.step()
-            # Whatever is lost in between, a new look brings it back.
-            random = Random(len(topology.switches))
-            for switch in topology.switches:
-                on.face.lose(switch.id, lambda _: random.random() < 0.5)
-            await on.driver.check(*plant.network.switches)
-            await play.check()
-
-    run(main())
+    plant = Recording(topology, "lpm", trees, ordering=ordering)
+    options = replace(QUICK, trees=tuple(plant.trees))
+    async with stage(topology, options, plant.pipeline, delay=0.005) as on:
+        play = Play(data, plant, on)
+        for _ in range(5):
+            await play.step()
+        # Whatever is lost in between, a new look brings it back.
+        random = Random(len(topology.switches))
+        for switch in topology.switches:
+            on.face.lose(switch.id, lambda _: random.random() < 0.5)
+        await on.driver.check(*plant.network.switches)
+        await play.check()

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from sdn.onos.turns import TooManyWait, Turns
-from tests.sdn.onos.support import run
 
 
 class Worker:
@@ -32,64 +31,52 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_the_same_entry_is_worked_on_in_order_and_others_at_once() -> None:
-    async def main() -> None:
-        turns = Turns(10)
-        one, two, other = Worker(turns, {"a"}), Worker(turns, {"a", "b"}), Worker(turns, {"c"})
-        three = Worker(turns, {"b"})
-        await settle()
-        assert [w.works.is_set() for w in (one, two, other, three)] == [True, False, True, False]
-        await one.finish()
-        await settle()
-        assert [w.works.is_set() for w in (two, three)] == [True, False]
-        for worker in (two, three, other):
-            await worker.finish()
-
-    run(main())
+async def test_the_same_entry_is_worked_on_in_order_and_others_at_once() -> None:
+    turns = Turns(10)
+    one, two, other = Worker(turns, {"a"}), Worker(turns, {"a", "b"}), Worker(turns, {"c"})
+    three = Worker(turns, {"b"})
+    await settle()
+    assert [w.works.is_set() for w in (one, two, other, three)] == [True, False, True, False]
+    await one.finish()
+    await settle()
+    assert [w.works.is_set() for w in (two, three)] == [True, False]
+    for worker in (two, three, other):
+        await worker.finish()
 
 
-def test_work_on_everything_waits_for_all_and_all_wait_for_it() -> None:
-    async def main() -> None:
-        turns = Turns(10)
-        one, everything, late = Worker(turns, {"a"}), Worker(turns, None), Worker(turns, {"b"})
-        await settle()
-        assert [w.works.is_set() for w in (one, everything, late)] == [True, False, False]
-        await one.finish()
-        await settle()
-        assert [w.works.is_set() for w in (everything, late)] == [True, False]
-        await everything.finish()
-        await late.finish()
-
-    run(main())
+async def test_work_on_everything_waits_for_all_and_all_wait_for_it() -> None:
+    turns = Turns(10)
+    one, everything, late = Worker(turns, {"a"}), Worker(turns, None), Worker(turns, {"b"})
+    await settle()
+    assert [w.works.is_set() for w in (one, everything, late)] == [True, False, False]
+    await one.finish()
+    await settle()
+    assert [w.works.is_set() for w in (everything, late)] == [True, False]
+    await everything.finish()
+    await late.finish()
 
 
-def test_who_gives_up_waiting_lets_nobody_overtake() -> None:
-    async def main() -> None:
-        turns = Turns(10)
-        one, two, three = (Worker(turns, {"a"}) for _ in range(3))
-        await settle()
-        two.task.cancel()
-        await settle()
-        assert not three.works.is_set()
-        await one.finish()
-        await three.finish()
-        with pytest.raises(asyncio.CancelledError):
-            await two.task
-
-    run(main())
+async def test_who_gives_up_waiting_lets_nobody_overtake() -> None:
+    turns = Turns(10)
+    one, two, three = (Worker(turns, {"a"}) for _ in range(3))
+    await settle()
+    two.task.cancel()
+    await settle()
+    assert not three.works.is_set()
+    await one.finish()
+    await three.finish()
+    with pytest.raises(asyncio.CancelledError):
+        await two.task
 
 
-def test_no_more_than_so_many_may_wait() -> None:
-    async def main() -> None:
-        turns = Turns(2)
-        workers = [Worker(turns, {"a"}), Worker(turns, {"a"})]
-        await settle()
-        with pytest.raises(TooManyWait):
-            async with turns.take({"z"}):
-                pass
-        for worker in workers:
-            await worker.finish()
+async def test_no_more_than_so_many_may_wait() -> None:
+    turns = Turns(2)
+    workers = [Worker(turns, {"a"}), Worker(turns, {"a"})]
+    await settle()
+    with pytest.raises(TooManyWait):
         async with turns.take({"z"}):
             pass
-
-    run(main())
+    for worker in workers:
+        await worker.finish()
+    async with turns.take({"z"}):
+        pass

@@ -16,7 +16,7 @@ from sdn.openflow.switches.flow_mod_queue import BARRIERS, PIECE
 from sdn.pipeline import Pipeline
 from sdn.southbound import Acknowledged, Failed, Repaired, StaleEpoch, Superseded, Undefined
 from tests.sdn.southbound.planes import WAIT, all_up, next_event
-from tests.sdn.southbound.test_faults import LINE, Rig, adds, entry, rig, run
+from tests.sdn.southbound.test_faults import LINE, Rig, adds, entry, rig
 
 # Barriers
 
@@ -38,121 +38,100 @@ def runs_to(r: Rig, switch: str) -> list[int]:
 LATE = {"s2": SwitchModel(acknowledge_after=0.1)}
 
 
-def test_small_batches_that_wait_for_barriers_share_the_next_one() -> None:
-    async def main() -> None:
-        async with rig(models=LATE) as r:
-            sizes = runs_to(r, "s2")
-            tasks = []
-            for number in range(1, 41):
-                tasks.append(asyncio.create_task(r.apply("s2", adds(number))))
-                await asyncio.sleep(0)  # so that they do not all come in one turn
-            assert set(await asyncio.gather(*tasks)) == {Acknowledged()}
-            assert sum(sizes) == 40
-            assert len(sizes) <= BARRIERS + 2
-            await r.agrees("s2", *map(entry, range(1, 41)))
-
-    run(main())
+async def test_small_batches_that_wait_for_barriers_share_the_next_one() -> None:
+    async with rig(models=LATE) as r:
+        sizes = runs_to(r, "s2")
+        tasks = []
+        for number in range(1, 41):
+            tasks.append(asyncio.create_task(r.apply("s2", adds(number))))
+            await asyncio.sleep(0)  # so that they do not all come in one turn
+        assert set(await asyncio.gather(*tasks)) == {Acknowledged()}
+        assert sum(sizes) == 40
+        assert len(sizes) <= BARRIERS + 2
+        await r.agrees("s2", *map(entry, range(1, 41)))
 
 
-def test_large_batches_do_not_wait_for_barriers() -> None:
-    async def main() -> None:
-        async with rig(models=LATE) as r:
-            sizes = runs_to(r, "s2")
-            numbers = range(1, 4 * PIECE + 11)
-            assert await r.apply("s2", adds(*numbers)) == Acknowledged()
-            assert sizes == [*[PIECE] * 4, 10]
-
-    run(main())
+async def test_large_batches_do_not_wait_for_barriers() -> None:
+    async with rig(models=LATE) as r:
+        sizes = runs_to(r, "s2")
+        numbers = range(1, 4 * PIECE + 11)
+        assert await r.apply("s2", adds(*numbers)) == Acknowledged()
+        assert sizes == [*[PIECE] * 4, 10]
 
 
-def test_errors_in_a_shared_run_go_to_the_batch_that_they_belong_to() -> None:
-    async def main() -> None:
-        async with rig(models=LATE) as r:
-            switch = r.network.switches["s2"]
-            refused = {entry(6).match, entry(12).match}
-            switch.refuse(lambda mod: getattr(mod.entry, "match", None) in refused, times=None)
-            sizes = runs_to(r, "s2")
-            batches = [adds(*range(n, n + 3)) for n in range(1, 16, 3)]
-            outcomes = await asyncio.gather(*(r.apply("s2", batch) for batch in batches))
-            assert sizes == [15]
-            places = [set(o.refused) if isinstance(o, Failed) else set() for o in outcomes]
-            assert places == [set(), {2}, set(), {2}, set()]
-            left = [entry(n) for n in range(1, 16) if n not in (6, 12)]
-            await r.agrees("s2", *left)
-            await r.driver.check("s2")
-            await r.agrees("s2", *left)
-
-    run(main())
+async def test_errors_in_a_shared_run_go_to_the_batch_that_they_belong_to() -> None:
+    async with rig(models=LATE) as r:
+        switch = r.network.switches["s2"]
+        refused = {entry(6).match, entry(12).match}
+        switch.refuse(lambda mod: getattr(mod.entry, "match", None) in refused, times=None)
+        sizes = runs_to(r, "s2")
+        batches = [adds(*range(n, n + 3)) for n in range(1, 16, 3)]
+        outcomes = await asyncio.gather(*(r.apply("s2", batch) for batch in batches))
+        assert sizes == [15]
+        places = [set(o.refused) if isinstance(o, Failed) else set() for o in outcomes]
+        assert places == [set(), {2}, set(), {2}, set()]
+        left = [entry(n) for n in range(1, 16) if n not in (6, 12)]
+        await r.agrees("s2", *left)
+        await r.driver.check("s2")
+        await r.agrees("s2", *left)
 
 
-def test_a_batch_that_cannot_be_encoded_spoils_none_that_it_would_share_a_run_with() -> None:
-    async def main() -> None:
-        async with rig() as r:
-            wrong = [FlowOp(adds(1)[0].change, FlowEntry(1, 1 << 20, None, (Output(1),)))]
-            outcomes = await asyncio.gather(
-                r.apply("s2", adds(1)), r.apply("s2", wrong), r.apply("s2", adds(2))
-            )
-            assert [type(o) for o in outcomes] == [Acknowledged, Failed, Acknowledged]
-            await r.agrees("s2", entry(1), entry(2))
-
-    run(main())
+async def test_a_batch_that_cannot_be_encoded_spoils_none_that_it_would_share_a_run_with() -> None:
+    async with rig() as r:
+        wrong = [FlowOp(adds(1)[0].change, FlowEntry(1, 1 << 20, None, (Output(1),)))]
+        outcomes = await asyncio.gather(
+            r.apply("s2", adds(1)), r.apply("s2", wrong), r.apply("s2", adds(2))
+        )
+        assert [type(o) for o in outcomes] == [Acknowledged, Failed, Acknowledged]
+        await r.agrees("s2", entry(1), entry(2))
 
 
-def test_a_batch_of_an_older_epoch_is_left_out_of_a_shared_run() -> None:
-    async def main() -> None:
-        async with rig() as r:
-            old = asyncio.create_task(r.apply("s2", adds(1), epoch=1))
-            other = asyncio.create_task(r.driver.apply("other", 1, {"s2": adds(2)}))
-            await asyncio.sleep(0)
-            await r.driver.raise_epoch("p", 2)
-            with pytest.raises(StaleEpoch):
-                await old
-            assert (await other)["s2"] == Acknowledged()
-            await r.agrees("s2", entry(2))
-
-    run(main())
+async def test_a_batch_of_an_older_epoch_is_left_out_of_a_shared_run() -> None:
+    async with rig() as r:
+        old = asyncio.create_task(r.apply("s2", adds(1), epoch=1))
+        other = asyncio.create_task(r.driver.apply("other", 1, {"s2": adds(2)}))
+        await asyncio.sleep(0)
+        await r.driver.raise_epoch("p", 2)
+        with pytest.raises(StaleEpoch):
+            await old
+        assert (await other)["s2"] == Acknowledged()
+        await r.agrees("s2", entry(2))
 
 
 # Declarations
 
 
-def test_declarations_are_compared_once_for_all() -> None:
-    async def main() -> None:
-        async with rig() as r:
-            await r.apply("s2", adds(1, 2))
-            while not r.driver.events.empty():
-                r.driver.events.get_nowait()
-            await r.driver.declare("p", 1, {"s2": [entry(2)]})
-            await r.driver.declare("q", 1, {"s2": [entry(3)], "s1": [entry(4)]}, ["s2"])
-            await r.agrees("s2", entry(1), entry(2))  # nothing was sent yet
-            assert set((await r.driver.check("s1", "s2")).values()) == {Acknowledged()}
-            assert await next_event(r.driver, Repaired) == Repaired("s2", 2)
-            await r.agrees("s2", entry(2), entry(3))
-            await r.agrees("s1")  # for it, nothing was declared
-            await r.driver.raise_epoch("p", 5)
-            with pytest.raises(StaleEpoch):
-                await r.driver.declare("p", 4, {})
-
-    run(main())
+async def test_declarations_are_compared_once_for_all() -> None:
+    async with rig() as r:
+        await r.apply("s2", adds(1, 2))
+        while not r.driver.events.empty():
+            r.driver.events.get_nowait()
+        await r.driver.declare("p", 1, {"s2": [entry(2)]})
+        await r.driver.declare("q", 1, {"s2": [entry(3)], "s1": [entry(4)]}, ["s2"])
+        await r.agrees("s2", entry(1), entry(2))  # nothing was sent yet
+        assert set((await r.driver.check("s1", "s2")).values()) == {Acknowledged()}
+        assert await next_event(r.driver, Repaired) == Repaired("s2", 2)
+        await r.agrees("s2", entry(2), entry(3))
+        await r.agrees("s1")  # for it, nothing was declared
+        await r.driver.raise_epoch("p", 5)
+        with pytest.raises(StaleEpoch):
+            await r.driver.declare("p", 4, {})
 
 
-def test_who_asks_while_a_switch_is_compared_shares_the_next_comparison() -> None:
-    async def main() -> None:
-        async with rig() as r:
-            connection = r.driver.connection("s2")
-            asked = 0
-            read = connection.flow_stats
+async def test_who_asks_while_a_switch_is_compared_shares_the_next_comparison() -> None:
+    async with rig() as r:
+        connection = r.driver.connection("s2")
+        asked = 0
+        read = connection.flow_stats
 
-            async def counted() -> Any:
-                nonlocal asked
-                asked += 1
-                return await read()
+        async def counted() -> Any:
+            nonlocal asked
+            asked += 1
+            return await read()
 
-            connection.flow_stats = counted  # type: ignore[method-assign]
-            await asyncio.gather(*(r.driver.check("s2") for _ in range(20)))
-            assert asked <= 2
-
-    run(main())
+        connection.flow_stats = counted  # type: ignore[method-assign]
+        await asyncio.gather(*(r.driver.check("s2") for _ in range(20)))
+        assert asked <= 2
 
 
 # Shared switches
@@ -176,82 +155,70 @@ async def two(version: int) -> AsyncIterator[tuple[Driver, Driver, EmulatedNetwo
 
 
 @pytest.mark.parametrize("version", [V1_3, V1_4])
-def test_each_driver_uses_its_own_switches_only(version: int) -> None:
-    async def main() -> None:
-        async with two(version) as (one, other, network):
-            assert one.up() == {"s1", "s2"}
-            assert other.up() == {"s3"}
-            assert not one.down()
-            assert not other.down()
-            outcomes = await one.apply("p", 1, {"s1": adds(1), "s3": adds(1)})
-            assert outcomes["s1"] == Acknowledged()
-            assert isinstance(outcomes["s3"], Undefined)
-            assert (await other.apply("p", 1, {"s3": adds(2)}))["s3"] == Acknowledged()
-            assert entry(2) in network.switches["s3"].entries()
-            assert one.events.empty()
-
-    run(main())
+async def test_each_driver_uses_its_own_switches_only(version: int) -> None:
+    async with two(version) as (one, other, network):
+        assert one.up() == {"s1", "s2"}
+        assert other.up() == {"s3"}
+        assert not one.down()
+        assert not other.down()
+        outcomes = await one.apply("p", 1, {"s1": adds(1), "s3": adds(1)})
+        assert outcomes["s1"] == Acknowledged()
+        assert isinstance(outcomes["s3"], Undefined)
+        assert (await other.apply("p", 1, {"s3": adds(2)}))["s3"] == Acknowledged()
+        assert entry(2) in network.switches["s3"].entries()
+        assert one.events.empty()
 
 
 @pytest.mark.parametrize("version", [V1_3, V1_4])
-def test_a_switch_changes_hands_and_keeps_what_it_holds(version: int) -> None:
-    async def main() -> None:
-        async with two(version) as (one, other, network):
-            await one.apply("p", 1, {"s2": adds(1, 2)})
-            one.take(["s1"], 1)
-            other.take(["s2", "s3"], 3)
-            await all_up(other, LINE.without_switch("s1").without_switch("s3"))
-            assert one.up() == {"s1"}
-            assert other.up() == {"s2", "s3"}
-            # What it should hold is not known there yet: nothing was removed.
-            assert {entry(1), entry(2)} <= set(network.switches["s2"].entries())
-            await other.reconcile("p", 1, {"s2": [entry(2), entry(3)]})
-            held = set(network.switches["s2"].entries())
-            assert held & {entry(1), entry(2), entry(3)} == {entry(2), entry(3)}
-            # And back again: of what it had there before, the first one has kept nothing.
-            other.take(["s3"], 3)
-            one.take(["s1", "s2"], 4)
-            await all_up(one, LINE.without_switch("s1").without_switch("s3"))
-            assert "p" not in one.declared("s2")
-            await one.check("s2")
-            assert set(network.switches["s2"].entries()) == held
-
-    run(main())
+async def test_a_switch_changes_hands_and_keeps_what_it_holds(version: int) -> None:
+    async with two(version) as (one, other, network):
+        await one.apply("p", 1, {"s2": adds(1, 2)})
+        one.take(["s1"], 1)
+        other.take(["s2", "s3"], 3)
+        await all_up(other, LINE.without_switch("s1").without_switch("s3"))
+        assert one.up() == {"s1"}
+        assert other.up() == {"s2", "s3"}
+        # What it should hold is not known there yet: nothing was removed.
+        assert {entry(1), entry(2)} <= set(network.switches["s2"].entries())
+        await other.reconcile("p", 1, {"s2": [entry(2), entry(3)]})
+        held = set(network.switches["s2"].entries())
+        assert held & {entry(1), entry(2), entry(3)} == {entry(2), entry(3)}
+        # And back again: of what it had there before, the first one has kept nothing.
+        other.take(["s3"], 3)
+        one.take(["s1", "s2"], 4)
+        await all_up(one, LINE.without_switch("s1").without_switch("s3"))
+        assert "p" not in one.declared("s2")
+        await one.check("s2")
+        assert set(network.switches["s2"].entries()) == held
 
 
 @pytest.mark.parametrize("version", [V1_3, V1_4])
-def test_who_was_not_told_that_it_lost_a_switch_changes_nothing(version: int) -> None:
-    async def main() -> None:
-        async with two(version) as (one, other, network):
-            other.take(["s2", "s3"], 3)  # the first one still believes that it has it
-            await all_up(other, LINE.without_switch("s1").without_switch("s3"))
-            outcome = (await one.apply("p", 1, {"s2": adds(1)}))["s2"]
-            assert isinstance(outcome, Undefined)
-            await next_event(one, Superseded)
-            assert one.up() == {"s1"}
-            assert not one.down()
-            assert entry(1) not in network.switches["s2"].entries()
-            one.take(["s1", "s2"], 4)
-            await all_up(one, LINE.without_switch("s1").without_switch("s3"))
-            assert (await one.apply("p", 1, {"s2": adds(1)}))["s2"] == Acknowledged()
-
-    run(main())
+async def test_who_was_not_told_that_it_lost_a_switch_changes_nothing(version: int) -> None:
+    async with two(version) as (one, other, network):
+        other.take(["s2", "s3"], 3)  # the first one still believes that it has it
+        await all_up(other, LINE.without_switch("s1").without_switch("s3"))
+        outcome = (await one.apply("p", 1, {"s2": adds(1)}))["s2"]
+        assert isinstance(outcome, Undefined)
+        await next_event(one, Superseded)
+        assert one.up() == {"s1"}
+        assert not one.down()
+        assert entry(1) not in network.switches["s2"].entries()
+        one.take(["s1", "s2"], 4)
+        await all_up(one, LINE.without_switch("s1").without_switch("s3"))
+        assert (await one.apply("p", 1, {"s2": adds(1)}))["s2"] == Acknowledged()
 
 
-def test_a_switch_that_connects_later_is_taken_by_whose_it_is() -> None:
-    async def main() -> None:
-        async with two(V1_4) as (one, other, network):
-            network.agents["s2"].drop()
-            async with asyncio.timeout(WAIT):
-                while "s2" in one.up():
-                    await asyncio.sleep(0.01)
-            assert one.down().keys() == {"s2"}
-            one.take(["s1"], 1)
-            other.take(["s2", "s3"], 3)
-            assert not one.down()
-            assert other.down().keys() == {"s2"}
-            network.agents["s2"].come_back()
-            await all_up(other, LINE.without_switch("s1").without_switch("s3"))
-            assert other.up() == {"s2", "s3"}
-
-    run(main())
+async def test_a_switch_that_connects_later_is_taken_by_whose_it_is() -> None:
+    async with two(V1_4) as (one, other, network):
+        network.agents["s2"].drop()
+        async with asyncio.timeout(WAIT):
+            while "s2" in one.up():
+                await asyncio.sleep(0.01)
+        assert one.down().keys() == {"s2"}
+        one.take(["s1"], 1)
+        other.take(["s2", "s3"], 3)
+        assert not one.down()
+        assert other.down().keys() == {"s2"}
+        network.agents["s2"].come_back()
+        await all_up(other, LINE.without_switch("s1").without_switch("s3"))
+        assert other.up() == {"s2", "s3"}

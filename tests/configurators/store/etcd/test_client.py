@@ -56,20 +56,17 @@ def test_what_was_put_is_there_with_its_revisions_until_it_is_deleted(
     with_client(etcd_server.access(), steps)
 
 
-def test_installations_with_different_prefixes_do_not_see_each_other(
+async def test_installations_with_different_prefixes_do_not_see_each_other(
     etcd_server: TestEtcd,
 ) -> None:
     one, other = etcd_server.access(), etcd_server.access()
 
-    async def main() -> None:
-        async with Etcd(one) as first, Etcd(other) as second:
-            await first.put("a", b"1")
-            assert await second.get("a") is None
-            assert (await second.range("")).items == []
-            await second.delete("", prefix=True)
-            assert [item.key for item in (await first.range("")).items] == ["a"]
-
-    asyncio.run(main())
+    async with Etcd(one) as first, Etcd(other) as second:
+        await first.put("a", b"1")
+        assert await second.get("a") is None
+        assert (await second.range("")).items == []
+        await second.delete("", prefix=True)
+        assert [item.key for item in (await first.range("")).items] == ["a"]
 
 
 def test_a_range_gives_all_keys_of_a_prefix_in_order_and_in_pages(etcd_server: TestEtcd) -> None:
@@ -235,16 +232,13 @@ def test_a_full_store_says_what_to_do_and_takes_writes_after_room_was_made(
         with_client(server.access(), steps)
 
 
-def test_without_etcd_every_call_ends_in_time_and_nothing_was_applied() -> None:
+async def test_without_etcd_every_call_ends_in_time_and_nothing_was_applied() -> None:
     endpoints = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
 
-    async def main() -> None:
-        with pytest.raises(StoreUnavailable, match="check that it runs") as caught:
-            async with Etcd(Access(endpoints, timeout=0.5)):
-                pass
-        assert all(endpoint in str(caught.value) for endpoint in endpoints)
-
-    asyncio.run(asyncio.wait_for(main(), 30))
+    with pytest.raises(StoreUnavailable, match="check that it runs") as caught:
+        async with Etcd(Access(endpoints, timeout=0.5)):
+            pass
+    assert all(endpoint in str(caught.value) for endpoint in endpoints)
 
 
 def test_a_write_that_was_surely_not_sent_is_sent_when_etcd_is_back(tmp_path: Path) -> None:

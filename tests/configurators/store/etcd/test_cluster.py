@@ -38,19 +38,16 @@ def enter(access: Access) -> None:
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-def test_all_members_are_used_by_tls_with_user_and_password(cluster: Cluster) -> None:
-    async def main() -> None:
-        for endpoint in cluster.access().endpoints:
-            access = msgspec.structs.replace(cluster.access("all/"), endpoints=(endpoint,))
-            async with Etcd(access) as etcd, etcd.lease(30) as lease:
-                await etcd.transact([], [Put(endpoint, b"1", lease.id)])
-                assert await etcd.get(endpoint) is not None
-                assert not await etcd.maintenance.alarmed()
-        async with Etcd(cluster.access()) as etcd:
-            states = await etcd.maintenance.states()
-            assert sum(state is not None and state.leader for state in states.values()) == 1
-
-    asyncio.run(main())
+async def test_all_members_are_used_by_tls_with_user_and_password(cluster: Cluster) -> None:
+    for endpoint in cluster.access().endpoints:
+        access = msgspec.structs.replace(cluster.access("all/"), endpoints=(endpoint,))
+        async with Etcd(access) as etcd, etcd.lease(30) as lease:
+            await etcd.transact([], [Put(endpoint, b"1", lease.id)])
+            assert await etcd.get(endpoint) is not None
+            assert not await etcd.maintenance.alarmed()
+    async with Etcd(cluster.access()) as etcd:
+        states = await etcd.maintenance.states()
+        assert sum(state is not None and state.leader for state in states.values()) == 1
 
 
 def test_a_wrong_password_and_a_missing_user_are_said_clearly(cluster: Cluster) -> None:
@@ -87,49 +84,46 @@ def test_files_that_are_no_certificates_are_named(cluster: Cluster, tmp_path: Pa
             enter(msgspec.structs.replace(cluster.access(), cert=name))
 
 
-def test_a_user_without_permission_is_refused_reading_and_watching(cluster: Cluster) -> None:
+async def test_a_user_without_permission_is_refused_reading_and_watching(cluster: Cluster) -> None:
     access = cluster.access("secret/")
     lesser = msgspec.structs.replace(access, user="lesser", password=WRONG)
     granted = rpc.Permission(permType=rpc.Permission.READ, key=b"secret/check")
 
-    async def main() -> None:
-        connection = Connection(access)
-        for name, request in [
-            ("UserAdd", rpc.AuthUserAddRequest(name="lesser", password=WRONG)),
-            ("RoleAdd", rpc.AuthRoleAddRequest(name="little")),
-            (
-                "RoleGrantPermission",
-                rpc.AuthRoleGrantPermissionRequest(name="little", perm=granted),
-            ),
-            ("UserGrantRole", rpc.AuthUserGrantRoleRequest(user="lesser", role="little")),
-        ]:
+    connection = Connection(access)
+    for name, request in [
+        ("UserAdd", rpc.AuthUserAddRequest(name="lesser", password=WRONG)),
+        ("RoleAdd", rpc.AuthRoleAddRequest(name="little")),
+        (
+            "RoleGrantPermission",
+            rpc.AuthRoleGrantPermissionRequest(name="little", perm=granted),
+        ),
+        ("UserGrantRole", rpc.AuthUserGrantRoleRequest(user="lesser", role="little")),
+    ]:
 
-            async def invoke(
-                member: Member,
-                metadata: Metadata,
-                timeout: float,
-                name: str = name,
-                request: object = request,
-            ) -> None:
-                await getattr(member.auth, name)(request, timeout=timeout, metadata=metadata)
+        async def invoke(
+            member: Member,
+            metadata: Metadata,
+            timeout: float,
+            name: str = name,
+            request: object = request,
+        ) -> None:
+            await getattr(member.auth, name)(request, timeout=timeout, metadata=metadata)
 
-            await connection.call(invoke, repeatable=False)
-        await connection.close()
+        await connection.call(invoke, repeatable=False)
+    await connection.close()
 
-        async with asyncio.timeout(60), Etcd(lesser) as etcd:
-            with pytest.raises(StoreRefused, match="permission"):
-                await etcd.get("a")
-            with pytest.raises(StoreRefused, match="permission"):
-                await etcd.put("a", b"")
-            batches = etcd.watch("", 0)
-            async with aclosing(batches):
-                with pytest.raises(StoreRefused, match="watch"):
-                    await anext(batches)
-
-    asyncio.run(main())
+    async with asyncio.timeout(60), Etcd(lesser) as etcd:
+        with pytest.raises(StoreRefused, match="permission"):
+            await etcd.get("a")
+        with pytest.raises(StoreRefused, match="permission"):
+            await etcd.put("a", b"")
+        batches = etcd.watch("", 0)
+        async with aclosing(batches):
+            with pytest.raises(StoreRefused, match="watch"):
+                await anext(batches)
 
 
-def test_nothing_is_lost_or_doubled_while_members_are_killed_and_come_back(
+async def test_nothing_is_lost_or_doubled_while_members_are_killed_and_come_back(
     cluster: Cluster,
 ) -> None:
     """Tokens are lost with a member that is killed, so this renews them, too."""
@@ -169,19 +163,6 @@ def test_nothing_is_lost_or_doubled_while_members_are_killed_and_come_back(
 
     progress = asyncio.Event()
 
-    async def main() -> None:
-        async with asyncio.timeout(120), Etcd(cluster.access("kill/", timeout=10)) as etcd:
-            watching = asyncio.create_task(watch(etcd))
-            async with etcd.lease(60) as lease:
-                faults = asyncio.create_task(fault(etcd))
-                await asyncio.gather(*(write(etcd, writer) for writer in range(writers)))
-                found = await watching
-                assert len(found) == len(set(found)) == writers * each
-                # No further change comes that would let a killed member be started again.
-                progress.set()
-                await keep_writing(etcd, faults)
-                assert not lease.lost.is_set()
-
     async def keep_writing(etcd: Etcd, until: asyncio.Task[None]) -> None:
         while not until.done():
             try:
@@ -191,4 +172,14 @@ def test_nothing_is_lost_or_doubled_while_members_are_killed_and_come_back(
                 continue
         await until
 
-    asyncio.run(main())
+    async with asyncio.timeout(120), Etcd(cluster.access("kill/", timeout=10)) as etcd:
+        watching = asyncio.create_task(watch(etcd))
+        async with etcd.lease(60) as lease:
+            faults = asyncio.create_task(fault(etcd))
+            await asyncio.gather(*(write(etcd, writer) for writer in range(writers)))
+            found = await watching
+            assert len(found) == len(set(found)) == writers * each
+            # No further change comes that would let a killed member be started again.
+            progress.set()
+            await keep_writing(etcd, faults)
+            assert not lease.lost.is_set()

@@ -13,36 +13,30 @@ async def gone(etcd: Etcd, key: str, after: int) -> None:
                 return
 
 
-def test_keys_of_a_lease_live_as_long_as_its_block_even_beyond_its_ttl(
+async def test_keys_of_a_lease_live_as_long_as_its_block_even_beyond_its_ttl(
     etcd_server: TestEtcd,
 ) -> None:
-    async def main() -> None:
-        async with Etcd(etcd_server.access()) as etcd:
-            async with etcd.lease(2) as lease:
-                revision = await etcd.put("p", b"", lease=lease.id)
-                # Another one, which nobody keeps alive, measures the time.
-                await etcd.put("q", b"", lease=await etcd.grant(4))
-                await gone(etcd, "q", revision)
-                found = await etcd.get("p")
-                assert found is not None
-                assert found.lease == lease.id
-                assert lease.alive
-                assert not lease.lost.is_set()
-            assert await etcd.get("p") is None
-            assert not lease.alive
-
-    asyncio.run(main())
+    async with Etcd(etcd_server.access()) as etcd:
+        async with etcd.lease(2) as lease:
+            revision = await etcd.put("p", b"", lease=lease.id)
+            # Another one, which nobody keeps alive, measures the time.
+            await etcd.put("q", b"", lease=await etcd.grant(4))
+            await gone(etcd, "q", revision)
+            found = await etcd.get("p")
+            assert found is not None
+            assert found.lease == lease.id
+            assert lease.alive
+            assert not lease.lost.is_set()
+        assert await etcd.get("p") is None
+        assert not lease.alive
 
 
-def test_a_lease_that_somebody_revoked_is_lost(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        async with Etcd(etcd_server.access()) as etcd, etcd.lease(3) as lease:
-            await etcd.revoke(lease.id)
-            await etcd.revoke(lease.id)
-            await asyncio.wait_for(lease.lost.wait(), 60)
-            assert not lease.alive
-
-    asyncio.run(main())
+async def test_a_lease_that_somebody_revoked_is_lost(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd, etcd.lease(3) as lease:
+        await etcd.revoke(lease.id)
+        await etcd.revoke(lease.id)
+        await asyncio.wait_for(lease.lost.wait(), 60)
+        assert not lease.alive
 
 
 def test_a_lease_that_cannot_be_renewed_is_lost_by_our_own_clock(tmp_path: Path) -> None:

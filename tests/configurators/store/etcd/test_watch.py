@@ -31,38 +31,32 @@ async def collect(batches: AsyncGenerator[WatchBatch, None], last: str) -> list[
     return found
 
 
-def test_a_watch_tells_what_changed_after_a_revision_in_order(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        async with Etcd(etcd_server.access()) as etcd:
-            await etcd.put("w/old", b"0")
-            after = (await etcd.range("w/")).revision
-            first = await etcd.put("w/a", b"1")
-            both = await etcd.transact([], [Put("w/b", b"2"), Delete("w/a"), Put("x", b"3")])
-            watching = asyncio.create_task(collect(etcd.watch("w/", after), "w/end"))
-            last = await etcd.put("w/end", b"")
-            assert sorted(await watching, key=lambda change: (change.revision, change.key)) == [
-                Change("w/a", b"1", first),
-                Change("w/a", None, both.revision),
-                Change("w/b", b"2", both.revision),
-                Change("w/end", b"", last),
-            ]
-
-    asyncio.run(main())
+async def test_a_watch_tells_what_changed_after_a_revision_in_order(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        await etcd.put("w/old", b"0")
+        after = (await etcd.range("w/")).revision
+        first = await etcd.put("w/a", b"1")
+        both = await etcd.transact([], [Put("w/b", b"2"), Delete("w/a"), Put("x", b"3")])
+        watching = asyncio.create_task(collect(etcd.watch("w/", after), "w/end"))
+        last = await etcd.put("w/end", b"")
+        assert sorted(await watching, key=lambda change: (change.revision, change.key)) == [
+            Change("w/a", b"1", first),
+            Change("w/a", None, both.revision),
+            Change("w/b", b"2", both.revision),
+            Change("w/end", b"", last),
+        ]
 
 
-def test_large_changes_of_one_transaction_come_as_one_batch(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        async with Etcd(etcd_server.access()) as etcd:
-            after = (await etcd.range("")).revision
-            for round_ in range(4):  # more than etcd sends in one message
-                await etcd.transact([], [Put(f"{round_}/{n}", bytes(50_000)) for n in range(100)])
-            await etcd.put("end", b"")
-            found = await collect(etcd.watch("", after), "end")
-            assert len(found) == len({change.key for change in found}) == 401
-            assert [change.revision for change in found] == sorted(c.revision for c in found)
-            await etcd.delete("", prefix=True)
-
-    asyncio.run(main())
+async def test_large_changes_of_one_transaction_come_as_one_batch(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        after = (await etcd.range("")).revision
+        for round_ in range(4):  # more than etcd sends in one message
+            await etcd.transact([], [Put(f"{round_}/{n}", bytes(50_000)) for n in range(100)])
+        await etcd.put("end", b"")
+        found = await collect(etcd.watch("", after), "end")
+        assert len(found) == len({change.key for change in found}) == 401
+        assert [change.revision for change in found] == sorted(c.revision for c in found)
+        await etcd.delete("", prefix=True)
 
 
 def test_a_watch_goes_on_over_restarts_without_loss_or_repetition(tmp_path: Path) -> None:
@@ -159,13 +153,10 @@ def test_a_watch_that_is_compacted_while_it_is_cut_off_says_so(tmp_path: Path) -
         asyncio.run(main())
 
 
-def test_a_watch_ends_with_the_task_that_reads_it(etcd_server: TestEtcd) -> None:
-    async def main() -> None:
-        async with Etcd(etcd_server.access()) as etcd:
-            watching = asyncio.create_task(collect(etcd.watch("w/", 0), "never"))
-            await etcd.put("w/a", b"")
-            watching.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await watching
-
-    asyncio.run(main())
+async def test_a_watch_ends_with_the_task_that_reads_it(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        watching = asyncio.create_task(collect(etcd.watch("w/", 0), "never"))
+        await etcd.put("w/a", b"")
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching

@@ -75,41 +75,35 @@ def test_what_takes_away_waits_only_for_what_may_replace_it() -> None:
     assert held_from([*many, delete("0")], 0) == 40  # too many to look at
 
 
-def test_what_is_newer_than_repairs_does_not_overtake_them() -> None:
-    async def check() -> None:
-        line = Line()
-        sender = Sender("s1", Shadow(lambda _: "p"), Fence(), Limits(), Pulse())
-        sender.connection, sender.up = line, True
-        outcomes: list[Outcome | StaleEpoch] = []
-        repairs = [add("0"), delete("00")]
-        repairing = asyncio.create_task(sender.repair(repairs))
-        await asyncio.sleep(0)
-        sender.submit("p", 1, [add("00")], lambda _, outcome: outcomes.append(outcome))
-        await answered(line)
-        assert line.sent == [*repairs, add("00")]
-        assert await repairing == Acknowledged()
-        assert outcomes == [Acknowledged()]
-
-    asyncio.run(check())
+async def test_what_is_newer_than_repairs_does_not_overtake_them() -> None:
+    line = Line()
+    sender = Sender("s1", Shadow(lambda _: "p"), Fence(), Limits(), Pulse())
+    sender.connection, sender.up = line, True
+    outcomes: list[Outcome | StaleEpoch] = []
+    repairs = [add("0"), delete("00")]
+    repairing = asyncio.create_task(sender.repair(repairs))
+    await asyncio.sleep(0)
+    sender.submit("p", 1, [add("00")], lambda _, outcome: outcomes.append(outcome))
+    await answered(line)
+    assert line.sent == [*repairs, add("00")]
+    assert await repairing == Acknowledged()
+    assert outcomes == [Acknowledged()]
 
 
-def test_batches_of_one_partition_stay_in_order() -> None:
-    async def check() -> None:
-        line = Line()
-        sender = Sender("s1", Shadow(lambda _: "p"), Fence(), Limits(), Pulse())
-        sender.connection, sender.up = line, True
-        outcomes: list[Outcome | StaleEpoch] = []
-        for partition, ops in (
-            ("p", [add("0"), delete("00")]),
-            ("p", [add("00")]),
-            ("q", [add("1")]),
-        ):
-            sender.submit(partition, 1, ops, lambda _, outcome: outcomes.append(outcome))
-        await answered(line)
-        assert line.sent == [add("0"), delete("00"), add("00"), add("1")]
-        assert outcomes == [Acknowledged()] * 3
-
-    asyncio.run(check())
+async def test_batches_of_one_partition_stay_in_order() -> None:
+    line = Line()
+    sender = Sender("s1", Shadow(lambda _: "p"), Fence(), Limits(), Pulse())
+    sender.connection, sender.up = line, True
+    outcomes: list[Outcome | StaleEpoch] = []
+    for partition, ops in (
+        ("p", [add("0"), delete("00")]),
+        ("p", [add("00")]),
+        ("q", [add("1")]),
+    ):
+        sender.submit(partition, 1, ops, lambda _, outcome: outcomes.append(outcome))
+    await answered(line)
+    assert line.sent == [add("0"), delete("00"), add("00"), add("1")]
+    assert outcomes == [Acknowledged()] * 3
 
 
 def test_nothing_is_held_where_there_is_room_without_doubt() -> None:
