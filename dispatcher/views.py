@@ -1,56 +1,10 @@
-"""What the dispatcher is asked and what it answers."""
+"""What users see: records, spaces, the network, the control plane, and changes of all of them."""
 
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from configurators.store.model import RecordKind, State
-from dispatcher.changes.damping import Patience
-from sdn.pipeline import PlanName
-
-
-class DispatcherOptions(Struct, frozen=True):
-    """How a dispatcher works; the defaults are for one machine."""
-
-    id: str = ""  # made up, and different at each start, if it is empty
-    node: str = ""
-    plan: PlanName = "legs"
-    partitions_per_configurator: int = 4
-    partitions: int | None = None  # of a new space, instead of the above
-    mode: Literal["sna", "sea"] = "sna"
-    window: int = 4_000  # operations in flight
-    window_per_host: int = 64  # what runs is worked off in its order, whoever else comes
-    most_per_host: int = 512  # the same with operations that take long, for a switch say
-    queue: int = 20_000  # operations that wait for the window
-    queue_per_host: int = 5_000
-    rate: float | None = None  # operations a second, overall
-    rate_per_host: float | None = None
-    burst_s: float = 2.0  # of a rate that may come at once
-    finished_ttl: float = 3_600.0  # how long removed and failed records are kept
-    key_ttl: float = 86_400.0  # how long idempotency keys are kept
-    lease_ttl: int = 10
-    grace: float = 5.0  # how long old index versions and trees stay after publishers were told
-    network_timeout: float = 30.0  # for a changed host to be taken up everywhere
-    patience: Patience = Patience()  # with switches and links that fail
-    traces: str | None = None  # folder for traces; none are written without
-    traces_bytes: int = 2 << 30  # that they may take on the disk; then the oldest go
-
-
-class Ask(Struct, frozen=True):
-    """A subscription or advertisement that somebody wants."""
-
-    host: str
-    space: str
-    filter: Any
-    label: str | None = None
-    ttl: float | None = None
-
-
-class Refused(Struct, frozen=True):
-    """An element of a batch that was found wrong before; its answer carries this problem."""
-
-    problem: Any  # as the caller wants to find it in the answer
-    status: int = 422
 
 
 class TimingView(Struct, frozen=True, gc=False):
@@ -85,25 +39,6 @@ class RecordView(Struct, frozen=True):
     expires: float | None = None
     reason: str | None = None
     updating: bool = False
-
-
-class Answer(Struct, frozen=True):
-    """What has become of one element: a record, or a problem, and the HTTP status that fits.
-
-    201: begun; 200: ended or updated; 202: durable, but not at its end yet. The problem is a
-    `Problem`, or what a `Refused` brought along.
-    """
-
-    status: int
-    record: RecordView | None = None
-    problem: Any = None
-
-
-class Page(Struct, frozen=True):
-    """Records, and where to go on (`after`), if there may be more."""
-
-    items: list[RecordView]
-    next: str | None
 
 
 class SpaceView(Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from msgspec import msgpack
 
@@ -24,16 +23,16 @@ from configurators.store.locks import LockTable
 from configurators.store.model import NetworkDoc
 from dispatcher.errors import Unavailable
 from dispatcher.knowledge.follower import Follower
-from dispatcher.requests.routing import Routing
+from dispatcher.knowledge.signals import Signal
 from dzflow.address import PREFIX
 
 _log = logging.getLogger(__name__)
 
 
 class Catalogue:
-    """Spaces, network and owners. Functions in `on_…` are called after each change.
+    """Spaces, network and owners.
 
-    In mode `sea`, who has locked a partition is its owner; one that nobody has locked is "".
+    In mode `sea`, the configurator that has locked a partition is its owner; "" if none has.
     """
 
     def __init__(self, etcd: Etcd, shared: bool = False) -> None:
@@ -41,27 +40,28 @@ class Catalogue:
         self.shared = shared
         self._locks = LockTable()
         self.spaces = Spaces()
-        self.routing = Routing()
         self.network_doc: NetworkDoc | None = None
         self.network_revision = 0
         self.owners: dict[str, tuple[str, int]] = {}  # configurator and epoch of each partition
         self.wires: dict[str, tuple[str, int]] = {}
-        self.on_space: list[Callable[[str], None]] = []
-        self.on_network: list[Callable[[], None]] = []
-        self.on_owner: list[Callable[[str, int | None], None]] = []
+        self.space_changed: Signal[str] = Signal()
+        """Emitted with the name of a space that was made, changed or deleted."""
+        self.network_changed: Signal[()] = Signal()
+        self.owner_changed: Signal[str, int | None] = Signal()
+        """Emitted with a partition and the epoch of its new owner; None if it is gone."""
         self._network: Network | None = None
         self._revisions: dict[str, int] = {}  # of spaces
         self._newest_owner: dict[int, int] = {}  # the highest epoch by number of space
-        self._spaces = Follower(etcd, SPACES, self._take_space)
+        self._spaces = Follower(etcd, SPACES, self._space_stored)
         self._owners = (
-            Follower(etcd, LOCKS, self._take_lock)
+            Follower(etcd, LOCKS, self._lock_stored)
             if shared
-            else Follower(etcd, OWNERS, self._take_owner)
+            else Follower(etcd, OWNERS, self._owner_stored)
         )
-        self._network_key = Follower(etcd, NETWORK, self._take_network)
+        self._network_key = Follower(etcd, NETWORK, self._network_stored)
         self._followers = [
             self._network_key,
-            Follower(etcd, WIRES, self._take_wires),
+            Follower(etcd, WIRES, self._wires_stored),
             self._spaces,
             self._owners,
         ]
@@ -137,7 +137,7 @@ class Catalogue:
 
     _hosts: frozenset[str] = frozenset()
 
-    def _take_space(self, name: str, value: bytes | None, revision: int) -> None:
+    def _space_stored(self, name: str, value: bytes | None, revision: int) -> None:
         if value is None:
             self.spaces.drop(name)
             self._revisions.pop(name, None)
@@ -146,21 +146,18 @@ class Catalogue:
             self._revisions[name] = revision
         if self.shared:
             self._note_partitions()
-        for tell in self.on_space:
-            tell(name)
+        self.space_changed.emit(name)
 
-    def _take_owner(self, partition: str, value: bytes | None, revision: int) -> None:
+    def _owner_stored(self, partition: str, value: bytes | None, revision: int) -> None:
         number = PartitionName.parse(partition).space
         if value is None:
             self.owners.pop(partition, None)
         else:
             self.owners[partition] = value.decode(), revision
             self._newest_owner[number] = max(self._newest_owner.get(number, 0), revision)
-        epoch = None if value is None else revision
-        for tell in self.on_owner:
-            tell(partition, epoch)
+        self.owner_changed.emit(partition, None if value is None else revision)
 
-    def _take_lock(self, key: str, value: bytes | None, revision: int) -> None:
+    def _lock_stored(self, key: str, value: bytes | None, revision: int) -> None:
         change = Change(LOCKS + key, value, revision)
         for partition in self._locks.take(News([change], revision)):
             if partition in self.owners:
@@ -173,18 +170,16 @@ class Catalogue:
             self._note_holder(name)
         for name in self.owners.keys() - names:
             del self.owners[name]
-            for tell in self.on_owner:
-                tell(name, None)
+            self.owner_changed.emit(name, None)
 
     def _note_holder(self, partition: str) -> None:
         holder = self._locks.holder(partition)
         owner = (holder.who, holder.epoch) if holder else ("", 0)
         if self.owners.get(partition) != owner:
             self.owners[partition] = owner
-            for tell in self.on_owner:
-                tell(partition, owner[1])
+            self.owner_changed.emit(partition, owner[1])
 
-    def _take_network(self, key: str, value: bytes | None, revision: int) -> None:
+    def _network_stored(self, key: str, value: bytes | None, revision: int) -> None:
         if key or value is None:
             return
         self.network_doc = decode_network(value)
@@ -192,9 +187,8 @@ class Catalogue:
         self.spaces.prefix = self.network_doc.pipeline.prefix
         self._network = None
         self._hosts = frozenset(host.id for host in self.network_doc.hosts)
-        for tell in self.on_network:
-            tell()
+        self.network_changed.emit()
 
-    def _take_wires(self, key: str, value: bytes | None, revision: int) -> None:  # noqa: ARG002
+    def _wires_stored(self, key: str, value: bytes | None, revision: int) -> None:  # noqa: ARG002
         if not key:
             self.wires = msgpack.decode(value, type=dict[str, tuple[str, int]]) if value else {}

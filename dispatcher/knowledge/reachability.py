@@ -1,12 +1,12 @@
-"""Which hosts can be reached, and whether all have taken up the network as it is."""
+"""Which hosts can be reached, and which processes have not applied a network change yet."""
 
 from configurators.state.healing import cut_off
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 
 
-class Reach:
-    """What of the network is out of order, as it is stored."""
+class Reachability:
+    """What is out of order in the network as it is stored, and whom that cuts off."""
 
     def __init__(self, catalogue: Catalogue, fleet: Fleet) -> None:
         self._catalogue = catalogue
@@ -14,7 +14,7 @@ class Reach:
         self._cut_off: dict[str, str] = {}
         self._switches: dict[str, str] = {}  # of hosts
         self._lost: frozenset[str] = frozenset()
-        catalogue.on_network.append(self._network_changed)
+        catalogue.network_changed.subscribe(self._network_changed)
 
     def _network_changed(self) -> None:
         doc = self._catalogue.network_doc
@@ -28,7 +28,7 @@ class Reach:
         return self._cut_off.get(host)
 
     def switch_away(self, host: str) -> str | None:
-        """Why nobody can install anything for a host; None if its switch is there."""
+        """Why nothing can be installed for a host; None if its switch is connected."""
         switch = self._switches.get(host, "")
         if switch in self._lost:
             return self._cut_off[host]
@@ -38,7 +38,7 @@ class Reach:
         return None
 
     def missing(self, revision: int) -> list[str]:
-        """Who has not told that they have taken up a revision of the network."""
+        """Processes that have not reported that they have applied a revision of the network."""
         fleet = self._fleet
         missing = [
             name
@@ -60,8 +60,8 @@ class Reach:
             missing += [f"partition {name}" for name in self._catalogue.owners.keys() - ready]
         return missing
 
-    def taken_up(self) -> bool:
-        """Whether the network as it is known stands in all partitions."""
+    def network_applied(self) -> bool:
+        """Whether all partitions have the entries of the network as it is known."""
         if self.missing(self._catalogue.network_revision):
             return False
         ready = {

@@ -9,7 +9,7 @@ from configurators.engine.partials import Request
 from configurators.state.spaces import SpaceView
 from configurators.store.model import Record
 from configurators.streams.packing import pack_regions, unpack_regions
-from dispatcher.requests.operation import Share, Shares
+from dispatcher.requests.shares import Share, Shares
 from dzflow.filters import BadFilter
 from dzflow.region import WIDTH, Region
 

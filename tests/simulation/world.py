@@ -18,9 +18,9 @@ import configurators.ownership.partition_log
 import configurators.process
 import configurators.southbound.process
 import configurators.streams.peers
-import dispatcher.dispatcher
 import sdn.openflow.switches.server
 from configurators.engine.partition_map import Node, PartitionMap
+from configurators.environment import Clock, Environment
 from configurators.ownership.locked import SharedConfigurator
 from configurators.partition.worker import Worker
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
@@ -42,7 +42,7 @@ from configurators.store.keys import (
 )
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.pipeline import PlanName
 from sdn.simulate import SimulatedNetwork
 from sdn.topologies import topology
@@ -216,7 +216,8 @@ class Process:
                     lease_ttl=_LEASE,
                     plan=self.world.shape.plan,
                 )
-                async with Dispatcher(_ACCESS, b"", me) as made:
+                around = Environment(clock=_CLOCK, new_id=_token_hex, pid=1, store=SimEtcd)  # type: ignore[arg-type]
+                async with Dispatcher(_ACCESS, b"", me, around) as made:
                     self.main = made
                     await asyncio.Event().wait()
             self.world.complaints.found.append(f"{self.name} has ended")
@@ -389,6 +390,9 @@ class _Clock:
     loop: VirtualLoop
 
 
+_CLOCK = Clock(lambda: _Clock.loop.now, lambda: _WALL + _Clock.loop.now)
+
+
 def _token_hex(size: int = 16) -> str:
     return random.randbytes(size).hex()
 
@@ -409,7 +413,6 @@ def installed() -> Iterator[Callable[[VirtualLoop], None]]:
             (configurators.streams.peers, "connect", streams.connect),
             (configurators.ownership.partition_log, "KEPT", 4),
             (configurators.ownership.partition_log, "DROPPED_AT_ONCE", 3),
-            (dispatcher.dispatcher, "Etcd", SimEtcd),
             (sdn.openflow.switches.server, "check_features", _any_features),
             (os, "getpid", lambda: 1),
             (secrets, "token_hex", _token_hex),
