@@ -28,10 +28,10 @@ from configurators.store.documents import (
     decode_space,
     encode,
 )
-from configurators.store.etcd.client import Access, Etcd, Page, StoreUnavailable
-from configurators.store.following import News, follow, whole
+from configurators.store.etcd.client import Access, Etcd, StoreUnavailable
 from configurators.store.keys import GENERATION, LOCKS, NETWORK, OWNERS, SOUTHBOUND, SPACES
 from configurators.store.locks import LockTable
+from configurators.store.mirror import Snapshot, Update, follow, follow_key, read_snapshot
 from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Superseded as Replaced
 from configurators.streams.messages import Holds, ToSouthbound
@@ -126,16 +126,16 @@ class SouthboundProcess:
                 await asyncio.gather(waiting, return_exceptions=True)
                 return
             doc, revision = waiting.result()
-            spaces = await etcd.range(SPACES)
-            owners = await etcd.range(OWNERS)
-            locks = await etcd.range(LOCKS)
-            self._locks.take(whole(locks))
+            spaces = await read_snapshot(etcd, SPACES)
+            owners = await read_snapshot(etcd, OWNERS)
+            locks = await read_snapshot(etcd, LOCKS)
+            self._locks.apply(locks)
             self._spaces = Spaces(prefix=doc.pipeline.prefix)
             self._sweeper = Sweeper(etcd, self._spaces, lambda: self._desk.switches)
-            for item in spaces.items:
-                self._take_space(item.key, item.value)
+            for change in spaces.changes:
+                self._take_space(change.name, change.value)
             self._switches = [switch.id for switch in doc.switches]
-            epochs = {item.key.removeprefix(OWNERS): item.revision for item in owners.items}
+            epochs = {change.name: change.revision for change in owners.changes}
             for partition, claim in self._locks.holders().items():
                 epochs[partition] = max(claim.epoch, epochs.get(partition, 0))
             async with self._driver(doc, epochs) as driver:
@@ -151,17 +151,17 @@ class SouthboundProcess:
                     on_open=self._opened,
                 ) as self._listener:
                     self.listen = self._listener.address
-                    await self._serve(stop, spaces, owners, locks)
+                    await self._serve(stop, spaces.revision, owners.revision, locks.revision)
 
-    async def _serve(self, stop: asyncio.Event, spaces: Page, owners: Page, locks: Page) -> None:
+    async def _serve(self, stop: asyncio.Event, spaces: int, owners: int, locks: int) -> None:
         work: list[Coroutine[Any, Any, Any]] = [
             stop.wait(),
             self._register(),
             self._follow_processes(),
             self._follow_network(),
-            self._follow_spaces(spaces.revision),
-            self._follow_owners(owners.revision),
-            self._follow_locks(locks.revision),
+            self._follow_spaces(spaces),
+            self._follow_owners(owners),
+            self._follow_locks(locks),
             self._follow_switches(),
             self._count(),
             self._sweeper.run(self._desk.driver),
@@ -211,21 +211,14 @@ class SouthboundProcess:
 
     async def _first_network(self) -> tuple[NetworkDoc, int]:
         """The network, as soon as somebody has stored one."""
-        async with contextlib.aclosing(follow(self._etcd, NETWORK)) as all_news:
-            async for news in all_news:
-                for change in reversed(news.changes):
-                    if change.key == NETWORK and change.value is not None:
-                        return decode_network(change.value), change.revision
+        async with contextlib.aclosing(follow_key(self._etcd, NETWORK)) as values:
+            async for stored in values:
+                return decode_network(stored.value), stored.revision
         raise AssertionError("following never ends")
 
     async def _follow_network(self) -> None:
-        async for news in follow(self._etcd, NETWORK):
-            for change in reversed(news.changes):
-                if change.key != NETWORK or change.revision <= self._network:
-                    continue
-                if change.value is not None:
-                    await self._take_network(decode_network(change.value), change.revision)
-                break
+        async for stored in follow_key(self._etcd, NETWORK, newer_than=self._network):
+            await self._take_network(decode_network(stored.value), stored.revision)
 
     async def _take_network(self, doc: NetworkDoc, revision: int) -> None:
         await self._desk.driver.set_network(topology_of(doc), doc.pipeline)
@@ -234,38 +227,36 @@ class SouthboundProcess:
         await self._arrange()
 
     async def _follow_spaces(self, revision: int) -> None:
-        async for news in follow(self._etcd, SPACES, revision):
+        async for update in follow(self._etcd, SPACES, revision):
             before = self._spaces.scopes()
-            if news.whole:
+            if isinstance(update, Snapshot):
                 for view in list(self._spaces):
                     self._spaces.drop(view.name)
-            for change in news.changes:
-                self._take_space(change.key, change.value)
-            # What is not in the whole may never have been in this etcd, or was lost with it.
-            if not news.whole:
+            for change in update.changes:
+                self._take_space(change.name, change.value)
+            # A space that a snapshot lacks was not seen to be deleted: etcd may have lost it.
+            if not isinstance(update, Snapshot):
                 self._sweeper.changed(before)
 
-    def _take_space(self, key: str, value: bytes | None) -> None:
-        name = key.removeprefix(SPACES)
+    def _take_space(self, name: str, value: bytes | None) -> None:
         self._spaces.drop(name)
         if value is not None:
             try:
                 self._spaces.put(decode_space(value))
             except BadDocument as error:
-                log.error("%s cannot be read, its entries are left alone: %s", key, error)
+                log.error("space %s cannot be read, its entries are left alone: %s", name, error)
 
     async def _follow_owners(self, revision: int) -> None:
         """Raise the fence for new owners: they do so themselves, but may be slow."""
-        async for news in follow(self._etcd, OWNERS, revision):
-            for change in news.changes:
-                if change.value is None:
-                    continue
-                await self._raise(change.key.removeprefix(OWNERS), change.revision)
+        async for update in follow(self._etcd, OWNERS, revision):
+            for change in update.changes:
+                if change.value is not None:
+                    await self._raise(change.name, change.revision)
 
     async def _follow_locks(self, revision: int) -> None:
         """The same for who has a lock in mode `sea`."""
-        async for news in follow(self._etcd, LOCKS, revision):
-            for partition in self._locks.take(news):
+        async for update in follow(self._etcd, LOCKS, revision):
+            for partition in self._locks.apply(update):
                 if holder := self._locks.holder(partition):
                     await self._raise(partition, holder.epoch)
 
@@ -311,15 +302,15 @@ class SouthboundProcess:
                 await asyncio.sleep(RETRY)
 
     async def _follow_processes(self) -> None:
-        async for news in follow(self._etcd, SOUTHBOUND):
-            self._note_processes(news)
+        async for update in follow(self._etcd, SOUTHBOUND):
+            self._note_processes(update)
             await self._arrange()
 
-    def _note_processes(self, news: News) -> None:
-        if news.whole:
+    def _note_processes(self, update: Update) -> None:
+        if isinstance(update, Snapshot):
             self._alive = set()
-        for change in news.changes:
-            name = change.key.removeprefix(SOUTHBOUND)
+        for change in update.changes:
+            name = change.name
             if change.value is None:
                 self._alive.discard(name)
             else:

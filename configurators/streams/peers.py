@@ -3,15 +3,16 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from configurators.store.documents import BadDocument, decode_process
+from configurators.store.documents import decode_process
 from configurators.store.etcd.client import Etcd
-from configurators.store.following import News, follow, whole
+from configurators.store.mirror import Mirror
 from configurators.store.model import Process
 from configurators.streams.stream import CannotConnect, Habits, Hear, Stream, connect
+from dzflow.aio import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +43,7 @@ class Peers:
         on_change: Callable[[], None] | None = None,
         habits: Habits | None = None,
     ) -> None:
-        self.processes: dict[str, Process] = {}
-        self._etcd = etcd
+        self._registered = Mirror(etcd, prefix, decode_process, self._registration_changed)
         self._prefix = prefix
         self._token = token
         self._hear = hear
@@ -54,15 +54,11 @@ class Peers:
         self._on_change = on_change
         self._habits = habits
         self._streams: dict[str, Stream] = {}
-        self._keeping: dict[str, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
-        self._following: asyncio.Task[None] | None = None
+        self._keeping: dict[str, tuple[Process, asyncio.Task[None]]] = {}
+        self._tasks = BackgroundTasks()
 
     async def __aenter__(self) -> Self:
-        page = await self._etcd.range(self._prefix)
-        self._take(whole(page))
-        self._following = asyncio.create_task(self._follow(page.revision))
-        self._following.add_done_callback(_ended)
+        await self._registered.start()
         return self
 
     async def __aexit__(
@@ -71,14 +67,16 @@ class Peers:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        assert self._following
-        tasks = [self._following, *self._keeping.values()]
         streams = list(self._streams.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, *self._ending, return_exceptions=True)
+        await self._registered.stop()
+        await self._tasks.cancel()
         for stream in streams:
             await stream.closed.wait()
+
+    @property
+    def processes(self) -> Mapping[str, Process]:
+        """The processes that are registered, by id."""
+        return self._registered.values
 
     def __getitem__(self, process: str) -> Stream | None:
         """The stream to a process, None if there is none at the moment."""
@@ -88,36 +86,18 @@ class Peers:
         """All streams that are open now, by process."""
         return dict(self._streams)
 
-    async def _follow(self, revision: int) -> None:
-        async for news in follow(self._etcd, self._prefix, revision):
-            self._take(news)
-
-    def _take(self, news: News) -> None:
-        found = {} if news.whole else dict(self.processes)
-        for change in news.changes:
-            name = change.key.removeprefix(self._prefix)
-            found.pop(name, None)
-            if change.value is not None:
-                try:
-                    found[name] = decode_process(change.value)
-                except BadDocument as error:
-                    log.error("%s cannot be reached: %s", change.key, error)
-        before, self.processes = self.processes, found
-        for name, process in before.items():
-            if found.get(name) != process:
-                self._release(name)
-        for name, process in found.items():
-            if name not in self._keeping:
-                self._keeping[name] = task = asyncio.create_task(self._keep(name, process))
-                task.add_done_callback(_ended)
-        if found != before and self._on_change:
+    def _registration_changed(self, name: str, process: Process | None, _: int) -> None:
+        kept, task = self._keeping.get(name, (None, None))
+        if process == kept:
+            return  # registered once more, as before
+        if task:
+            task.cancel()
+            del self._keeping[name]
+        if process:
+            task = self._tasks.spawn(self._keep(name, process), f"stream to {self._prefix}{name}")
+            self._keeping[name] = process, task
+        if self._on_change:
             self._on_change()
-
-    def _release(self, name: str) -> None:
-        task = self._keeping.pop(name)
-        task.cancel()
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
 
     async def _keep(self, name: str, process: Process) -> None:
         """Have a stream to a process, until cancelled."""
@@ -157,8 +137,3 @@ class Peers:
                 if self._on_close:
                     self._on_close(name, used)
         return used is not None
-
-
-def _ended(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()):
-        log.error("a stream is no longer kept", exc_info=error)

@@ -72,13 +72,6 @@ def test_one_that_others_take_for_dead_takes_nothing() -> None:
     assert seen.due(200.0) == {}
 
 
-def test_what_is_read_anew_replaces_what_was_seen() -> None:
-    seen = orphans("a")
-    seen.only_owned(["2"])
-    seen.only_alive(["a"], 100.0)
-    assert seen.due(102.0).keys() == {"2"}
-
-
 @asynccontextmanager
 async def alone(it: Cluster, name: str) -> AsyncIterator[int]:
     """A configurator in a process of its own: its pid."""

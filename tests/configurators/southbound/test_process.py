@@ -23,8 +23,8 @@ from configurators.state.spaces import (
 )
 from configurators.store.documents import decode_process, encode
 from configurators.store.etcd.client import Access, Etcd
-from configurators.store.following import News, follow
 from configurators.store.keys import GENERATION, NETWORK, SOUTHBOUND, SPACES, owner_key
+from configurators.store.mirror import Snapshot, Update, follow
 from configurators.store.registration import Superseded
 from configurators.streams.messages import (
     Applied,
@@ -436,12 +436,12 @@ async def test_entries_of_a_space_that_is_missing_when_all_are_read_anew_are_lef
 
     async def missed(
         etcd: Etcd, prefix: str, after: int | None = None
-    ) -> AsyncGenerator[News, None]:
+    ) -> AsyncGenerator[Update, None]:
         if prefix != SPACES:
-            async for news in follow(etcd, prefix, after):
-                yield news
+            async for update in follow(etcd, prefix, after):
+                yield update
         await anew.wait()
-        yield News([], 1, whole=True)
+        yield Snapshot([], 1)
         taken.set()
         await asyncio.Event().wait()
 
