@@ -16,18 +16,19 @@ from dzflow.region import Region
 from sdn.emulator import frames
 from sdn.emulator.network import EmulatedNetwork
 from sdn.flows import Action, Change, FlowEntry, FlowOp, Output, ToGroup
-from sdn.onos.client import Access
+from sdn.network_events import NetworkEvent
+from sdn.onos.client import OnosAccess
 from sdn.onos.driver import OnosDriver
 from sdn.onos.face import Face
-from sdn.onos.options import Options
+from sdn.onos.options import OnosOptions
+from sdn.outcomes import Acknowledged, Outcome, Undefined
 from sdn.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline
-from sdn.southbound import Acknowledged, NetworkEvent, Outcome, Undefined
 from sdn.topologies import topology
 from sdn.topology import Topology
 
 WAIT = 60.0
 SCOPE = Scope(7, 1)
-QUICK = Options(confirm=20.0, poll=0.001, slowest_poll=0.02, watch_every=WAIT, audit_every=WAIT)
+QUICK = OnosOptions(confirm=20.0, poll=0.001, slowest_poll=0.02, watch_every=WAIT, audit_every=WAIT)
 IMPATIENT = replace(QUICK, confirm=0.05)
 
 
@@ -95,9 +96,9 @@ class Stage:
                 return event
 
 
-def access(face: Face, **changes: Any) -> Access:
+def access(face: Face, **changes: Any) -> OnosAccess:
     """How a face is reached."""
-    quick = Access(face.url, "onos", "rocks", connect=5.0, read=20.0, retry=0.001)
+    quick = OnosAccess(face.url, "onos", "rocks", connect=5.0, read=20.0, retry=0.001)
     return replace(quick, **changes)
 
 
@@ -117,7 +118,7 @@ def network_of(topology: Topology) -> tuple[EmulatedNetwork, Counter[str]]:
 @asynccontextmanager
 async def stage(
     topology: Topology,
-    options: Options = QUICK,
+    options: OnosOptions = QUICK,
     pipeline: Pipeline | None = None,
     delay: float = 0.0,
     id_bits: int = 32,

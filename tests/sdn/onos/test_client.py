@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from dzflow.errors import BadInput
 from sdn.onos.client import (
-    Access,
     Client,
+    OnosAccess,
     OnosBroken,
     OnosError,
     OnosNotFound,
@@ -57,7 +57,7 @@ async def talking_to(
     peer = Peer(said, drip)
     server = await asyncio.start_server(peer.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    quick = Access(url, "onos", "rocks", connect=5.0, read=5.0, attempts=1, retry=0.001)
+    quick = OnosAccess(url, "onos", "rocks", connect=5.0, read=5.0, attempts=1, retry=0.001)
     client = Client(replace(quick, **changes))
     try:
         yield client, peer
@@ -174,4 +174,4 @@ async def test_names_cannot_lead_elsewhere() -> None:
 @pytest.mark.parametrize("wrong", [{"url": "onos:8181"}, {"calls": 0}, {"attempts": 0}])
 def test_access_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        replace(Access("http://127.0.0.1:8181", "onos", "rocks"), **wrong)
+        replace(OnosAccess("http://127.0.0.1:8181", "onos", "rocks"), **wrong)

@@ -11,10 +11,10 @@ from dzflow.region import Region
 from sdn.flows import FlowEntry, ToGroup
 from sdn.onos.codec import UnsupportedEntry
 from sdn.onos.driver import LegsNotPossible, OnosDriver
-from sdn.onos.options import Options
+from sdn.onos.options import OnosOptions
 from sdn.onos.trees import TreeNotInUse
+from sdn.outcomes import Acknowledged
 from sdn.pipeline import Pipeline
-from sdn.southbound import Acknowledged
 from sdn.topologies import topology
 from sdn.topology import UnknownSwitch
 from tests.sdn.onos.support import (
@@ -254,7 +254,7 @@ async def test_several_spaces_do_not_touch_each_other() -> None:
 @pytest.mark.parametrize("wrong", [{"poll": 0.0}, {"confirm": -1.0}, {"chunk": 0}, {"queue": 0}])
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(BadInput):
-        Options(**wrong)  # type: ignore[arg-type]
+        OnosOptions(**wrong)  # type: ignore[arg-type]
 
 
 async def test_two_drivers_with_different_names_live_side_by_side() -> None:

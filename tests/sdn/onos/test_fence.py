@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from sdn.fence import StaleEpoch
 from sdn.flows import FlowOp
 from sdn.onos.driver import OnosDriver
-from sdn.southbound import Acknowledged, Outcome, StaleEpoch
+from sdn.outcomes import Acknowledged, Outcome
 from tests.sdn.onos.support import (
     LINE,
     PIPELINE,
@@ -84,7 +85,7 @@ async def test_a_reconciliation_that_waits_when_the_fence_rises_changes_nothing(
         assert await first == {"s1": Acknowledged()}
         with pytest.raises(StaleEpoch):
             await queued
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert set(await on.driver.read("s1")) == on.expected("s1", ENTRY)
 
 
@@ -101,7 +102,7 @@ async def test_a_batch_stops_between_its_rounds_when_the_fence_rises() -> None:
             await under_way
         assert on.writes() == {"POST": 1, "DELETE": 0}
         # Those that were confirmed count, the others do not.
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert set(await on.driver.read("s1")) == on.expected("s1", ENTRY, OTHER)
 
 

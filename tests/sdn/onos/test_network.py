@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from sdn.onos.client import OnosUnreachable
 from sdn.onos.trees import TreeNotInUse
+from sdn.outcomes import Acknowledged, Undefined
 from sdn.pipeline import Pipeline
-from sdn.southbound import Acknowledged, Undefined
 from sdn.topologies import topology
 from sdn.topology import Host, Topology
 from tests.sdn.onos.support import (
@@ -74,7 +74,7 @@ async def test_a_host_that_is_gone_gets_nothing_and_nobody_else_does() -> None:
         await on.driver.set_network(LINE, pipeline)
         assert on.reached("h1", EVENT) == {"h2": 1}
         on.face.asked.clear()
-        assert await on.driver.check("s2") == {"s2": Acknowledged()}
+        assert await on.driver.audit("s2") == {"s2": Acknowledged()}
         assert on.writes() == {"POST": 0, "DELETE": 0}
         # When the host is back, so are its events.
         await on.driver.set_network(both, pipeline)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sdn.emulator.model import SOFTWARE
 from sdn.onos.wire import ADDED, FAILED, PENDING_ADD
-from sdn.southbound import Acknowledged, Failed
+from sdn.outcomes import Acknowledged, Failed
 from tests.sdn.onos.support import (
     DELIVER,
     IMPATIENT,
@@ -43,7 +43,7 @@ async def test_a_rule_that_fails_is_named_and_what_follows_is_not_sent() -> None
         assert outcomes["s2"] == Acknowledged()
         # What the switch should hold is what it was; the rule that failed goes.
         on.face.conduct("s1", "well")
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert {rule.state for rule in on.face.rules("s1")} == {ADDED}
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
 
@@ -131,5 +131,5 @@ async def test_an_answer_that_takes_too_long_is_undefined_and_its_late_effect_is
         on.face.release()
         while len(on.face.rules("s1")) <= len(on.expected("s1")):
             await asyncio.sleep(0)
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert set(await on.driver.read("s1")) == on.expected("s1")

@@ -7,12 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from dzflow.address import Scope
+from sdn.network_events import Repaired, SwitchDown, SwitchUp
 from sdn.onos.client import OnosUnauthorized, OnosUnreachable
 from sdn.onos.driver import OnosDriver
 from sdn.onos.face import Face
 from sdn.onos.wire import ADDED
+from sdn.outcomes import Acknowledged, Failed, Undefined
 from sdn.pipeline import Pipeline
-from sdn.southbound import Acknowledged, Failed, Repaired, SwitchDown, SwitchUp, Undefined
 from sdn.topologies import topology
 from tests.sdn.onos.support import (
     DELIVER,
@@ -110,7 +111,7 @@ async def test_rules_of_other_applications_are_never_touched() -> None:
         await plant(on, "org.onosproject.fwd", **theirs)
         await wired(on)
         assert await on.driver.reconcile("p7", 1, {}) == DONE
-        assert await on.driver.check("s1", "s2") == DONE
+        assert await on.driver.audit("s1", "s2") == DONE
         assert foreign_rules(on) == [("org.onosproject.fwd", ADDED)] * 2
         assert set(await on.driver.read("s1")) == on.expected("s1")
 
@@ -119,7 +120,7 @@ async def test_rules_under_our_name_that_we_never_write_are_removed() -> None:
     async with stage(LINE) as on:
         await wired(on)
         await plant(on, "org.dzflow")
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert on.writes() == {"POST": 0, "DELETE": 1}
         assert len(on.face.rules("s1")) == len(set(await on.driver.read("s1"))) + 15
 
@@ -139,7 +140,7 @@ async def test_a_rule_of_ours_that_somebody_changed_is_changed_back() -> None:
         for changed in ([{"type": "OUTPUT", "port": "9"}], [elsewhere], []):
             await plant(on, "org.dzflow", **place, treatment={"instructions": changed})
             assert ON not in await on.driver.read("s1")
-            assert await on.driver.check("s1") == {"s1": Acknowledged()}
+            assert await on.driver.audit("s1") == {"s1": Acknowledged()}
             assert on.writes() == {"POST": 1, "DELETE": 0}
             assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
             assert on.reached("h1", EVENT) == {"h2": 1}
@@ -150,7 +151,7 @@ async def test_a_check_repairs_just_what_was_lost() -> None:
         await wired(on)
         assert on.face.lose("s1", lambda rule: rule.key == ON.key) == 1
         assert on.reached("h1", EVENT) == {}
-        assert await on.driver.check("s1", "s2") == DONE
+        assert await on.driver.audit("s1", "s2") == DONE
         assert on.writes() == {"POST": 1, "DELETE": 0}
         assert await on.told(Repaired) == Repaired("s1", 1)
         assert on.reached("h1", EVENT) == {"h2": 1}
@@ -162,7 +163,7 @@ async def test_a_rule_missing_on_one_tree_is_seen_and_brought_back_alone() -> No
         lost = [rule.key for rule in on.face.rules("s1") if rule.key.in_port == 2][3]
         assert on.face.lose("s1", lambda rule: rule.key == lost) == 1
         assert LET_IN not in await on.driver.read("s1")
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert on.writes() == {"POST": 1, "DELETE": 0}
         assert LET_IN in await on.driver.read("s1")
 
@@ -172,7 +173,7 @@ async def test_everything_lost_is_brought_back_base_entries_too() -> None:
         await wired(on)
         on.face.lose("s1")
         assert await on.driver.read("s1") == []
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
 
 
@@ -197,11 +198,11 @@ async def test_a_repair_that_is_refused_or_not_confirmed_says_so() -> None:
         assert await on.driver.reconcile("p7", 1, WANTED) == DONE
         on.face.lose("s1", lambda rule: rule.key == ON.key)
         on.face.conduct("s1", "failing")
-        failed = (await on.driver.check("s1"))["s1"]
+        failed = (await on.driver.audit("s1"))["s1"]
         assert isinstance(failed, Failed)
         assert "ff1e:1d0::/33" in failed.refused[0]
         on.face.conduct("s1", "stuck")
-        assert isinstance((await on.driver.check("s1"))["s1"], Undefined)
+        assert isinstance((await on.driver.audit("s1"))["s1"], Undefined)
         assert "s1" not in on.driver.connected()
 
 

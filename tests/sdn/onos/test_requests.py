@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from configurators.engine.partials import Request
 from sdn.flows import Batch
-from sdn.southbound import Acknowledged
+from sdn.outcomes import Acknowledged
 from sdn.topology import Topology
 from tests.oracle import receivers
 from tests.plant import Plant
@@ -125,5 +125,5 @@ async def test_whatever_is_requested_tables_and_events_are_as_expected(
         random = Random(len(topology.switches))
         for switch in topology.switches:
             on.face.lose(switch.id, lambda _: random.random() < 0.5)
-        await on.driver.check(*plant.network.switches)
+        await on.driver.audit(*plant.network.switches)
         await play.check()
