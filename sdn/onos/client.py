@@ -20,6 +20,7 @@ T = TypeVar("T")
 Gate = Callable[[], None]
 """Called just before something is sent; raises if it must not be."""
 
+_API = "/onos/v1"  # the path of the REST interface
 _CHUNK = 1 << 16
 _SHOWN = 200  # characters of an answer that an error shows
 _JSON = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -52,6 +53,7 @@ class OnosBroken(OnosError):
 class OnosAccess(Struct, frozen=True):
     """Where ONOS is and how it is called; all times are in seconds.
 
+    `url` is the address of ONOS, with or without the path `/onos/v1`.
     `verify` is the file with the certificates to trust for https, or whether to check at all.
     """
 
@@ -82,7 +84,7 @@ class Client:
 
     def __init__(self, access: OnosAccess) -> None:
         self._access = access
-        self._base = access.url.rstrip("/") + "/onos/v1/"
+        self._base = access.url.rstrip("/").removesuffix(_API).rstrip("/") + _API + "/"
         self._pool = ThreadPoolExecutor(access.calls, thread_name_prefix="onos")
         # A session is no matter for two threads at a time, so each call takes one out.
         self._sessions: queue.SimpleQueue[requests.Session] = queue.SimpleQueue()

@@ -46,7 +46,6 @@ from sdn.emulator import EmulatedNetwork
 from sdn.emulator.agent import Dialling
 from sdn.flows import Change, FlowEntry, FlowOp, Output
 from sdn.onos.client import OnosAccess
-from sdn.onos.face import Face
 from sdn.onos.options import OnosOptions
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.outcomes import Acknowledged, Undefined
@@ -55,6 +54,7 @@ from sdn.topologies import topology
 from sdn.topology import Host, Topology
 from tests.certificates import make_keys
 from tests.etcd import TestEtcd
+from tests.onos_standin import OnosStandIn
 
 LINE = topology("line:3")
 NAMES = {"s1", "s2", "s3"}
@@ -770,9 +770,9 @@ async def test_an_onos_can_be_between(etcd_server: TestEtcd) -> None:
 
     access = etcd_server.access()
     epoch = await store(access, plan="lpm")
-    async with EmulatedNetwork(LINE) as network, Face(network) as face:
+    async with EmulatedNetwork(LINE) as network, OnosStandIn(network) as onos:
         options = SouthboundOptions(
-            onos=OnosAccess(face.url, "onos", "rocks"),
+            onos=OnosAccess(onos.url, "onos", "rocks"),
             onos_options=OnosOptions(confirm=WAIT, poll=0.002, slowest_poll=0.05),
         )
         made = SouthboundProcess(

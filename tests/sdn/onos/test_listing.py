@@ -75,13 +75,13 @@ async def test_whoever_asks_at_the_same_time_shares_an_answer() -> None:
         southbound: SwitchDriver = on.driver
         answers = await asyncio.gather(*(southbound.read("s1") for _ in range(20)))
         assert all(set(answer) == on.expected("s1") for answer in answers)
-        assert len(on.face.asked) == 1
+        assert len(on.onos.requests) == 1
         # But nobody gets an answer to a question that was asked before.
-        on.face.hold()
+        on.onos.hold()
         early = asyncio.create_task(southbound.read("s1"))
         await on.until_asked("GET", 2)
         late = [asyncio.create_task(southbound.read("s1")) for _ in range(20)]
         await asyncio.sleep(0)
-        on.face.release()
+        on.onos.release()
         await asyncio.gather(early, *late)
-        assert len(on.face.asked) == 3
+        assert len(on.onos.requests) == 3

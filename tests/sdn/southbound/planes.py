@@ -19,7 +19,6 @@ from sdn.lab import Certificates, Lab
 from sdn.network_events import NetworkEvent, SwitchUp
 from sdn.onos.client import OnosAccess
 from sdn.onos.driver import OnosDriver
-from sdn.onos.face import Face
 from sdn.onos.options import OnosOptions
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import V1_4
@@ -27,6 +26,7 @@ from sdn.pipeline import Pipeline
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology
 from tests.certificates import Keys
+from tests.onos_standin import OnosStandIn
 
 WAIT = 20.0
 APPLICATIONS = 2  # on each host, each with a socket of its own
@@ -206,10 +206,10 @@ async def emulated_plane(
 async def onos_plane(
     topology: Topology, pipeline: Pipeline, partition_of: PartitionOf
 ) -> AsyncIterator[EmulatedPlane]:
-    """Emulated switches behind an ONOS-style REST face, with the ONOS driver."""
+    """Emulated switches behind an ONOS-style REST onos, with the ONOS driver."""
     quick = OnosOptions(confirm=WAIT, poll=0.002, slowest_poll=0.05)
-    async with EmulatedNetwork(topology) as network, Face(network) as face:
-        access = OnosAccess(face.url, "onos", "rocks")
+    async with EmulatedNetwork(topology) as network, OnosStandIn(network) as onos:
+        access = OnosAccess(onos.url, "onos", "rocks")
         async with OnosDriver(topology, pipeline, partition_of, {}, access, quick) as driver:
             plane = EmulatedPlane(topology, driver, network)
             try:
