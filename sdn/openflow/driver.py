@@ -3,21 +3,19 @@
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
+from sdn.fence import StaleEpoch
 from sdn.flows import Batch, FlowEntry
 from sdn.openflow.switches.connection import Connection, ConnectionLost
 from sdn.openflow.switches.reconciler import TAKING
-from sdn.openflow.switches.server import Options, Reception
+from sdn.openflow.switches.server import DriverOptions, Reception
+from sdn.outcomes import Outcome
 from sdn.pipeline import Pipeline
-from sdn.southbound import (
-    Outcome,
-    StaleEpoch,
-)
 from sdn.topology import Topology
 
-__all__ = ["Driver", "Options"]
+__all__ = ["DriverOptions", "OpenFlowDriver"]
 
 
-class Driver(Reception):
+class OpenFlowDriver(Reception):
     """Keeps switches as they should be and carries out batches; an async context manager.
 
     `epochs` are those that are in force when it starts; nothing older is ever let through.
@@ -43,7 +41,7 @@ class Driver(Reception):
     ) -> dict[str, Outcome]:
         """Declare what a partition should have on each switch, and apply the difference only."""
         await self.declare(partition, epoch, expected)
-        return await self.check(*self._keepers)
+        return await self.audit(*self._keepers)
 
     async def declare(
         self,
@@ -70,9 +68,9 @@ class Driver(Reception):
 
         When they are taken over they are compared and used.
         """
-        self.take(list(self._keepers) if self._mine is None else self._mine, generation)
+        self.assign(list(self._keepers) if self._mine is None else self._mine, generation)
 
-    def take(self, switches: Iterable[str], generation: int) -> None:
+    def assign(self, switches: Iterable[str], generation: int) -> None:
         """Be responsible for these switches from now on, and for no others.
 
         Those that were not ours, or were lost to another process, are taken over with the new
@@ -91,7 +89,7 @@ class Driver(Reception):
                 if peer := self._peers.get(name):
                     self._spawn(self._take_over(keeper, peer))
 
-    async def check(self, *switches: str) -> dict[str, Outcome]:
+    async def audit(self, *switches: str) -> dict[str, Outcome]:
         """Compare switches with what they should hold, and repair what differs."""
         keepers = [self._keeper(switch) for switch in switches]
         outcomes = await asyncio.gather(*(keeper.sync() for keeper in keepers))
@@ -121,7 +119,7 @@ class Driver(Reception):
             self._finder.declare(topology)
             for switch in gone:
                 self._finder.switch_removed(switch)
-        await self.check(*(s for s, keeper in self._keepers.items() if keeper.connection))
+        await self.audit(*(s for s, keeper in self._keepers.items() if keeper.connection))
 
     def up(self) -> set[str]:
         """The switches that are ours, hold what they should, and carry out batches."""

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from configurators.southbound.process import SouthboundProcess
-from configurators.southbound.request_handler import SharedDriver
 from configurators.state.network import topology_of
 from configurators.store.model import NetworkDoc
+from sdn.driver import SwitchDriver
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp
-from sdn.openflow.driver import Driver, Options
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import (
     STALE_GENERATION,
     TABLE_FULL,
@@ -317,7 +317,7 @@ class SimConnection(Connection):
             self.gone.set()
 
 
-class SimDriver(Driver):
+class SimDriver(OpenFlowDriver):
     """The OpenFlow driver, to which simulated switches connect."""
 
     drivers: "dict[Node, SimDriver]"  # set for each run
@@ -349,7 +349,7 @@ class SimSouthbound(SouthboundProcess):
     """A southbound process for simulated switches."""
 
     @contextlib.asynccontextmanager
-    async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SharedDriver]:
+    async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SwitchDriver]:
         given = topology_of(doc), doc.pipeline, self._sweeper.partition_of, epochs
-        async with SimDriver(*given, Options(discover=False)) as driver:
+        async with SimDriver(*given, DriverOptions(discover=False)) as driver:
             yield driver

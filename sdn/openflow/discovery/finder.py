@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
+from sdn.network_events import NetworkEvent
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.punts import punt_mods
 from sdn.openflow.protocol.constants import Type
 from sdn.openflow.protocol.wire import HEADER
 from sdn.openflow.switches.connection import Connection
-from sdn.southbound import NetworkEvent
 from sdn.topology import Topology
 
 

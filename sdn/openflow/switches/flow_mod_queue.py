@@ -12,21 +12,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Change, FlowKey, FlowOp
 from sdn.openflow.protocol.codec import NotEncodable
 from sdn.openflow.switches.connection import Connection, ConnectionLost, Run
 from sdn.openflow.switches.holding import held_from
 from sdn.openflow.switches.send_batcher import Pulse
-from sdn.southbound import (
-    Acknowledged,
-    Before,
-    Failed,
-    Fence,
-    Outcome,
-    Shadow,
-    StaleEpoch,
-    Undefined,
-)
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
+from sdn.shadow import Before, Shadow
 
 PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
 BARRIERS = 2  # under way, beyond which what is less than a piece waits for more

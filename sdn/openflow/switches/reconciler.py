@@ -8,25 +8,16 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Literal
 
+from sdn.fence import Fence
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
+from sdn.network_events import MastershipLost, NetworkEvent, Repaired
 from sdn.openflow.protocol.messages import FlowStat, Foreign
 from sdn.openflow.switches.connection import Connection, ConnectionLost, Refused, Run
 from sdn.openflow.switches.flow_mod_queue import Limits, Sender
 from sdn.openflow.switches.send_batcher import Pulse
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from sdn.pipeline import Pipeline
-from sdn.southbound import (
-    BASE,
-    Acknowledged,
-    Failed,
-    Fence,
-    NetworkEvent,
-    Outcome,
-    PartitionOf,
-    Repaired,
-    Shadow,
-    Superseded,
-    Undefined,
-)
+from sdn.shadow import BASE, PartitionOf, Shadow
 from sdn.topology import Topology
 
 GROUPS = 1 << 16  # as many from the pipeline's first on are ours
@@ -107,7 +98,7 @@ class Keeper(Sender):
         if self.off in (None, TAKING):
             self.off = SUPERSEDED
             self.abandon(SUPERSEDED)
-            self._tell(Superseded(self.switch))
+            self._tell(MastershipLost(self.switch))
 
     def release(self) -> None:
         """Another southbound process is responsible; what should hold is for it to know."""

@@ -11,7 +11,16 @@ from typing import Self
 
 from msgspec import Struct
 
+from sdn.fence import Fence
 from sdn.flows import Change
+from sdn.network_events import (
+    MastershipLost,
+    NetworkEvent,
+    PortStateChanged,
+    SwitchDown,
+    SwitchUnusable,
+    SwitchUp,
+)
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.finder import Finder, send_punts
 from sdn.openflow.discovery.punts import is_punt
@@ -31,18 +40,9 @@ from sdn.openflow.switches.features import Unusable, check_features
 from sdn.openflow.switches.flow_mod_queue import Limits
 from sdn.openflow.switches.reconciler import NOT_OURS, TAKING, Keeper
 from sdn.openflow.switches.send_batcher import Pulse
+from sdn.outcomes import Failed
 from sdn.pipeline import Pipeline
-from sdn.southbound import (
-    Failed,
-    Fence,
-    NetworkEvent,
-    PartitionOf,
-    PortStateChanged,
-    Superseded,
-    SwitchDown,
-    SwitchRefused,
-    SwitchUp,
-)
+from sdn.shadow import PartitionOf
 from sdn.topology import Topology, UnknownSwitch
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ LONGEST_CALM = 5.0  # seconds between comparisons for which there is no hurry
 EVENTS = 10_000  # events that may wait to be read before old ones are dropped
 
 
-class Options(Struct, frozen=True):
+class DriverOptions(Struct, frozen=True):
     """How a driver behaves."""
 
     host: str = "127.0.0.1"
@@ -78,9 +78,9 @@ class Reception:
         pipeline: Pipeline,
         partition_of: PartitionOf,
         epochs: Mapping[str, int],
-        options: Options | None = None,
+        options: DriverOptions | None = None,
     ) -> None:
-        self.options = options or Options()
+        self.options = options or DriverOptions()
         self.events: asyncio.Queue[NetworkEvent] = asyncio.Queue(EVENTS)
         self.port = self.options.port
         self._generation = self.options.generation
@@ -214,7 +214,7 @@ class Reception:
         except (Unusable, Refused) as error:
             if name is not None and name in self._keepers:
                 self._keepers[name].trouble = str(error)
-            self._tell(SwitchRefused(ready.dpid, str(error)))
+            self._tell(SwitchUnusable(ready.dpid, str(error)))
             connection.close(str(error))
             return
         keeper = self._keepers[name]
@@ -258,7 +258,7 @@ class Reception:
             outcome = await keeper.sync()
             if isinstance(outcome, Failed):
                 reason = f"it refuses what it should hold: {next(iter(outcome.refused.values()))}"
-                self._tell(SwitchRefused(ready.dpid, reason))
+                self._tell(SwitchUnusable(ready.dpid, reason))
                 connection.close(reason)
                 return
             if self._finder and keeper.off is None:
@@ -389,7 +389,7 @@ class Reception:
 
     def _tell(self, event: NetworkEvent) -> None:
         log.info("%s", event)
-        if self._finder and isinstance(event, Superseded):
+        if self._finder and isinstance(event, MastershipLost):
             self._finder.switch_down(event.switch)  # it is no longer ours to ask
         if self.events.full():
             log.warning("nobody reads events; dropped %s", self.events.get_nowait())

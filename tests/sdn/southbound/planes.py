@@ -12,19 +12,21 @@ from typing import Any
 
 from dzflow.address import DELIVERY, EVENT_PORT
 from dzflow.event_wire import JOIN, JOINED, SEND, VERSION
+from sdn.driver import SwitchDriver
 from sdn.emulator.agent import Dialling
 from sdn.emulator.network import EmulatedNetwork
 from sdn.lab import Certificates, Lab
-from sdn.onos.client import Access
+from sdn.network_events import NetworkEvent, SwitchUp
+from sdn.onos.client import OnosAccess
 from sdn.onos.driver import OnosDriver
-from sdn.onos.face import Face
-from sdn.onos.options import Options as OnosOptions
-from sdn.openflow.driver import Driver, Options
+from sdn.onos.options import OnosOptions
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import V1_4
 from sdn.pipeline import Pipeline
-from sdn.southbound import NetworkEvent, PartitionOf, Southbound, SwitchUp
+from sdn.shadow import PartitionOf
 from sdn.topology import Topology
 from tests.certificates import Keys
+from tests.onos_standin import OnosStandIn
 
 WAIT = 20.0
 APPLICATIONS = 2  # on each host, each with a socket of its own
@@ -33,7 +35,7 @@ APPLICATIONS = 2  # on each host, each with a socket of its own
 class Plane(ABC):
     """A running data plane with its driver."""
 
-    def __init__(self, topology: Topology, southbound: Southbound) -> None:
+    def __init__(self, topology: Topology, southbound: SwitchDriver) -> None:
         self.topology = topology
         self.southbound = southbound
         self.received: dict[str, list[Counter[bytes]]] = {
@@ -73,7 +75,7 @@ class Plane(ABC):
 class LabPlane(Plane):
     """Open vSwitch, with hosts in network namespaces and plain UDP sockets."""
 
-    def __init__(self, topology: Topology, southbound: Southbound, lab: Lab) -> None:
+    def __init__(self, topology: Topology, southbound: SwitchDriver, lab: Lab) -> None:
         super().__init__(topology, southbound)
         self.lab = lab
         self._senders: dict[str, socket.socket] = {}
@@ -118,7 +120,7 @@ class EmulatedPlane(Plane):
     """Emulated switches, with applications that talk to their hosts over loopback."""
 
     def __init__(
-        self, topology: Topology, southbound: Southbound, network: EmulatedNetwork
+        self, topology: Topology, southbound: SwitchDriver, network: EmulatedNetwork
     ) -> None:
         super().__init__(topology, southbound)
         self.network = network
@@ -162,8 +164,8 @@ async def lab_plane(
     keys: Keys | None = None,
 ) -> AsyncIterator[LabPlane]:
     """Open vSwitch with our OpenFlow driver."""
-    options = Options(port=0, timeout=WAIT, tls=keys.server() if keys else None)
-    async with Driver(topology, pipeline, partition_of, {}, options) as driver:
+    options = DriverOptions(port=0, timeout=WAIT, tls=keys.server() if keys else None)
+    async with OpenFlowDriver(topology, pipeline, partition_of, {}, options) as driver:
         tls = Certificates(keys.key, keys.certificate, keys.authority) if keys else None
         target = f"{'ssl' if keys else 'tcp'}:127.0.0.1:{driver.port}"
         with Lab(topology, target, protocols=(protocol,), tls=tls) as lab:
@@ -184,8 +186,8 @@ async def emulated_plane(
     keys: Keys | None = None,
 ) -> AsyncIterator[EmulatedPlane]:
     """Emulated switches with our OpenFlow driver."""
-    options = Options(port=0, timeout=WAIT, tls=keys.server() if keys else None)
-    async with Driver(topology, pipeline, partition_of, {}, options) as driver:
+    options = DriverOptions(port=0, timeout=WAIT, tls=keys.server() if keys else None)
+    async with OpenFlowDriver(topology, pipeline, partition_of, {}, options) as driver:
         dialling = Dialling(tls=keys.client() if keys else None)
         controllers = [("127.0.0.1", driver.port)]
         async with EmulatedNetwork(
@@ -204,10 +206,10 @@ async def emulated_plane(
 async def onos_plane(
     topology: Topology, pipeline: Pipeline, partition_of: PartitionOf
 ) -> AsyncIterator[EmulatedPlane]:
-    """Emulated switches behind an ONOS-style REST face, with the ONOS driver."""
+    """Emulated switches behind an ONOS-style REST onos, with the ONOS driver."""
     quick = OnosOptions(confirm=WAIT, poll=0.002, slowest_poll=0.05)
-    async with EmulatedNetwork(topology) as network, Face(network) as face:
-        access = Access(face.url, "onos", "rocks")
+    async with EmulatedNetwork(topology) as network, OnosStandIn(network) as onos:
+        access = OnosAccess(onos.url, "onos", "rocks")
         async with OnosDriver(topology, pipeline, partition_of, {}, access, quick) as driver:
             plane = EmulatedPlane(topology, driver, network)
             try:
@@ -217,7 +219,7 @@ async def onos_plane(
                 plane.close()
 
 
-async def all_up(driver: Driver, topology: Topology) -> None:
+async def all_up(driver: OpenFlowDriver, topology: Topology) -> None:
     """Wait until every switch is connected and set up."""
     left = {switch.id for switch in topology.switches}
     while left:
@@ -226,7 +228,7 @@ async def all_up(driver: Driver, topology: Topology) -> None:
         left.discard(event.switch)
 
 
-async def next_event(driver: Driver, kind: type[NetworkEvent]) -> NetworkEvent:
+async def next_event(driver: OpenFlowDriver, kind: type[NetworkEvent]) -> NetworkEvent:
     """The next event of a kind; others are passed over."""
     async with asyncio.timeout(WAIT):
         while True:

@@ -13,23 +13,21 @@ from dzflow.region import Region
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.emulator.switch import EmulatedSwitch
+from sdn.fence import StaleEpoch
 from sdn.flows import COOKIE_MARK, Change, FlowEntry, FlowOp, Output
-from sdn.openflow.driver import Driver, Options
-from sdn.openflow.protocol.constants import V1_3, V1_4
-from sdn.openflow.protocol.messages import FlowMod
-from sdn.pipeline import MATCH_PRIORITY, Pipeline
-from sdn.southbound import (
-    Acknowledged,
-    Failed,
+from sdn.network_events import (
+    MastershipLost,
     PortStateChanged,
     Repaired,
-    StaleEpoch,
-    Superseded,
     SwitchDown,
-    SwitchRefused,
+    SwitchUnusable,
     SwitchUp,
-    Undefined,
 )
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
+from sdn.openflow.protocol.constants import V1_3, V1_4
+from sdn.openflow.protocol.messages import FlowMod
+from sdn.outcomes import Acknowledged, Failed, Undefined
+from sdn.pipeline import MATCH_PRIORITY, Pipeline
 from sdn.topologies import topology
 from sdn.topology import Host, Topology
 from tests.sdn.lab.support import needs_lab
@@ -46,7 +44,9 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 class Rig:
     """A driver, emulated switches, and what they should hold."""
 
-    def __init__(self, driver: Driver, network: EmulatedNetwork, pipeline: Pipeline) -> None:
+    def __init__(
+        self, driver: OpenFlowDriver, network: EmulatedNetwork, pipeline: Pipeline
+    ) -> None:
         self.driver = driver
         self.network = network
         self.pipeline = pipeline
@@ -73,8 +73,8 @@ async def rig(
     **options: Any,
 ) -> AsyncIterator[Rig]:
     pipeline = Pipeline().extended(network)
-    settings = Options(port=0, **{"timeout": WAIT, **options})
-    async with Driver(network, pipeline, lambda _: "p", {}, settings) as driver:
+    settings = DriverOptions(port=0, **{"timeout": WAIT, **options})
+    async with OpenFlowDriver(network, pipeline, lambda _: "p", {}, settings) as driver:
         controllers = [("127.0.0.1", driver.port)]
         async with EmulatedNetwork(
             network, controllers, versions=(version,), models=models
@@ -127,7 +127,7 @@ async def test_what_waits_when_its_partition_is_declared_is_not_sent() -> None:
             it.driver.declare("p", 1, {"s1": [entry(500)]}, ["s1"]),
         )
         assert isinstance(outcome, Undefined)
-        assert await it.driver.check("s1") == {"s1": Acknowledged()}
+        assert await it.driver.audit("s1") == {"s1": Acknowledged()}
         await it.agrees("s1", entry(500))
         assert await it.apply("s1", adds(501)) == Acknowledged()
         await it.agrees("s1", entry(500), entry(501))
@@ -181,15 +181,15 @@ async def test_a_flapping_connection_ends_in_agreement() -> None:
                 r.network.agents["s2"].drop(0)
                 await r.back("s2")
         assert len(done) >= 8
-        await r.driver.check("s2")
+        await r.driver.audit("s2")
         await r.agrees("s2", *map(entry, done))
 
 
 async def test_events_on_untouched_paths_are_not_lost_while_a_switch_flaps() -> None:
     work = Round("legs", LINE, seed=3)
-    settings = Options(port=0, timeout=WAIT)
+    settings = DriverOptions(port=0, timeout=WAIT)
     async with (
-        Driver(LINE, work.plant.pipeline, work.partition_of, {}, settings) as driver,
+        OpenFlowDriver(LINE, work.plant.pipeline, work.partition_of, {}, settings) as driver,
         EmulatedNetwork(LINE, [("127.0.0.1", driver.port)]) as network,
     ):
         await all_up(driver, LINE)
@@ -262,7 +262,7 @@ async def test_an_error_in_the_middle_of_a_batch_is_tied_to_its_operation() -> N
         assert set(outcome.refused) == {1}
         assert not outcome.table_full
         await r.agrees("s2", entry(1), entry(3))
-        await r.driver.check("s2")
+        await r.driver.audit("s2")
         await r.agrees("s2", entry(1), entry(3))
 
 
@@ -288,7 +288,7 @@ async def test_nothing_goes_for_which_a_full_table_has_refused_what_replaces_it(
         assert outcome.table_full
         assert set(outcome.refused) == {0, 1, 2, 3}
         await r.agrees("s2", entry(1), entry(2))
-        assert await r.driver.check("s2") == {"s2": Acknowledged()}
+        assert await r.driver.audit("s2") == {"s2": Acknowledged()}
         await r.agrees("s2", entry(1), entry(2))
         # With room for it, they go.
         assert await r.apply("s2", deletes(2)) == Acknowledged()
@@ -308,7 +308,7 @@ async def test_what_waits_for_others_to_be_added_is_not_sent_when_its_partition_
         await seen.wait()
         await r.driver.declare("p", 1, {"s2": [entry(1)]}, ["s2"])
         assert isinstance(await applying, Undefined)
-        assert await r.driver.check("s2") == {"s2": Acknowledged()}
+        assert await r.driver.audit("s2") == {"s2": Acknowledged()}
         await r.agrees("s2", entry(1))
 
 
@@ -320,7 +320,7 @@ async def test_what_waits_for_others_to_be_added_is_left_alone_by_a_comparison()
         ops = [FlowOp(Change.ADD, coarse()), *deletes(1)]
         applying = asyncio.create_task(r.apply("s2", ops))
         await asyncio.sleep(0)  # it is submitted
-        await r.driver.check("s2")
+        await r.driver.audit("s2")
         assert isinstance(await applying, Failed)
         await r.agrees("s2", entry(1), entry(2))
 
@@ -342,7 +342,7 @@ async def test_what_a_full_table_did_not_take_is_put_there_when_we_have_made_roo
     small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
     async with rig(models=small) as r:
         await r.driver.declare("p", 1, {"s2": [entry(1), entry(2), entry(3)]}, ["s2"])
-        outcomes = await r.driver.check("s2")
+        outcomes = await r.driver.audit("s2")
         assert isinstance(outcomes["s2"], Failed)
         there = set(await r.driver.read("s2")) & {entry(1), entry(2), entry(3)}
         assert len(there) == 2
@@ -356,7 +356,7 @@ async def test_what_a_full_table_did_not_take_is_tried_again() -> None:
     small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
     async with rig(models=small) as r:
         await r.driver.declare("p", 1, {"s2": [entry(1), entry(2), entry(3)]}, ["s2"])
-        outcomes = await r.driver.check("s2")
+        outcomes = await r.driver.audit("s2")
         assert isinstance(outcomes["s2"], Failed)
         r.network.switches["s2"].tables.model = SwitchModel()  # room that nobody tells of
         assert await next_event(r.driver, Repaired) == Repaired("s2", 1)
@@ -370,7 +370,7 @@ async def test_a_full_table_is_repaired_without_a_gap_if_there_is_room_and_with_
     async with rig(models=small) as r:
         assert await r.apply("s2", adds(1, 2)) == Acknowledged()
         await r.driver.declare("p", 1, {"s2": [coarse()]}, ["s2"])
-        outcomes = await r.driver.check("s2")
+        outcomes = await r.driver.audit("s2")
         assert isinstance(outcomes["s2"], Failed)
         await r.agrees("s2", entry(1), entry(2))
         # As that did not do, what is there goes first when it is tried again.
@@ -380,14 +380,14 @@ async def test_a_full_table_is_repaired_without_a_gap_if_there_is_room_and_with_
 
 async def test_a_switch_without_enough_tables_is_refused_with_a_way_out() -> None:
     pipeline = Pipeline().extended(LINE)
-    settings = Options(port=0, timeout=WAIT)
-    async with Driver(LINE, pipeline, lambda _: "p", {}, settings) as driver:
+    settings = DriverOptions(port=0, timeout=WAIT)
+    async with OpenFlowDriver(LINE, pipeline, lambda _: "p", {}, settings) as driver:
         poor = {"s2": SwitchModel(tables=3), "s3": SwitchModel(masks="prefix")}
         async with EmulatedNetwork(LINE, [("127.0.0.1", driver.port)], models=poor):
             refused: dict[int, str] = {}
             while len(refused) < 2:
-                event = await next_event(driver, SwitchRefused)
-                assert isinstance(event, SwitchRefused)
+                event = await next_event(driver, SwitchUnusable)
+                assert isinstance(event, SwitchUnusable)
                 refused[event.dpid] = event.reason
     assert "3 tables" in refused[2]
     assert "lpm" in refused[2]
@@ -397,13 +397,13 @@ async def test_a_switch_without_enough_tables_is_refused_with_a_way_out() -> Non
 
 async def test_a_switch_that_nobody_knows_is_refused() -> None:
     pipeline = Pipeline().extended(LINE)
-    settings = Options(port=0, timeout=WAIT)
+    settings = DriverOptions(port=0, timeout=WAIT)
     async with (
-        Driver(LINE, pipeline, lambda _: "p", {}, settings) as driver,
+        OpenFlowDriver(LINE, pipeline, lambda _: "p", {}, settings) as driver,
         EmulatedNetwork(topology("line:4"), [("127.0.0.1", driver.port)]),
     ):
-        event = await next_event(driver, SwitchRefused)
-        assert isinstance(event, SwitchRefused)
+        event = await next_event(driver, SwitchUnusable)
+        assert isinstance(event, SwitchUnusable)
         assert event.dpid == 4
 
 
@@ -446,7 +446,9 @@ async def test_work_that_was_queued_before_the_fence_rose_is_refused_too() -> No
 
 async def test_epochs_in_force_are_known_before_any_work_is_accepted() -> None:
     pipeline = Pipeline().extended(LINE)
-    async with Driver(LINE, pipeline, lambda _: "p", {"p": 9}, Options(port=0)) as driver:
+    async with OpenFlowDriver(
+        LINE, pipeline, lambda _: "p", {"p": 9}, DriverOptions(port=0)
+    ) as driver:
         with pytest.raises(StaleEpoch):
             await driver.apply("p", 8, {"s1": adds(1)})
 
@@ -454,18 +456,18 @@ async def test_epochs_in_force_are_known_before_any_work_is_accepted() -> None:
 @pytest.mark.parametrize("version", [V1_3, V1_4])
 async def test_a_second_southbound_process_takes_a_switch_over(version: int) -> None:
     pipeline = Pipeline().extended(LINE)
-    first = Options(port=0, timeout=WAIT, generation=1)
-    second = Options(port=0, timeout=WAIT, generation=2)
+    first = DriverOptions(port=0, timeout=WAIT, generation=1)
+    second = DriverOptions(port=0, timeout=WAIT, generation=2)
     async with (
-        Driver(LINE, pipeline, lambda _: "p", {}, first) as old,
-        Driver(LINE, pipeline, lambda _: "p", {}, second) as new,
+        OpenFlowDriver(LINE, pipeline, lambda _: "p", {}, first) as old,
+        OpenFlowDriver(LINE, pipeline, lambda _: "p", {}, second) as new,
     ):
         both = [("127.0.0.1", old.port), ("127.0.0.1", new.port)]
         async with EmulatedNetwork(LINE, both, versions=(version,)) as network:
             await all_up(new, LINE)
             outcome = (await old.apply("p", 1, {"s2": adds(1)}))["s2"]
             assert isinstance(outcome, Undefined)
-            await next_event(old, Superseded)
+            await next_event(old, MastershipLost)
             assert (await new.apply("p", 1, {"s2": adds(2)}))["s2"] == Acknowledged()
             held = set(network.switches["s2"].entries())
             assert held & {entry(1), entry(2)} == {entry(2)}
@@ -496,7 +498,7 @@ async def test_what_other_applications_put_on_a_switch_stays_as_it_is() -> None:
         switch.change(FlowOp(Change.ADD, theirs), cookie=0x1234)
         before = set(switch.entries())
         await r.apply("s2", adds(1))
-        await r.driver.check("s2")
+        await r.driver.audit("s2")
         await r.driver.reconcile("p", 1, {})
         assert set(switch.entries()) == before
 
@@ -619,19 +621,19 @@ async def test_a_batch_that_cannot_be_encoded_fails_and_the_next_one_goes_on() -
 
 async def test_who_has_given_way_stays_so_until_it_claims_a_new_generation() -> None:
     pipeline = Pipeline().extended(LINE)
-    first = Options(port=0, timeout=WAIT, generation=1)
-    second = Options(port=0, timeout=WAIT, generation=2)
+    first = DriverOptions(port=0, timeout=WAIT, generation=1)
+    second = DriverOptions(port=0, timeout=WAIT, generation=2)
     async with (
-        Driver(LINE, pipeline, lambda _: "p", {}, first) as old,
-        Driver(LINE, pipeline, lambda _: "p", {}, second) as new,
+        OpenFlowDriver(LINE, pipeline, lambda _: "p", {}, first) as old,
+        OpenFlowDriver(LINE, pipeline, lambda _: "p", {}, second) as new,
     ):
         both = [("127.0.0.1", old.port), ("127.0.0.1", new.port)]
         async with EmulatedNetwork(LINE, both) as network:
             await all_up(new, LINE)
             given_way: set[str] = set()
             while len(given_way) < 3:
-                event = await next_event(old, Superseded)
-                assert isinstance(event, Superseded)
+                event = await next_event(old, MastershipLost)
+                assert isinstance(event, MastershipLost)
                 given_way.add(event.switch)
             network.agents["s2"].restart()  # the switch forgets whose generation was higher
             await next_event(new, SwitchUp)
@@ -676,7 +678,7 @@ async def test_a_real_switch_that_restarts_empty_is_filled_again(protocol: str) 
     plant = work.plant
     async with lab_plane(LINE, plant.pipeline, work.partition_of, protocol) as plane:
         driver = plane.southbound
-        assert isinstance(driver, Driver)
+        assert isinstance(driver, OpenFlowDriver)
         await work.add(plane, work.markers(advertised=True))
         await work.add(plane, work.markers(advertised=False))
         await work.add(plane, work.requests(True, 6))

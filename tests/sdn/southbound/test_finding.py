@@ -4,9 +4,9 @@ import pytest
 
 from sdn.emulator.network import EmulatedNetwork
 from sdn.lab import Lab
-from sdn.openflow.driver import Driver, Options
+from sdn.network_events import HostSeen, LinkChanged
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.pipeline import Pipeline
-from sdn.southbound import HostSeen, LinkChanged
 from sdn.topologies import topology
 from sdn.topology import Link, Topology
 from tests.sdn.lab.support import needs_lab
@@ -15,12 +15,12 @@ from tests.sdn.southbound.planes import WAIT, next_event
 RING = topology("ring:4")
 
 
-def driver_of(network: Topology) -> Driver:
-    options = Options(port=0, timeout=WAIT)
-    return Driver(network, Pipeline().extended(network), lambda _: "p", {}, options)
+def driver_of(network: Topology) -> OpenFlowDriver:
+    options = DriverOptions(port=0, timeout=WAIT)
+    return OpenFlowDriver(network, Pipeline().extended(network), lambda _: "p", {}, options)
 
 
-async def found(driver: Driver, count: int) -> set[Link]:
+async def found(driver: OpenFlowDriver, count: int) -> set[Link]:
     links: set[Link] = set()
     while len(links) < count:
         event = await next_event(driver, LinkChanged)

@@ -16,8 +16,9 @@ from dzflow.address import read_match
 from dzflow.region import WIDTH, Region
 from sdn.flows import FlowEntry
 from sdn.openflow.protocol.constants import V1_3, V1_4
+from sdn.outcomes import Acknowledged
 from sdn.pipeline import Pipeline, PlanName
-from sdn.southbound import Acknowledged, PartitionOf
+from sdn.shadow import PartitionOf
 from sdn.topologies import topology
 from sdn.topology import Topology
 from tests.certificates import make_keys

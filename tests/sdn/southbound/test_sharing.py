@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from sdn.emulator import EmulatedNetwork, SwitchModel
+from sdn.fence import StaleEpoch
 from sdn.flows import FlowEntry, FlowOp, Output
-from sdn.openflow.driver import Driver, Options
+from sdn.network_events import MastershipLost, Repaired
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import V1_3, V1_4
 from sdn.openflow.switches.connection import Finished
 from sdn.openflow.switches.flow_mod_queue import BARRIERS, PIECE
+from sdn.outcomes import Acknowledged, Failed, Undefined
 from sdn.pipeline import Pipeline
-from sdn.southbound import Acknowledged, Failed, Repaired, StaleEpoch, Superseded, Undefined
 from tests.sdn.southbound.planes import WAIT, all_up, next_event
 from tests.sdn.southbound.test_faults import LINE, Rig, adds, entry, rig
 
@@ -72,7 +74,7 @@ async def test_errors_in_a_shared_run_go_to_the_batch_that_they_belong_to() -> N
         assert places == [set(), {2}, set(), {2}, set()]
         left = [entry(n) for n in range(1, 16) if n not in (6, 12)]
         await r.agrees("s2", *left)
-        await r.driver.check("s2")
+        await r.driver.audit("s2")
         await r.agrees("s2", *left)
 
 
@@ -109,7 +111,7 @@ async def test_declarations_are_compared_once_for_all() -> None:
         await r.driver.declare("p", 1, {"s2": [entry(2)]})
         await r.driver.declare("q", 1, {"s2": [entry(3)], "s1": [entry(4)]}, ["s2"])
         await r.agrees("s2", entry(1), entry(2))  # nothing was sent yet
-        assert set((await r.driver.check("s1", "s2")).values()) == {Acknowledged()}
+        assert set((await r.driver.audit("s1", "s2")).values()) == {Acknowledged()}
         assert await next_event(r.driver, Repaired) == Repaired("s2", 2)
         await r.agrees("s2", entry(2), entry(3))
         await r.agrees("s1")  # for it, nothing was declared
@@ -130,7 +132,7 @@ async def test_who_asks_while_a_switch_is_compared_shares_the_next_comparison() 
             return await read()
 
         connection.flow_stats = counted  # type: ignore[method-assign]
-        await asyncio.gather(*(r.driver.check("s2") for _ in range(20)))
+        await asyncio.gather(*(r.driver.audit("s2") for _ in range(20)))
         assert asked <= 2
 
 
@@ -138,15 +140,17 @@ async def test_who_asks_while_a_switch_is_compared_shares_the_next_comparison() 
 
 
 @asynccontextmanager
-async def two(version: int) -> AsyncIterator[tuple[Driver, Driver, EmulatedNetwork]]:
+async def two(
+    version: int,
+) -> AsyncIterator[tuple[OpenFlowDriver, OpenFlowDriver, EmulatedNetwork]]:
     pipeline = Pipeline().extended(LINE)
-    settings = Options(port=0, timeout=WAIT, discover=False)
+    settings = DriverOptions(port=0, timeout=WAIT, discover=False)
     async with (
-        Driver(LINE, pipeline, lambda _: "p", {}, settings) as one,
-        Driver(LINE, pipeline, lambda _: "p", {}, settings) as other,
+        OpenFlowDriver(LINE, pipeline, lambda _: "p", {}, settings) as one,
+        OpenFlowDriver(LINE, pipeline, lambda _: "p", {}, settings) as other,
     ):
-        one.take(["s1", "s2"], 1)
-        other.take(["s3"], 2)
+        one.assign(["s1", "s2"], 1)
+        other.assign(["s3"], 2)
         both = [("127.0.0.1", one.port), ("127.0.0.1", other.port)]
         async with EmulatedNetwork(LINE, both, versions=(version,)) as network:
             await all_up(one, LINE.without_switch("s3"))
@@ -173,8 +177,8 @@ async def test_each_driver_uses_its_own_switches_only(version: int) -> None:
 async def test_a_switch_changes_hands_and_keeps_what_it_holds(version: int) -> None:
     async with two(version) as (one, other, network):
         await one.apply("p", 1, {"s2": adds(1, 2)})
-        one.take(["s1"], 1)
-        other.take(["s2", "s3"], 3)
+        one.assign(["s1"], 1)
+        other.assign(["s2", "s3"], 3)
         await all_up(other, LINE.without_switch("s1").without_switch("s3"))
         assert one.up() == {"s1"}
         assert other.up() == {"s2", "s3"}
@@ -184,26 +188,26 @@ async def test_a_switch_changes_hands_and_keeps_what_it_holds(version: int) -> N
         held = set(network.switches["s2"].entries())
         assert held & {entry(1), entry(2), entry(3)} == {entry(2), entry(3)}
         # And back again: of what it had there before, the first one has kept nothing.
-        other.take(["s3"], 3)
-        one.take(["s1", "s2"], 4)
+        other.assign(["s3"], 3)
+        one.assign(["s1", "s2"], 4)
         await all_up(one, LINE.without_switch("s1").without_switch("s3"))
         assert "p" not in one.declared("s2")
-        await one.check("s2")
+        await one.audit("s2")
         assert set(network.switches["s2"].entries()) == held
 
 
 @pytest.mark.parametrize("version", [V1_3, V1_4])
 async def test_who_was_not_told_that_it_lost_a_switch_changes_nothing(version: int) -> None:
     async with two(version) as (one, other, network):
-        other.take(["s2", "s3"], 3)  # the first one still believes that it has it
+        other.assign(["s2", "s3"], 3)  # the first one still believes that it has it
         await all_up(other, LINE.without_switch("s1").without_switch("s3"))
         outcome = (await one.apply("p", 1, {"s2": adds(1)}))["s2"]
         assert isinstance(outcome, Undefined)
-        await next_event(one, Superseded)
+        await next_event(one, MastershipLost)
         assert one.up() == {"s1"}
         assert not one.down()
         assert entry(1) not in network.switches["s2"].entries()
-        one.take(["s1", "s2"], 4)
+        one.assign(["s1", "s2"], 4)
         await all_up(one, LINE.without_switch("s1").without_switch("s3"))
         assert (await one.apply("p", 1, {"s2": adds(1)}))["s2"] == Acknowledged()
 
@@ -215,8 +219,8 @@ async def test_a_switch_that_connects_later_is_taken_by_whose_it_is() -> None:
             while "s2" in one.up():
                 await asyncio.sleep(0.01)
         assert one.down().keys() == {"s2"}
-        one.take(["s1"], 1)
-        other.take(["s2", "s3"], 3)
+        one.assign(["s1"], 1)
+        other.assign(["s2", "s3"], 3)
         assert not one.down()
         assert other.down().keys() == {"s2"}
         network.agents["s2"].come_back()

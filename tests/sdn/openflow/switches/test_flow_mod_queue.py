@@ -5,14 +5,16 @@ from collections.abc import Sequence
 
 from dzflow.address import Scope
 from dzflow.region import Region
+from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Change, FlowEntry, FlowOp, Output
 from sdn.openflow.protocol.session import Sent
 from sdn.openflow.switches.connection import Connection, Finished, Run
 from sdn.openflow.switches.flow_mod_queue import Limits, Sender
 from sdn.openflow.switches.holding import held_from
 from sdn.openflow.switches.send_batcher import Pulse
+from sdn.outcomes import Acknowledged, Outcome
 from sdn.pipeline import MATCH_PRIORITY
-from sdn.southbound import Acknowledged, Fence, Outcome, Shadow, StaleEpoch
+from sdn.shadow import Shadow
 
 
 class Line(Connection):
