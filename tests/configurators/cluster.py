@@ -31,6 +31,7 @@ from configurators.streams.messages import (
 )
 from configurators.streams.packing import pack_regions, unpack_regions
 from configurators.streams.stream import Stream, connect, split_address
+from configurators.streams.task_numbers import Phase, task_number
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.flows import FlowEntry
@@ -180,9 +181,10 @@ class Cluster:
                 advertised = record.kind == "advertisement"
                 request = Request(advertised, record.id, record.host, regions)
                 for name, partial in view.route(request).items():
+                    ends = task_number(record.seq + 1, Phase.SHRINK)
                     task = Task(
                         record.id,
-                        (record.seq + 1) * 4 + 1 if gone else record.seq * 4,
+                        ends if gone else task_number(record.seq, Phase.GROW),
                         record.host,
                         advertised,
                         b"" if gone else pack_regions(partial.regions),
