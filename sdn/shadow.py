@@ -58,6 +58,11 @@ class Shadow:
         for entry in entries:
             held[entry.key] = ShadowEntry(partition, entry)
 
+    def clear(self) -> None:
+        """Forget all entries and declarations."""
+        self._held.clear()
+        self.declared = {NOBODY}
+
     def note(self, partition: str, ops: Iterable[FlowOp]) -> Before:
         """Operations are on their way; returns what takes them back with `restore`."""
         before: Before = []
