@@ -7,13 +7,9 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from configurators.southbound.process import SouthboundProcess
-from configurators.southbound.request_handler import SharedDriver
-from configurators.state.network import topology_of
-from configurators.store.model import NetworkDoc
+from configurators.southbound.drivers import DriverFactory, OpenDriver
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp
 from sdn.openflow.driver import Driver, Options
 from sdn.openflow.protocol.constants import (
@@ -28,7 +24,10 @@ from sdn.openflow.protocol.messages import FlowStat, GroupDesc
 from sdn.openflow.protocol.session import Sent
 from sdn.openflow.switches.connection import Connection, ConnectionLost, Finished, Refused, Run
 from sdn.openflow.switches.server import Peer
+from sdn.pipeline import Pipeline
 from sdn.simulate import SimulatedSwitch
+from sdn.southbound import PartitionOf
+from sdn.topology import Topology
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
 _V1_3 = 4
@@ -318,26 +317,14 @@ class SimConnection(Connection):
 
 
 class SimDriver(Driver):
-    """The OpenFlow driver, to which simulated switches connect."""
+    """The OpenFlow driver of a process, to which simulated switches connect without a socket."""
 
-    drivers: "dict[Node, SimDriver]"  # set for each run
-    switches: Mapping[str, SimSwitch]
+    node: Node
 
-    async def __aenter__(self) -> Self:
+    def start(self) -> None:
+        """Work without a listening socket."""
         self.node = this_node()
-        self.drivers[self.node] = self
         self._spawn(self._audit())
-        for switch in self.switches.values():
-            switch.dial(self)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.drivers.pop(self.node, None)
 
     def attach(self, connection: SimConnection) -> None:
         """A switch has connected."""
@@ -345,11 +332,27 @@ class SimDriver(Driver):
         self._made(connection.peer)
 
 
-class SimSouthbound(SouthboundProcess):
-    """A southbound process for simulated switches."""
+def driver_factory(
+    drivers: dict[Node, SimDriver], switches: Mapping[str, SimSwitch]
+) -> DriverFactory:
+    """Opens drivers for simulated switches; `drivers` has those that are open, by process."""
 
     @contextlib.asynccontextmanager
-    async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SharedDriver]:
-        given = topology_of(doc), doc.pipeline, self._sweeper.partition_of, epochs
-        async with SimDriver(*given, Options(discover=False)) as driver:
-            yield driver
+    async def open_driver(
+        topology: Topology,
+        pipeline: Pipeline,
+        partition_of: PartitionOf,
+        epochs: dict[str, int],
+    ) -> AsyncIterator[OpenDriver]:
+        options = Options(discover=False)
+        driver = SimDriver(topology, pipeline, partition_of, epochs, options)
+        driver.start()
+        drivers[driver.node] = driver
+        for switch in switches.values():
+            switch.dial(driver)
+        try:
+            yield OpenDriver(driver, "host:1")
+        finally:
+            drivers.pop(driver.node, None)
+
+    return open_driver
