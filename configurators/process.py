@@ -24,7 +24,7 @@ from configurators.partition.leftovers import Leftovers
 from configurators.partition.replies import Answers, tell
 from configurators.partition.waiting import saying_why
 from configurators.partition.worker import PartitionOptions, Ticks, Worker
-from configurators.southbound.clients import Holders
+from configurators.southbound.clients import SouthboundClients
 from configurators.state.loading import read
 from configurators.state.network import Network, steps
 from configurators.state.spaces import Spaces, VersionView
@@ -124,7 +124,7 @@ class ConfiguratorProcess:
             listen, token, self._hear, ToConfigurator, name=id, on_open=self._opened
         )
         self._leftovers = Leftovers(self._etcd, lambda: self._loaded.values())
-        self._holders = Holders(
+        self._holders = SouthboundClients(
             self._etcd,
             token,
             id,

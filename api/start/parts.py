@@ -6,7 +6,8 @@ from api.http.app_settings import ApiSettings, Token
 from api.start.settings import Settings
 from configurators.ownership.locked import SharedConfigurator
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
-from configurators.southbound.process import SouthboundOptions, SouthboundProcess
+from configurators.southbound.options import SouthboundOptions
+from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
 from dispatcher.changes.damping import Patience
 from dispatcher.views import DispatcherOptions

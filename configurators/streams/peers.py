@@ -11,7 +11,7 @@ from configurators.store.documents import decode_process
 from configurators.store.etcd.client import Etcd
 from configurators.store.mirror import Mirror
 from configurators.store.model import Process
-from configurators.streams.stream import CannotConnect, Habits, Hear, Stream, connect
+from configurators.streams.stream import CannotConnect, Connect, Habits, Hear, Stream, connect
 from dzflow.aio import BackgroundTasks
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ class Peers:
         name: str = "",
         on_change: Callable[[], None] | None = None,
         habits: Habits | None = None,
+        connect: Connect = connect,
     ) -> None:
         self._registered = Mirror(etcd, prefix, decode_process, self._registration_changed)
         self._prefix = prefix
@@ -53,6 +54,7 @@ class Peers:
         self._name = name
         self._on_change = on_change
         self._habits = habits
+        self._connect = connect
         self._streams: dict[str, Stream] = {}
         self._keeping: dict[str, tuple[Process, asyncio.Task[None]]] = {}
         self._tasks = BackgroundTasks()
@@ -124,7 +126,7 @@ class Peers:
 
         common = self._token, self._hear, self._receives, self._name, self._habits
         try:
-            stream = await connect(process.address, *common, opened)
+            stream = await self._connect(process.address, *common, opened)
             await stream.closed.wait()
             log.info("%s%s is lost: %s", self._prefix, name, stream.reason)
         except CannotConnect as error:

@@ -1,9 +1,9 @@
 """Streams of messages between processes: how they are opened, and taken up by a listener."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from configurators.streams.channel import (
     CannotConnect,
@@ -19,8 +19,10 @@ from dzflow.errors import BadInput
 
 __all__ = [
     "CannotConnect",
+    "Connect",
     "Habits",
     "Hear",
+    "Listen",
     "Listener",
     "RemoteError",
     "Stream",
@@ -77,6 +79,38 @@ async def connect(
     return stream
 
 
+class Connect(Protocol):
+    """Opens a stream, as `connect` does."""
+
+    def __call__(
+        self,
+        address: str,
+        token: bytes,
+        hear: Hear,
+        receives: Any,
+        name: str,
+        habits: Habits | None = None,
+        on_open: Callable[[Stream], None] | None = None,
+    ) -> Coroutine[Any, Any, Stream]:
+        """The stream, when it is open."""
+
+
+class Listen(Protocol):
+    """Makes a listener, as the class `Listener` does."""
+
+    def __call__(
+        self,
+        address: str,
+        token: bytes,
+        hear: Hear,
+        receives: Any,
+        name: str = "",
+        on_open: Callable[[Stream], None] | None = None,
+        habits: Habits | None = None,
+    ) -> "Listener":
+        """The listener, which is used as an async context manager."""
+
+
 class Listener:
     """Takes up streams; use as an async context manager. `address` is where it listens."""
 
@@ -91,7 +125,6 @@ class Listener:
         habits: Habits | None = None,
     ) -> None:
         self.address = address
-        self.streams: set[Stream] = set()  # those that are open
         self._token = token
         self._hear = hear
         self._receives = receives
@@ -99,6 +132,7 @@ class Listener:
         self._on_open = on_open
         self._habits = habits or Habits()
         self._known: set[_Accepted] = set()
+        self._open: set[Stream] = set()
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
@@ -122,6 +156,11 @@ class Listener:
             await stream.closed.wait()
         await self._server.wait_closed()
 
+    @property
+    def streams(self) -> Collection[Stream]:
+        """The streams that are open."""
+        return self._open
+
     def _accept(self) -> Stream:
         return _Accepted(
             self, Handshake(self._token, self._name, listens=True), self._hear, self._receives
@@ -131,21 +170,21 @@ class Listener:
         """Somebody has connected; whether there is room for one more stranger."""
         if self._server is not None and not self._server.is_serving():
             return False  # it came while the listener stopped
-        if len(self._known) - len(self.streams) >= self._habits.strangers:
+        if len(self._known) - len(self._open) >= self._habits.strangers:
             return False
         self._known.add(stream)
         return True
 
     def opened(self, stream: Stream) -> None:
         """Somebody has proved to be trusted."""
-        self.streams.add(stream)
+        self._open.add(stream)
         if self._on_open:
             self._on_open(stream)
 
     def lost(self, stream: "_Accepted") -> None:
         """Somebody is gone."""
         self._known.discard(stream)
-        self.streams.discard(stream)
+        self._open.discard(stream)
 
 
 class _Accepted(Stream):
