@@ -1,6 +1,6 @@
-"""A bare HTTP/1.1 client: little but requests and answers of known length, kept-alive connections.
+"""A minimal HTTP/1.1 client: requests and answers of known length on kept-alive connections.
 
-A full client costs as much processor time per call as the service that is measured beside it.
+A full client would take as much processor time per call as the service that is measured.
 """
 
 import asyncio
@@ -12,43 +12,43 @@ from urllib.parse import urlsplit
 
 from dzflow.errors import DzflowError
 
-CONNECT = 10.0  # seconds for a connection
-ANSWER = 120.0  # seconds for an answer
-IDLE = 2.0  # seconds; a connection that rests longer might be closed just when it is used again
+CONNECT_TIMEOUT = 10.0  # seconds
+ANSWER_TIMEOUT = 120.0  # seconds
+IDLE = 2.0  # seconds; the service might close a connection that is idle for longer
 
 
 class CallFailed(DzflowError):
-    """The service has closed the connection, or answers in a way that is not understood here."""
+    """The service closed the connection, did not answer in time, or sent an unusable answer."""
 
 
 class Reply(NamedTuple):
-    """An answer."""
+    """The status and body of an answer."""
 
     status: int
     body: bytes
 
 
 class _Connection(asyncio.Protocol):
-    """One connection; it carries one call at a time."""
+    """One connection, which carries one call at a time."""
 
     def __init__(self) -> None:
         self.closed = False
-        self._rests_since = 0.0  # by the clock of the loop
+        self._idle_since = 0.0  # by the clock of the loop
         self._transport: asyncio.Transport | None = None
         self._reply: asyncio.Future[Reply] | None = None
         self._received = bytearray()
         self._status = 0
         self._head = 0
-        self._length = -1  # of the answer with its head; not known before the head is here
+        self._length = -1  # of head and body; -1 until the head has arrived
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._rests_since = asyncio.get_running_loop().time()
-        # uvloop's are not instances of it by name.
+        self._idle_since = asyncio.get_running_loop().time()
+        # uvloop's transports are not instances of asyncio.Transport.
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        self._fail(f"the service has closed the connection: {exc or 'without a reason'}")
+        self._fail(f"the service closed the connection: {exc or 'no reason given'}")
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -59,7 +59,7 @@ class _Connection(asyncio.Protocol):
             head = bytes(self._received[:end]).lower()
             place = head.find(b"\r\ncontent-length:")
             if place < 0:
-                self._fail("an answer without Content-Length")
+                self._fail("the answer has no Content-Length")
                 return
             self._status = int(head[9:12])
             self._head = end + 4
@@ -73,28 +73,28 @@ class _Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether a call may be sent."""
-        rests = asyncio.get_running_loop().time() - self._rests_since
-        return not self.closed and rests < IDLE
+        """Whether the connection can carry another call."""
+        idle = asyncio.get_running_loop().time() - self._idle_since
+        return not self.closed and idle < IDLE
 
     async def call(self, request: bytes) -> Reply:
-        """Send a request and wait for its answer."""
+        """Send a request and return its answer."""
         assert self._transport
         if self.closed:
             raise CallFailed("the connection is closed")
         self._reply = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         try:
-            async with asyncio.timeout(ANSWER):
+            async with asyncio.timeout(ANSWER_TIMEOUT):
                 return await self._reply
         except TimeoutError:
-            self.close()  # a late answer must not be taken for that of the next call
-            raise CallFailed(f"no answer within {ANSWER:g} s") from None
+            self.close()  # a late answer must not become the answer of the next call
+            raise CallFailed(f"no answer within {ANSWER_TIMEOUT:g} s") from None
         finally:
-            self._rests_since = asyncio.get_running_loop().time()
+            self._idle_since = asyncio.get_running_loop().time()
 
     def close(self) -> None:
-        """End it; a call under way gets no answer any more."""
+        """Close the connection. A call in progress gets no answer."""
         self.closed = True
         if self._transport:
             self._transport.close()
@@ -105,8 +105,8 @@ class _Connection(asyncio.Protocol):
         self.close()
 
 
-class Client:
-    """Calls on at most so many connections at a time; the others wait for one to be free."""
+class HttpClient:
+    """Sends calls on a limited number of connections; further calls wait for a free one."""
 
     def __init__(self, url: str, connections: int) -> None:
         parts = urlsplit(url)
@@ -131,13 +131,13 @@ class Client:
             connection.close()
 
     async def call(self, method: str, path: str, body: bytes = b"", key: str = "") -> Reply:
-        """Send a request and wait for its answer, whatever its status.
+        """Send a request and return its answer, whatever its status.
 
-        A call that is repeated under its idempotency key does nothing new.
+        The service executes a call only once, however often it is sent under its idempotency key.
         """
-        named = f"Idempotency-Key: {key}\r\n" if key else ""
+        key_header = f"Idempotency-Key: {key}\r\n" if key else ""
         length = f"Content-Length: {len(body)}\r\n\r\n"
-        head = f"{method} {path}{self._tail}{named}{length}".encode()
+        head = f"{method} {path}{self._tail}{key_header}{length}".encode()
         async with self._connection() as connection:
             return await connection.call(head + body)
 
@@ -149,7 +149,7 @@ class Client:
                 if connection is not None:
                     connection.close()
                 loop = asyncio.get_running_loop()
-                async with asyncio.timeout(CONNECT):
+                async with asyncio.timeout(CONNECT_TIMEOUT):
                     _, connection = await loop.create_connection(
                         _Connection, self._host, self._port
                     )

@@ -1,4 +1,4 @@
-"""The components of a running service: how each is killed, and when the service is whole again."""
+"""The components of a running service: kill one, and tell when the service is whole again."""
 
 import json
 import os
@@ -12,23 +12,25 @@ from msgspec import Struct
 
 from api.start.logs import log_folder
 from api.start.up import Service
-from bench.calls import CallFailed, Client
-from bench.cpu import below
+from bench.cpu import process_tree
+from bench.load.http_client import CallFailed, HttpClient
 
-Component = Literal["configurator", "southbound", "network", "api", "etcd", "ray_head", "workers"]
-COMPONENTS: tuple[Component, ...] = get_args(Component)
+ComponentName = Literal[
+    "configurator", "southbound", "network", "api", "etcd", "ray_head", "workers"
+]
+COMPONENTS: tuple[ComponentName, ...] = get_args(ComponentName)
 _CHILDREN = {"network": "network", "api": "api-1", "etcd": "etcd", "workers": "workers"}
 
 
-class Started(NamedTuple):
-    """A worker has started: its process, and when."""
+class Start(NamedTuple):
+    """The start of a worker: its process, and the time."""
 
     pid: int
     at: float
 
 
 class Partition(Struct, frozen=True):
-    """What is read of a partition."""
+    """The fields of a partition that the benchmark reads."""
 
     id: str
     configurator: str
@@ -49,7 +51,7 @@ class _Switches(Struct):
 
 
 class Status(NamedTuple):
-    """What the service says of itself; nothing, if it does not answer."""
+    """The state of the service as it reports it; empty if it does not answer."""
 
     ready: bool = False
     partitions: tuple[Partition, ...] = ()
@@ -58,13 +60,13 @@ class Status(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether everything is as it should be. What nobody has locked needs nothing."""
+        """Whether all parts work. A partition that no configurator has locked needs nothing."""
         served = all(p.state == "ready" or not p.configurator for p in self.partitions)
         return self.ready and served and 0 < self.switches == self.up
 
 
-async def ask(client: Client) -> Status:
-    """What the service says of itself now."""
+async def read_status(client: HttpClient) -> Status:
+    """The state that the service reports now."""
     try:
         ready = await client.call("GET", "/readyz")
         partitions = await client.call("GET", "/partitions")
@@ -76,61 +78,60 @@ async def ask(client: Client) -> Status:
     return Status(ready.status == 200, tuple(found), len(states), states.count("up"))
 
 
-class Victim:
-    """A component that is to be killed; begins with how things are before."""
+class Component:
+    """One component of a service, to be killed; `before` is the state before the kill."""
 
-    def __init__(self, service: Service, component: Component, before: Status) -> None:
+    def __init__(self, service: Service, name: ComponentName, before: Status) -> None:
         self._service = service
-        self._child = _CHILDREN.get(component)
+        self._child = _CHILDREN.get(name)
         self._pid = service.pids[self._child] if self._child else 0
-        self._head = _head(service) if component == "ray_head" else 0
-        self._workers = {name: self._last(name) for name in _workers(service, component)}
-        # Those whose owner is killed get a new one, and with it a new epoch.
+        self._head = _ray_head(service) if name == "ray_head" else 0
+        self._workers = {worker: self._last_start(worker) for worker in _workers(service, name)}
+        # Partitions of a killed owner get a new owner, and with it a new epoch.
         self._moving = {p.id: p.epoch for p in before.partitions if p.configurator in self._workers}
-        self._returns = component != "configurator"
-        all_of_them = {p.id for p in before.partitions}
-        self.serves = all_of_them if self._returns else set(self._moving)
+        self._must_restart = name != "configurator"  # the other configurator can take over
+        everything = {p.id for p in before.partitions}
+        self.serves = everything if self._must_restart else set(self._moving)
 
     def kill(self) -> None:
-        """Kill it: all of its processes. Those of Ray end by themselves when its head is gone."""
+        """Kill all processes of the component. Ray's other processes end after their head."""
         pids = [each.pid for each in self._workers.values()]
         if self._child:
             pids.append(self._pid)
         for pid in [self._head] if self._head else pids:
             os.kill(pid, signal.SIGKILL)
 
-    def started(self) -> float | None:
-        """When all its processes were there again, if they are, and as far as that is known."""
+    def restarted_at(self) -> float | None:
+        """The time at which all its processes ran again; None if they do not yet."""
         if not self._workers:
             there = self._service.pids.get(self._child or "") not in (None, self._pid)
             return time.time() if there else None
-        found = {name: self._last(name) for name in self._workers}
-        if any(found[name].pid == before.pid for name, before in self._workers.items()):
+        starts = {name: self._last_start(name) for name in self._workers}
+        if any(starts[name].pid == before.pid for name, before in self._workers.items()):
             return None
-        return max(each.at for each in found.values())
+        return max(each.at for each in starts.values())
 
     def claimed(self, status: Status) -> bool:
-        """Whether all partitions whose owner was killed have one again."""
+        """Whether all partitions of a killed owner have a new owner."""
         epochs = {p.id: p.epoch for p in status.partitions}
         return all(epochs.get(name, epoch) != epoch for name, epoch in self._moving.items())
 
     def replaced(self, status: Status) -> bool:
-        """Whether what the status says is of the time after; a configurator need not come back."""
-        return self.claimed(status) and not (self._returns and self.started() is None)
+        """Whether the status describes the service after the kill, with the component replaced."""
+        return self.claimed(status) and not (self._must_restart and self.restarted_at() is None)
 
     @property
-    def moves(self) -> bool:
-        """Whether partitions get a new owner."""
+    def moves_partitions(self) -> bool:
+        """Whether the kill moves partitions to another owner."""
         return bool(self._moving)
 
-    def _last(self, worker: str) -> Started:
-        """The last start of a worker, as it was logged."""
+    def _last_start(self, worker: str) -> Start:
         path = log_folder(self._service.settings) / f"{worker}.log"
         return last_start(path.read_text(), worker)
 
 
-def _workers(service: Service, component: Component) -> list[str]:
-    """The workers on Ray that die with a component."""
+def _workers(service: Service, component: ComponentName) -> list[str]:
+    """The workers on Ray that end with a component."""
     settings = service.settings
     configurators = [f"configurator-{n + 1}" for n in range(settings.configurators)]
     southbound = [f"southbound-{n + 1}" for n in range(settings.southbound)]
@@ -145,22 +146,22 @@ def _workers(service: Service, component: Component) -> list[str]:
             return []
 
 
-def _head(service: Service) -> int:
-    """The process that Ray cannot be without."""
+def _ray_head(service: Service) -> int:
+    """The process id of Ray's head."""
     found = [
         pid
-        for pid, command in below(service.pids["workers"]).items()
+        for pid, command in process_tree(service.pids["workers"]).items()
         if command.split(" ")[0].endswith("/gcs_server")
     ]
     if len(found) != 1:
-        raise LookupError(f"{len(found)} processes look like the head of Ray")
+        raise LookupError(f"expected one gcs_server process, found {len(found)}")
     return found[0]
 
 
-def last_start(log: str, worker: str) -> Started:
-    """The last start of a worker that its log tells of; the last line may be unfinished."""
+def last_start(log: str, worker: str) -> Start:
+    """The last start of a worker in its log, whose last line may be incomplete."""
     for line in reversed(log.split("\n")[:-1]):
-        said = json.loads(line)
-        if said["message"] == f"{worker} starts":
-            return Started(said["pid"], datetime.fromisoformat(said["time"]).timestamp())
-    raise LookupError(f"{worker} has not started")
+        entry = json.loads(line)
+        if entry["message"] == f"{worker} starts":
+            return Start(entry["pid"], datetime.fromisoformat(entry["time"]).timestamp())
+    raise LookupError(f"the log of {worker} has no start")

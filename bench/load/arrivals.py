@@ -1,4 +1,4 @@
-"""When requests arrive, how long they wait in a queue, and how latencies are summed up."""
+"""Arrival times, the latencies of a single-server queue, and percentiles of latencies."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -11,7 +11,7 @@ Arrival = Literal["uniform", "poisson"]
 
 
 def arrival_times(arrival: Arrival, rate: float, seconds: float, seed: int = 1) -> list[float]:
-    """Times from 0 on: so many that the average is the rate, evenly spaced or as they come."""
+    """Times in seconds from 0 on with this average rate: evenly spaced, or a Poisson process."""
     count = round(rate * seconds)
     if arrival == "uniform":
         return [n / rate for n in range(count)]
@@ -19,16 +19,16 @@ def arrival_times(arrival: Arrival, rate: float, seconds: float, seed: int = 1) 
     return list(accumulate(random.expovariate(rate) for _ in range(count)))
 
 
-def queued(arrivals: Iterable[float], services: Iterable[float]) -> Iterator[float]:
-    """The latency of each request if one is served at a time, in the order of their arrival."""
+def queueing_latencies(arrivals: Iterable[float], services: Iterable[float]) -> Iterator[float]:
+    """The latency of each request if a server handles one at a time, in order of arrival."""
     free = 0.0
     for at, service in zip(arrivals, services, strict=True):
         free = max(free, at) + service
         yield free - at
 
 
-def continued(measured: Sequence[float], count: int, seed: int = 1) -> list[float]:
-    """So many service times: those that were measured, and from there on drawn from them."""
+def extrapolate(measured: Sequence[float], count: int, seed: int = 1) -> list[float]:
+    """This many service times: the measured ones, then random draws from them."""
     missing = max(0, count - len(measured))
     return [*measured[:count], *Random(seed).choices(measured, k=missing)]
 
@@ -38,8 +38,8 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def summary(latencies: Iterable[float]) -> Row:
-    """Percentiles and mean, in milliseconds, as columns of a row."""
+def latency_columns(latencies: Iterable[float]) -> Row:
+    """Mean and percentiles in milliseconds, as columns of a row."""
     ordered = sorted(latencies)
     return {
         "mean_ms": 1e3 * sum(ordered) / max(1, len(ordered)),
