@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from configurators.store.etcd.client import Access, Etcd
-from configurators.streams.stream import Connect, Listen, Listener, connect
+from configurators.streams.listener import Connect, Listen, Listener, connect
 
 __all__ = ["Clock", "Connect", "Environment", "Listen"]
 

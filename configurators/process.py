@@ -44,8 +44,9 @@ from configurators.store.keys import (
 from configurators.store.mirror import KeyChange, Snapshot, Update, follow, follow_key
 from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Registration
+from configurators.streams.listener import Listener
 from configurators.streams.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
-from configurators.streams.stream import Listener, Stream
+from configurators.streams.stream import Stream
 from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)

@@ -18,10 +18,11 @@ from typing import Any, Self
 from configurators.southbound.client import Epochs, OnStale, OwnedPartition, SouthboundClient
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import SOUTHBOUND
+from configurators.streams.listener import Connect, connect
 from configurators.streams.messages import Apply, FromSouthbound, SwitchReport
 from configurators.streams.packing import pack_ops
 from configurators.streams.peers import Peers
-from configurators.streams.stream import Connect, Stream, connect
+from configurators.streams.stream import Stream
 from dzflow.aio import BackgroundTasks
 from sdn.flows import Batch
 from sdn.outcomes import Acknowledged, Outcome, Undefined

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from configurators.southbound.options import SouthboundOptions
-from configurators.streams.stream import join_address, split_address
+from configurators.streams.addresses import join_address, split_address
 from dzflow.errors import BadInput
 from sdn.driver import SwitchDriver
 from sdn.onos.driver import OnosDriver

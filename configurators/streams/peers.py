@@ -11,22 +11,24 @@ from configurators.store.documents import decode_process
 from configurators.store.etcd.client import Etcd
 from configurators.store.mirror import Mirror
 from configurators.store.model import Process
-from configurators.streams.stream import CannotConnect, Connect, Habits, Hear, Stream, connect
+from configurators.streams.listener import CannotConnect, Connect, connect
+from configurators.streams.stream import OnMessage, Stream, StreamOptions
 from dzflow.aio import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
 FIRST_RETRY, LONGEST_RETRY = 0.05, 2.0  # seconds
 
-Told = Callable[[str, Stream], None]
+OnStream = Callable[[str, Stream], None]
+"""Called with the id of a process, and the stream to it."""
 
 
 class Peers:
     """Streams by the id of the process; use as an async context manager.
 
-    A process is dialled as long as it is registered, again and again; its stream ends when it no
-    longer is. `on_open` (before anything is heard) and `on_close` tell of streams, `on_change` of
-    who is registered.
+    `Peers` connects to each process for as long as the process is registered, again after each
+    failure, and closes the stream when it no longer is. `on_open` (before any message is handled)
+    and `on_close` report streams, `on_change` that a process was registered or is gone.
     """
 
     def __init__(
@@ -34,29 +36,29 @@ class Peers:
         etcd: Etcd,
         prefix: str,
         token: bytes,
-        hear: Hear,
+        on_message: OnMessage,
         receives: Any,
-        on_open: Told | None = None,
-        on_close: Told | None = None,
+        on_open: OnStream | None = None,
+        on_close: OnStream | None = None,
         *,
         name: str = "",
         on_change: Callable[[], None] | None = None,
-        habits: Habits | None = None,
+        options: StreamOptions | None = None,
         connect: Connect = connect,
     ) -> None:
         self._registered = Mirror(etcd, prefix, decode_process, self._registration_changed)
         self._prefix = prefix
         self._token = token
-        self._hear = hear
+        self._on_message = on_message
         self._receives = receives
         self._on_open = on_open
         self._on_close = on_close
         self._name = name
         self._on_change = on_change
-        self._habits = habits
+        self._options = options
         self._connect = connect
         self._streams: dict[str, Stream] = {}
-        self._keeping: dict[str, tuple[Process, asyncio.Task[None]]] = {}
+        self._connecting: dict[str, tuple[Process, asyncio.Task[None]]] = {}
         self._tasks = BackgroundTasks()
 
     async def __aenter__(self) -> Self:
@@ -89,30 +91,31 @@ class Peers:
         return dict(self._streams)
 
     def _registration_changed(self, name: str, process: Process | None, _: int) -> None:
-        kept, task = self._keeping.get(name, (None, None))
-        if process == kept:
+        known, task = self._connecting.get(name, (None, None))
+        if process == known:
             return  # registered once more, as before
         if task:
             task.cancel()
-            del self._keeping[name]
+            del self._connecting[name]
         if process:
-            task = self._tasks.spawn(self._keep(name, process), f"stream to {self._prefix}{name}")
-            self._keeping[name] = process, task
+            work = self._stay_connected(name, process)
+            task = self._tasks.spawn(work, f"stream to {self._prefix}{name}")
+            self._connecting[name] = process, task
         if self._on_change:
             self._on_change()
 
-    async def _keep(self, name: str, process: Process) -> None:
-        """Have a stream to a process, until cancelled."""
+    async def _stay_connected(self, name: str, process: Process) -> None:
+        """Connect to a process, again and again, until cancelled."""
         pause = FIRST_RETRY
         while True:
-            if await self._use(name, process):
+            if await self._use_stream(name, process):
                 pause = FIRST_RETRY
-            # Those who lost the same process do not all come back at the same moment.
+            # Not all peers of a process that was restarted connect at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             pause = min(2 * pause, LONGEST_RETRY)
 
-    async def _use(self, name: str, process: Process) -> bool:
-        """Connect to a process, and return when the stream is over; False if there was none."""
+    async def _use_stream(self, name: str, process: Process) -> bool:
+        """Connect, and return when the stream has ended; False if there was none."""
         used: Stream | None = None
 
         def opened(stream: Stream) -> None:
@@ -124,18 +127,18 @@ class Peers:
             if self._on_open:
                 self._on_open(name, stream)
 
-        common = self._token, self._hear, self._receives, self._name, self._habits
+        common = self._token, self._on_message, self._receives, self._name, self._options
         try:
             stream = await self._connect(process.address, *common, opened)
             await stream.closed.wait()
-            log.info("%s%s is lost: %s", self._prefix, name, stream.reason)
+            log.info("the stream to %s%s is lost: %s", self._prefix, name, stream.reason)
         except CannotConnect as error:
-            log.info("%s%s is not reached: %s", self._prefix, name, error)
+            log.info("%s%s cannot be reached: %s", self._prefix, name, error)
         finally:
             if used is not None:
                 if self._streams.get(name) is used:
                     del self._streams[name]
-                used.close("the process is not registered any more, or nobody needs it")
+                used.close("the process is no longer registered, or its peer stops")
                 if self._on_close:
                     self._on_close(name, used)
         return used is not None

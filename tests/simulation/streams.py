@@ -7,14 +7,13 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
+from configurators.streams.listener import CannotConnect, Listener
 from configurators.streams.stream import (
-    CannotConnect,
-    Habits,
-    Hear,
-    Listener,
+    OnMessage,
     RemoteError,
     Stream,
     StreamClosed,
+    StreamOptions,
 )
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
@@ -52,29 +51,29 @@ class Wires:
         self,
         address: str,
         token: bytes,
-        hear: Hear,
+        on_message: OnMessage,
         receives: Any,
         name: str = "",
         on_open: Opened | None = None,
-        habits: Habits | None = None,
+        options: StreamOptions | None = None,
     ) -> "SimListener":
         """Make a listener; for `Environment.listener`."""
-        del address, token, receives, habits
-        return SimListener(self, name, hear, on_open)
+        del address, token, receives, options
+        return SimListener(self, name, on_message, on_open)
 
     async def connect(
         self,
         address: str,
         token: bytes,
-        hear: Hear,
+        on_message: OnMessage,
         receives: Any,
         name: str,
-        habits: Habits | None = None,
+        options: StreamOptions | None = None,
         on_open: Opened | None = None,
     ) -> Stream:
         """Open a stream to a listener; for `Environment.connect`."""
-        del token, receives, habits
-        return await _connect(self, address, hear, name, on_open)
+        del token, receives, options
+        return await _connect(self, address, on_message, name, on_open)
 
     def cut(self, stream: "SimStream", reason: str) -> None:
         """A connection breaks: both ends notice, sooner or later."""
@@ -94,7 +93,7 @@ class SimStream(Stream):
 
     other: "SimStream"
 
-    def __init__(self, wires: Wires, node: Node, peer: str, hear: Hear) -> None:
+    def __init__(self, wires: Wires, node: Node, peer: str, on_message: OnMessage) -> None:
         self.wires = wires
         self.peer = peer
         self.node = node
@@ -104,7 +103,7 @@ class SimStream(Stream):
         self.opened_at = 0.0
         self.slow = 0.0  # seconds that each message takes longer
         self.on_lost: Callable[[], object] = lambda: None  # for the listener
-        self._hear = hear
+        self._on_message = on_message
         self._era = 0
         self._last = 0.0
         self._questions: dict[int, asyncio.Future[Any]] = {}
@@ -178,7 +177,7 @@ class SimStream(Stream):
                     future.set_exception(RemoteError(message))
 
     def _hear_of(self, number: int, message: Any) -> None:
-        reply = self._hear(self, message)
+        reply = self._on_message(self, message)
         if inspect.isawaitable(reply):
             asyncio.get_running_loop().create_task(self._await(number, reply))
         elif number:
@@ -197,11 +196,13 @@ class SimStream(Stream):
 class SimListener(Listener):
     """Takes up streams."""
 
-    def __init__(self, wires: Wires, name: str, hear: Hear, on_open: Opened | None) -> None:
+    def __init__(
+        self, wires: Wires, name: str, on_message: OnMessage, on_open: Opened | None
+    ) -> None:
         self.wires = wires
         self.node = this_node()
         self.name = name
-        self.hear = hear
+        self.on_message = on_message
         self.address = wires.address()
         self._accepted: dict[Stream, None] = {}
         self._opened = on_open
@@ -236,7 +237,7 @@ class SimListener(Listener):
 
 
 async def _connect(
-    wires: Wires, address: str, hear: Hear, name: str, on_open: Opened | None
+    wires: Wires, address: str, on_message: OnMessage, name: str, on_open: Opened | None
 ) -> Stream:
     node, loop = this_node(), wires.loop
     await asyncio.sleep(wires.delay())
@@ -246,8 +247,8 @@ async def _connect(
     if not wires.between(node.name, listener.node.name):
         await asyncio.sleep(HANDSHAKE)
         raise CannotConnect(f"{address}: no answer in time")
-    near = SimStream(wires, node, listener.name, hear)
-    far = SimStream(wires, listener.node, name, listener.hear)
+    near = SimStream(wires, node, listener.name, on_message)
+    far = SimStream(wires, listener.node, name, listener.on_message)
     near.other, far.other = far, near
     wires.streams.append(near)
     opened = loop.create_future()

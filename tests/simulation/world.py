@@ -41,8 +41,9 @@ from configurators.store.keys import (
     owner_key,
 )
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
+from configurators.streams.listener import Listener
 from configurators.streams.peers import Peers
-from configurators.streams.stream import Listener, Stream
+from configurators.streams.stream import Stream
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import DispatcherOptions
 from sdn.pipeline import PlanName

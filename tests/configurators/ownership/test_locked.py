@@ -19,7 +19,7 @@ from configurators.store.etcd.client import Access, Stored
 from configurators.store.locks import Lock, Locks
 from configurators.store.mirror import Update
 from configurators.store.model import NextFilter, Record
-from configurators.streams.stream import split_address
+from configurators.streams.addresses import split_address
 from sdn.fence import Fence
 from sdn.flows import Batch, FlowEntry
 from sdn.outcomes import Outcome

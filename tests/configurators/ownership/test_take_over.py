@@ -13,8 +13,8 @@ import msgspec
 from configurators.ownership.take_over import Orphans
 from configurators.store import keys
 from configurators.store.documents import decode_process
+from configurators.streams.listener import connect
 from configurators.streams.messages import FromConfigurator, Tasks
-from configurators.streams.stream import connect
 from tests.configurators.alone import OPTIONS
 from tests.configurators.cluster import TOKEN, WAIT, Cluster, cluster
 from tests.etcd import TestEtcd

@@ -11,6 +11,7 @@ from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import SOUTHBOUND
 from configurators.store.model import Process
+from configurators.streams.listener import Listener
 from configurators.streams.messages import (
     Applied,
     Apply,
@@ -20,7 +21,7 @@ from configurators.streams.messages import (
     SwitchReport,
     ToSouthbound,
 )
-from configurators.streams.stream import Listener, Stream
+from configurators.streams.stream import Stream
 from dzflow.errors import DzflowError
 from sdn.flows import Change, FlowEntry, FlowOp
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined

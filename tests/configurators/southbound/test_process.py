@@ -28,6 +28,8 @@ from configurators.store.documents import decode_process, encode
 from configurators.store.etcd.client import Access, Compacted, Etcd, WatchBatch
 from configurators.store.keys import GENERATION, NETWORK, SOUTHBOUND, SPACES, owner_key
 from configurators.store.registration import Superseded
+from configurators.streams.addresses import split_address
+from configurators.streams.listener import CannotConnect, connect
 from configurators.streams.messages import (
     Applied,
     Apply,
@@ -40,7 +42,7 @@ from configurators.streams.messages import (
     SwitchReport,
 )
 from configurators.streams.packing import pack_entries, pack_ops, unpack_entries
-from configurators.streams.stream import CannotConnect, Stream, connect, split_address
+from configurators.streams.stream import Stream
 from dzflow.address import Scope
 from dzflow.errors import BadInput
 from dzflow.region import Region
