@@ -24,7 +24,7 @@ from configurators.partition.leftovers import Leftovers
 from configurators.partition.replies import Answers, tell
 from configurators.partition.waiting import saying_why
 from configurators.partition.worker import PartitionOptions, Ticks, Worker
-from configurators.southbound.clients import Holders
+from configurators.southbound.clients import SouthboundClients
 from configurators.state.loading import read
 from configurators.state.network import Network, steps
 from configurators.state.spaces import Spaces, VersionView
@@ -33,8 +33,7 @@ from configurators.store.documents import (
     decode_network,
     decode_space,
 )
-from configurators.store.etcd.client import Access, Change, Etcd
-from configurators.store.following import News, follow
+from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import (
     CONFIGURATORS,
     NETWORK,
@@ -42,11 +41,13 @@ from configurators.store.keys import (
     SPACES,
     PartitionName,
 )
+from configurators.store.mirror import KeyChange, Snapshot, Update, follow, follow_key
 from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Registration
+from configurators.streams.listener import Listener
 from configurators.streams.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
-from configurators.streams.stream import Listener, Stream
-from sdn.southbound import StaleEpoch
+from configurators.streams.stream import Stream
+from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class ConfiguratorProcess:
             listen, token, self._hear, ToConfigurator, name=id, on_open=self._opened
         )
         self._leftovers = Leftovers(self._etcd, lambda: self._loaded.values())
-        self._holders = Holders(
+        self._holders = SouthboundClients(
             self._etcd,
             token,
             id,
@@ -244,14 +245,12 @@ class ConfiguratorProcess:
     # Network and spaces
 
     async def _follow_network(self) -> None:
-        async for news in follow(self._etcd, NETWORK):
-            for change in news.changes[-1:]:
-                if change.value is not None and change.revision > self._revision:
-                    doc = decode_network(change.value)
-                    # At once: what waits for a lost switch keeps the network from being taken up.
-                    self._holders.lose(doc.lost.switches)
-                    self._newest = doc, change.revision
-                    self._network_came.set()
+        async for stored in follow_key(self._etcd, NETWORK):
+            doc = decode_network(stored.value)
+            # At once: what waits for a lost switch keeps the network from being taken up.
+            self._holders.lose(doc.lost.switches)
+            self._newest = doc, stored.revision
+            self._network_came.set()
 
     async def _take_up_networks(self) -> None:
         while True:
@@ -282,15 +281,15 @@ class ConfiguratorProcess:
             worker.take_up(revision, self._network)
 
     async def _follow_spaces(self) -> None:
-        async for news in follow(self._etcd, SPACES):
-            if news.whole:
-                there = {change.key.removeprefix(SPACES) for change in news.changes}
+        async for update in follow(self._etcd, SPACES):
+            if isinstance(update, Snapshot):
+                there = {change.name for change in update.changes}
                 for space in list(self._spaces):
                     if space.name not in there:
                         self._spaces.drop(space.name)
-            for change in news.changes:
+            for change in update.changes:
                 if change.value is None:
-                    self._spaces.drop(change.key.removeprefix(SPACES))
+                    self._spaces.drop(change.name)
                 else:
                     self._take_space(change)
             self._spaces_read = True
@@ -298,12 +297,12 @@ class ConfiguratorProcess:
                 self._drop(name, "its space, or this version of it, is gone")
             self._take_over_known()
 
-    def _take_space(self, change: Change) -> None:
+    def _take_space(self, change: KeyChange) -> None:
         assert change.value is not None
         try:
             self._spaces.put(decode_space(change.value))
         except BadDocument as error:
-            log.error("%s cannot be read: %s", change.key, error)
+            log.error("%s%s cannot be read: %s", SPACES, change.name, error)
 
     def _view(self, partition: str) -> VersionView | None:
         try:
@@ -321,12 +320,12 @@ class ConfiguratorProcess:
     async def _follow_owners(self) -> None:
         self._given, revision = await claim(self._etcd, self.id)
         self._take_over_known()
-        async for news in follow(self._etcd, OWNERS, revision):
-            await self._take_owners(news)
+        async for update in follow(self._etcd, OWNERS, revision):
+            await self._take_owners(update)
 
-    async def _take_owners(self, news: News) -> None:
+    async def _take_owners(self, update: Update) -> None:
         given: dict[str, int] = {}
-        latest = {change.key.removeprefix(OWNERS): change for change in news.changes}
+        latest = {change.name: change for change in update.changes}
         for name, change in latest.items():
             worker = self._workers.get(name)
             epoch = worker.epoch if worker else self._given.get(name, 0)
@@ -339,7 +338,7 @@ class ConfiguratorProcess:
                 self._drop(name, "it has no owner any more")
             elif worker:
                 self._lose(name, f"it belongs to {change.value!r} now")
-        if news.whole:
+        if isinstance(update, Snapshot):
             for name in [name for name in self._given if name not in latest]:
                 del self._given[name]
             for name in [name for name in self._workers if name not in latest]:

@@ -76,7 +76,7 @@ class Dispatcher:
 
         # Knowledge
         self._catalogue = catalogue = Catalogue(etcd, shared=options.mode == "sea")
-        self._fleet = fleet = Fleet(etcd, token, me)
+        self._fleet = fleet = Fleet(etcd, token, me, environment.connect)
         self._siblings = siblings = Siblings(etcd, me)
         reachability = Reachability(catalogue, fleet)
         times = ExpiryTimes(etcd, clock)

@@ -6,12 +6,13 @@ from api.http.app_settings import ApiSettings, Token
 from api.start.settings import Settings
 from configurators.ownership.locked import SharedConfigurator
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
-from configurators.southbound.process import SouthboundOptions, SouthboundProcess
+from configurators.southbound.options import SouthboundOptions
+from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
 from dispatcher.changes.damping import Patience
 from dispatcher.options import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
-from sdn.onos.client import Access as OnosAccess
+from sdn.onos.client import OnosAccess
 
 
 def access(settings: Settings) -> Access:

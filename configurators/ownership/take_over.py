@@ -6,12 +6,11 @@ Which is whose, all who see the same agree upon; where they do not, the first to
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
 
 from configurators.southbound.rendezvous import share
 from configurators.store.etcd.client import Compare, Etcd, Put, StoreError, absent, unchanged
-from configurators.store.following import News, follow
 from configurators.store.keys import CONFIGURATORS, OWNERS
+from configurators.store.mirror import Mirror
 
 log = logging.getLogger(__name__)
 
@@ -51,16 +50,6 @@ class Orphans:
         self._alive.discard(name)
         self._gone.setdefault(name, now)
 
-    def only_alive(self, names: Iterable[str], now: float) -> None:
-        """No others are alive."""
-        for name in self._alive - set(names):
-            self.went(name, now)
-
-    def only_owned(self, partitions: Iterable[str]) -> None:
-        """There are no other partitions."""
-        for partition in self._owners.keys() - set(partitions):
-            self.owned(partition, None, 0)
-
     @property
     def any(self) -> bool:
         """Whether there are partitions whose owner is not alive."""
@@ -88,34 +77,26 @@ class TakeOver:
         self._me = me
         self._orphans = Orphans(me, grace, first_grace, time.monotonic())
         self._changed = asyncio.Event()
+        self._configurators = Mirror(etcd, CONFIGURATORS, bytes, self._configurator_changed)
+        self._owners = Mirror(etcd, OWNERS, bytes.decode, self._owner_changed)
 
     async def run(self) -> None:
         """Look, and take over, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(CONFIGURATORS))
-            group.create_task(self._follow(OWNERS))
+            group.create_task(self._configurators.run())
+            group.create_task(self._owners.run())
             group.create_task(self._look())
 
-    async def _follow(self, prefix: str) -> None:
-        async for news in follow(self._etcd, prefix):
-            self._take(prefix, news)
-            self._changed.set()
+    def _configurator_changed(self, name: str, process: bytes | None, _: int) -> None:
+        if process is None:
+            self._orphans.went(name, time.monotonic())
+        else:
+            self._orphans.came(name)
+        self._changed.set()
 
-    def _take(self, prefix: str, news: News) -> None:
-        now = time.monotonic()
-        seen = {change.key.removeprefix(prefix) for change in news.changes}
-        if news.whole and prefix == CONFIGURATORS:
-            self._orphans.only_alive(seen, now)
-        elif news.whole:
-            self._orphans.only_owned(seen)
-        for change in news.changes:
-            name, value = change.key.removeprefix(prefix), change.value
-            if prefix == OWNERS:
-                self._orphans.owned(name, value.decode() if value else None, change.revision)
-            elif value is None:
-                self._orphans.went(name, now)
-            else:
-                self._orphans.came(name)
+    def _owner_changed(self, partition: str, owner: str | None, revision: int) -> None:
+        self._orphans.owned(partition, owner, revision)
+        self._changed.set()
 
     async def _look(self) -> None:
         while True:

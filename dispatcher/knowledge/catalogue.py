@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-
-from msgspec import msgpack
+from typing import Any
 
 from configurators.state.network import Network
 from configurators.state.spaces import Spaces, SpaceView
-from configurators.store.documents import decode_network, decode_space
-from configurators.store.etcd.client import Change, Compare, Etcd, none_newer, unchanged
-from configurators.store.following import News
+from configurators.store.documents import Wires, decode_network, decode_space, decode_wires
+from configurators.store.etcd.client import Compare, Etcd, none_newer, unchanged
 from configurators.store.keys import (
     LOCKS,
     NETWORK,
@@ -20,9 +18,9 @@ from configurators.store.keys import (
     owners_of_space,
 )
 from configurators.store.locks import LockTable
-from configurators.store.model import NetworkDoc
+from configurators.store.mirror import Mirror
+from configurators.store.model import NetworkDoc, SpaceDoc
 from dispatcher.errors import Unavailable
-from dispatcher.knowledge.follower import Follower
 from dispatcher.knowledge.signals import Signal
 from dzflow.address import PREFIX
 
@@ -52,32 +50,32 @@ class Catalogue:
         self._network: Network | None = None
         self._revisions: dict[str, int] = {}  # of spaces
         self._newest_owner: dict[int, int] = {}  # the highest epoch by number of space
-        self._spaces = Follower(etcd, SPACES, self._space_stored)
+        self._spaces = Mirror(etcd, SPACES, decode_space, self._space_stored)
         self._owners = (
-            Follower(etcd, LOCKS, self._lock_stored)
+            Mirror(etcd, LOCKS, bytes.decode, self._lock_stored)
             if shared
-            else Follower(etcd, OWNERS, self._owner_stored)
+            else Mirror(etcd, OWNERS, bytes.decode, self._owner_stored)
         )
-        self._network_key = Follower(etcd, NETWORK, self._network_stored)
-        self._followers = [
+        self._network_key = Mirror(etcd, NETWORK, decode_network, self._network_stored)
+        self._mirrors: list[Mirror[Any]] = [
             self._network_key,
-            Follower(etcd, WIRES, self._wires_stored),
+            Mirror(etcd, WIRES, decode_wires, self._wires_stored),
             self._spaces,
             self._owners,
         ]
 
     async def start(self) -> None:
         """Read everything, and keep it up to date."""
-        for follower in self._followers:
-            await follower.start()
+        for mirror in self._mirrors:
+            await mirror.start()
 
     async def stop(self) -> None:
         """Keep nothing up to date any more."""
-        await asyncio.gather(*(follower.stop() for follower in self._followers))
+        await asyncio.gather(*(mirror.stop() for mirror in self._mirrors))
 
     def tasks(self) -> list["asyncio.Task[None]"]:
         """What goes on in the background, and never ends by itself."""
-        return [task for follower in self._followers for task in follower.tasks()]
+        return [task for mirror in self._mirrors for task in mirror.tasks()]
 
     async def refresh(self, space: SpaceView) -> None:
         """Take up at once what changed about a space."""
@@ -137,31 +135,30 @@ class Catalogue:
 
     _hosts: frozenset[str] = frozenset()
 
-    def _space_stored(self, name: str, value: bytes | None, revision: int) -> None:
+    def _space_stored(self, name: str, value: SpaceDoc | None, revision: int) -> None:
         if value is None:
             self.spaces.drop(name)
             self._revisions.pop(name, None)
         else:
-            self.spaces.put(decode_space(value))
+            self.spaces.put(value)
             self._revisions[name] = revision
         if self.shared:
             self._note_partitions()
         self.space_changed.emit(name)
 
-    def _owner_stored(self, partition: str, value: bytes | None, revision: int) -> None:
+    def _owner_stored(self, partition: str, value: str | None, revision: int) -> None:
         number = PartitionName.parse(partition).space
         if value is None:
             self.owners.pop(partition, None)
         else:
-            self.owners[partition] = value.decode(), revision
+            self.owners[partition] = value, revision
             self._newest_owner[number] = max(self._newest_owner.get(number, 0), revision)
         self.owner_changed.emit(partition, None if value is None else revision)
 
-    def _lock_stored(self, key: str, value: bytes | None, revision: int) -> None:
-        change = Change(LOCKS + key, value, revision)
-        for partition in self._locks.take(News([change], revision)):
-            if partition in self.owners:
-                self._note_holder(partition)
+    def _lock_stored(self, key: str, value: str | None, revision: int) -> None:
+        partition = self._locks.set(key, value, revision)
+        if partition in self.owners:
+            self._note_holder(partition)
 
     def _note_partitions(self) -> None:
         """Know the partitions of all spaces, also those that nobody has locked."""
@@ -179,16 +176,16 @@ class Catalogue:
             self.owners[partition] = owner
             self.owner_changed.emit(partition, owner[1])
 
-    def _network_stored(self, key: str, value: bytes | None, revision: int) -> None:
+    def _network_stored(self, key: str, value: NetworkDoc | None, revision: int) -> None:
         if key or value is None:
             return
-        self.network_doc = decode_network(value)
+        self.network_doc = value
         self.network_revision = revision
         self.spaces.prefix = self.network_doc.pipeline.prefix
         self._network = None
         self._hosts = frozenset(host.id for host in self.network_doc.hosts)
         self.network_changed.emit()
 
-    def _wires_stored(self, key: str, value: bytes | None, revision: int) -> None:  # noqa: ARG002
+    def _wires_stored(self, key: str, value: Wires | None, revision: int) -> None:  # noqa: ARG002
         if not key:
-            self.wires = msgpack.decode(value, type=dict[str, tuple[str, int]]) if value else {}
+            self.wires = value or {}

@@ -7,12 +7,13 @@ from typing import Self
 
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import CONFIGURATORS, SOUTHBOUND
+from configurators.streams.listener import Connect, connect
 from configurators.streams.messages import (
     Dones,
     FromConfigurator,
     FromSouthbound,
-    Holds,
     Load,
+    SwitchReport,
     Take,
     Waiting,
 )
@@ -26,9 +27,9 @@ _log = logging.getLogger(__name__)
 class Fleet:
     """Streams to all configurators and southbound processes, and the last report of each."""
 
-    def __init__(self, etcd: Etcd, token: bytes, me: str) -> None:
+    def __init__(self, etcd: Etcd, token: bytes, me: str, connect: Connect = connect) -> None:
         self.loads: dict[str, Load] = {}
-        self.holds: dict[str, Holds] = {}
+        self.holds: dict[str, SwitchReport] = {}
         self.tasks_done: Signal[Dones, str] = Signal()
         """Emitted with the answers to tasks, and the id of the configurator."""
         self.tasks_waiting: Signal[Waiting] = Signal()
@@ -51,6 +52,7 @@ class Fleet:
             self._configurator_disconnected,
             name=me,
             on_change=self._registrations_changed,
+            connect=connect,
         )
         self.southbound = Peers(
             etcd,
@@ -61,6 +63,7 @@ class Fleet:
             on_close=self._southbound_disconnected,
             name=me,
             on_change=self.switches_changed.emit,
+            connect=connect,
         )
         self._stack = AsyncExitStack()
         self._known: set[str] = set()
@@ -101,7 +104,7 @@ class Fleet:
         elif isinstance(message, Load):
             self.loads[message.configurator] = message
             self.configurator_changed.emit(message.configurator)
-        elif isinstance(message, Holds):
+        elif isinstance(message, SwitchReport):
             self.holds[message.southbound] = message
             self.switches_changed.emit()
         else:

@@ -6,7 +6,7 @@ import logging
 
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import DISPATCHERS
-from dispatcher.knowledge.follower import Follower
+from configurators.store.mirror import Mirror
 from dispatcher.knowledge.signals import Signal
 
 _log = logging.getLogger(__name__)
@@ -20,19 +20,19 @@ class Siblings:
         self.gone: Signal[str] = Signal()
         """Emitted with the id of a dispatcher that is no longer alive."""
         self._me = me
-        self._follower = Follower(etcd, DISPATCHERS, self._registration_changed)
+        self._mirror = Mirror(etcd, DISPATCHERS, bytes, self._registration_changed)
 
     async def start(self) -> None:
         """Read which dispatchers are alive, and keep that up to date."""
-        await self._follower.start()
+        await self._mirror.start()
 
     async def stop(self) -> None:
         """Stop keeping it up to date."""
-        await self._follower.stop()
+        await self._mirror.stop()
 
     def tasks(self) -> list["asyncio.Task[None]"]:
         """Background tasks; they never end by themselves."""
-        return self._follower.tasks()
+        return self._mirror.tasks()
 
     def rank(self, name: str) -> int:
         """The place of this dispatcher in the order in which they attend to something.

@@ -9,8 +9,8 @@ from typing import Any
 
 from configurators.store.documents import BadDocument, decode_record
 from configurators.store.etcd.client import Etcd
-from configurators.store.following import follow
 from configurators.store.keys import FINISHED, RECORDS
+from configurators.store.mirror import Changes, follow
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.reports.status import Status
@@ -148,15 +148,15 @@ class ChangeFeed:
                 self._watching.append(self._tasks.spawn(watch, f"watch {prefix}"))
 
     async def _watch(self, prefix: str, revision: int) -> None:
-        async with contextlib.aclosing(follow(self._etcd, prefix, revision)) as news:
-            async for some in news:
-                for change in () if some.whole else some.changes:
+        async with contextlib.aclosing(follow(self._etcd, prefix, revision)) as updates:
+            async for update in updates:
+                for change in update.changes if isinstance(update, Changes) else ():
                     if change.value is None:
                         continue  # a finished record is put under the other prefix
                     try:
                         view = self._views.view(decode_record(change.value))
                     except BadDocument as error:
-                        _log.error("%s: %s", change.key, error)
+                        _log.error("%s%s: %s", prefix, change.name, error)
                         continue
                     for reader in self._readers:
                         if "record" in reader.types:

@@ -18,6 +18,8 @@ from configurators.store import keys
 from configurators.store.documents import decode_process, encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.model import NetworkDoc, Record, RecordKind, SpaceDoc
+from configurators.streams.addresses import split_address
+from configurators.streams.listener import connect
 from configurators.streams.messages import (
     Done,
     Dones,
@@ -30,7 +32,7 @@ from configurators.streams.messages import (
     Waiting,
 )
 from configurators.streams.packing import pack_regions, unpack_regions
-from configurators.streams.stream import Stream, connect, split_address
+from configurators.streams.stream import Stream
 from configurators.streams.task_numbers import Phase, task_number
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork

@@ -19,9 +19,10 @@ from configurators.store.documents import decode_process, encode
 from configurators.store.etcd.client import Etcd
 from configurators.store.model import Record
 from configurators.store.registration import Superseded
+from configurators.streams.addresses import split_address
+from configurators.streams.listener import connect
 from configurators.streams.messages import Applied, Apply, FromSouthbound
 from configurators.streams.packing import pack_ops
-from configurators.streams.stream import connect, split_address
 from sdn.emulator.model import SOFTWARE
 from sdn.flows import Change, FlowEntry, FlowOp
 from sdn.pipeline import PlanName

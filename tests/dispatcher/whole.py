@@ -12,7 +12,7 @@ from configurators.state.network import first_network
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import NETWORK
-from configurators.streams.stream import split_address
+from configurators.streams.addresses import split_address
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.options import DispatcherOptions
 from sdn.emulator.model import SOFTWARE, SwitchModel

@@ -18,7 +18,8 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.requests.adoption import Adoption
 from dispatcher.requests.offers import OfferDelivery
 from dispatcher.requests.push import PushDelivery
-from sdn.southbound import Fence, Shadow
+from sdn.fence import Fence
+from sdn.shadow import Shadow
 from tests.simulation.world import Mode
 
 

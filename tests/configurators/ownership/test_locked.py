@@ -16,12 +16,13 @@ from configurators.state.network import with_host
 from configurators.store import keys
 from configurators.store.documents import decode_process, encode
 from configurators.store.etcd.client import Access, Stored
-from configurators.store.following import News
 from configurators.store.locks import Lock, Locks
+from configurators.store.mirror import Update
 from configurators.store.model import NextFilter, Record
-from configurators.streams.stream import split_address
+from configurators.streams.addresses import split_address
+from sdn.fence import Fence
 from sdn.flows import Batch, FlowEntry
-from sdn.southbound import Fence, Outcome
+from sdn.outcomes import Outcome
 from sdn.topology import Host
 from tests.configurators.cluster import WAIT, Cluster, cluster
 from tests.etcd import TestEtcd
@@ -39,8 +40,8 @@ class Anarchy(Locks):
         epoch = await self._etcd.put(key, b"everybody", lease.id)
         return Lock(partition, epoch, key, lease)
 
-    def _take(self, news: News) -> None:
-        self.table.revision = news.revision
+    def _apply(self, update: Update) -> None:
+        self.table.revision = update.revision
 
 
 class Unlocked(SharedConfigurator):

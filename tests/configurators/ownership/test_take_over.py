@@ -13,8 +13,8 @@ import msgspec
 from configurators.ownership.take_over import Orphans
 from configurators.store import keys
 from configurators.store.documents import decode_process
+from configurators.streams.listener import connect
 from configurators.streams.messages import FromConfigurator, Tasks
-from configurators.streams.stream import connect
 from tests.configurators.alone import OPTIONS
 from tests.configurators.cluster import TOKEN, WAIT, Cluster, cluster
 from tests.etcd import TestEtcd
@@ -70,13 +70,6 @@ def test_one_that_others_take_for_dead_takes_nothing() -> None:
     seen.went("c", 100.0)
     seen.went("a", 100.0)
     assert seen.due(200.0) == {}
-
-
-def test_what_is_read_anew_replaces_what_was_seen() -> None:
-    seen = orphans("a")
-    seen.only_owned(["2"])
-    seen.only_alive(["a"], 100.0)
-    assert seen.due(102.0).keys() == {"2"}
 
 
 @asynccontextmanager
