@@ -68,6 +68,7 @@ class Dispatcher:
         self.options = options = options or DispatcherOptions()
         environment = environment or Environment()
         clock = environment.clock
+        shared = options.mode == "sea"
         self.id = me = options.id or f"d-{environment.new_id(4)}"
         self.metrics = metrics = Metrics()
         self._etcd = etcd = environment.store(access)
@@ -75,7 +76,7 @@ class Dispatcher:
         self._registration = Registration(etcd, DISPATCHERS + me, process, options.lease_ttl)
 
         # Knowledge
-        self._catalogue = catalogue = Catalogue(etcd, shared=options.mode == "sea")
+        self._catalogue = catalogue = Catalogue(etcd, shared)
         self._fleet = fleet = Fleet(etcd, token, me, environment.connect)
         self._siblings = siblings = Siblings(etcd, me)
         reachability = Reachability(catalogue, fleet)
@@ -115,6 +116,7 @@ class Dispatcher:
             metrics,
             traces,
             clock,
+            shared,
         )
         self._intake = intake = pipeline.intake
         self._adoption = adoption = Adoption(etcd, me, siblings, pipeline, metrics, clock)

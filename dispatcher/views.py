@@ -8,7 +8,7 @@ from configurators.store.model import RecordKind, State
 
 
 class TimingView(Struct, frozen=True, gc=False):
-    """Where the time of the last operation went; total is exactly the sum of the rest."""
+    """How long each stage of the last operation took; the total is exactly the sum of the rest."""
 
     indexed_ms: float
     journaled_ms: float
@@ -56,9 +56,9 @@ class SpaceView(Struct, frozen=True):
 
 
 class HostView(Struct, frozen=True):
-    """Where a host hangs; `wire` is where applications reach it on an emulated network.
+    """The switch and port of a host; `wire` is its address on an emulated network.
 
-    `unreachable` says why others cannot reach it, if they cannot.
+    `unreachable` says why other hosts cannot reach it, if they cannot.
     """
 
     id: str
@@ -81,9 +81,9 @@ class LinkView(Struct, frozen=True):
 
 
 class TreeView(Struct, frozen=True):
-    """A tree, whether every link and switch of it is up, and if not, what is broken.
+    """A tree: `whole` if all its links and switches are up, else `broken` lists those that are not.
 
-    One that is not `used` is being installed, or goes soon.
+    A tree that is not `used` is being installed, or is about to be removed.
     """
 
     number: int
@@ -107,7 +107,7 @@ class SwitchView(Struct, frozen=True):
 
 
 class TopologyView(Struct, frozen=True):
-    """The network: all trees carry every space; `spaces` has the usable ones of each."""
+    """The network. All trees carry every space; `spaces` has the usable trees of each space."""
 
     switches: list[SwitchView]
     links: list[LinkView]
@@ -133,7 +133,7 @@ class FlowView(Struct, frozen=True):
 
 
 class PartitionView(Struct, frozen=True):
-    """A partition, its owner and its load; `state` is unknown until the owner has told."""
+    """A partition, its owner and its load; `state` is unknown until the owner has reported it."""
 
     id: str
     space: str
@@ -150,7 +150,7 @@ class PartitionView(Struct, frozen=True):
 
 
 class ConfiguratorView(Struct, frozen=True):
-    """A configurator; it is down if it is known from partitions only."""
+    """A configurator; it is down if it is not registered, but owns partitions."""
 
     id: str
     state: Literal["up", "unreachable", "down"]
@@ -187,7 +187,7 @@ class Health(Struct, frozen=True):
 
 
 class TouchedFlow(Struct, frozen=True):
-    """A flow operation that a request would take."""
+    """A flow operation that a request would cause."""
 
     switch: str
     change: Literal["add", "modify", "delete"]
@@ -195,7 +195,7 @@ class TouchedFlow(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """What a filter comes to. `note` says what was not looked at for the flows."""
+    """What a filter leads to. `note` says what the flows leave out."""
 
     regions: list[str]
     cells: list[str]
@@ -216,7 +216,7 @@ class SpaceGone(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """Something changed: the data is the new view of it (as JSON can say it).
+    """Something has changed; `data` is its new view.
 
     | type | data |
     | --- | --- |
@@ -225,7 +225,7 @@ class Change(Struct, frozen=True):
     | network | {"revision", "trees": [TreeView]} |
     | switch | SwitchView |
     | configurator | ConfiguratorView |
-    | lagged | None: the reader was too slow and must read everything anew; the last one |
+    | lagged | None: the reader was too slow, and must read everything again; nothing follows |
     """
 
     type: ChangeType
@@ -233,7 +233,7 @@ class Change(Struct, frozen=True):
 
 
 class Restored(Struct, frozen=True):
-    """What a restore has brought back, and how many records the switches refused."""
+    """How many spaces and records were restored, and how many records the switches refused."""
 
     spaces: int
     records: int

@@ -12,7 +12,7 @@ from configurators.state.healing import coming, next_network
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd, Put, StoreError, unchanged
 from configurators.store.keys import NETWORK
-from dispatcher.changes.damping import Damper, Patience, Sight
+from dispatcher.changes.damping import Damper, Observation, Patience
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
@@ -73,7 +73,7 @@ class Healer:
             up = frozenset(switch for one in holds for switch in one.switches)
             down = frozenset(switch for one in holds for switch in one.down) - up
             ports = frozenset(port for one in holds for port in one.ports_down)
-            self._damper.see(doc, Sight(up, down, ports), self._clock.monotonic())
+            self._damper.observe(doc, Observation(up, down, ports), self._clock.monotonic())
         self._changed.set()
 
     async def _wait(self) -> None:

@@ -49,7 +49,7 @@ class Reachability:
             for name in fleet.configurators.processes
             if name not in fleet.loads or fleet.loads[name].network < revision
         ]
-        if self._catalogue.shared:
+        if self._catalogue.partitions_move:
             # A partition may be on its way from one configurator to another.
             ready = {
                 one.partition

@@ -106,7 +106,7 @@ class Intake:
 
     def _begin_some(self) -> None:
         """Begin what may begin now, a bounded number, so that the loop gets to other work."""
-        operations = self._admission.take(_PER_TURN)
+        operations = self._admission.next_to_begin(_PER_TURN)
         for operation in operations:
             if operation.caller and operation.caller.cancelled:
                 operation.enter(Stage.ENDED)

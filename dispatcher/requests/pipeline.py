@@ -40,7 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 class Pipeline:
-    """All operations of a dispatcher, and the steps that they go through."""
+    """All operations of a dispatcher, and the steps that they go through.
+
+    Tasks are offered to all configurators if partitions are `shared`, or else pushed to the owners.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class Pipeline:
         metrics: Metrics,
         trace: TaskTrace | None,
         clock: Clock,
+        shared: bool = False,
     ) -> None:
         self.in_flight = in_flight = InFlight()
         self._tasks = tasks = BackgroundTasks()
@@ -64,7 +68,7 @@ class Pipeline:
         self._clock = clock
         self._reasons = reasons = WaitReasons(writer, self, tasks)
         delivery: Delivery
-        if catalogue.shared:
+        if shared:
             delivery = OfferDelivery(catalogue, fleet, in_flight, metrics)
         else:
             delivery = PushDelivery(catalogue, fleet, in_flight, reasons, metrics, tasks)
