@@ -68,11 +68,11 @@ class Healer:
 
     def _observe(self) -> None:
         """Note the present state at once, so that no short failure is missed."""
-        doc, holds = self._catalogue.network_doc, self._fleet.holds.values()
+        doc, reports = self._catalogue.network_doc, self._fleet.switch_reports.values()
         if doc is not None:
-            up = frozenset(switch for one in holds for switch in one.switches)
-            down = frozenset(switch for one in holds for switch in one.down) - up
-            ports = frozenset(port for one in holds for port in one.ports_down)
+            up = frozenset(switch for report in reports for switch in report.switches)
+            down = frozenset(switch for report in reports for switch in report.down) - up
+            ports = frozenset(port for report in reports for port in report.ports_down)
             self._damper.observe(doc, Observation(up, down, ports), self._clock.monotonic())
         self._changed.set()
 

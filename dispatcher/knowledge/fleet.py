@@ -29,7 +29,7 @@ class Fleet:
 
     def __init__(self, etcd: Etcd, token: bytes, me: str, connect: Connect = connect) -> None:
         self.loads: dict[str, Load] = {}
-        self.holds: dict[str, SwitchReport] = {}
+        self.switch_reports: dict[str, SwitchReport] = {}
         self.tasks_done: Signal[Dones, str] = Signal()
         """Emitted with the answers to tasks, and the id of the configurator."""
         self.tasks_waiting: Signal[Waiting] = Signal()
@@ -89,8 +89,8 @@ class Fleet:
 
     def switch_holder(self, switch: str) -> str | None:
         """The southbound process that has the connection of a switch, as far as is known."""
-        for name, holds in self.holds.items():
-            if switch in holds.switches and self.southbound[name] is not None:
+        for name, report in self.switch_reports.items():
+            if switch in report.switches and self.southbound[name] is not None:
                 return name
         return None
 
@@ -105,7 +105,7 @@ class Fleet:
             self.loads[message.configurator] = message
             self.configurator_changed.emit(message.configurator)
         elif isinstance(message, SwitchReport):
-            self.holds[message.southbound] = message
+            self.switch_reports[message.southbound] = message
             self.switches_changed.emit()
         else:
             _log.warning("%s has sent a message that nobody expects: %r", stream.peer, message)
@@ -120,7 +120,7 @@ class Fleet:
         self.configurator_changed.emit(id)
 
     def _southbound_disconnected(self, id: str, stream: Stream) -> None:  # noqa: ARG002
-        self.holds.pop(id, None)
+        self.switch_reports.pop(id, None)
         self.switches_changed.emit()
 
     def _registrations_changed(self) -> None:

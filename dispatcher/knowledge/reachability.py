@@ -32,9 +32,9 @@ class Reachability:
         switch = self._switches.get(host, "")
         if switch in self._lost:
             return self._cut_off[host]
-        for holds in self._fleet.holds.values():
-            if switch in holds.down and self._fleet.switch_holder(switch) is None:
-                return f"switch {switch}: {holds.down[switch]}"
+        for report in self._fleet.switch_reports.values():
+            if switch in report.down and self._fleet.switch_holder(switch) is None:
+                return f"switch {switch}: {report.down[switch]}"
         return None
 
     def missing(self, revision: int) -> list[str]:
@@ -43,7 +43,7 @@ class Reachability:
         missing = [
             name
             for name in fleet.southbound.processes
-            if name not in fleet.holds or fleet.holds[name].network < revision
+            if name not in fleet.switch_reports or fleet.switch_reports[name].network < revision
         ] + [
             name
             for name in fleet.configurators.processes

@@ -11,6 +11,8 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from sdn.topology import Link
 
+_NO_REPORT = "it is registered, but has not reported which switches it has"
+
 
 class Status:
     """Views of what this dispatcher knows now; nothing here asks another process."""
@@ -74,8 +76,9 @@ class Status:
         doc = self._catalogue.network_doc
         if doc is None:
             return []
-        held = {s: name for name, holds in self._fleet.holds.items() for s in holds.switches}
-        down = {s: why for holds in self._fleet.holds.values() for s, why in holds.down.items()}
+        reports = self._fleet.switch_reports
+        up = {s: name for name, report in reports.items() for s in report.switches}
+        down = {s: why for report in reports.values() for s, why in report.down.items()}
         hosts: dict[str, int] = {}
         links: dict[str, int] = {}
         for host in doc.hosts:
@@ -87,9 +90,9 @@ class Status:
             views.SwitchView(
                 switch.id,
                 switch.dpid,
-                "up" if switch.id in held else "down" if switch.id in down else "unknown",
-                None if switch.id in held else down.get(switch.id),
-                held.get(switch.id),
+                "up" if switch.id in up else "down" if switch.id in down else "unknown",
+                None if switch.id in up else down.get(switch.id),
+                up.get(switch.id),
                 hosts.get(switch.id, 0),
                 links.get(switch.id, 0),
             )
@@ -104,11 +107,13 @@ class Status:
         raise NotFound(f"there is no switch {name[:64]!r}; GET /switches lists all there are")
 
     def _ports_down(self) -> set[tuple[str, int]]:
-        return {port for holds in self._fleet.holds.values() for port in holds.ports_down}
+        reports = self._fleet.switch_reports.values()
+        return {port for report in reports for port in report.ports_down}
 
     def _lost(self) -> set[str]:
-        held = {s for holds in self._fleet.holds.values() for s in holds.switches}
-        return {s for holds in self._fleet.holds.values() for s in holds.down} - held
+        reports = self._fleet.switch_reports.values()
+        up = {switch for report in reports for switch in report.switches}
+        return {switch for report in reports for switch in report.down} - up
 
     # Spaces
 
@@ -199,12 +204,13 @@ class Status:
 
         `stopped` are the background tasks of this dispatcher that should run, and do not.
         """
+        reports = self._fleet.switch_reports
         configurators = [
             views.Part(view.id, view.state == "up", _why_not_up(view))
             for view in self.configurators()
         ]
         southbound = [
-            views.Part(name, name in self._fleet.holds, _report_missing(name in self._fleet.holds))
+            views.Part(name, name in reports, None if name in reports else _NO_REPORT)
             for name in sorted(self._fleet.southbound.processes)
         ]
         why = "; ".join(
@@ -257,10 +263,6 @@ def _why_not_up(view: views.ConfiguratorView) -> str | None:
     if view.state == "down":
         return f"it is not running, but owns {view.partitions} partitions"
     return f"it is registered, but does not answer at {view.address}"
-
-
-def _report_missing(known: bool) -> str | None:
-    return None if known else "it is registered, but has not reported which switches it has"
 
 
 def _link(link: Link, down: set[tuple[str, int]]) -> views.LinkView:
