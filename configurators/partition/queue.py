@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from configurators.engine.engine import Engine, Ordering
 from configurators.engine.partials import Kind, Partial
+from configurators.partition.replies import TaskSource
 from configurators.streams.messages import Task
 from configurators.streams.packing import BadPacking, unpack_regions
 from dzflow.errors import BadInput
@@ -15,10 +16,10 @@ TOMBSTONES = 10_000  # ids that are gone, of which the last `seq` is remembered
 
 
 class Item(NamedTuple):
-    """A task that waits, whom to answer, and since when (any clock)."""
+    """A task that waits, where its reply goes, and since when it waits (any clock)."""
 
     task: Task
-    to: object
+    to: TaskSource | None
     at: float
 
 

@@ -14,15 +14,14 @@ from unittest import mock
 
 from msgspec import Struct
 
-import configurators.ownership.partition_log
-import configurators.process
 import configurators.southbound.process
 import configurators.streams.peers
 import dispatcher.dispatcher
 import sdn.openflow.switches.server
 from configurators.engine.partition_map import Node, PartitionMap
-from configurators.ownership.locked import SharedConfigurator
-from configurators.partition.worker import Worker
+from configurators.environment import Clock, Environment
+from configurators.ownership.partition_log import LogOptions
+from configurators.partition.worker import PartitionWorker
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.state.healing import coming
 from configurators.state.network import first_network, topology_of
@@ -200,10 +199,17 @@ class Process:
                     lease_s=_LEASE,
                     tune_gc=False,
                     at_once=shape.at_once,
+                    mode=shape.mode,
                     patience_s=shape.patience,
+                    log=LogOptions(kept=4, dropped_at_once=3),
                 )
-                made_as = SharedConfigurator if shape.mode == "sea" else ConfiguratorProcess
-                self.main = made_as(_ACCESS, b"", self.name, options=options)
+                self.main = ConfiguratorProcess(
+                    _ACCESS,
+                    b"",
+                    self.name,
+                    options=options,
+                    environment=_environment(self.world.loop),
+                )
                 await self.main.run(asyncio.Event())
             elif self.kind == "southbound":
                 self.main = SimSouthbound(_ACCESS, b"", self.name, "", "host:1")
@@ -319,12 +325,14 @@ class World:
         """What etcd has."""
         return [decode_record(item.value) for item in self.store.under(RECORDS)]
 
-    def workers(self) -> dict[str, Worker]:
+    def workers(self) -> dict[str, PartitionWorker]:
         """The worker of each partition, as its owner has it; only those that have one."""
-        found: dict[str, Worker] = {}
+        found: dict[str, PartitionWorker] = {}
         for name, (owner, epoch) in self.owners().items():
             process = self.processes[owner]
-            worker = process.main._workers.get(name) if process.alive and process.main else None
+            worker = (
+                process.main.partitions.owned.get(name) if process.alive and process.main else None
+            )
             if worker and worker.epoch == epoch:
                 found[name] = worker
         return found
@@ -369,7 +377,7 @@ class World:
         if any(worker.network != self._network[0] for worker in workers.values()):
             return "not all have taken up the network"
         for process in self.of("configurator"):
-            if not process.main._holders.all_used:
+            if not process.main.southbound.all_used:
                 return f"{process.name} does not use all southbound processes"
         for driver in self.drivers.values():
             if any(keeper.load or keeper._waiting for keeper in driver._keepers.values()):
@@ -389,6 +397,17 @@ class _Clock:
     loop: VirtualLoop
 
 
+def _environment(loop: VirtualLoop) -> Environment:
+    return Environment(
+        clock=Clock(loop.time, lambda: _WALL + loop.now),
+        new_id=_token_hex,
+        pid=1,
+        store=SimEtcd,  # type: ignore[arg-type]
+        listener=SimListener,  # type: ignore[arg-type]
+        connect=streams.connect,
+    )
+
+
 def _token_hex(size: int = 16) -> str:
     return random.randbytes(size).hex()
 
@@ -402,13 +421,9 @@ def installed() -> Iterator[Callable[[VirtualLoop], None]]:
     """Have the product run on models; gives a function that sets the loop of the next run."""
     with contextlib.ExitStack() as stack:
         replaced: list[tuple[Any, str, Any]] = [
-            (configurators.process, "Etcd", SimEtcd),
-            (configurators.process, "Listener", SimListener),
             (configurators.southbound.process, "Etcd", SimEtcd),
             (configurators.southbound.process, "Listener", SimListener),
             (configurators.streams.peers, "connect", streams.connect),
-            (configurators.ownership.partition_log, "KEPT", 4),
-            (configurators.ownership.partition_log, "DROPPED_AT_ONCE", 3),
             (dispatcher.dispatcher, "Etcd", SimEtcd),
             (sdn.openflow.switches.server, "check_features", _any_features),
             (os, "getpid", lambda: 1),

@@ -13,6 +13,7 @@ from dzflow.errors import BadInput
 from dzflow.region import Region
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
+from tests.configurators.partition.source import Source
 
 
 def engine(plan: PlanName = "legs") -> Engine:
@@ -29,7 +30,7 @@ def task(name: str, seq: int, *texts: str, host: str = "h1", advertised: bool = 
 
 
 def item(name: str, seq: int, *texts: str, advertised: bool = False) -> Item:
-    return Item(task(name, seq, *texts, advertised=advertised), "somebody", 0.0)
+    return Item(task(name, seq, *texts, advertised=advertised), Source(), 0.0)
 
 
 def names(part: Slice) -> list[str]:
@@ -71,7 +72,7 @@ def test_an_older_task_comes_too_late_at_any_time() -> None:
 def test_a_task_that_comes_again_is_answered_once_to_whom_it_came_from_last() -> None:
     queue = Queue()
     first = item("s1", 4, "0")
-    again = first._replace(to="somebody else")
+    again = first._replace(to=Source())
     queue.put(first)
     assert queue.put(again) == []
     assert queue.take(engine(), "net", 10).slice.items == [again]

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from configurators.engine.engine import Engine, Ordering
-from configurators.partition.worker import PartitionOptions, Worker
+from configurators.partition.options import PartitionOptions
+from configurators.partition.replies import TaskSource
+from configurators.partition.worker import PartitionWorker
 from configurators.state.network import Network, first_network, with_host
 from configurators.streams.messages import Done, Task, Waiting
 from configurators.streams.packing import pack_regions
@@ -20,8 +22,9 @@ from sdn.pipeline import PlanName
 from sdn.southbound import Acknowledged, Failed, Outcome, StaleEpoch, Undefined
 from sdn.topologies import topology
 from sdn.topology import Host
+from tests.configurators.partition.source import Source
+from tests.support import WAIT, until
 
-WAIT = 20.0
 SCOPE = Scope(1)
 TOPOLOGY = topology("line:3")  # h1 - s1 - s2 - s3 - h3
 
@@ -90,25 +93,31 @@ class Bench:
         self.network = Network.of(first_network(TOPOLOGY, plan, 1))
         self.tables = Tables(room)
         self.answers: asyncio.Queue[Done | Waiting] = asyncio.Queue()
+        self.replied: list[tuple[TaskSource | None, Done | Waiting]] = []
+        self.source = Source()
         self.changes = 0
         options = PartitionOptions(ordering, gather=gather, tell_after=0.05, longest_pause=0.1)
-        self.worker = Worker(
+        self.worker = PartitionWorker(
             "1.0/all",
             7,
             Engine(self.network.plan(SCOPE)),
             SCOPE,
             self.tables,
-            lambda _, answer: self.answers.put_nowait(answer),
+            self._reply,
             self._changed,
             count(1),
             options,
         )
 
+    def _reply(self, to: TaskSource | None, reply: Done | Waiting) -> None:
+        self.replied.append((to, reply))
+        self.answers.put_nowait(reply)
+
     def _changed(self) -> None:
         self.changes += 1
 
     def put(self, *tasks: Task) -> None:
-        self.worker.put(tasks, "somebody")
+        self.worker.put(tasks, self.source)
 
     async def dones(self, number: int) -> dict[str, Done]:
         """The next so many answers, by id."""
@@ -186,27 +195,17 @@ async def test_tasks_become_entries_whatever_the_plan_and_the_order(
         bench.check()
 
 
-async def test_what_is_withdrawn_is_gone_and_nobody_is_answered_instead_of_who_waits() -> None:
-    bench = Bench("legs", "net", 1_000_000, 0.0)
-    told: list[tuple[object, str]] = []
-
-    def answer(to: object, message: Done | Waiting) -> None:
-        assert isinstance(message, Done)
-        told.append((to, message.id))
-        bench.answers.put_nowait(message)
-
-    bench.worker._answer = answer
-    running = asyncio.create_task(bench.worker.run())
-    await bench.do(advertise("a", "0"), subscribe("s1", "00"), subscribe("s2", "01"))
-    told.clear()
-    bench.put(subscribe("s1", seq=4))
-    bench.worker.withdraw(["s1", "s2"])
-    await bench.dones(2)
-    assert set(told) == {("somebody", "s1"), (None, "s2")}
-    assert set(bench.worker.engine.ids()) == {"a"}
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    bench.check()
+async def test_what_is_withdrawn_is_gone_and_only_waiting_tasks_get_a_reply() -> None:
+    async with working() as bench:
+        await bench.do(advertise("a", "0"), subscribe("s1", "00"), subscribe("s2", "01"))
+        bench.replied.clear()
+        bench.put(subscribe("s1", seq=4))
+        bench.worker.withdraw(["s1", "s2"])
+        await bench.dones(2)
+        replied = {(to, reply.id) for to, reply in bench.replied if isinstance(reply, Done)}
+        assert replied == {(bench.source, "s1"), (None, "s2")}
+        assert set(bench.worker.engine.ids()) == {"a"}
+        bench.check()
 
 
 async def test_answers_say_what_it_took() -> None:
@@ -390,18 +389,12 @@ async def test_a_moved_host_rewires_and_one_that_does_not_fit_is_tried_again() -
         bench.worker.take_up(20, moved)
         again = Network.of(with_host(doc, Host("new", "s1", 9)), moved)
         bench.worker.take_up(21, again)
-        async with asyncio.timeout(WAIT):
-            while not bench.worker.reason:
-                await bench.tables.asked.wait()
-                await asyncio.sleep(0)
-        assert "network" in bench.worker.reason
+        await until(lambda: bench.worker.reason)
+        assert "network" in (bench.worker.reason or "")
         # Work goes on meanwhile.
         assert (await bench.do(subscribe("t", "0", host="h2")))["t"].outcome == "done"
         bench.tables.room["s3"] = 10
-        async with asyncio.timeout(WAIT):
-            while bench.worker.network < 21:
-                bench.tables.asked.clear()
-                await asyncio.sleep(0.01)
+        await until(lambda: bench.worker.network == 21)
         dones = await bench.do(subscribe("u", "0", host="new"))
         assert dones["u"].outcome == "done"
         assert "s3" in bench.tables.entries()
