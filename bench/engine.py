@@ -25,8 +25,9 @@ from bench.workload import (
     request,
 )
 from configurators.engine.engine import Engine, Ordering
+from configurators.engine.map_planner import first_map
 from configurators.engine.partials import Partial, Request
-from configurators.engine.partition_map import PartitionMap, first_map, route, route_removal
+from configurators.engine.partition_map import PartitionMap, route, route_removal
 from dzflow.address import Scope
 from dzflow.index import Index
 from dzflow.region import Region

@@ -6,10 +6,10 @@ from random import Random
 from msgspec.structs import replace
 
 from configurators.engine.engine import Engine, Ordering
+from configurators.engine.map_planner import plan_map
 from configurators.engine.partials import Kind, Partial, Request
 from configurators.engine.partition_map import (
     PartitionMap,
-    plan_map,
     route,
     route_removal,
     route_update,

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from configurators.engine.partials import Kind, Partial
-from configurators.engine.region_state import ALL, Offer, Record, Work, counted
+from configurators.engine.region_state import ALL, Offer, RegionState, Work, counted
 from dzflow.errors import BadInput, DzflowError
 from dzflow.region import Region
 from dzflow.region_map import OverlapMap, RegionMap
@@ -97,7 +97,7 @@ class Engine:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._active: dict[str, _Active] = {}
-        self._records: RegionMap[Record] = RegionMap()
+        self._states: RegionMap[RegionState] = RegionMap()
         self._offers: OverlapMap[Offer] = OverlapMap()
         self._pending: tuple[Decision, _Undo] | None = None
 
@@ -137,12 +137,12 @@ class Engine:
 
     def contributions(self) -> dict[Region, Contribution]:
         """What each region contributes."""
-        return {r.region: (r.own, r.inherited) for r in self._records}
+        return {r.region: (r.own, r.inherited) for r in self._states}
 
     def counts(self) -> dict[Region, tuple[dict[int, int], dict[int, int], int, dict[int, int]]]:
         """Who counts on each region: subscribers, hosts admitted, publishers, advertisers."""
         wanted = {
-            r.region: (dict(r.subscribers), dict(r.admitted), r.publishers) for r in self._records
+            r.region: (dict(r.subscribers), dict(r.admitted), r.publishers) for r in self._states
         }
         offered = {region: dict(offer.counts) for region, offer in self._offers}
         nobody: tuple[dict[int, int], dict[int, int], int] = ({}, {}, 0)
@@ -155,17 +155,17 @@ class Engine:
         """The entries of this partition by switch: all, or those of some switches."""
         found: dict[str, list[FlowEntry]] = {}
         within = ALL if switches is None else self.plan.routes.slots_at(switches)
-        for record in self._records:
-            if record.own & within:
+        for state in self._states:
+            if state.own & within:
                 for switch, entry in self.plan.entries(
-                    record.region, (record.own, record.inherited), within
+                    state.region, (state.own, state.inherited), within
                 ):
                     found.setdefault(switch, []).append(entry)
         return found
 
     def count(self) -> int:
         """How many entries this partition has, on all switches together."""
-        return sum(self.plan.count((record.own, record.inherited)) for record in self._records)
+        return sum(self.plan.count((state.own, state.inherited)) for state in self._states)
 
     # Deciding
 
@@ -355,14 +355,14 @@ class Engine:
 
     def _apply(self, steps: Iterable[_Step], changes: Changes | None) -> None:
         """Change counts, then contributions, then what others inherit; note the operations."""
-        work = Work(self._records, self.plan)
+        work = Work(self._states, self.plan)
         for step in steps:
             if step.advertised:
                 self._offer(step, work)
                 for region in step.edge:
-                    record = self._record(region, work)
-                    record.admitted = counted(record.admitted, step.host, step.sign)
-                    work.dirty[record] = ALL
+                    state = self._state_of(region, work)
+                    state.admitted = counted(state.admitted, step.host, step.sign)
+                    work.dirty[state] = ALL
             else:
                 self._want(step, work)
         work.settle(changes)
@@ -370,15 +370,15 @@ class Engine:
     def _want(self, step: _Step, work: "Work") -> None:
         sign, host, dirty = step.sign, step.host, work.dirty
         for region in step.regions:
-            record = self._record(region, work)
-            count = record.subscribers.get(host, 0) + sign
+            state = self._state_of(region, work)
+            count = state.subscribers.get(host, 0) + sign
             if count:
-                record.subscribers[host] = count
+                state.subscribers[host] = count
                 if count == 1 and sign > 0:
-                    dirty[record] = dirty.get(record, 0) | 1 << host
+                    dirty[state] = dirty.get(state, 0) | 1 << host
             else:
-                del record.subscribers[host]
-                dirty[record] = ALL
+                del state.subscribers[host]
+                dirty[state] = ALL
 
     def _offer(self, step: _Step, work: "Work") -> None:
         bit = 1 << step.host
@@ -389,28 +389,28 @@ class Engine:
             offer.counts = counted(offer.counts, step.host, step.sign)
             if offer.counts.get(step.host) == 1 and step.sign > 0:
                 offer.hosts |= bit
-                for record in self._records.overlapping(region):
-                    if not record.publishers & bit:
-                        record.publishers |= bit
-                        work.dirty[record] = ALL
+                for state in self._states.overlapping(region):
+                    if not state.publishers & bit:
+                        state.publishers |= bit
+                        work.dirty[state] = ALL
             elif step.host not in offer.counts:
                 offer.hosts ^= bit
                 if not offer.hosts:
                     self._offers.remove(region)
-                for record in self._records.overlapping(region):
-                    publishers = self._publishers(record.region)
-                    if publishers != record.publishers:
-                        record.publishers = publishers
-                        work.dirty[record] = ALL
+                for state in self._states.overlapping(region):
+                    publishers = self._publishers(state.region)
+                    if publishers != state.publishers:
+                        state.publishers = publishers
+                        work.dirty[state] = ALL
 
-    def _record(self, region: Region, work: "Work") -> Record:
-        record = self._records.get(region)
-        if record is None:
-            record = Record(region, self._publishers(region))
-            self._records.add(region, record)
-            work.touched[record] = NOTHING
-            work.inherit[record] = None
-        return record
+    def _state_of(self, region: Region, work: "Work") -> RegionState:
+        state = self._states.get(region)
+        if state is None:
+            state = RegionState(region, self._publishers(region))
+            self._states.add(region, state)
+            work.touched[state] = NOTHING
+            work.inherit[state] = None
+        return state
 
     def _publishers(self, region: Region) -> int:
         hosts = 0
@@ -420,8 +420,8 @@ class Engine:
 
     def _replan(self, plan: Plan, changes: Changes | None) -> None:
         self.plan = plan
-        work = Work(self._records, plan)
-        work.dirty.update(dict.fromkeys(self._records, ALL))
+        work = Work(self._states, plan)
+        work.dirty.update(dict.fromkeys(self._states, ALL))
         work.settle(changes)
 
 

@@ -1,6 +1,7 @@
 """The engine's promises to its callers: two steps, named refusals, exact counting, net slices."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -316,14 +317,22 @@ def test_net_never_takes_more_operations_than_ordered(
 
 
 def test_validation_finds_a_wrong_count() -> None:
-    one = prepared()
-    next(iter(one._records)).subscribers[0] = 5
+    class Miscounting(Engine):
+        def counts(self) -> dict[Region, Any]:
+            return {region: ({0: 5}, *others) for region, (_, *others) in super().counts().items()}
+
+    one = Miscounting(engine().plan)
+    done(one, subscribe("s", "h2", "00"))
     with pytest.raises(Invalid, match="counts"):
         validate(one)
 
 
 def test_validation_finds_a_wrong_contribution() -> None:
-    one = prepared()
-    next(iter(one._records)).own = 0
+    class Silent(Engine):
+        def contributions(self) -> dict[Region, Any]:
+            return dict.fromkeys(super().contributions(), (0, 0))
+
+    one = Silent(engine().plan)
+    done(one, advertise("a", "h1", "0"))
     with pytest.raises(Invalid, match="contributions"):
         validate(one)

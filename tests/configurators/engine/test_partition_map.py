@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configurators.engine.map_planner import BadPartitionCount, first_map, plan_map
 from configurators.engine.partials import Kind, Request
 from configurators.engine.partition_map import (
-    BadPartitionCount,
     Node,
     PartitionMap,
-    first_map,
-    plan_map,
     route,
     route_removal,
     route_update,
