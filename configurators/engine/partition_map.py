@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from configurators.engine.partials import Kind, Partial, Request
 from dzflow.region import WIDTH, Region
@@ -192,16 +191,3 @@ def route_removal(partition_map: PartitionMap, request: Request) -> dict[str, Pa
     """The partials that end a request, by partition."""
     kind = Kind.UNADVERTISE if request.advertised else Kind.UNSUBSCRIBE
     return {name: Partial(kind, request.id) for name in route(partition_map, request)}
-
-
-def route_update(partition_map: PartitionMap, old: Request, new: Request) -> dict[str, Partial]:
-    """The partials that replace a request's regions, by partition.
-
-    A partition that had nothing of the request gets a subscription (or advertisement), one that has
-    nothing of it any more gets a removal, and the others get an update.
-    """
-    now, before = route(partition_map, new), route_removal(partition_map, old)
-    partials = {name: partial for name, partial in before.items() if name not in now}
-    for name, partial in now.items():
-        partials[name] = replace(partial, kind=Kind.UPDATE) if name in before else partial
-    return partials

@@ -259,7 +259,7 @@ class Cluster:
         return [self.dones[key] for key in asked]
 
     async def offer(self, tasks: dict[str, list[Task]], *ids: str) -> list[Done]:
-        """Offer tasks to configurators, and wait until somebody has done them."""
+        """Offer tasks to configurators, and wait until they are done."""
         asked = {(name, task.id, task.seq) for name, some in tasks.items() for task in some}
         left = tasks
         while left:

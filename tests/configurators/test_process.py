@@ -33,7 +33,7 @@ from tests.support import WAIT
 @pytest.mark.parametrize(
     ("plan", "ordering"), [("legs", "net"), ("legs", "fifo"), ("lpm", "ordered"), ("lpm", "net")]
 )
-async def test_tasks_become_entries_and_go_again(
+async def test_tasks_become_entries_and_their_removal_deletes_them(
     etcd_server: TestEtcd, plan: PlanName, ordering: Ordering
 ) -> None:
     options = ConfiguratorOptions(ordering, slice_limit=20, tune_gc=False)
@@ -55,7 +55,7 @@ async def test_tasks_become_entries_and_go_again(
         assert not any(it.held().values())
 
 
-async def test_only_what_does_not_fit_into_a_table_fails(etcd_server: TestEtcd) -> None:
+async def test_only_requests_that_do_not_fit_into_a_table_fail(etcd_server: TestEtcd) -> None:
     async with cluster(etcd_server.access(), partitions=1) as it, it.configurator():
         await it.ready()
         await it.do(it.advertise("x >= 0"))
@@ -71,7 +71,7 @@ async def test_only_what_does_not_fit_into_a_table_fails(etcd_server: TestEtcd) 
         it.check()
 
 
-async def test_a_switch_that_is_away_is_waited_for_while_others_go_on(
+async def test_a_task_waits_for_a_disconnected_switch_and_says_so(
     etcd_server: TestEtcd,
 ) -> None:
     async with cluster(etcd_server.access(), partitions=1) as it, it.configurator():
@@ -131,7 +131,9 @@ async def _apply(it: Cluster, partition: str, epoch: int, entry: FlowEntry) -> A
     return answer
 
 
-async def test_of_two_processes_with_one_id_the_later_one_works(etcd_server: TestEtcd) -> None:
+async def test_the_later_of_two_processes_with_one_id_supersedes_the_other(
+    etcd_server: TestEtcd,
+) -> None:
     async with cluster(etcd_server.access()) as it:
         first = ConfiguratorProcess(it.access, TOKEN, "c1")
         working = asyncio.create_task(first.run(asyncio.Event()))
@@ -164,7 +166,7 @@ async def test_tasks_that_come_again_late_or_old_do_no_harm(etcd_server: TestEtc
 
 
 @pytest.mark.parametrize("mode", ["sna", "sea"])
-async def test_what_a_dispatcher_had_done_too_late_goes_when_it_is_gone(
+async def test_requests_without_a_record_are_removed_when_their_dispatcher_is_gone(
     etcd_server: TestEtcd, mode: Mode
 ) -> None:
     async with cluster(etcd_server.access(), mode=mode) as it, it.configurator():
@@ -228,7 +230,7 @@ async def test_a_partition_that_moves_is_built_again_by_its_new_owner(
         it.check()
 
 
-async def test_a_new_version_comes_and_an_old_one_goes_with_its_entries(
+async def test_a_new_version_is_added_and_an_old_one_goes_with_its_entries(
     etcd_server: TestEtcd,
 ) -> None:
     async with cluster(etcd_server.access()) as it, it.configurator():
@@ -254,13 +256,15 @@ async def test_a_new_version_comes_and_an_old_one_goes_with_its_entries(
         await it.until_as_expected()
 
 
-async def test_tasks_of_partitions_of_others_are_sent_back(etcd_server: TestEtcd) -> None:
+async def test_tasks_for_partitions_of_other_configurators_are_sent_back(
+    etcd_server: TestEtcd,
+) -> None:
     async with cluster(etcd_server.access()) as it, it.configurator("c2"):
         dones = await it.send(it.tasks([it.subscribe("x < 50")]), "c2")
         assert {(done.outcome, done.epoch) for done in dones} == {("moved", 0)}
 
 
-async def test_switches_go_over_from_one_southbound_process_to_another(
+async def test_switches_change_over_to_another_southbound_process(
     etcd_server: TestEtcd,
 ) -> None:
     async with cluster(etcd_server.access(), "ring:6") as it, it.configurator():
@@ -275,7 +279,7 @@ async def test_switches_go_over_from_one_southbound_process_to_another(
         it.check()
 
 
-async def test_while_etcd_is_away_work_goes_on(tmp_path: Path) -> None:
+async def test_work_goes_on_while_etcd_is_unavailable(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         async with cluster(server.access("test/", 30.0)) as it:
             options = ConfiguratorOptions(tune_gc=False, lease_s=2, load_every_s=0.2)
@@ -295,7 +299,7 @@ async def test_while_etcd_is_away_work_goes_on(tmp_path: Path) -> None:
 # Python 3.11 complains of a connection that comes in at the moment when a server stops.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("plan", "seed"), [("legs", 1), ("legs", 2), ("lpm", 3)])
-async def test_whatever_happens_to_processes_and_switches_the_end_is_as_it_should_be(
+async def test_after_any_faults_of_processes_and_switches_the_switches_hold_what_they_should(
     etcd_server: TestEtcd, plan: PlanName, seed: int
 ) -> None:
     random = Random(seed)

@@ -112,7 +112,7 @@ async def decided(*gates: Gate) -> None:
             await gate.reached.wait()
 
 
-async def test_without_locks_one_of_two_who_decide_at_once_loses_its_events(
+async def test_without_locks_one_of_two_concurrent_decisions_loses_its_entries(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Figure 6.3 of the thesis: both replace the same flow, each without the other's leg."""
@@ -141,7 +141,9 @@ async def test_without_locks_one_of_two_who_decide_at_once_loses_its_events(
             assert missing(it)
 
 
-async def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server: TestEtcd) -> None:
+async def test_with_locks_the_second_configurator_decides_after_the_first_is_done(
+    etcd_server: TestEtcd,
+) -> None:
     async with small(etcd_server) as it:
         await begin(it)
         async with it.configurator("c1", OPTIONS) as c1:
@@ -171,7 +173,7 @@ async def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server:
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-async def test_a_holder_that_stood_still_changes_nothing_any_more(
+async def test_a_holder_that_stood_still_cannot_change_switches_any_more(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch, fenced: bool
 ) -> None:
     """It has decided, and its lease ends before it pushes; without the fence, harm is done."""
@@ -206,8 +208,8 @@ async def test_a_holder_that_stood_still_changes_nothing_any_more(
                 it.check()
 
 
-async def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server: TestEtcd) -> None:
-    """By one who was not there before, and at a southbound process that was not, either."""
+async def test_a_partition_left_in_order_is_continued_from_there(etcd_server: TestEtcd) -> None:
+    """By a new configurator, and with a new southbound process."""
 
     async with small(etcd_server, partitions=4) as it:
         first = await it.openflow()
@@ -215,7 +217,7 @@ async def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server:
             await it.ready("c1")
             wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 40)]
             await it.do(it.advertise("x < 100"), *wanted, id="c1")
-            # Done, but not settled when c1 stops: only the journal has it.
+            # Done, but not settled when c1 stops: only the log has it.
             unsettled = it.subscribe("x < 77 and y < 5", "a")
             await it.send(it.tasks([unsettled]), "c1")
         marks = {item.key.removeprefix(keys.CLEAN) for item in await _all(it, keys.CLEAN)}
@@ -232,7 +234,7 @@ async def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server:
                 it.check()
 
 
-async def test_an_update_that_nobody_has_begun_is_done_by_who_comes_new(
+async def test_a_new_configurator_carries_out_an_update_that_was_not_begun(
     etcd_server: TestEtcd,
 ) -> None:
     """What was left in order has nothing of it, though the record has the new filter already."""
@@ -240,7 +242,7 @@ async def test_an_update_that_nobody_has_begun_is_done_by_who_comes_new(
     async with small(etcd_server) as it:
         await begin(it)
         old = it.subscribe("x < 20", "a")
-        await store(it, old)  # and no journal names it
+        await store(it, old)  # and no log names it
         async with it.configurator("c1", OPTIONS):
             await it.ready("c1")
         assert await _all(it, keys.CLEAN)
@@ -258,7 +260,7 @@ async def _all(it: Cluster, prefix: str) -> list[Stored]:
     return (await it.etcd.range(prefix)).items
 
 
-async def test_a_lock_goes_to_and_fro_and_each_knows_what_the_other_has_done(
+async def test_two_configurators_that_pass_a_lock_catch_up_with_each_other(
     etcd_server: TestEtcd,
 ) -> None:
     async with (
@@ -286,7 +288,7 @@ async def test_a_lock_goes_to_and_fro_and_each_knows_what_the_other_has_done(
 
 
 def taken_up(it: Cluster, revision: int) -> bool:
-    """Whether all partitions, and whoever may get them, have taken up a network."""
+    """Whether all partitions, and all configurators, have taken up a network."""
     names = {
         one.partition
         for load in it.loads.values()
@@ -297,7 +299,7 @@ def taken_up(it: Cluster, revision: int) -> bool:
     return everybody and names == set(it.space.partitions())
 
 
-async def test_a_network_that_changed_meanwhile_is_taken_up_by_all(etcd_server: TestEtcd) -> None:
+async def test_owners_and_replicas_take_up_a_changed_network(etcd_server: TestEtcd) -> None:
     async with (
         small(etcd_server) as it,
         it.configurator("c1", OPTIONS),
@@ -318,7 +320,7 @@ async def test_a_network_that_changed_meanwhile_is_taken_up_by_all(etcd_server: 
                 it.check()
 
 
-async def test_nobody_misses_what_was_cut_from_a_log(
+async def test_a_configurator_that_missed_dropped_log_entries_rebuilds_the_partition(
     etcd_server: TestEtcd,
 ) -> None:
     """A configurator that was away for long starts over, with operations in progress, too."""

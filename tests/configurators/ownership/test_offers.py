@@ -37,7 +37,7 @@ def test_an_offer_stands_until_all_dispatchers_have_withdrawn_theirs() -> None:
     assert NAME not in book
 
 
-def test_an_offer_ages_from_when_some_of_it_was_last_taken() -> None:
+def test_the_age_of_an_offer_counts_from_when_tasks_were_last_taken() -> None:
     time, one = Time(), dispatcher()
     book = OfferBook(time.clock())
     book.update(one, Offers({NAME: 3}))
@@ -53,7 +53,7 @@ def test_an_offer_ages_from_when_some_of_it_was_last_taken() -> None:
     assert offer.since == 103.0
 
 
-def test_what_was_taken_as_a_whole_or_offered_by_the_gone_is_not_open() -> None:
+def test_offers_that_were_taken_or_whose_dispatcher_is_gone_are_not_open() -> None:
     book, one, two = OfferBook(Time().clock()), dispatcher(), dispatcher()
     book.update(one, Offers({NAME: 3}))
     book.update(two, Offers({NAME: 3}))

@@ -48,7 +48,7 @@ async def locked(locks: Locks) -> Lock:
     return lock
 
 
-async def test_the_next_owner_finds_what_was_done_since_it_last_looked(
+async def test_the_next_owner_reads_what_was_done_since_its_position(
     etcd_server: TestEtcd,
 ) -> None:
     async with owners(etcd_server) as (etcd, first, second):
@@ -70,7 +70,7 @@ async def test_the_next_owner_finds_what_was_done_since_it_last_looked(
         assert not (await again.read()).tasks
 
 
-async def test_of_each_id_the_last_task_counts(etcd_server: TestEtcd) -> None:
+async def test_only_the_last_task_of_each_id_is_read(etcd_server: TestEtcd) -> None:
     async with owners(etcd_server) as (etcd, first, _):
         lock = await locked(first)
         written = opened(etcd, lock)
@@ -80,7 +80,7 @@ async def test_of_each_id_the_last_task_counts(etcd_server: TestEtcd) -> None:
         assert found.tasks == [task(4), task(5), task(1, 8), task(8)]
 
 
-async def test_who_has_lost_the_lock_writes_nothing(etcd_server: TestEtcd) -> None:
+async def test_a_former_holder_of_the_lock_cannot_write(etcd_server: TestEtcd) -> None:
     async with owners(etcd_server) as (etcd, first, second):
         lock = await locked(first)
         written = opened(etcd, lock)
@@ -102,8 +102,8 @@ async def test_large_slices_are_written_in_parts(etcd_server: TestEtcd) -> None:
         assert (await opened(etcd, lock).read()).tasks == large
 
 
-async def test_what_records_say_themselves_is_dropped(etcd_server: TestEtcd) -> None:
-    """All but what is open, or said by entries that stay; who was away has to begin anew."""
+async def test_a_cut_drops_tasks_of_settled_records_only(etcd_server: TestEtcd) -> None:
+    """Open records keep their last task; a replica older than the cut finds a gap."""
 
     async with owners(etcd_server) as (etcd, first, _):
         lock = await locked(first)

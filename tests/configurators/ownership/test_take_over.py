@@ -31,7 +31,7 @@ def test_nothing_is_taken_over_while_all_are_alive() -> None:
     assert seen.due(1000.0) == {}
 
 
-def test_the_living_share_what_a_dead_one_had() -> None:
+def test_live_configurators_share_the_partitions_of_a_dead_one() -> None:
     both = [orphans("a"), orphans("b")]
     for seen in both:
         seen.went("c", 100.0)
@@ -44,28 +44,28 @@ def test_the_living_share_what_a_dead_one_had() -> None:
     assert all(owner == "c" for owner, _ in first.values())
 
 
-def test_one_that_comes_back_in_time_keeps_everything() -> None:
+def test_a_configurator_that_comes_back_in_time_keeps_its_partitions() -> None:
     seen = orphans("a")
     seen.went("c", 100.0)
     seen.came("c")
     assert seen.due(1000.0) == {}
 
 
-def test_the_first_to_start_does_not_take_everything() -> None:
+def test_the_first_configurator_to_start_does_not_take_everything() -> None:
     seen = orphans("a", alive="a")
     assert seen.due(9.9) == {}
     seen.came("b")
     assert {owner for owner, _ in seen.due(10.0).values()} == {"c"}
 
 
-def test_one_that_others_take_for_dead_takes_nothing() -> None:
+def test_a_configurator_that_others_consider_dead_takes_nothing() -> None:
     seen = orphans("a")
     seen.went("c", 100.0)
     seen.went("a", 100.0)
     assert seen.due(200.0) == {}
 
 
-def test_what_is_read_anew_replaces_what_was_seen() -> None:
+def test_a_new_snapshot_replaces_what_was_seen() -> None:
     seen = orphans("a")
     seen.only_owned(["2"])
     seen.only_alive(["a"], 100.0)
@@ -76,7 +76,7 @@ def partitions(it: Cluster, name: str) -> set[str]:
     return {part.partition for part in it.loads[name].partitions}
 
 
-async def test_one_that_sleeps_longer_than_its_lease_changes_nothing_when_it_wakes(
+async def test_a_configurator_paused_for_longer_than_its_lease_changes_nothing_when_it_resumes(
     etcd_server: TestEtcd,
 ) -> None:
     async with cluster(etcd_server.access()) as it, it.child("c1", OPTIONS) as c1:
@@ -104,7 +104,7 @@ async def test_one_that_sleeps_longer_than_its_lease_changes_nothing_when_it_wak
             it.check()
 
 
-async def test_the_partitions_of_one_that_is_killed_are_spread_over_the_others(
+async def test_the_partitions_of_a_killed_configurator_are_spread_over_the_others(
     etcd_server: TestEtcd,
 ) -> None:
     async with cluster(etcd_server.access(), partitions=9) as it, it.child("c1", OPTIONS) as c1:
@@ -129,12 +129,12 @@ async def test_the_partitions_of_one_that_is_killed_are_spread_over_the_others(
             it.check()
 
 
-async def test_what_was_meant_for_a_former_owner_is_not_begun(etcd_server: TestEtcd) -> None:
+async def test_tasks_for_an_older_epoch_are_sent_back(etcd_server: TestEtcd) -> None:
     async with cluster(etcd_server.access()) as it, it.configurator("c1", OPTIONS):
         await it.ready("c1")
         epochs = {part.partition: part.epoch for part in it.loads["c1"].partitions}
         before = {name: epoch - 1 for name, epoch in epochs.items()}
-        # Its record may have ended meanwhile; then nobody would ever take it back.
+        # The record may have ended meanwhile; then nobody would ever remove the request again.
         late = it.tasks([it.subscribe("x < 9")])
         answers = await it.send(late, epochs=before)
         assert {done.outcome for done in answers} == {"moved"}

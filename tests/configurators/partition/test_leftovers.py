@@ -1,4 +1,4 @@
-"""When partitions are compared with the records there are."""
+"""When partitions are compared with the records in etcd."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ class Store:
 
 
 class Busy:
-    """A worker that has something to do for somebody."""
+    """A worker with a task in work."""
 
     name = "5.0/all"
 
@@ -44,7 +44,9 @@ class Busy:
         self.known = []
 
 
-async def test_records_are_read_once_and_once_more_when_the_work_of_the_gone_has_ended() -> None:
+async def test_partitions_are_compared_again_after_the_tasks_of_a_gone_dispatcher_have_ended() -> (
+    None
+):
     stream = Stream.__new__(Stream)
     stream.closed = asyncio.Event()
     store, worker = Store(), Busy(stream)

@@ -208,7 +208,7 @@ async def test_what_is_withdrawn_is_gone_and_only_waiting_tasks_get_a_reply() ->
         bench.check()
 
 
-async def test_answers_say_what_it_took() -> None:
+async def test_replies_say_what_the_slice_took() -> None:
     async with working(gather=0.01) as bench:
         await bench.do(advertise("a", "0"))
         dones = await bench.do(subscribe("s1", "00"), subscribe("s2", "01"))
@@ -223,7 +223,7 @@ async def test_answers_say_what_it_took() -> None:
         assert all(d.decided_us and d.pushed_us for d in dones.values())
 
 
-async def test_what_is_so_already_is_done_at_once() -> None:
+async def test_tasks_that_ask_for_the_current_state_are_done_without_a_push() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "0"), subscribe("s", "0"))
         pushed = len(bench.tables.batches)
@@ -240,7 +240,7 @@ async def test_old_tasks_are_superseded() -> None:
         assert (await bench.do(subscribe("s", "1", seq=8)))["s"].outcome == "superseded"
 
 
-async def test_a_host_that_is_not_there_fails_with_that_reason() -> None:
+async def test_a_task_of_an_unknown_host_fails_with_that_reason() -> None:
     async with working() as bench:
         dones = await bench.do(subscribe("s", "0", host="nobody"), subscribe("t", "0"))
         assert (dones["s"].outcome, dones["t"].outcome) == ("failed", "done")
@@ -248,7 +248,7 @@ async def test_a_host_that_is_not_there_fails_with_that_reason() -> None:
 
 
 @pytest.mark.parametrize("ordering", ["fifo", "ordered", "net"])
-async def test_only_what_does_not_fit_fails_and_leaves_nothing(ordering: Ordering) -> None:
+async def test_only_tasks_that_do_not_fit_fail_and_they_leave_no_entry(ordering: Ordering) -> None:
     async with working(ordering=ordering, gather=0.01) as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.room["s2"] = 40  # 61 others fit elsewhere, but not here
@@ -269,7 +269,7 @@ async def test_only_what_does_not_fit_fails_and_leaves_nothing(ordering: Orderin
 
 
 @pytest.mark.parametrize("plan", ["legs", "lpm"])
-async def test_what_ends_and_begins_in_one_slice_fits_if_it_fits_after_all(plan: PlanName) -> None:
+async def test_a_slice_with_removals_and_additions_fits_if_its_result_fits(plan: PlanName) -> None:
     async with working(plan, gather=0.01) as bench:
         await bench.do(advertise("a", "*"), *(subscribe(f"s{n}", f"0{n:03b}") for n in range(8)))
         bench.tables.room["s2"] = 8
@@ -285,7 +285,7 @@ async def test_what_ends_and_begins_in_one_slice_fits_if_it_fits_after_all(plan:
         bench.check()
 
 
-async def test_a_failed_update_leaves_what_was() -> None:
+async def test_a_failed_update_leaves_the_old_regions() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"), subscribe("s", "0"))
         bench.tables.room["s2"] = 1
@@ -297,7 +297,7 @@ async def test_a_failed_update_leaves_what_was() -> None:
         bench.check()
 
 
-async def test_a_switch_that_is_away_is_waited_for_and_said_so_once() -> None:
+async def test_the_worker_waits_for_a_disconnected_switch_and_reports_that_once() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.down.add("s2")
@@ -318,7 +318,7 @@ async def test_a_switch_that_is_away_is_waited_for_and_said_so_once() -> None:
         bench.check()
 
 
-async def test_what_is_refused_by_one_switch_while_another_is_away_is_undone_everywhere() -> None:
+async def test_a_refusal_while_another_switch_is_disconnected_is_undone_everywhere() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.room["s1"] = 1  # where h1 is let in, and nothing else
@@ -329,7 +329,7 @@ async def test_what_is_refused_by_one_switch_while_another_is_away_is_undone_eve
         bench.check()
 
 
-async def test_undoing_waits_for_a_switch_that_went_away() -> None:
+async def test_undoing_waits_for_a_switch_that_disconnects() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.room["s1"] = 1  # where h1 is let in, and nothing else
@@ -346,7 +346,7 @@ async def test_undoing_waits_for_a_switch_that_went_away() -> None:
         bench.check()
 
 
-async def test_a_newer_task_ends_the_trying_of_an_older_one() -> None:
+async def test_a_newer_task_supersedes_one_that_is_being_tried_again() -> None:
     async with working(gather=0.01) as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.room["s2"] = 0
@@ -367,7 +367,7 @@ async def test_a_newer_task_ends_the_trying_of_an_older_one() -> None:
         bench.check()
 
 
-async def test_whoever_no_longer_owns_it_stops_and_says_so() -> None:
+async def test_a_worker_whose_epoch_is_stale_stops_and_sends_its_tasks_back() -> None:
     bench = Bench("legs", "net", 1_000, 0)
     bench.tables.stale = True
     bench.put(advertise("a", "0"))
@@ -401,7 +401,7 @@ async def test_a_moved_host_rewires_and_one_that_does_not_fit_is_tried_again() -
         bench.check()
 
 
-async def test_what_is_declared_in_the_middle_is_what_was_before_and_all_is_pushed_again() -> None:
+async def test_a_declaration_during_a_push_is_the_state_before_and_the_push_starts_over() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"), subscribe("s", "0"))
         before = bench.tables.entries()
@@ -419,7 +419,7 @@ async def test_what_is_declared_in_the_middle_is_what_was_before_and_all_is_push
         bench.check()
 
 
-async def test_a_dropped_partition_leaves_no_entry() -> None:
+async def test_clearing_deletes_all_entries_of_a_partition() -> None:
     bench = Bench("legs", "net", 1_000, 0)
     running = asyncio.create_task(bench.worker.run())
     await bench.do(advertise("a", "*"), subscribe("s", "0"))
