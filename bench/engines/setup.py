@@ -14,8 +14,9 @@ from bench.workload import (
     make_space,
 )
 from configurators.engine.engine import Engine, Ordering
+from configurators.engine.map_planner import first_map
 from configurators.engine.partials import Partial, Request
-from configurators.engine.partition_map import first_map, route
+from configurators.engine.partition_map import route
 from dzflow.address import Scope
 from dzflow.index import Index
 from sdn.pipeline import Pipeline, PlanName

@@ -14,12 +14,10 @@ from unittest import mock
 
 from msgspec import Struct
 
-import configurators.ownership.partition_log
-import configurators.process
 from configurators.engine.partition_map import Node, PartitionMap
 from configurators.environment import Clock, Environment
-from configurators.ownership.locked import SharedConfigurator
-from configurators.partition.worker import Worker
+from configurators.ownership.partition_log import LogOptions
+from configurators.partition.worker import PartitionWorker
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.southbound.clients import SouthboundClients
 from configurators.southbound.process import SouthboundProcess
@@ -40,7 +38,6 @@ from configurators.store.keys import (
     owner_key,
 )
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
-from configurators.streams.listener import Listener
 from configurators.streams.peers import Peers
 from configurators.streams.stream import Stream
 from dispatcher.dispatcher import Dispatcher
@@ -201,10 +198,17 @@ class Process:
                     lease_s=_LEASE,
                     tune_gc=False,
                     at_once=shape.at_once,
+                    mode=shape.mode,
                     patience_s=shape.patience,
+                    log=LogOptions(kept=4, dropped_at_once=3),
                 )
-                made_as = SharedConfigurator if shape.mode == "sea" else ConfiguratorProcess
-                self.main = made_as(_ACCESS, b"", self.name, options=options)
+                self.main = ConfiguratorProcess(
+                    _ACCESS,
+                    b"",
+                    self.name,
+                    options=options,
+                    environment=self.world.environment,
+                )
                 await self.main.run(asyncio.Event())
             elif self.kind == "southbound":
                 self.main = SouthboundProcess(
@@ -338,12 +342,14 @@ class World:
         """What etcd has."""
         return [decode_record(item.value) for item in self.store.under(RECORDS)]
 
-    def workers(self) -> dict[str, Worker]:
+    def workers(self) -> dict[str, PartitionWorker]:
         """The worker of each partition, as its owner has it; only those that have one."""
-        found: dict[str, Worker] = {}
+        found: dict[str, PartitionWorker] = {}
         for name, (owner, epoch) in self.owners().items():
             process = self.processes[owner]
-            worker = process.main._workers.get(name) if process.alive and process.main else None
+            worker = (
+                process.main.partitions.owned.get(name) if process.alive and process.main else None
+            )
             if worker and worker.epoch == epoch:
                 found[name] = worker
         return found
@@ -389,7 +395,7 @@ class World:
         if any(worker.network != self._network[0] for worker in workers.values()):
             return "not all have taken up the network"
         for process in self.of("configurator"):
-            if not process.main._holders.all_used:
+            if not process.main.southbound.all_used:
                 return f"{process.name} does not use all southbound processes"
         for server in self.servers.values():
             reconcilers = server.managed.reconcilers.values()
@@ -419,18 +425,11 @@ def installed() -> Iterator[Callable[[VirtualLoop], None]]:
     def etcd(access: Access) -> Etcd:
         return _Installed.world.environment.store(access)
 
-    def listener(*args: Any, **options: Any) -> Listener:
-        return _Installed.world.environment.listener(*args, **options)
-
     async def connect(*args: Any, **options: Any) -> Stream:
         return await _Installed.world.environment.connect(*args, **options)
 
     with contextlib.ExitStack() as stack:
         replaced: list[tuple[Any, str, Any]] = [
-            (configurators.process, "Etcd", etcd),
-            (configurators.process, "Listener", listener),
-            (configurators.ownership.partition_log, "KEPT", 4),
-            (configurators.ownership.partition_log, "DROPPED_AT_ONCE", 3),
             (os, "getpid", lambda: 1),
             (secrets, "token_hex", _new_id),
             (time, "monotonic", lambda: _Installed.loop.now),

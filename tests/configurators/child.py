@@ -1,4 +1,4 @@
-"""A configurator of mode `sea` in a process of its own, for tests that stop, pause or kill it."""
+"""A configurator in a process of its own, for tests that stop, pause or kill it."""
 
 import asyncio
 import os
@@ -11,53 +11,52 @@ from pathlib import Path
 
 from msgspec import json
 
-from configurators.ownership.locked import SharedConfigurator
-from configurators.process import ConfiguratorOptions
+from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.store.etcd.client import Access
 
 ROOT = Path(__file__).parents[2]
+QUICK_SEA = ConfiguratorOptions(tune_gc=False, load_every_s=0.2, lease_s=3, mode="sea")
 
 
-class Lone:
-    """A process that may be ended in any way."""
+class ConfiguratorChild:
+    """A child process that may be ended in any way."""
 
     def __init__(self, access: Access, token: bytes, id: str, options: ConfiguratorOptions) -> None:
         given = [json.encode(access).decode(), token.decode(), id, json.encode(options).decode()]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.id = id
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.configurators.lone", *given], cwd=ROOT, env=environment
+            [sys.executable, "-m", "tests.configurators.child", *given], cwd=ROOT, env=environment
         )
 
     def kill(self) -> None:
-        """Let it be gone without a word."""
+        """End it at once."""
         self._process.kill()
         self._process.wait()
 
     def pause(self) -> None:
-        """Let it stand still, connections and all."""
+        """Have it stand still, with its connections open."""
         self._process.send_signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
-        """Let it go on as if nothing had happened."""
+    def resume(self) -> None:
+        """Have it go on as if nothing had happened."""
         self._process.send_signal(signal.SIGCONT)
 
 
 @contextmanager
-def lone(
-    access: Access, token: bytes, id: str, options: ConfiguratorOptions | None = None
-) -> Iterator[Lone]:
-    """A configurator in a process of its own; whatever is left of it is killed."""
-    quick = ConfiguratorOptions(tune_gc=False, load_every_s=0.2, lease_s=3)
-    process = Lone(access, token, id, options or quick)
+def configurator_child(
+    access: Access, token: bytes, id: str, options: ConfiguratorOptions = QUICK_SEA
+) -> Iterator[ConfiguratorChild]:
+    """A configurator in a child process, which is killed at the end."""
+    child = ConfiguratorChild(access, token, id, options)
     try:
-        yield process
+        yield child
     finally:
-        process.kill()
+        child.kill()
 
 
 def _main(access: str, token: str, id: str, options: str) -> None:
-    process = SharedConfigurator(
+    process = ConfiguratorProcess(
         json.decode(access, type=Access),
         token.encode(),
         id,
