@@ -16,7 +16,7 @@ NEW, OLD = {"price": {"min": 1}}, {"price": {"min": 2}}
         (202, "unknown", OLD, "unknown"),
         (202, "failed", OLD, "failed"),
         (200, "ok", NEW, "ok"),
-        # CallResult as done: if nothing shows that it was, the checker has to find that.
+        # Answered as done: if it was not, the checker has to find that.
         (200, "ok", OLD, "ok"),
     ],
 )
