@@ -10,8 +10,9 @@ from starlette.responses import Response
 from api.http.endpoints import Call, Reply
 from api.http.models import Begin, ElementOut, End, In, ProblemOut
 from api.http.problems import ApiProblem, document, invalid, naming, respond
+from dispatcher.calls import Answer
 from dispatcher.errors import Problem
-from dispatcher.views import Answer, RecordView
+from dispatcher.views import RecordView
 
 _MEMBERS = RecordView.__struct_fields__
 

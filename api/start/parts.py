@@ -9,7 +9,7 @@ from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
 from dispatcher.changes.damping import Patience
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
 from sdn.onos.client import OnosAccess
 

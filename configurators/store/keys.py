@@ -24,6 +24,7 @@ The global name of a partition is `SPACE.VERSION/LEAF`, as in `1f.0/3-0.7-x`.
 
 import re
 import secrets
+from collections.abc import Callable
 from typing import NamedTuple
 
 from configurators.store.model import RecordKind
@@ -74,9 +75,11 @@ class PartitionName(NamedTuple):
         return cls(int(space, 16), int(version), leaf)
 
 
-def new_record_id(kind: RecordKind, space: int) -> str:
+def new_record_id(
+    kind: RecordKind, space: int, new_id: Callable[[int], str] = secrets.token_hex
+) -> str:
     """An id that nothing else has; it names the space, so that the record can be found."""
-    return f"{_LETTER[kind]}{space:x}-{secrets.token_hex(8)}"
+    return f"{_LETTER[kind]}{space:x}-{new_id(8)}"
 
 
 def record_key(record_id: str, finished: bool = False) -> str:

@@ -24,8 +24,9 @@ from api.http.models import (
 )
 from api.http.problems import ApiProblem
 from configurators.store.model import RecordKind
+from dispatcher.calls import Page, RecordSpec
 from dispatcher.errors import Problem, problem_of
-from dispatcher.views import Ask, Page, RecordView, Refused
+from dispatcher.views import RecordView
 from dzflow.errors import DzflowError
 
 _READ_AT_ONCE = 100
@@ -40,18 +41,20 @@ _VERB: dict[RecordKind, str] = {"subscription": "subscribe", "advertisement": "a
 def _begin(kind: RecordKind) -> Callable[[Call], Any]:
     async def handler(call: Call) -> Reply | Response:
         elements, many = elements_of(call, Begin)
-        asks: list[Ask | Refused] = []
+        specs: list[RecordSpec | Problem] = []
         for element in elements:
             if isinstance(element, Problem):
-                asks.append(Refused(element))
+                specs.append(element)
             elif not call.caller.may_act_for(element.host):
-                asks.append(Refused(_not_for(call, element.host)))
+                specs.append(_not_for(call, element.host))
             else:
-                asks.append(
-                    Ask(element.host, element.space, element.filter, element.label, element.ttl)
+                specs.append(
+                    RecordSpec(
+                        element.host, element.space, element.filter, element.label, element.ttl
+                    )
                 )
         answers = await call.dispatcher.begin(
-            kind, asks, wait=longest_wait(call, elements), key=call.key, who=call.caller.name
+            kind, specs, wait=longest_wait(call, elements), key=call.key, who=call.caller.name
         )
         return answered(call, answers, many)
 
@@ -80,8 +83,7 @@ async def _remove(
     found = [_checked(kind, element) for element in elements]
     if call.caller.host is not None:
         found = await _own(call, kind, found)
-    ids = [Refused(item) if isinstance(item, Problem) else item for item in found]
-    answers = await call.dispatcher.end(kind, ids, wait=wait, key=call.key, who=call.caller.name)
+    answers = await call.dispatcher.end(kind, found, wait=wait, key=call.key, who=call.caller.name)
     return answered(call, answers, many)
 
 

@@ -11,14 +11,13 @@ from configurators.state.spaces import UnknownSpace
 from configurators.store.keys import BadRecordId
 from configurators.streams.packing import pack_regions
 from dispatcher.errors import Conflict, NotFound, TooManyRequests, problem_of
-from dispatcher.reports import change_feed as news
-from dispatcher.reports.record_view import timing_of
+from dispatcher.reports import change_feed
 from dispatcher.requests.routing import region_texts
+from dispatcher.requests.timing import timing_of
 from dispatcher.views import ChangeType
 from dzflow.errors import BadInput, DzflowError
 from dzflow.region import FULL, Region
-from tests.dispatcher.requests.test_records import asks
-from tests.dispatcher.support import TIMEOUT, world
+from tests.dispatcher.support import TIMEOUT, specs, world
 from tests.etcd import TestEtcd
 
 seconds = st.floats(0, 100)
@@ -65,7 +64,7 @@ def test_errors_become_problems(error: DzflowError, status: int, kind: str) -> N
 async def test_a_reader_that_is_too_slow_is_told_and_cut_off(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(news, "_MOST", 250)
+    monkeypatch.setattr(change_feed, "_MOST", 250)
     types: tuple[ChangeType, ...] = ("record", "network")
 
     async with (
@@ -87,6 +86,6 @@ async def test_a_reader_that_is_too_slow_is_told_and_cut_off(
 
         reading = asyncio.create_task(read())
         for host in ("h1", "h2", "h3"):
-            await d.begin("subscription", asks(100, host), wait=TIMEOUT)
+            await d.begin("subscription", specs(100, host), wait=TIMEOUT)
         await reading
         assert [change.type async for change in slow] == ["lagged"]

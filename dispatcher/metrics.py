@@ -1,10 +1,9 @@
-"""What is counted, for whoever wants to show it."""
+"""Counters of a dispatcher, for `/metrics`."""
 
 from bisect import bisect_left
 from collections import Counter
 
 from configurators.store.model import Record
-from dispatcher.requests.operation import Operation
 
 LATENCY_BOUNDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
@@ -15,14 +14,14 @@ STAGES = ("indexed", "journaled", "queued", "decided", "pushed", "committed")
 
 
 class Metrics:
-    """Counts since the start of the process. Read them whenever you like."""
+    """Counts since the start of the process; read them at any time."""
 
     def __init__(self) -> None:
         self.operations: Counter[tuple[str, str, str]] = Counter()
-        """Operations at their end, by record kind, action (begin, end, update) and outcome (done,
+        """Operations that have ended, by record kind, action (begin, end, update) and ending (done,
         failed, superseded)."""
         self.refused: Counter[str] = Counter()
-        """Elements that were refused, by the kind of problem."""
+        """Elements that were refused, by the type of problem."""
         self.latency = [0] * (len(LATENCY_BOUNDS) + 1)
         self.latency_sum = 0.0
         self.stages = dict.fromkeys(STAGES, 0.0)
@@ -33,15 +32,16 @@ class Metrics:
         self.adopted = 0
         self.expired = 0
 
-    def finished(self, operation: Operation, record: Record, outcome: str, now: float) -> None:
-        """An operation has come to its end."""
-        seconds = now - operation.received
-        self.operations[record.kind, operation.action, outcome] += 1
+    def operation_ended(
+        self, record: Record, action: str, ending: str, seconds: float, flow_ops: int
+    ) -> None:
+        """Count an operation that has ended."""
+        self.operations[record.kind, action, ending] += 1
         self.latency[bisect_left(LATENCY_BOUNDS, seconds)] += 1
         self.latency_sum += seconds
-        self.flow_ops += operation.flow_ops
+        self.flow_ops += flow_ops
         timing = record.timing
-        if outcome != "superseded" and timing:
+        if ending != "superseded" and timing:
             stages = self.stages
             stages["indexed"] += timing.indexed_ms * 1000
             stages["journaled"] += timing.journaled_ms * 1000

@@ -1,4 +1,4 @@
-"""Records read from the store: some by id, lists page by page, all of them in turn."""
+"""Reads records from etcd: some by id, lists page by page, or all of them one after the other."""
 
 import asyncio
 import logging
@@ -6,33 +6,40 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 from configurators.store.documents import BadDocument, decode_record
-from configurators.store.etcd.client import Etcd, Get
+from configurators.store.etcd.client import Etcd, Get, Stored
 from configurators.store.keys import FINISHED, RECORDS, BadRecordId, record_key
 from configurators.store.model import Record, RecordKind, State
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 100  # keys of one read
+_AT_ONCE = 100  # keys in one read
 _PAGE = 1_000
 MOST_LOOKED_AT = 20_000
 
 
-class Held(NamedTuple):
-    """A record as it is stored."""
+class StoredRecord(NamedTuple):
+    """A record and its revision in etcd."""
 
     record: Record
     revision: int
 
+    @classmethod
+    def decode(cls, stored: Stored) -> "StoredRecord":
+        """A record from its key in etcd; BadDocument if it cannot be read."""
+        return cls(decode_record(stored.value), stored.revision)
 
-async def read_many(etcd: Etcd, ids: Sequence[str], finished: bool = False) -> dict[str, Held]:
-    """The records with these ids, as far as there are any."""
+
+async def read_many(
+    etcd: Etcd, ids: Sequence[str], finished: bool = False
+) -> dict[str, StoredRecord]:
+    """The records with these ids, those of them that exist."""
     keys = []
-    for name in dict.fromkeys(ids):
+    for id in dict.fromkeys(ids):
         try:
-            keys.append(record_key(name, finished))
+            keys.append(record_key(id, finished))
         except BadRecordId:
             continue
-    found: dict[str, Held] = {}
+    found: dict[str, StoredRecord] = {}
     parts = [keys[at : at + _AT_ONCE] for at in range(0, len(keys), _AT_ONCE)]
     results = await asyncio.gather(
         *(etcd.transact([], [Get(key) for key in part]) for part in parts)
@@ -40,8 +47,8 @@ async def read_many(etcd: Etcd, ids: Sequence[str], finished: bool = False) -> d
     for result in results:
         for items in result.gets:
             for item in items:
-                record = decode_record(item.value)
-                found[record.id] = Held(record, item.revision)
+                stored = StoredRecord.decode(item)
+                found[stored.record.id] = stored
     return found
 
 
@@ -51,10 +58,10 @@ async def scan(
     after: str | None = None,
     most: int | None = None,
     page_size: int = _PAGE,
-) -> AsyncIterator[tuple[str, Held]]:
-    """Records one after the other, with their keys, as they are when their page is read.
+) -> AsyncIterator[tuple[str, StoredRecord]]:
+    """Yield records one after the other, with their keys, as they are when their page is read.
 
-    Those that cannot be read are left out.
+    Records that cannot be decoded are left out.
     """
     looked = 0
     while most is None or looked < most:
@@ -62,11 +69,11 @@ async def scan(
         page = await etcd.range(under, after=after, limit=limit)
         for item in page.items:
             try:
-                record = decode_record(item.value)
+                stored = StoredRecord.decode(item)
             except BadDocument as error:
                 _log.error("%s is left out: %s", item.key, error)
                 continue
-            yield item.key, Held(record, item.revision)
+            yield item.key, stored
         if not page.more or not page.items:
             return
         looked += len(page.items)
@@ -74,7 +81,7 @@ async def scan(
 
 
 class Listed(NamedTuple):
-    """Some records, and the id after which to go on, if there may be more."""
+    """Some records, and the id after which to continue, if there may be more."""
 
     records: list[Record]
     next: str | None
@@ -89,9 +96,9 @@ async def list_records(
     limit: int,
     after: str | None,
 ) -> Listed:
-    """Records of a kind that are wanted. So many are looked at, then it is for the caller to go on.
+    """Records of a kind that are `wanted`. It reads a bounded number, then the caller continues.
 
-    Removed and failed ones are apart, and listed only if their state is asked for.
+    Removed and failed records are stored apart, and listed only if their state is asked for.
     """
     finished = state in ("removed", "failed")
     under = FINISHED if finished else RECORDS
@@ -109,5 +116,5 @@ async def list_records(
         last = record.id
         if record.kind == kind and state in (None, record.state) and wanted(record):
             found.append(record)
-    # Some may have been left out, so that it is fewer than were asked for.
+    # There may be more, although fewer were found than asked for: some were not wanted.
     return Listed(found, last if looked > MOST_LOOKED_AT // 2 else None)
