@@ -54,7 +54,25 @@ class Scene:
         self.gatherer.on_end = lambda _, __, outcome: self.ended.append(outcome)
         regions = {0: b"r" * 24}
         self.record = Record(
-            "s1-1", "subscription", "h1", "stocks", {}, regions, "pending", 1, 0.0, "d1"
+            "s1-0000000000000001",
+            "subscription",
+            "h1",
+            "stocks",
+            {},
+            regions,
+            "pending",
+            1,
+            0.0,
+            "d1",
+            "subscription",
+            "h1",
+            "stocks",
+            {},
+            regions,
+            "pending",
+            1,
+            0.0,
+            "d1",
         )
         self.operation = Operation(self.record, 5, {}, {self.partition: (regions[0], b"")})
         self.gatherer.start(self.operation)
