@@ -53,26 +53,9 @@ class Scene:
         self.ended: list[str] = []
         self.gatherer.on_end = lambda _, __, outcome: self.ended.append(outcome)
         regions = {0: b"r" * 24}
+        record_id = "s1-0000000000000001"
         self.record = Record(
-            "s1-0000000000000001",
-            "subscription",
-            "h1",
-            "stocks",
-            {},
-            regions,
-            "pending",
-            1,
-            0.0,
-            "d1",
-            "subscription",
-            "h1",
-            "stocks",
-            {},
-            regions,
-            "pending",
-            1,
-            0.0,
-            "d1",
+            record_id, "subscription", "h1", "stocks", {}, regions, "pending", 1, 0.0, "d1"
         )
         self.operation = Operation(self.record, 5, {}, {self.partition: (regions[0], b"")})
         self.gatherer.start(self.operation)
