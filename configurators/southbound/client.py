@@ -17,8 +17,9 @@ from configurators.streams.messages import (
 )
 from configurators.streams.packing import pack_entries
 from configurators.streams.stream import RemoteError, Stream, StreamClosed, TooLarge
+from sdn.fence import StaleEpoch
 from sdn.flows import FlowEntry
-from sdn.southbound import Failed, Outcome, StaleEpoch, Undefined
+from sdn.outcomes import Failed, Outcome, Undefined
 
 log = logging.getLogger(__name__)
 

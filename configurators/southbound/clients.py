@@ -25,7 +25,7 @@ from configurators.streams.peers import Peers
 from configurators.streams.stream import Stream
 from dzflow.aio import BackgroundTasks
 from sdn.flows import Batch
-from sdn.southbound import Acknowledged, Outcome, Undefined
+from sdn.outcomes import Acknowledged, Outcome, Undefined
 
 log = logging.getLogger(__name__)
 

@@ -1,63 +1,26 @@
-"""What a southbound process needs from a driver, and how it opens the driver of its data plane."""
+"""How a southbound process opens the driver of its data plane."""
 
-import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from configurators.southbound.options import SouthboundOptions
 from configurators.streams.addresses import join_address, split_address
 from dzflow.errors import BadInput
-from sdn.flows import FlowEntry
+from sdn.driver import SwitchDriver
 from sdn.onos.driver import OnosDriver
-from sdn.openflow.driver import Driver, Options
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.pipeline import Pipeline
-from sdn.southbound import NetworkEvent, Outcome, PartitionOf, Southbound
+from sdn.shadow import PartitionOf
 from sdn.topology import Topology
-
-
-class SharedDriver(Southbound, Protocol):
-    """A driver of switches that several processes may share."""
-
-    events: "asyncio.Queue[NetworkEvent]"
-
-    def take(self, switches: Iterable[str], generation: int) -> None:
-        """Be responsible for these switches from now on, and for no others."""
-
-    async def declare(
-        self,
-        partition: str,
-        epoch: int,
-        expected: Mapping[str, Iterable[FlowEntry]],
-        switches: Iterable[str] | None = None,
-    ) -> None:
-        """Set what a partition should have on switches, without comparing them."""
-
-    async def check(self, *switches: str) -> dict[str, Outcome]:
-        """Compare switches with what they should hold, and repair the difference."""
-
-    def declared(self, switch: str) -> Collection[str]:
-        """The partitions that were declared for a switch."""
-
-    def holding(self, switch: str) -> set[str]:
-        """The partitions that should have entries on a switch."""
-
-    def up(self) -> set[str]:
-        """The switches of this process that hold what they should, and carry out batches."""
-
-    def down(self) -> dict[str, str]:
-        """The other switches that this process is responsible for, each with the reason."""
-
-    def ports_down(self) -> list[tuple[str, int]]:
-        """The ports of this process's switches that are known to be down."""
 
 
 class OpenDriver(NamedTuple):
     """A driver that works, and where switches connect to it (host:port; empty if they do not)."""
 
-    driver: SharedDriver
+    driver: SwitchDriver
     openflow: str
 
 
@@ -85,7 +48,7 @@ def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
         partition_of: PartitionOf,
         epochs: dict[str, int],
     ) -> AsyncIterator[OpenDriver]:
-        settings = Options(
+        settings = DriverOptions(
             host=host,
             port=port,
             tls=_tls(options),
@@ -97,7 +60,7 @@ def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
             rate=options.rate,
             discover=options.discover,
         )
-        async with Driver(topology, pipeline, partition_of, epochs, settings) as driver:
+        async with OpenFlowDriver(topology, pipeline, partition_of, epochs, settings) as driver:
             yield OpenDriver(driver, join_address(host, driver.port))
 
     return open_driver

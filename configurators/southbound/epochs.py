@@ -4,12 +4,12 @@ import asyncio
 import logging
 from typing import Self
 
-from configurators.southbound.drivers import SharedDriver
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import LOCKS, OWNERS
 from configurators.store.locks import LockTable
 from configurators.store.mirror import Snapshot, follow, read_snapshot
-from sdn.southbound import StaleEpoch
+from sdn.driver import SwitchDriver
+from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)
 
@@ -33,19 +33,19 @@ class EpochFollower:
         owners = await read_snapshot(etcd, OWNERS)
         return cls(etcd, owners, await read_snapshot(etcd, LOCKS))
 
-    async def run(self, driver: SharedDriver) -> None:
+    async def run(self, driver: SwitchDriver) -> None:
         """Raise the fence of a driver for every owner that follows, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_owners(driver))
             group.create_task(self._follow_locks(driver))
 
-    async def _follow_owners(self, driver: SharedDriver) -> None:
+    async def _follow_owners(self, driver: SwitchDriver) -> None:
         async for update in follow(self._etcd, OWNERS, self._owners_after):
             for change in update.changes:
                 if change.value is not None:
                     await _raise(driver, change.name, change.revision)
 
-    async def _follow_locks(self, driver: SharedDriver) -> None:
+    async def _follow_locks(self, driver: SwitchDriver) -> None:
         """The same for owners in mode `sea`: the processes that have locked a partition."""
         async for update in follow(self._etcd, LOCKS, self._locks_after):
             for partition in self._locks.apply(update):
@@ -53,7 +53,7 @@ class EpochFollower:
                     await _raise(driver, partition, holder.epoch)
 
 
-async def _raise(driver: SharedDriver, partition: str, epoch: int) -> None:
+async def _raise(driver: SwitchDriver, partition: str, epoch: int) -> None:
     try:
         await driver.raise_epoch(partition, epoch)
     except StaleEpoch:

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from sdn.onos.client import Access as OnosAccess
-from sdn.onos.options import Options as OnosOptions
+from sdn.onos.client import OnosAccess
+from sdn.onos.options import OnosOptions
 
 
 class SouthboundOptions(Struct, frozen=True):

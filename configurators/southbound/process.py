@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 from configurators.environment import Environment
 from configurators.southbound.drivers import (
     DriverFactory,
-    SharedDriver,
     onos_driver,
     openflow_driver,
 )
@@ -32,7 +31,8 @@ from configurators.store.mirror import KeyChange, Snapshot, follow, follow_key, 
 from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Registration
 from configurators.streams.messages import ToSouthbound
-from sdn.southbound import HostSeen, LinkChanged, NetworkEvent, Superseded, SwitchUp
+from sdn.driver import SwitchDriver
+from sdn.network_events import HostSeen, LinkChanged, MastershipLost, NetworkEvent, SwitchUp
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ async def _first_network(etcd: Etcd) -> tuple[NetworkDoc, int]:
 
 
 async def _follow_network(
-    etcd: Etcd, driver: SharedDriver, responsibility: Responsibility, reporter: Reporter
+    etcd: Etcd, driver: SwitchDriver, responsibility: Responsibility, reporter: Reporter
 ) -> None:
     async for stored in follow_key(etcd, NETWORK, newer_than=reporter.network):
         doc = decode_network(stored.value)
@@ -199,7 +199,7 @@ async def _handle_events(
 ) -> None:
     while True:
         match await events.get():
-            case Superseded(switch):
+            case MastershipLost(switch):
                 responsibility.switch_lost(switch)
             case SwitchUp():
                 responsibility.switch_came()

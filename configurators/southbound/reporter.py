@@ -2,10 +2,10 @@
 
 import logging
 
-from configurators.southbound.drivers import SharedDriver
 from configurators.streams.messages import SwitchReport
 from configurators.streams.stream import Stream, StreamClosed
 from dzflow.aio import OncePerTurn
+from sdn.driver import SwitchDriver
 from sdn.topology import Link
 
 log = logging.getLogger(__name__)
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 class Reporter:
     """Sends a `SwitchReport` to every stream when it opens, and to all of them on each change."""
 
-    def __init__(self, southbound: str, driver: SharedDriver, network: int) -> None:
+    def __init__(self, southbound: str, driver: SwitchDriver, network: int) -> None:
         self.network = network  # the revision of the network that the driver has
         self._southbound = southbound
         self._driver = driver

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Collection, Iterable
 from typing import Any
 
-from configurators.southbound.drivers import SharedDriver
 from configurators.streams.messages import (
     Applied,
     Apply,
@@ -18,7 +17,9 @@ from configurators.streams.messages import (
 from configurators.streams.packing import pack_entries, unpack_entries, unpack_ops
 from configurators.streams.stream import Stream
 from dzflow.errors import DzflowError
-from sdn.southbound import Acknowledged, Outcome, StaleEpoch, Undefined
+from sdn.driver import SwitchDriver
+from sdn.fence import StaleEpoch
+from sdn.outcomes import Acknowledged, Outcome, Undefined
 
 _ACKNOWLEDGED = Acknowledged()
 
@@ -30,7 +31,7 @@ class RequestHandler:
     then this process does not know what the switch should hold of the partition.
     """
 
-    def __init__(self, driver: SharedDriver) -> None:
+    def __init__(self, driver: SwitchDriver) -> None:
         self.switches: frozenset[str] = frozenset()  # that this process is responsible for
         self._driver = driver
         self._declaring: dict[str, asyncio.Event] = {}  # by partition; set when that is done
@@ -38,7 +39,7 @@ class RequestHandler:
     def set_switches(self, switches: Iterable[str], generation: int) -> None:
         """Be responsible for these switches from now on, and for no others."""
         self.switches = frozenset(switches)
-        self._driver.take(self.switches, generation)
+        self._driver.assign(self.switches, generation)
 
     def handle(self, _: Stream, message: ToSouthbound) -> "Awaitable[Any]":
         """Carry a request out, and return its answer.
@@ -108,7 +109,7 @@ class RequestHandler:
         outcomes: dict[str, Outcome] = {s: _not_ours(s) for s in asked}
         ours = [switch for switch in asked if switch in self.switches]
         if message.check:
-            return Applied(outcomes | await self._driver.check(*ours))
+            return Applied(outcomes | await self._driver.audit(*ours))
         return Applied(outcomes | dict.fromkeys(ours, _ACKNOWLEDGED))
 
     async def _declare(self, message: Declare, asked: Collection[str]) -> None:

@@ -11,14 +11,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 
-from configurators.southbound.drivers import SharedDriver
 from configurators.state.spaces import Spaces
 from configurators.store.documents import BadDocument, decode_space
 from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.keys import SPACES, PartitionName
 from dzflow.address import BadAddress, read_match
+from sdn.driver import SwitchDriver
 from sdn.flows import FlowEntry
-from sdn.southbound import NOBODY, Acknowledged
+from sdn.outcomes import Acknowledged
+from sdn.shadow import NOBODY
 from sdn.topology import UnknownSwitch
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class Sweeper:
         if gone := before - there:
             asyncio.get_running_loop().call_later(self._after, self._expire, gone)
 
-    async def run(self, driver: SharedDriver, switches: Switches) -> None:
+    async def run(self, driver: SwitchDriver, switches: Switches) -> None:
         """Remove entries of deleted versions whenever switches may have some, until cancelled."""
         while True:
             await self._wake.wait()
@@ -99,7 +100,7 @@ class Sweeper:
             return None
         return (scope.space, scope.version) if scope else None
 
-    async def _sweep(self, driver: SharedDriver, switches: Switches) -> None:
+    async def _sweep(self, driver: SwitchDriver, switches: Switches) -> None:
         """Compare all switches because of the suspects: slowly, one after the other."""
         suspects, self._suspects = self._suspects, set()
         clock = asyncio.get_running_loop().time
@@ -121,7 +122,7 @@ class Sweeper:
             if removed:
                 log.warning("%d entries of deleted spaces were removed", removed)
 
-    async def _clear(self, driver: SharedDriver, switch: str, gone: Scopes) -> int:
+    async def _clear(self, driver: SwitchDriver, switch: str, gone: Scopes) -> int:
         """Remove what a switch holds of deleted versions; returns how many entries."""
         self._sweeping, self._found = gone, 0
         try:
@@ -130,7 +131,7 @@ class Sweeper:
                 if scope and scope in gone and not self._spaces.has(*scope):
                     await driver.declare(name, _LATEST, {}, [switch])
                     await asyncio.sleep(0)  # let smaller work through
-            outcomes = await driver.check(switch)
+            outcomes = await driver.audit(switch)
         except UnknownSwitch:
             return 0  # the network has changed meanwhile
         finally:

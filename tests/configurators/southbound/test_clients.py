@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
-from configurators.partition.waiting import saying_why
+from configurators.partition.long_wait import report_long_wait
 from configurators.southbound.clients import SouthboundClients
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd
@@ -24,7 +24,7 @@ from configurators.streams.messages import (
 from configurators.streams.stream import Stream
 from dzflow.errors import DzflowError
 from sdn.flows import Change, FlowEntry, FlowOp
-from sdn.southbound import Acknowledged, Failed, Outcome, Undefined
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from tests.etcd import TestEtcd
 
 WAIT = 30.0
@@ -221,7 +221,7 @@ async def test_who_is_waited_for_is_named(etcd_server: TestEtcd) -> None:
                 return f"{made.not_reached()}; {made.not_taken_up(2)}"
 
             await usable(made, "s1")
-            with saying_why([ours], why, 0.0):
+            with report_long_wait([ours], why, 0.0):
                 async with asyncio.timeout(WAIT):
                     await shown.wait()
                 assert ours.reason == (

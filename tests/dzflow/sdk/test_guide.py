@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.dzflow.sdk.service import LIMIT, Service
 
-GUIDE = Path(__file__).parents[3] / "docs" / "sdk.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "reference" / "sdk.md"
 
 
 def test_the_examples_print_the_event(service: Service) -> None:
