@@ -19,7 +19,6 @@ T = TypeVar("T")
 
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
 SPACE_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
-RECORD_PATTERN = r"^[as][0-9a-f]{1,3}-[0-9a-f]{16}$"
 MAX_TTL = 31_536_000.0
 
 HostId = Annotated[str, Meta(pattern=ID_PATTERN, description="A host's id.", examples=["h1"])]

@@ -1,7 +1,6 @@
 """Subscriptions and advertisements: begun, ended, changed, renewed, listed."""
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Union
 
@@ -23,6 +22,7 @@ from api.http.models import (
     given,
 )
 from api.http.problems import ApiProblem
+from configurators.store.keys import LETTERS, is_record_id
 from configurators.store.model import RecordKind
 from dispatcher.calls import Page, RecordSpec
 from dispatcher.errors import Problem, problem_of
@@ -30,8 +30,6 @@ from dispatcher.views import RecordView
 from dzflow.errors import DzflowError
 
 _READ_AT_ONCE = 100
-_ID = re.compile(r"[as][0-9a-f]{1,3}-[0-9a-f]{16}")
-_LETTER: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
 _VERB: dict[RecordKind, str] = {"subscription": "subscribe", "advertisement": "advertise"}
 
 
@@ -140,7 +138,7 @@ def _record_id(call: Call, kind: RecordKind | None) -> str:
 
 def _unknown_id(kind: RecordKind | None, record_id: str) -> Problem | None:
     """Why there cannot be a record of this kind with this id, if so."""
-    if _ID.fullmatch(record_id) and (kind is None or record_id[0] == _LETTER[kind]):
+    if is_record_id(record_id) and (kind is None or record_id[0] == LETTERS[kind]):
         return None
     text = f"there is no {kind or 'request'} {record_id[:40]!r}"
     return Problem(404, "not-found", "Not found", text.encode(errors="backslashreplace").decode())
