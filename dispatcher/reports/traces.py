@@ -24,7 +24,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from configurators.streams.messages import Done
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.routing import region_texts
-from dzflow.event_wire import MAX_PAYLOAD
+from dzflow.host_protocol import MAX_PAYLOAD
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from ipaddress import IPv6Address
 from typing import Any
 
 from dzflow.address import DELIVERY, EVENT_PORT
-from dzflow.event_wire import JOIN, JOINED, SEND, VERSION
+from dzflow.host_protocol import JOIN, JOINED, SEND, VERSION
 from sdn.emulator.agent import Dialling
 from sdn.emulator.network import EmulatedNetwork
 from sdn.lab import Certificates, Lab
