@@ -21,21 +21,34 @@ class HttpTransport:
     def __init__(self, access: ApiAccess) -> None:
         self._access = access
         self._http = httpx.AsyncClient(**access.http_options())
+        self._requests: set[asyncio.Task[httpx.Response]] = set()  # in flight
+        self._closed = False
 
     async def send(self, call: Call) -> Reply | Lost:
-        """Send a call; its answer, or `Lost` if none came."""
-        if self._http.is_closed:
+        """Send a call; its answer, or `Lost` if none came. Closed if `close` is called meanwhile."""
+        if self._closed:
             raise Closed(CLIENT_CLOSED)
-        try:
-            response = await self._http.request(
+        request = asyncio.create_task(
+            self._http.request(
                 call.method,
                 call.path,
                 params=call.params,
                 content=call.content(),
                 headers=call.headers(),
             )
+        )
+        self._requests.add(request)
+        try:
+            response = await request
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._closed and caller is not None and not caller.cancelling():
+                raise Closed(CLIENT_CLOSED) from None
+            raise
         except httpx.HTTPError as error:
             return Lost(self._access.no_answer(error))
+        finally:
+            self._requests.discard(request)
         return Reply.read(response.status_code, response.headers, response.content)
 
     async def stream(
@@ -62,7 +75,12 @@ class HttpTransport:
             raise Unreachable(self._access.no_answer(error)) from error
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Cancel the calls in flight, and close all connections."""
+        self._closed = True
+        for request in self._requests:
+            request.cancel()
+        if self._requests:
+            await asyncio.wait(self._requests)
         await self._http.aclose()
 
 
