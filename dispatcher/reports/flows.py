@@ -99,7 +99,10 @@ class FlowReader:
                 note = f"only {MOST_LOOKED_AT} records were looked at; there may be fewer flows"
         return Explanation(
             [str(region) for region in regions],
-            [conjunction_text(version.space, version.index.conjunction(region)) for region in regions],
+            [
+                conjunction_text(version.space, version.index.conjunction(region))
+                for region in regions
+            ],
             version.index.unwanted(wanted),
             list(routed),
             flows,

@@ -25,7 +25,7 @@ class HttpTransport:
         self._closed = False
 
     async def send(self, call: Call) -> Reply | Lost:
-        """Send a call; its answer, or `Lost` if none came. Closed if `close` is called meanwhile."""
+        """Send a call; its answer, or `Lost` if none came. Closed if `close` interrupts it."""
         if self._closed:
             raise Closed(CLIENT_CLOSED)
         request = asyncio.create_task(
