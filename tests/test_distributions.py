@@ -52,11 +52,11 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Wheel]:
         shutil.copytree(ROOT / folder, source / folder, ignore=ignored)
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source / file)
-    folder = tmp_path_factory.mktemp("wheels")
+    built = tmp_path_factory.mktemp("wheels")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", folder]
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", built]
     run([*pip, *options, source / "dzflow", source])
-    found = [Wheel(path) for path in folder.glob("*.whl")]
+    found = [Wheel(path) for path in built.glob("*.whl")]
     return {str(wheel.metadata["Name"]): wheel for wheel in found}
 
 
