@@ -30,7 +30,6 @@ from dispatcher.changes.spaces import SpaceChanges
 from dispatcher.errors import Problem
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
-from dispatcher.knowledge.follower import complain
 from dispatcher.knowledge.reachability import Reach
 from dispatcher.knowledge.siblings import Siblings
 from dispatcher.reports.change_feed import News
@@ -47,6 +46,7 @@ from dispatcher.requests.record_writer import Journal
 from dispatcher.requests.records import Records
 from dispatcher.requests.replies import Answers
 from dispatcher.views import Answer, Ask, DispatcherOptions, Page, RecordView, Refused
+from dzflow.aio import log_failure
 from sdn.topology import Host
 
 _log = logging.getLogger(__name__)
@@ -388,7 +388,7 @@ class Dispatcher:
     def _run(self, stack: AsyncExitStack, work: Coroutine[Any, Any, None], name: str) -> None:
         """Work in the background until the stack is left."""
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(complain)
+        task.add_done_callback(log_failure)
         self._duties.append(task)
 
         async def stop() -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 
 WAIT = 30.0  # seconds that a test waits for something before it fails
 _EVERY = 0.01
@@ -26,3 +27,18 @@ def until_sync(condition: Callable[[], object], timeout: float = WAIT) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError("the condition did not come true in time")
         time.sleep(_EVERY)
+
+
+@asynccontextmanager
+async def running(
+    run: Callable[[asyncio.Event], Coroutine[None, None, None]],
+) -> AsyncIterator[None]:
+    """Run a process of the service until the block ends."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        async with asyncio.timeout(WAIT):
+            await task

@@ -234,7 +234,7 @@ class SharedSettings(_Group):
 
 
 class TimeSettings(_Group):
-    """After how many seconds something is given up, or used again; see docs/failures.md."""
+    """Seconds until something is given up, or used again; see docs/concepts/failures.md."""
 
     configurator_lease: int = Field(
         default=5, ge=2, description="a configurator without a sign of life counts as dead"

@@ -1,4 +1,4 @@
-"""The table of all settings for docs/configuration.md; run to write it into that file."""
+"""The table of all settings for docs/reference/configuration.md; run to write it into that file."""
 
 import sys
 from collections.abc import Iterator

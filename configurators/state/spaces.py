@@ -8,8 +8,9 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
+from configurators.engine.map_planner import first_map
 from configurators.engine.partials import Partial, Request
-from configurators.engine.partition_map import PartitionMap, first_map, route
+from configurators.engine.partition_map import PartitionMap, route
 from configurators.store.keys import PartitionName
 from configurators.store.model import SpaceDoc, Version
 from dzflow.address import MAX_VERSION, PREFIX, BadAddress, Scope, read_match

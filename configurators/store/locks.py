@@ -24,8 +24,8 @@ from configurators.store.etcd.client import (
     none_newer,
     unchanged,
 )
-from configurators.store.following import News, follow
 from configurators.store.keys import CLEAN, LOCKS, locks_of
+from configurators.store.mirror import Snapshot, Update, follow
 
 log = logging.getLogger(__name__)
 
@@ -42,29 +42,38 @@ class Claim(NamedTuple):
 
 
 class LockTable:
-    """Who has which lock, and who waits, as far as is known; kept up to date with news."""
+    """Which process has each lock, and which ones wait for it, as far as is known."""
 
     def __init__(self) -> None:
         self.revision = 0
         self._claims: dict[str, list[Claim]] = {}  # by partition, lowest epoch first
 
-    def take(self, news: News) -> set[str]:
-        """Take up news of all locks; the partitions that they concern."""
+    def apply(self, update: Update) -> set[str]:
+        """Apply an update of all locks; returns the partitions that it concerns."""
         changed: set[str] = set()
-        if news.whole:
+        if isinstance(update, Snapshot):
             changed |= self._claims.keys()
             self._claims.clear()
-        for change in news.changes:
-            partition = change.key.removeprefix(LOCKS).rpartition("/")[0]
-            changed.add(partition)
-            claims = [c for c in self._claims.pop(partition, ()) if c.key != change.key]
-            if change.value is not None:
-                claims.append(Claim(change.revision, change.key, change.value.decode()))
-                claims.sort()
-            if claims:
-                self._claims[partition] = claims
-        self.revision = news.revision
+        for change in update.changes:
+            who = None if change.value is None else change.value.decode()
+            changed.add(self.set(change.name, who, change.revision))
+        self.revision = update.revision
         return changed
+
+    def set(self, name: str, who: str | None, revision: int) -> str:
+        """Put the claim of a process under a key (without `LOCKS`), or remove it (None).
+
+        Returns the partition.
+        """
+        key = LOCKS + name
+        partition = name.rpartition("/")[0]
+        claims = [c for c in self._claims.pop(partition, ()) if c.key != key]
+        if who is not None:
+            claims.append(Claim(revision, key, who))
+            claims.sort()
+        if claims:
+            self._claims[partition] = claims
+        return partition
 
     def partitions(self) -> list[str]:
         """Those that somebody has locked, or wants to."""
@@ -313,12 +322,12 @@ class Locks:
             await asyncio.sleep(_RETRY)
 
     async def _follow(self) -> None:
-        async for news in follow(self._etcd, LOCKS):
-            self._take(news)
+        async for update in follow(self._etcd, LOCKS):
+            self._apply(update)
             self._known.set()
 
-    def _take(self, news: News) -> None:
-        changed = self.table.take(news)
+    def _apply(self, update: Update) -> None:
+        changed = self.table.apply(update)
         self.look_again()
         if changed:
             self._on_change(changed)

@@ -135,7 +135,6 @@ class Process(Struct, frozen=True, array_like=True):
     pid: int
     node: str  # the machine (Ray node) it runs on
     openflow: str = ""  # host:port where switches connect, for southbound processes
-    generation: int = 0  # likewise
 
 
 class KeyUse(Struct, frozen=True, array_like=True):

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 from configurators.store.etcd.client import Etcd, Put, StoreError, unchanged
 from configurators.store.keys import TTL, record_key, ttl_key
-from dispatcher.knowledge.follower import Follower, complain
+from configurators.store.mirror import Mirror
 from dispatcher.reports.metrics import Metrics
 from dispatcher.requests.intake import Draft, Intake
 from dispatcher.requests.reading import Held, read_many
+from dzflow.aio import log_failure
 
 _log = logging.getLogger(__name__)
 
@@ -34,27 +35,27 @@ class Expiry:
         self._heap: list[tuple[float, str]] = []
         self._more = asyncio.Event()
         self._not_before = 0.0
-        self._follower = Follower(etcd, TTL, self._take)
+        self._mirror = Mirror(etcd, TTL, float, self._take)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Read all times, and watch them."""
         self._not_before = time.time() + _GRACE
-        await self._follower.start()
+        await self._mirror.start()
         self._not_before = 0.0
         self._task = asyncio.create_task(self._run(), name="expire")
-        self._task.add_done_callback(complain)
+        self._task.add_done_callback(log_failure)
 
     async def close(self) -> None:
         """End nothing any more."""
-        await self._follower.stop()
+        await self._mirror.stop()
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def tasks(self) -> list["asyncio.Task[None]"]:
         """What goes on in the background, and never ends by itself."""
-        return [*self._follower.tasks(), *([self._task] if self._task else [])]
+        return [*self._mirror.tasks(), *([self._task] if self._task else [])]
 
     def expires(self, name: str) -> float | None:
         """When a record expires, as far as is known here."""
@@ -65,17 +66,17 @@ class Expiry:
         """Let a record live for another ttl from now; not if it has changed since it was read."""
         record = held.record
         assert record.ttl is not None
-        put = Put(ttl_key(record.id), str(time.time() + record.ttl).encode())
+        until = time.time() + record.ttl
+        put = Put(ttl_key(record.id), str(until).encode())
         result = await self._etcd.transact([unchanged(record_key(record.id), held.revision)], [put])
         if result.succeeded:
-            self._take(record.id, put.value, result.revision)
+            self._take(record.id, until, result.revision)
         return result.succeeded
 
-    def _take(self, name: str, value: bytes | None, revision: int) -> None:
-        if value is None:
+    def _take(self, name: str, until: float | None, revision: int) -> None:
+        if until is None:
             self._times.pop(name, None)
             return
-        until = float(value)
         known = self._times.get(name)
         if known and known[1] >= revision:
             return

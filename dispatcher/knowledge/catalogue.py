@@ -3,14 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable
-
-from msgspec import msgpack
+from typing import Any
 
 from configurators.state.network import Network
 from configurators.state.spaces import Spaces, SpaceView
-from configurators.store.documents import decode_network, decode_space
-from configurators.store.etcd.client import Change, Compare, Etcd, none_newer, unchanged
-from configurators.store.following import News
+from configurators.store.documents import Wires, decode_network, decode_space, decode_wires
+from configurators.store.etcd.client import Compare, Etcd, none_newer, unchanged
 from configurators.store.keys import (
     LOCKS,
     NETWORK,
@@ -21,9 +19,9 @@ from configurators.store.keys import (
     owners_of_space,
 )
 from configurators.store.locks import LockTable
-from configurators.store.model import NetworkDoc
+from configurators.store.mirror import Mirror
+from configurators.store.model import NetworkDoc, SpaceDoc
 from dispatcher.errors import Unavailable
-from dispatcher.knowledge.follower import Follower
 from dispatcher.requests.routing import Routing
 from dzflow.address import PREFIX
 
@@ -52,32 +50,32 @@ class Catalogue:
         self._network: Network | None = None
         self._revisions: dict[str, int] = {}  # of spaces
         self._newest_owner: dict[int, int] = {}  # the highest epoch by number of space
-        self._spaces = Follower(etcd, SPACES, self._take_space)
+        self._spaces = Mirror(etcd, SPACES, decode_space, self._take_space)
         self._owners = (
-            Follower(etcd, LOCKS, self._take_lock)
+            Mirror(etcd, LOCKS, bytes.decode, self._take_lock)
             if shared
-            else Follower(etcd, OWNERS, self._take_owner)
+            else Mirror(etcd, OWNERS, bytes.decode, self._take_owner)
         )
-        self._network_key = Follower(etcd, NETWORK, self._take_network)
-        self._followers = [
+        self._network_key = Mirror(etcd, NETWORK, decode_network, self._take_network)
+        self._mirrors: list[Mirror[Any]] = [
             self._network_key,
-            Follower(etcd, WIRES, self._take_wires),
+            Mirror(etcd, WIRES, decode_wires, self._take_wires),
             self._spaces,
             self._owners,
         ]
 
     async def start(self) -> None:
         """Read everything, and keep it up to date."""
-        for follower in self._followers:
-            await follower.start()
+        for mirror in self._mirrors:
+            await mirror.start()
 
     async def stop(self) -> None:
         """Keep nothing up to date any more."""
-        await asyncio.gather(*(follower.stop() for follower in self._followers))
+        await asyncio.gather(*(mirror.stop() for mirror in self._mirrors))
 
     def tasks(self) -> list["asyncio.Task[None]"]:
         """What goes on in the background, and never ends by itself."""
-        return [task for follower in self._followers for task in follower.tasks()]
+        return [task for mirror in self._mirrors for task in mirror.tasks()]
 
     async def refresh(self, space: SpaceView) -> None:
         """Take up at once what changed about a space."""
@@ -137,34 +135,33 @@ class Catalogue:
 
     _hosts: frozenset[str] = frozenset()
 
-    def _take_space(self, name: str, value: bytes | None, revision: int) -> None:
+    def _take_space(self, name: str, value: SpaceDoc | None, revision: int) -> None:
         if value is None:
             self.spaces.drop(name)
             self._revisions.pop(name, None)
         else:
-            self.spaces.put(decode_space(value))
+            self.spaces.put(value)
             self._revisions[name] = revision
         if self.shared:
             self._note_partitions()
         for tell in self.on_space:
             tell(name)
 
-    def _take_owner(self, partition: str, value: bytes | None, revision: int) -> None:
+    def _take_owner(self, partition: str, value: str | None, revision: int) -> None:
         number = PartitionName.parse(partition).space
         if value is None:
             self.owners.pop(partition, None)
         else:
-            self.owners[partition] = value.decode(), revision
+            self.owners[partition] = value, revision
             self._newest_owner[number] = max(self._newest_owner.get(number, 0), revision)
         epoch = None if value is None else revision
         for tell in self.on_owner:
             tell(partition, epoch)
 
-    def _take_lock(self, key: str, value: bytes | None, revision: int) -> None:
-        change = Change(LOCKS + key, value, revision)
-        for partition in self._locks.take(News([change], revision)):
-            if partition in self.owners:
-                self._note_holder(partition)
+    def _take_lock(self, key: str, value: str | None, revision: int) -> None:
+        partition = self._locks.set(key, value, revision)
+        if partition in self.owners:
+            self._note_holder(partition)
 
     def _note_partitions(self) -> None:
         """Know the partitions of all spaces, also those that nobody has locked."""
@@ -184,10 +181,10 @@ class Catalogue:
             for tell in self.on_owner:
                 tell(partition, owner[1])
 
-    def _take_network(self, key: str, value: bytes | None, revision: int) -> None:
+    def _take_network(self, key: str, value: NetworkDoc | None, revision: int) -> None:
         if key or value is None:
             return
-        self.network_doc = decode_network(value)
+        self.network_doc = value
         self.network_revision = revision
         self.spaces.prefix = self.network_doc.pipeline.prefix
         self._network = None
@@ -195,6 +192,6 @@ class Catalogue:
         for tell in self.on_network:
             tell()
 
-    def _take_wires(self, key: str, value: bytes | None, revision: int) -> None:  # noqa: ARG002
+    def _take_wires(self, key: str, value: Wires | None, revision: int) -> None:  # noqa: ARG002
         if not key:
-            self.wires = msgpack.decode(value, type=dict[str, tuple[str, int]]) if value else {}
+            self.wires = value or {}

@@ -12,8 +12,8 @@ from configurators.streams.messages import (
     Dones,
     FromConfigurator,
     FromSouthbound,
-    Holds,
     Load,
+    SwitchReport,
     Take,
     Waiting,
 )
@@ -29,7 +29,7 @@ class Fleet:
 
     def __init__(self, etcd: Etcd, token: bytes, me: str) -> None:
         self.loads: dict[str, Load] = {}
-        self.holds: dict[str, Holds] = {}
+        self.holds: dict[str, SwitchReport] = {}
         self.on_dones: Callable[[Dones, str], None] = lambda *_: None
         self.on_waiting: Callable[[Waiting], None] = lambda _: None
         self.on_take: Callable[[Stream, Take], None] = lambda *_: None
@@ -97,7 +97,7 @@ class Fleet:
         elif isinstance(message, Load):
             self.loads[message.configurator] = message
             self._tell_configurator(message.configurator)
-        elif isinstance(message, Holds):
+        elif isinstance(message, SwitchReport):
             self.holds[message.southbound] = message
             self._tell_holds()
         else:

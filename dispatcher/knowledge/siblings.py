@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.keys import DISPATCHERS
-from dispatcher.knowledge.follower import Follower, complain
+from configurators.store.mirror import Mirror
 from dispatcher.reports.metrics import Metrics
 from dispatcher.requests.driver import Gatherer
 from dispatcher.requests.intake import Draft, Intake
 from dispatcher.requests.operation import action_of
 from dispatcher.requests.reading import Held, scan
+from dzflow.aio import log_failure
 
 _log = logging.getLogger(__name__)
 
@@ -34,27 +35,27 @@ class Siblings:
         self._intake = intake
         self._gatherer = gatherer
         self._metrics = metrics
-        self._follower = Follower(etcd, DISPATCHERS, self._take)
+        self._mirror = Mirror(etcd, DISPATCHERS, bytes, self._take)
         self._look = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Get to know the others, and look for what the dead have left behind."""
-        await self._follower.start()
+        await self._mirror.start()
         self._look.set()
         self._task = asyncio.create_task(self._run(), name="adopt")
-        self._task.add_done_callback(complain)
+        self._task.add_done_callback(log_failure)
 
     async def close(self) -> None:
         """Look no more."""
-        await self._follower.stop()
+        await self._mirror.stop()
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def tasks(self) -> list["asyncio.Task[None]"]:
         """What goes on in the background, and never ends by itself."""
-        return [*self._follower.tasks(), *([self._task] if self._task else [])]
+        return [*self._mirror.tasks(), *([self._task] if self._task else [])]
 
     def rank(self, name: str) -> int:
         """Whose turn it is to do something: all who are alive have different ranks for a name."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from configurators.store.documents import BadDocument, decode_record
 from configurators.store.etcd.client import Etcd
-from configurators.store.following import follow
 from configurators.store.keys import FINISHED, RECORDS
+from configurators.store.mirror import Changes, follow
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.reports.status import Insight
@@ -147,15 +147,15 @@ class News:
                 self._watching.append(asyncio.create_task(self._watch(prefix, revision)))
 
     async def _watch(self, prefix: str, revision: int) -> None:
-        async with contextlib.aclosing(follow(self._etcd, prefix, revision)) as news:
-            async for some in news:
-                for change in () if some.whole else some.changes:
+        async with contextlib.aclosing(follow(self._etcd, prefix, revision)) as updates:
+            async for update in updates:
+                for change in update.changes if isinstance(update, Changes) else ():
                     if change.value is None:
                         continue  # finished ones are told of where they go; others expire
                     try:
                         view = self._answers.view(decode_record(change.value))
                     except BadDocument as error:
-                        _log.error("%s: %s", change.key, error)
+                        _log.error("%s%s: %s", prefix, change.name, error)
                         continue
                     for reader in self._readers:
                         if "record" in reader.types:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from configurators.store.model import Record, Timing
 from configurators.streams.messages import Done, Task
+from configurators.streams.task_numbers import Phase, task_number
 
 Share = tuple[bytes, bytes]
 """What one partition has of a record: regions and edge regions, packed."""
@@ -30,8 +31,6 @@ Shares = Mapping[str, Share]
 NOTHING: Share = (b"", b"")
 
 _REGION = 24
-_GROW, _SHRINK, _BACK, _GONE = 0, 1, 2, 3
-PHASES = 4
 
 
 class Next(Enum):
@@ -120,7 +119,7 @@ class Operation:
         self.waiting: str | None = None  # why it takes so long
         self.slow = False  # it leaves its place to others of its host
         self.flow_ops = 0
-        self._phase = _GROW
+        self._phase = Phase.GROW
         # For its timing and its caller; nothing here depends on them.
         self.received = self.indexed = 0.0
         self.journal_began = self.journal_ended = self.last_done = 0.0
@@ -157,7 +156,7 @@ class Operation:
             # The slowest counts: it was the last.
             self.decided_us += done.decided_us
             self.pushed_us += done.pushed_us
-            return self._shrink() if self._phase == _GROW else Next.SETTLE
+            return self._shrink() if self._phase == Phase.GROW else Next.SETTLE
         if done.outcome == "failed":
             return self._refused(done.reason or "a switch refused it")
         if done.outcome == "superseded":
@@ -184,7 +183,7 @@ class Operation:
             self.after = {other: share for other, share in self.after.items() if other != name}
             if self.open.pop(name, self) is self or self.open:
                 return Next.WAIT
-            return self._shrink() if self._phase == _GROW else Next.SETTLE
+            return self._shrink() if self._phase == Phase.GROW else Next.SETTLE
         if name not in self.latest or self.held.get(name) == epoch:
             return Next.WAIT
         self.known[name] = epoch
@@ -197,7 +196,7 @@ class Operation:
 
         A partition that has been built anew since then does not know that it was too late.
         """
-        self._phase = _GONE
+        self._phase = Phase.GONE
         self.open.clear()
         told = [name for name, task in self.latest.items() if task.regions or task.edge]
         return self._tell(dict.fromkeys(told, NOTHING)) or Next.SETTLE
@@ -216,12 +215,12 @@ class Operation:
     @property
     def complete(self) -> bool:
         """Whether it can be settled."""
-        return not self.open and self._phase != _GROW
+        return not self.open and self._phase != Phase.GROW
 
     @property
     def gone(self) -> bool:
         """Whether its record is, so that there is nothing to store at its end."""
-        return self._phase == _GONE
+        return self._phase == Phase.GONE
 
     @property
     def refused(self) -> bool:
@@ -258,7 +257,7 @@ class Operation:
     # Rounds
 
     def _shrink(self) -> Next:
-        self._phase = _SHRINK
+        self._phase = Phase.SHRINK
         tell: dict[str, Share] = {}
         for name in {**self.before, **self.after}:
             target = self.after.get(name, NOTHING)
@@ -269,12 +268,12 @@ class Operation:
         return self._tell(tell) or Next.SETTLE
 
     def _refused(self, reason: str) -> Next:
-        stuck = self._phase >= _BACK or (self.action == "end" and not self.sure)
+        stuck = self._phase >= Phase.BACK or (self.action == "end" and not self.sure)
         if stuck:
             self.waiting = reason
             return Next.PAUSE
         self.reason = reason
-        self._phase = _BACK
+        self._phase = Phase.BACK
         self.open.clear()
         back = {name: self.before.get(name, NOTHING) for name in {**self.before, **self.after}}
         # What was never told of this operation has what it had before.
@@ -284,7 +283,7 @@ class Operation:
     def _tell(self, shares: Shares) -> Next | None:
         """Tell partitions something new; None if there is nothing to tell."""
         record = self.record
-        seq = record.seq * PHASES + self._phase
+        seq = task_number(record.seq, self._phase)
         advertised = record.kind == "advertisement"
         for name, (regions, edge) in shares.items():
             self.latest[name] = Task(record.id, seq, record.host, advertised, regions, edge)

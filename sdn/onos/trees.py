@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dzflow.address import MAX_TREE, Match
+from dzflow.address import ALL, MAX_TREE, Match
 from dzflow.errors import BadInput
-from dzflow.region import FULL, WIDTH
+from dzflow.region import FULL, WIDTH, is_prefix
 from sdn.flows import FlowEntry
-from sdn.onos.codec import UnsupportedEntry, is_prefix
+from sdn.onos.codec import UnsupportedEntry
 
 _TREE = MAX_TREE << WIDTH
 
@@ -56,9 +56,13 @@ class Trees(Struct, frozen=True):
     def expand(self, entry: FlowEntry) -> tuple[FlowEntry, ...]:
         """The entries with prefixes only that stand for an entry."""
         match = entry.match
-        if match is None or is_prefix(match.mask):
+        if match is None or is_prefix(match.mask, ALL):
             return (entry,)
-        if entry.table == self.table and not match.mask & _TREE and is_prefix(match.mask | _TREE):
+        if (
+            entry.table == self.table
+            and not match.mask & _TREE
+            and is_prefix(match.mask | _TREE, ALL)
+        ):
             return tuple(
                 replace(entry, match=Match(match.address | n << WIDTH, match.mask | _TREE))
                 for n in self.numbers

@@ -13,9 +13,10 @@ from configurators.store.documents import decode_record, decode_space, encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import CONFIGURATORS, NETWORK, OWNERS, RECORDS, SPACES, owner_key
 from configurators.store.model import Process, SpaceDoc
+from configurators.streams.listener import Listener
 from configurators.streams.messages import Done, Dones, Task, Tasks
 from configurators.streams.packing import pack_regions, unpack_regions
-from configurators.streams.stream import Listener, Stream
+from configurators.streams.stream import Stream
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import DispatcherOptions
 from sdn.pipeline import PlanName

@@ -1,14 +1,15 @@
-"""The desk keeps the order in which a configurator says things about a partition."""
+"""The request handler keeps the order of a partition's requests."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from configurators.southbound.request_handler import Desk
+from configurators.southbound.request_handler import RequestHandler
 from configurators.streams.messages import Applied, Apply, Declare
 from configurators.streams.packing import pack_ops
+from sdn.fence import StaleEpoch
 from sdn.flows import Batch, FlowEntry
-from sdn.southbound import Acknowledged, Outcome, StaleEpoch
+from sdn.outcomes import Acknowledged, Outcome
 
 PARTITIONS = ("1.0/a", "1.0/b", "1.0/c")
 TIMEOUT = 10.0
@@ -22,7 +23,7 @@ class Order:
         self.told: list[tuple[str, str]] = []
         self.stale = ""
 
-    def take(self, switches: Iterable[str], generation: int) -> None:
+    def assign(self, switches: Iterable[str], generation: int) -> None:
         pass
 
     async def declare(
@@ -40,7 +41,7 @@ class Order:
         self.told.append(("apply", partition))
         return dict.fromkeys(batch, Acknowledged())
 
-    async def check(self, *switches: str) -> dict[str, Outcome]:
+    async def audit(self, *switches: str) -> dict[str, Outcome]:
         return dict.fromkeys(switches, Acknowledged())
 
     def declared(self, _switch: str) -> Collection[str]:
@@ -51,13 +52,13 @@ def hear_declaration_then_batches(driver: Order) -> list[Any]:
     """A configurator that has just started declares, and goes on with tasks that waited for it."""
 
     async def run() -> list[Any]:
-        desk = Desk(driver)  # type: ignore[arg-type]
-        desk.take(["s1"], 1)
+        handler = RequestHandler(driver)  # type: ignore[arg-type]
+        handler.set_switches(["s1"], 1)
         messages = [
             Declare(dict.fromkeys(PARTITIONS, 5), {}, check=True, switches=["s1"]),
             *(Apply(name, 5, {"s1": pack_ops([])}) for name in reversed(PARTITIONS)),
         ]
-        heard = [desk.hear(None, message) for message in messages]  # type: ignore[arg-type]
+        heard = [handler.handle(None, message) for message in messages]  # type: ignore[arg-type]
         async with asyncio.timeout(TIMEOUT):
             return await asyncio.gather(*heard)
 

@@ -15,7 +15,7 @@ from dispatcher.dispatcher import Dispatcher
 from dispatcher.requests.operation import Operation
 from dispatcher.views import Ask
 from sdn.emulator.model import SwitchModel
-from tests.configurators.lone import Lone, lone
+from tests.configurators.child import ConfiguratorChild, configurator_child
 from tests.dispatcher.requests.test_records import views
 from tests.dispatcher.support import SCHEMA, TIMEOUT, TOKEN, eventually
 from tests.dispatcher.test_whole import somewhere
@@ -36,7 +36,7 @@ async def offered(d: Dispatcher) -> None:
     views(await d.begin("advertisement", hosts, wait=TIMEOUT))
 
 
-async def owner(d: Dispatcher, alive: list[Lone]) -> Lone:
+async def owner(d: Dispatcher, alive: list[ConfiguratorChild]) -> ConfiguratorChild:
     """The configurator that has most partitions."""
     counts = {view.id: view.partitions for view in d.configurators()}
     return max(alive, key=lambda process: counts.get(process.id, 0))
@@ -49,7 +49,9 @@ async def test_what_a_configurator_leaves_half_done_others_finish(
     rng = Random(5)
     access = etcd_server.access()
     with ExitStack() as stack:
-        alive = [stack.enter_context(lone(access, TOKEN, f"c{n}")) for n in range(1, 4)]
+        alive = [
+            stack.enter_context(configurator_child(access, TOKEN, f"c{n}")) for n in range(1, 4)
+        ]
         async with (
             whole(access, mode="sea", configurators=0, model=SLOW) as w,
             w.dispatcher() as d,
@@ -74,7 +76,7 @@ async def test_what_a_configurator_leaves_half_done_others_finish(
 
             await eventually(without_it)
             if how == "paused":
-                gone.go_on()
+                gone.resume()
                 views(await d.begin("subscription", wants(rng, 50), wait=TIMEOUT))
                 await w.check_flows(d)
             ends = [record.id for record in records]
@@ -113,7 +115,7 @@ async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
 
     access = etcd_server.access()
     with ExitStack() as stack:
-        first = stack.enter_context(lone(access, TOKEN, "c1"))
+        first = stack.enter_context(configurator_child(access, TOKEN, "c1"))
         async with (
             whole(access, mode="sea", configurators=0) as w,
             w.dispatcher(partitions=4) as d,
@@ -144,7 +146,7 @@ async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
                 tried = await d.begin("subscription", elsewhere, wait=3.0)
                 assert 201 in {answer.status for answer in tried}
                 first.kill()
-                stack.enter_context(lone(access, TOKEN, "c2"))
+                stack.enter_context(configurator_child(access, TOKEN, "c2"))
 
                 async def taken_over() -> bool:
                     parts = {p.id: p for p in d.partitions()}

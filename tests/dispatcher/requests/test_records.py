@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from configurators.streams.messages import Task
+from configurators.streams.task_numbers import Phase, phase_of
 from dispatcher.views import Answer, Ask, RecordView
 from tests.dispatcher.support import TIMEOUT, eventually, world
 from tests.etcd import TestEtcd
@@ -159,7 +160,7 @@ async def test_an_update_grows_before_it_shrinks(etcd_server: TestEtcd) -> None:
         assert answer.record == await d.record(record.id)
         assert w.has() == await w.expected()
         seqs = [task.seq for worker in w.workers for _, task in worker.heard]
-        assert {seq % 4 for seq in seqs} == {0, 1}
+        assert {phase_of(seq) for seq in seqs} == {Phase.GROW, Phase.SHRINK}
 
 
 async def test_a_refused_update_leaves_the_old_filter(etcd_server: TestEtcd) -> None:
@@ -168,7 +169,7 @@ async def test_a_refused_update_leaves_the_old_filter(etcd_server: TestEtcd) -> 
         before = w.has()
 
         def refuse(task: Task) -> str | None:
-            return "table full" if task.seq % 4 < 2 else None
+            return "table full" if phase_of(task.seq) < Phase.BACK else None
 
         for worker in w.workers:
             worker.refuse = refuse

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.dzflow.sdk.fake_service import FakeService
 from tests.support import WAIT
 
-GUIDE = Path(__file__).parents[3] / "docs" / "sdk.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "reference" / "sdk.md"
 
 
 def test_the_examples_print_the_event(service: FakeService) -> None:
