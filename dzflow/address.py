@@ -16,10 +16,11 @@ DELIVERY = int(IPv6Address("ff1e::d2"))  # where every subscriber listens
 DELIVERY_MAC = "33:33:00:00:00:d2"
 EVENT_PORT = 9700
 
-OWN_SPACE = 0  # never given to users: entries of no space carry it
-MAX_SPACE = (1 << 10) - 1
-MAX_VERSION = (1 << 2) - 1
-MAX_TREE = (1 << 4) - 1
+SPACE_BITS, VERSION_BITS, TREE_BITS = 10, 2, 4
+OWN_SPACE = 0  # the number in dzflow's own entries that belong to no space; no space has it
+MAX_SPACE = (1 << SPACE_BITS) - 1
+MAX_VERSION = (1 << VERSION_BITS) - 1
+MAX_TREE = (1 << TREE_BITS) - 1
 
 ALL = (1 << 128) - 1
 _TREE = MAX_TREE << WIDTH

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from dzflow import event_wire
+from dzflow import host_protocol
 from dzflow.address import ALL, Match
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
@@ -323,20 +323,20 @@ class Application:
 
     async def join(self) -> bool:
         """Join the host; whether it has room."""
-        self.send_datagram(bytes((event_wire.VERSION, event_wire.JOIN)))
+        self.send_datagram(bytes((host_protocol.VERSION, host_protocol.JOIN)))
         answer = await self.datagram()
-        assert answer[:2] == bytes((event_wire.VERSION, event_wire.JOINED))
+        assert answer[:2] == bytes((host_protocol.VERSION, host_protocol.JOINED))
         return bool(answer[2])
 
     def leave(self) -> None:
-        self.send_datagram(bytes((event_wire.VERSION, event_wire.LEAVE)))
+        self.send_datagram(bytes((host_protocol.VERSION, host_protocol.LEAVE)))
 
     def send(self, destination: int, payload: bytes) -> None:
-        head = bytes((event_wire.VERSION, event_wire.SEND))
+        head = bytes((host_protocol.VERSION, host_protocol.SEND))
         self.send_datagram(head + destination.to_bytes(16, "big") + payload)
 
     async def received(self) -> tuple[int, bytes]:
         """The next event: its destination and its payload."""
         data = await self.datagram()
-        assert data[:2] == bytes((event_wire.VERSION, event_wire.DELIVER))
+        assert data[:2] == bytes((host_protocol.VERSION, host_protocol.DELIVER))
         return int.from_bytes(data[2:18], "big"), data[18:]

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from dzflow.address import DELIVERY, Scope
-from dzflow.event_wire import (
+from dzflow.host_protocol import (
     FORGET_AFTER,
     JOIN,
     MAX_MEMBERS,

@@ -14,7 +14,7 @@ from typing import Any
 from configurators.engine.partials import Partial, Request
 from configurators.engine.partition_map import route, route_removal
 from dzflow.address import DELIVERY, EVENT_PORT, read_match
-from dzflow.event_wire import JOIN, JOINED, SEND, VERSION
+from dzflow.host_protocol import JOIN, JOINED, SEND, VERSION
 from dzflow.region import WIDTH, Region
 from sdn.driver import SwitchDriver
 from sdn.emulator.agent import Dialling

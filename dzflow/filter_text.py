@@ -1,4 +1,4 @@
-"""Ranges of values in words: expressions that parse back to what they were written from."""
+"""Writes ranges of values as text: expressions that parse back to the same ranges."""
 
 import json
 import math
@@ -12,10 +12,11 @@ from dzflow.space import Space
 _LISTED = 12  # values of an enum are rather listed than compared, up to this many
 
 
-def write(space: Space, ranges: Mapping[str, Ranges]) -> str:
-    """Ranges of some attributes as an expression that people like to read.
+def ranges_text(space: Space, ranges: Mapping[str, Ranges]) -> str:
+    """Ranges of some attributes as a readable expression.
 
-    `parse` reads back what was parsed; bounds of strings that no text has are approximated.
+    `parse` reads ranges that came from an expression back exactly. Other ranges may have string
+    bounds that are not valid text; these are approximated.
     """
     parts = [
         _alternatives(attribute, normal(ranges[attribute.name]))
