@@ -14,7 +14,7 @@ from dzflow.address import ALL, Match
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
-from sdn.openflow.protocol.constants import V1_4, FlowCommand
+from sdn.openflow.protocol.constants import V1_3, V1_4, FlowCommand
 from sdn.openflow.protocol.encode import encode_ops
 from sdn.openflow.protocol.events import BarrierReply, Event, FlowStats, Ready, SwitchError
 from sdn.openflow.protocol.messages import FlowStat, Port
@@ -103,6 +103,19 @@ def to_controller(**match: Any) -> bytes:
         instructions=[parser.OFPInstructionActions(proto.OFPIT_APPLY_ACTIONS, [action])],
     )
     return peer.bytes_of(mod, 1)
+
+
+def set_async(version: int, packet_ins: bool) -> bytes:
+    """Asks for packet-ins (as master only) and changes of ports, and nothing else."""
+    wanted = 3 if packet_ins else 0
+    peer = Datapath(version)
+    parser = peer.ofproto_parser
+    if version == V1_3:  # which has a pair for master and slave each
+        return peer.bytes_of(parser.OFPSetAsync(peer, [wanted, 0], [7, 7], [0, 0]), 1)
+    # Pairs for slave and master: packet-in, port status, flow removed, role status.
+    masks = [0, wanted, 7, 7, 0, 0, 3, 3]
+    reasons = [parser.OFPAsyncConfigPropReasons(kind, 8, mask) for kind, mask in enumerate(masks)]
+    return peer.bytes_of(parser.OFPSetAsync(peer, reasons), 1)
 
 
 class Wired:

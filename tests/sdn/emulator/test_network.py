@@ -237,9 +237,6 @@ async def test_a_flood_of_packet_ins_does_not_keep_a_switch_from_its_work() -> N
             await asyncio.sleep(0)
         assert await peer.apply(add(entry())) == []
         assert switch.counters.packet_ins + switch.counters.packet_ins_lost == 20_000
-        network.agents["s1"].flood(FRAME, 1, per_second=1e6, count=500)
-        for _ in range(500):
-            await peer.expect(PacketIn)
 
 
 @awaited
