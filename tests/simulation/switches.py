@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from configurators.southbound.process import SouthboundProcess
@@ -338,13 +339,17 @@ class SimConnection(SwitchConnection):
 class SimServer(SwitchServer):
     """The server of the OpenFlow driver, to which simulated switches connect."""
 
-    servers: "dict[Node, SimServer]"  # set for each run
-    switches: Mapping[str, SimSwitch]
-
     def __init__(
-        self, handler: ManagedSwitches, options: DriverOptions, tasks: BackgroundTasks
+        self,
+        servers: "dict[Node, SimServer]",
+        switches: Mapping[str, SimSwitch],
+        handler: ManagedSwitches,
+        options: DriverOptions,
+        tasks: BackgroundTasks,
     ) -> None:
         super().__init__(handler, options, tasks)
+        self.servers = servers
+        self.switches = switches
         self.managed = handler
         self.timeout = options.timeout
         self.node = this_node()
@@ -364,9 +369,13 @@ class SimServer(SwitchServer):
 class SimSouthbound(SouthboundProcess):
     """A southbound process for simulated switches."""
 
+    servers: dict[Node, SimServer]  # set for each run
+    switches: Mapping[str, SimSwitch]
+
     @contextlib.asynccontextmanager
     async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SwitchDriver]:
         given = topology_of(doc), doc.pipeline, self._sweeper.partition_of, epochs
         options = DriverOptions(discover=False)
-        async with OpenFlowDriver(*given, options, new_server=SimServer) as driver:
+        new_server = partial(SimServer, self.servers, self.switches)
+        async with OpenFlowDriver(*given, options, new_server) as driver:
             yield driver

@@ -252,7 +252,7 @@ class World:
             switch.id: SimSwitch(loop, switch.dpid, self.network.switches[switch.id], self.servers)
             for switch in self.topology.switches
         }
-        SimServer.servers, SimServer.switches = self.servers, self.switches
+        SimSouthbound.servers, SimSouthbound.switches = self.servers, self.switches
         for switch in self.switches.values():
             switch.restart("empty")
             switch.up = True
