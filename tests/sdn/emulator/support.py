@@ -1,13 +1,11 @@
 """Controllers for emulated switches: in memory, or over TCP; and applications of hosts."""
 
 import asyncio
-import functools
-import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from dzflow import event_wire
 from dzflow.address import ALL, Match
@@ -21,42 +19,11 @@ from sdn.openflow.protocol.messages import FlowStat, Port
 from sdn.openflow.protocol.session import Session
 from tests.sdn.openflow.reference import Datapath
 
-P = ParamSpec("P")
 E = TypeVar("E")
 
 LIMIT = 60.0  # seconds that anything here may take
 OURS = Match(0xFF1E << 112, ALL ^ (ALL >> 16))
 PORTS = [Port(n, f"s1-{n}", f"02:00:00:00:00:{n:02x}", up=True) for n in range(1, 5)]
-
-
-def awaited(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """An asynchronous test: it ends in time and leaves no task and no socket behind."""
-
-    async def limited(*args: P.args, **kwargs: P.kwargs) -> None:
-        async with asyncio.timeout(LIMIT):
-            await test(*args, **kwargs)
-        await asyncio.sleep(0)  # lets what was closed just now end
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        before = _sockets()
-        asyncio.run(limited(*args, **kwargs))
-        assert _sockets() == before
-
-    return run
-
-
-def _sockets() -> set[str]:
-    found = set()
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{number}")
-        except FileNotFoundError:  # the one that listed the folder
-            continue
-        if target.startswith("socket:"):
-            found.add(target)
-    return found
 
 
 def entry(
