@@ -29,8 +29,9 @@ def eventually(condition: Callable[[], Any], what: str) -> Any:
 
 
 def is_ready(url: str) -> bool:
+    """Whether the service is ready without restrictions."""
     try:
-        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+        return bool(httpx.get(f"{url}/readyz", timeout=5).json()["status"] == "ready")
     except httpx.TransportError:
         return False
 

@@ -192,7 +192,7 @@ class _Serving:
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
     async def stop(self) -> None:
-        self._app.state.streams.stop()
+        self._app.state.context.streams.stop()
         self._server.should_exit = True
         await self._task
         self._socket.close()

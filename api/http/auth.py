@@ -65,8 +65,11 @@ class Caller(Struct, frozen=True):
     def must_act_for(self, host: str, field: str = "host") -> None:
         """Refuse (403) if the caller may not act for this host."""
         if not self.may_act_for(host):
-            text = f"this token may act for {self.host} only"
-            raise ApiProblem("forbidden", text, field)
+            raise self.refusal(field)
+
+    def refusal(self, field: str = "host") -> ApiProblem:
+        """The answer (403) to a request for another host."""
+        return ApiProblem("forbidden", f"this token may act for {self.host} only", field)
 
 
 EVERYBODY = Caller("anyone")

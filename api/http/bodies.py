@@ -11,6 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from api.http.app_settings import ApiSettings
 from api.http.problems import ApiProblem
 
+JSON = "application/json"
+BYTES = "application/octet-stream"
+
 _CLOSE = {"Connection": "close"}
 
 
@@ -43,7 +46,7 @@ def _too_large(limit: int) -> ApiProblem:
     return ApiProblem("too-large", f"a body has at most {limit} bytes")
 
 
-def check_media_type(request: Request, wanted: str = "application/json") -> None:
+def check_media_type(request: Request, wanted: str = JSON) -> None:
     """Refuse (415) a body that is not of the wanted type."""
     given = request.headers.get("content-type", "")
     kind, _, parameters = given.partition(";")

@@ -7,9 +7,8 @@ from time import perf_counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.app_settings import ApiSettings
-from api.http.endpoints import internal_error
 from api.http.metrics import Metrics
-from api.http.problems import problem, respond
+from api.http.problems import problem, respond, respond_internal
 from api.http.request_ids import id_for, request_id
 
 access_log = logging.getLogger("dzflow.api.access")
@@ -68,7 +67,7 @@ class Edge:
             access_log.warning("a client did not take its answer in time", extra=_what(scope))
             raise  # for the server to close the connection
         except Exception as error:
-            response = internal_error(error, f"{scope['method']} {scope['path']!r}")
+            response = respond_internal(error, f"{scope['method']} {scope['path']!r}")
             if status:
                 raise
             await response(scope, receive, answer)

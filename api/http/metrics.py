@@ -1,5 +1,6 @@
 """What Prometheus can read of this process and of what it knows of the others."""
 
+from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
@@ -140,6 +141,13 @@ class _ControlPlane(Collector):
         yield from self._counted()
         health = self._dispatcher.health()
         yield _gauge("dzflow_ready", "Whether requests can be served.", {(): float(health.ready)})
+        impaired = Counts(each.kind for each in health.impaired)
+        yield _gauge(
+            "dzflow_impaired",
+            "Switches, partitions and processes that cannot be used.",
+            {(kind,): impaired[kind] for kind in ("switch", "partition", "process")},
+            ("kind",),
+        )
         yield _gauge("dzflow_switches", "Switches of the network.", {(): health.switches})
         yield _gauge("dzflow_switches_up", "Switches that are up.", {(): health.switches_up})
         configurators = self._dispatcher.configurators()

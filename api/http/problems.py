@@ -1,15 +1,21 @@
 """Errors as callers see them: `application/problem+json` (RFC 9457), with stable types."""
 
+import logging
 import re
 from collections.abc import Mapping
 from math import ceil
 
 import msgspec
+from fastapi.exceptions import RequestValidationError
 from msgspec.structs import replace
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from api.http.models import FieldProblem, ProblemOut
+from api.http.request_ids import request_id
 from dispatcher.errors import Problem
+
+log = logging.getLogger("dzflow.api")
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -35,8 +41,8 @@ _AT = re.compile(r" - at `(?:key in )?\$(.*)`$", re.DOTALL)
 _MEMBER = re.compile(r"field `([^`]*)`")
 
 
-class ApiProblem(Exception):
-    """Raised to answer with a problem; `headers` go along with it."""
+class ApiProblem(HTTPException):
+    """Raised to answer with a problem, and with `headers` if there are any."""
 
     def __init__(
         self,
@@ -45,9 +51,13 @@ class ApiProblem(Exception):
         field: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(detail)
         self.problem = problem(kind, detail, field)
-        self.headers = dict(headers or {})
+        super().__init__(self.problem.status, detail, dict(headers or {}))
+
+    @classmethod
+    def of(cls, found: Problem) -> "ApiProblem":
+        """Raises a problem that was found."""
+        return cls(found.type, found.detail, found.field)
 
 
 def problem(kind: str, detail: str, field: str | None = None) -> Problem:
@@ -56,15 +66,22 @@ def problem(kind: str, detail: str, field: str | None = None) -> Problem:
     return Problem(status, kind, title, printable(detail), field and printable(field))
 
 
-def invalid(error: msgspec.ValidationError) -> Problem:
+def invalid(text: str) -> Problem:
     """The problem that msgspec found with a value; its message names the field."""
-    text = str(error)
     at = _AT.search(text)
     path = at[1].lstrip(".") if at else ""
     detail = text[: at.start()] if at else text
     if member := _MEMBER.search(detail):
         path = f"{path}.{member[1]}" if path else member[1]
     return problem("invalid", detail, path or "body")
+
+
+def invalid_request(error: RequestValidationError) -> Problem:
+    """The first problem that was found with the parameters or the body of a request."""
+    found = error.errors()[0]
+    place, *path = found["loc"]
+    detail = str(found.get("ctx", {}).get("error", found["msg"]))
+    return invalid(detail) if place == "body" else problem("invalid", detail, str(path[0]))
 
 
 def naming(found: Problem, otherwise: str) -> Problem:
@@ -102,6 +119,13 @@ def respond(
         headers.setdefault("WWW-Authenticate", 'Bearer realm="dzflow"')
     content = msgspec.json.encode(document(found, request_id))
     return Response(content, found.status, headers, MEDIA_TYPE)
+
+
+def respond_internal(error: Exception, route: str) -> Response:
+    """The answer to an error of the service itself: an id, and nothing about the error."""
+    log.error("%s failed", route, exc_info=error)
+    text = "the service's log has the error under this request's id"
+    return respond(problem("internal", text), request_id=request_id.get())
 
 
 def printable(text: str) -> str:

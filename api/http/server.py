@@ -109,7 +109,7 @@ async def _serve(
 
     async def end() -> None:
         await stop.wait()
-        app.state.streams.stop()
+        app.state.context.streams.stop()
         server.should_exit = True
 
     ending = asyncio.create_task(end())

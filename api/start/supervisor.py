@@ -274,14 +274,19 @@ class Supervisor:
                 task.cancel()
 
     def _missing(self, told: dict[str, Any]) -> str:
-        """What is not there yet although it is ours, as `/readyz` tells."""
-        if self._only is not None or self.settings.data_plane not in ("emulated", "ovs"):
-            return ""
-        counts = (
-            (told["switches_up"], told["switches"], "switches are up"),
-            (told["partitions_ready"], told["partitions"], "partitions are ready"),
-        )
-        found = (f"{now} of {all_} {what}" for now, all_, what in counts if now < all_)
+        """The impairments that should end soon after a start, according to `/readyz`."""
+        found = [
+            f"{each['id']}: {each['reason']}"
+            for each in told["impaired"]
+            if each["kind"] == "process"
+        ]
+        # Switches that the service does not start itself may come at any time.
+        if self._only is None and self.settings.data_plane in ("emulated", "ovs"):
+            counts = (
+                (told["switches_up"], told["switches"], "switches are up"),
+                (told["partitions_ready"], told["partitions"], "partitions are ready"),
+            )
+            found += [f"{now} of {all_} {what}" for now, all_, what in counts if now < all_]
         return ", ".join(found)
 
     # -- while it runs ---------------------------------------------------------------------------

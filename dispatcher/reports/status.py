@@ -202,39 +202,51 @@ class Insight:
             for name in sorted(self._fleet.southbound.processes)
         ]
         switches = self.switches()
-        reasons = [
-            f"{part.name}: {part.reason}"
-            for part in (etcd, *configurators, *southbound)
-            if not part.ok
-        ]
-        if not configurators:
-            reasons.append("no configurator is alive")
-        if not southbound:
-            reasons.append("no southbound process is alive")
+        reasons = [] if etcd.ok else [f"{etcd.name}: {etcd.reason}"]
+        for what, parts in (("configurator", configurators), ("southbound process", southbound)):
+            if not any(part.ok for part in parts):
+                reasons.append(f"no {what} can be used")
         if self._catalogue.network_doc is None:
             reasons.append("there is no network yet")
+        impaired = [
+            asks.Impairment("process", part.name, part.reason or "")
+            for part in (*configurators, *southbound)
+            if not part.ok
+        ]
+        impaired += [
+            asks.Impairment("switch", switch.id, switch.reason or "it is not connected")
+            for switch in switches
+            if switch.state != "up"
+        ]
+        partitions = self._partitions_not_ready()
+        impaired += [asks.Impairment("partition", name, why) for name, why in partitions.items()]
         return asks.Health(
             not reasons,
             reasons,
+            impaired,
             etcd,
             [asks.Part(name, True) for name in sorted(dispatchers)],
             configurators,
             southbound,
             sum(switch.state == "up" for switch in switches),
             len(switches),
-            self._partitions_ready(),
+            len(self._catalogue.owners) - len(partitions),
             len(self._catalogue.owners),
         )
 
-    def _partitions_ready(self) -> int:
+    def _partitions_not_ready(self) -> dict[str, str]:
+        """Why each partition that is not ready is not."""
         loads = {p.partition: p for load in self._fleet.loads.values() for p in load.partitions}
-        found = 0
-        for name, (owner, epoch) in self._catalogue.owners.items():
+        found = {}
+        for name, (owner, epoch) in sorted(self._catalogue.owners.items()):
             load = loads.get(name)
-            # One without an owner is everybody's, and loaded when somebody takes it.
-            found += not owner or (
-                load is not None and load.epoch == epoch and load.state == "ready"
-            )
+            # A partition without an owner is shared; the configurator that locks it loads it.
+            if not owner or (load and load.epoch == epoch and load.state == "ready"):
+                continue
+            if load is None or load.epoch != epoch:
+                found[name] = f"its owner {owner} has not reported it yet"
+            else:
+                found[name] = f"{load.state}: {load.reason}" if load.reason else load.state
         return found
 
 
