@@ -21,11 +21,12 @@ from configurators.engine.partials import Kind, Partial
 from configurators.engine.partition_map import PartitionMap, route
 from dzflow.address import Scope
 from sdn.flows import Batch
-from sdn.openflow.driver import Driver, Options
+from sdn.network_events import SwitchUp
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
+from sdn.outcomes import Acknowledged
 from sdn.pipeline import Pipeline
 from sdn.plans import make_plan
 from sdn.routes import Routes
-from sdn.southbound import Acknowledged, SwitchUp
 from sdn.topologies import topology
 from sdn.trees import spanning_tree
 
@@ -75,10 +76,10 @@ async def serve(
     """
     network = topology(name)
     pipeline = Pipeline(plan="legs").extended(network)
-    options = Options(port=0, timeout=WAIT, discover=False)
+    options = DriverOptions(port=0, timeout=WAIT, discover=False)
     async with AsyncExitStack() as stack:
         driver = await stack.enter_async_context(
-            Driver(network, pipeline, lambda _: PARTITION, {}, options)
+            OpenFlowDriver(network, pipeline, lambda _: PARTITION, {}, options)
         )
         stack.enter_context(switches(name, driver.port, acknowledge_after))
         await _all_up(driver, len(network.switches))
@@ -93,7 +94,7 @@ class _Controller:
     """One engine, one driver, one request at a time."""
 
     def __init__(
-        self, driver: Driver, engine: Engine, distribution: Distribution, hosts: int
+        self, driver: OpenFlowDriver, engine: Engine, distribution: Distribution, hosts: int
     ) -> None:
         self._driver = driver
         self._engine = engine
@@ -158,7 +159,7 @@ class _Controller:
         assert all(isinstance(outcome, Acknowledged) for outcome in outcomes.values()), outcomes
 
 
-async def _all_up(driver: Driver, count: int) -> None:
+async def _all_up(driver: OpenFlowDriver, count: int) -> None:
     up: set[str] = set()
     async with asyncio.timeout(WAIT):
         while len(up) < count:

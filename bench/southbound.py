@@ -16,12 +16,13 @@ from dzflow.region import Region
 from sdn.emulator import EmulatedNetwork
 from sdn.flows import Change, FlowEntry, FlowOp, Output
 from sdn.lab import Lab
-from sdn.openflow.driver import Driver, Options
+from sdn.network_events import LinkChanged, SwitchUp
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.codec import barrier, encode_ops
 from sdn.openflow.protocol.constants import V1_4
 from sdn.openflow.protocol.session import Session
+from sdn.outcomes import Acknowledged
 from sdn.pipeline import MATCH_PRIORITY, Pipeline
-from sdn.southbound import Acknowledged, LinkChanged, SwitchUp
 from sdn.topologies import topology
 from sdn.topology import Link, Topology
 
@@ -67,8 +68,8 @@ async def _measure(count: int, progress: Progress) -> list[Row]:
             part = count // 10 if batch == 1 else count
             progress(f"{switches} switches, batches of {batch}")
             pipeline = Pipeline().extended(network)
-            options = Options(port=0, timeout=WAIT)
-            async with Driver(network, pipeline, lambda _: "bench", {}, options) as driver:
+            options = DriverOptions(port=0, timeout=WAIT)
+            async with OpenFlowDriver(network, pipeline, lambda _: "bench", {}, options) as driver:
                 with Lab(network, f"tcp:127.0.0.1:{driver.port}") as lab:
                     await _all_up(driver, switches)
                     took = await _through_apply(driver, names, batch, part)
@@ -123,7 +124,7 @@ def _cut(ops: list[FlowOp], switches: list[str], batch: int) -> Iterator[dict[st
         }
 
 
-async def _through_apply(driver: Driver, names: list[str], batch: int, count: int) -> float:
+async def _through_apply(driver: OpenFlowDriver, names: list[str], batch: int, count: int) -> float:
     waiting = _cut(_ops(count), names, batch)
 
     async def partition(number: int) -> None:
@@ -136,7 +137,7 @@ async def _through_apply(driver: Driver, names: list[str], batch: int, count: in
     return time.perf_counter() - began
 
 
-async def _latency(driver: Driver) -> list[Row]:
+async def _latency(driver: OpenFlowDriver) -> list[Row]:
     (name,) = driver.connected()
     connection = driver.connection(name)
     bare, applied = [], []
@@ -295,7 +296,9 @@ async def _start_up() -> Row:
     """From the start of 102 emulated switches until all are set up and all links are found."""
     network = topology("fat-tree:102")
     pipeline = Pipeline().extended(network)
-    async with Driver(network, pipeline, lambda _: "bench", {}, Options(port=0)) as driver:
+    async with OpenFlowDriver(
+        network, pipeline, lambda _: "bench", {}, DriverOptions(port=0)
+    ) as driver:
         began = time.perf_counter()
         async with EmulatedNetwork(network, controllers=[("127.0.0.1", driver.port)]):
             up: set[str] = set()
@@ -316,7 +319,7 @@ async def _start_up() -> Row:
     }
 
 
-async def _all_up(driver: Driver, count: int) -> None:
+async def _all_up(driver: OpenFlowDriver, count: int) -> None:
     up: set[str] = set()
     async with asyncio.timeout(WAIT):
         while len(up) < count:

@@ -46,7 +46,7 @@ from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Registration
 from configurators.streams.messages import Done, Load, Offers, Task, Tasks, ToConfigurator, Waiting
 from configurators.streams.stream import Listener, Stream
-from sdn.southbound import StaleEpoch
+from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from configurators.store.etcd.client import Access
 from dispatcher.changes.damping import Patience
 from dispatcher.views import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
-from sdn.onos.client import Access as OnosAccess
+from sdn.onos.client import OnosAccess
 
 
 def access(settings: Settings) -> Access:

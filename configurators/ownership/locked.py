@@ -23,7 +23,7 @@ from configurators.store.locks import Lock, Locks
 from configurators.store.model import NetworkDoc
 from configurators.streams.messages import Done, Offers, Take, Task, Tasks, Waiting
 from configurators.streams.stream import Stream
-from sdn.southbound import StaleEpoch
+from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)
 

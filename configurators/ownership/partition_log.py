@@ -18,7 +18,7 @@ from configurators.store.etcd.client import Delete, Etcd, Get, Op, Put, StoreErr
 from configurators.store.keys import CUTS, journal_of, record_key
 from configurators.store.locks import Lock
 from configurators.streams.messages import Task
-from sdn.southbound import StaleEpoch
+from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)
 

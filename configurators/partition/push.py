@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from configurators.engine.engine import Decision
 from sdn.flows import Batch, Change, FlowOp
-from sdn.southbound import Acknowledged, Failed, Outcome
+from sdn.outcomes import Acknowledged, Failed, Outcome
 
 
 class Push:

@@ -20,9 +20,10 @@ from configurators.partition.queue import Item, Queue, Slice
 from configurators.partition.undo import way_back
 from configurators.streams.messages import Done, PartitionLoad, Task, TaskOutcome, Waiting
 from dzflow.address import Scope
+from sdn.fence import StaleEpoch
 from sdn.flows import Batch, Change, FlowEntry, FlowKey, FlowOp
+from sdn.outcomes import Outcome
 from sdn.plans import Plan
-from sdn.southbound import Outcome, StaleEpoch
 
 log = logging.getLogger(__name__)
 

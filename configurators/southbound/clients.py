@@ -28,8 +28,9 @@ from configurators.streams.messages import (
 from configurators.streams.packing import pack_entries, pack_ops
 from configurators.streams.peers import Peers
 from configurators.streams.stream import RemoteError, Stream, StreamClosed, TooLarge
+from sdn.fence import StaleEpoch
 from sdn.flows import Batch, FlowEntry
-from sdn.southbound import Acknowledged, Failed, Outcome, StaleEpoch, Undefined
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from configurators.southbound.rendezvous import share
-from configurators.southbound.request_handler import Desk, SharedDriver
+from configurators.southbound.request_handler import Desk
 from configurators.southbound.sweeper import Sweeper
 from configurators.state.network import topology_of
 from configurators.state.spaces import Spaces
@@ -37,11 +37,13 @@ from configurators.store.registration import Superseded as Replaced
 from configurators.streams.messages import Holds, ToSouthbound
 from configurators.streams.stream import Listener, Stream, StreamClosed, join_address, split_address
 from dzflow.errors import BadInput
-from sdn.onos.client import Access as OnosAccess
+from sdn.driver import SwitchDriver
+from sdn.fence import StaleEpoch
+from sdn.network_events import HostSeen, LinkChanged, MastershipLost, NetworkEvent, SwitchUp
+from sdn.onos.client import OnosAccess
 from sdn.onos.driver import OnosDriver
-from sdn.onos.options import Options as OnosOptions
-from sdn.openflow.driver import Driver, Options
-from sdn.southbound import HostSeen, LinkChanged, NetworkEvent, StaleEpoch, Superseded, SwitchUp
+from sdn.onos.options import OnosOptions
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +184,7 @@ class SouthboundProcess:
     # The driver
 
     @contextlib.asynccontextmanager
-    async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SharedDriver]:
+    async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SwitchDriver]:
         options = self._options
         given = topology_of(doc), doc.pipeline, self._sweeper.partition_of, epochs
         if self._data_plane == "onos":
@@ -191,7 +193,7 @@ class SouthboundProcess:
                 yield onos
             return
         host, port = split_address(self.openflow)
-        settings = Options(
+        settings = DriverOptions(
             host=host,
             port=port,
             tls=_tls(options),
@@ -203,7 +205,7 @@ class SouthboundProcess:
             rate=options.rate,
             discover=options.discover,
         )
-        async with Driver(*given, settings) as driver:
+        async with OpenFlowDriver(*given, settings) as driver:
             self.openflow = join_address(host, driver.port)
             yield driver
 
@@ -402,7 +404,7 @@ class SouthboundProcess:
 
     def _happened(self, event: NetworkEvent) -> None:
         match event:
-            case Superseded(switch) if switch in self._desk.switches:
+            case MastershipLost(switch) if switch in self._desk.switches:
                 self._reclaim_later()
             case SwitchUp():
                 self._patience = RECLAIM

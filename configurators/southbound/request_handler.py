@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Collection, Iterable
+from typing import Any
 
 from configurators.streams.messages import (
     Applied,
@@ -18,55 +18,13 @@ from configurators.streams.messages import (
 from configurators.streams.packing import pack_entries, unpack_entries, unpack_ops
 from configurators.streams.stream import Stream
 from dzflow.errors import DzflowError
-from sdn.flows import FlowEntry
-from sdn.southbound import (
-    Acknowledged,
-    NetworkEvent,
-    Outcome,
-    Southbound,
-    StaleEpoch,
-    Undefined,
-)
+from sdn.driver import SwitchDriver
+from sdn.fence import StaleEpoch
+from sdn.outcomes import Acknowledged, Outcome, Undefined
 
 log = logging.getLogger(__name__)
 
 _ACKNOWLEDGED = Acknowledged()
-
-
-class SharedDriver(Southbound, Protocol):
-    """A driver of switches that may be shared with other processes."""
-
-    events: "asyncio.Queue[NetworkEvent]"
-
-    def take(self, switches: Iterable[str], generation: int) -> None:
-        """Be responsible for these switches from now on, and for no others."""
-
-    async def declare(
-        self,
-        partition: str,
-        epoch: int,
-        expected: Mapping[str, Iterable[FlowEntry]],
-        switches: Iterable[str] | None = None,
-    ) -> None:
-        """Say what a partition should have on switches, without comparing them."""
-
-    async def check(self, *switches: str) -> dict[str, Outcome]:
-        """Compare switches with what they should hold, and repair what differs."""
-
-    def declared(self, switch: str) -> Collection[str]:
-        """The partitions of which it is known what a switch should hold of them."""
-
-    def holding(self, switch: str) -> set[str]:
-        """The partitions that a switch should hold anything of."""
-
-    def up(self) -> set[str]:
-        """The switches that are ours, hold what they should, and carry out batches."""
-
-    def down(self) -> dict[str, str]:
-        """The others that we are responsible for, each with the reason."""
-
-    def ports_down(self) -> list[tuple[str, int]]:
-        """The ports of switches of ours that are known to be down."""
 
 
 class Desk:
@@ -76,7 +34,7 @@ class Desk:
     then nobody here knows what the switch should hold of it.
     """
 
-    def __init__(self, driver: SharedDriver) -> None:
+    def __init__(self, driver: SwitchDriver) -> None:
         self.driver = driver
         self.operations = 0  # acknowledged
         self.switches: frozenset[str] = frozenset()  # those that we are responsible for
@@ -85,7 +43,7 @@ class Desk:
     def take(self, switches: Iterable[str], generation: int) -> None:
         """Be responsible for these switches from now on, and for no others."""
         self.switches = frozenset(switches)
-        self.driver.take(self.switches, generation)
+        self.driver.assign(self.switches, generation)
 
     def hear(self, _: Stream, message: ToSouthbound) -> "Awaitable[Any]":
         """The answer to a question.
@@ -164,7 +122,7 @@ class Desk:
         outcomes: dict[str, Outcome] = {s: _not_ours(s) for s in asked}
         ours = [switch for switch in asked if switch in self.switches]
         if message.check:
-            return Applied(outcomes | await self.driver.check(*ours))
+            return Applied(outcomes | await self.driver.audit(*ours))
         return Applied(outcomes | dict.fromkeys(ours, _ACKNOWLEDGED))
 
     async def _declare(self, message: Declare, asked: Collection[str]) -> None:

@@ -10,14 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 
-from configurators.southbound.request_handler import SharedDriver
 from configurators.state.spaces import Spaces
 from configurators.store.documents import BadDocument, decode_space
 from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.keys import SPACES, PartitionName
 from dzflow.address import BadAddress, read_match
+from sdn.driver import SwitchDriver
 from sdn.flows import FlowEntry
-from sdn.southbound import NOBODY, Acknowledged
+from sdn.outcomes import Acknowledged
+from sdn.shadow import NOBODY
 from sdn.topology import UnknownSwitch
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Sweeper:
         if gone := before - there:
             asyncio.get_running_loop().call_later(SWEEP_AFTER, self._over, gone)
 
-    async def run(self, driver: SharedDriver) -> None:
+    async def run(self, driver: SwitchDriver) -> None:
         """Have entries removed whenever there are some that may be nobody's."""
         while True:
             await self._wake.wait()
@@ -93,7 +94,7 @@ class Sweeper:
             return None
         return (scope.space, scope.version) if scope else None
 
-    async def _sweep(self, driver: SharedDriver) -> None:
+    async def _sweep(self, driver: SwitchDriver) -> None:
         """Compare all switches because of the suspects: one at a time, and there is no hurry."""
         suspects, self._suspects = self._suspects, set()
         clock = asyncio.get_running_loop().time
@@ -113,7 +114,7 @@ class Sweeper:
             if removed:
                 log.warning("%d entries of spaces that are gone were removed", removed)
 
-    async def _clear(self, driver: SharedDriver, switch: str, gone: Scopes) -> int:
+    async def _clear(self, driver: SwitchDriver, switch: str, gone: Scopes) -> int:
         """Remove what a switch holds of versions that are gone; returns how many entries."""
         if switch not in self._switches():
             return 0  # it is for somebody else to do, who has seen it, too
@@ -124,7 +125,7 @@ class Sweeper:
                 if scope and scope in gone and not self._spaces.has(*scope):
                     await driver.declare(name, _LATEST, {}, [switch])
                     await asyncio.sleep(0)  # for those who wait for something smaller
-            outcomes = await driver.check(switch)
+            outcomes = await driver.audit(switch)
         except UnknownSwitch:
             return 0  # the network has changed meanwhile
         finally:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sdn.southbound import Outcome
+from sdn.outcomes import Outcome
 
 # Between dispatcher and configurator
 

@@ -20,6 +20,7 @@ T = TypeVar("T")
 Gate = Callable[[], None]
 """Called just before something is sent; raises if it must not be."""
 
+_API = "/onos/v1"  # the path of the REST interface
 _CHUNK = 1 << 16
 _SHOWN = 200  # characters of an answer that an error shows
 _JSON = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -49,9 +50,10 @@ class OnosBroken(OnosError):
     """ONOS failed by itself, or answered what makes no sense."""
 
 
-class Access(Struct, frozen=True):
+class OnosAccess(Struct, frozen=True):
     """Where ONOS is and how it is called; all times are in seconds.
 
+    `url` is the address of ONOS, with or without the path `/onos/v1`.
     `verify` is the file with the certificates to trust for https, or whether to check at all.
     """
 
@@ -74,15 +76,15 @@ class Access(Struct, frozen=True):
             raise BadInput("at least one call and one attempt are needed")
 
     def __repr__(self) -> str:
-        return f"Access({self.url!r}, {self.user!r})"  # the password is nobody's business
+        return f"OnosAccess({self.url!r}, {self.user!r})"  # the password is nobody's business
 
 
 class Client:
     """Talks to one ONOS; `close` it."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: OnosAccess) -> None:
         self._access = access
-        self._base = access.url.rstrip("/") + "/onos/v1/"
+        self._base = access.url.rstrip("/").removesuffix(_API).rstrip("/") + _API + "/"
         self._pool = ThreadPoolExecutor(access.calls, thread_name_prefix="onos")
         # A session is no matter for two threads at a time, so each call takes one out.
         self._sessions: queue.SimpleQueue[requests.Session] = queue.SimpleQueue()
@@ -225,7 +227,7 @@ class _Adapter(HTTPAdapter):
         super().close()
 
 
-def _session(access: Access) -> requests.Session:
+def _session(access: OnosAccess) -> requests.Session:
     session = requests.Session()
     for prefix in ("http://", "https://"):
         session.mount(prefix, _Adapter(pool_connections=1, pool_maxsize=1))
@@ -236,7 +238,7 @@ def _session(access: Access) -> requests.Session:
     return session
 
 
-def _checked(status: int, content: bytes, url: str, access: Access) -> bytes:
+def _checked(status: int, content: bytes, url: str, access: OnosAccess) -> bytes:
     if 200 <= status < 300:
         return content
     said = f"{url} answers {status}: {_message(content)}"

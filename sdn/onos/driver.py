@@ -12,24 +12,17 @@ from types import TracebackType
 from typing import Self
 
 from dzflow.errors import BadInput
+from sdn.fence import Fence
 from sdn.flows import Batch, FlowEntry
+from sdn.network_events import NetworkEvent, Repaired, SwitchDown, SwitchUp
 from sdn.onos import discovery
-from sdn.onos.client import Access, Client, OnosError, parsed
+from sdn.onos.client import Client, OnosAccess, OnosError, parsed
 from sdn.onos.keeper import Keeper, Site, site_of
-from sdn.onos.options import Options
+from sdn.onos.options import OnosOptions
 from sdn.onos.wire import Devices, Hosts, Links, device_id
+from sdn.outcomes import Acknowledged, Outcome, Undefined
 from sdn.pipeline import Pipeline
-from sdn.southbound import (
-    Acknowledged,
-    Fence,
-    NetworkEvent,
-    Outcome,
-    PartitionOf,
-    Repaired,
-    SwitchDown,
-    SwitchUp,
-    Undefined,
-)
+from sdn.shadow import PartitionOf
 from sdn.topology import Topology, UnknownSwitch
 
 log = logging.getLogger(__name__)
@@ -56,10 +49,10 @@ class OnosDriver:
         pipeline: Pipeline,
         partition_of: PartitionOf,
         epochs: Mapping[str, int],
-        access: Access,
-        options: Options | None = None,
+        access: OnosAccess,
+        options: OnosOptions | None = None,
     ) -> None:
-        self.options = options or Options()
+        self.options = options or OnosOptions()
         self.events: asyncio.Queue[NetworkEvent] = asyncio.Queue(EVENTS)
         _check_plan(pipeline)
         self._fence = Fence(epochs)
@@ -162,7 +155,7 @@ class OnosDriver:
         """The partitions that a switch should hold anything of."""
         return self._keeper(switch).shadow.holding()
 
-    def take(self, switches: Iterable[str], generation: int) -> None:  # noqa: ARG002
+    def assign(self, switches: Iterable[str], generation: int) -> None:  # noqa: ARG002
         """Be responsible for these switches from now on, and for no others.
 
         What partitions should have on those that were not ours has to be declared. ONOS has no
@@ -173,7 +166,7 @@ class OnosDriver:
             if switch in self._keepers:
                 self._keepers[switch].forget()
 
-    async def check(self, *switches: str) -> dict[str, Outcome]:
+    async def audit(self, *switches: str) -> dict[str, Outcome]:
         """Compare switches with what they should hold, and repair what differs."""
         keepers = {switch: self._keeper(switch) for switch in switches}
         outcomes = await _gathered({switch: k.sync() for switch, k in keepers.items()})
@@ -288,7 +281,7 @@ class OnosDriver:
             await asyncio.sleep(self.options.audit_every)
             for switch in sorted(self.connected()):
                 if switch in self._keepers:
-                    await self.check(switch)
+                    await self.audit(switch)
 
     def _repaired(self, switch: str, operations: int) -> None:
         log.info("switch %s: %d operations brought it in line", switch, operations)

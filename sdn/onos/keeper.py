@@ -9,26 +9,19 @@ from typing import NamedTuple
 import msgspec
 
 from dzflow.errors import DzflowError
+from sdn.fence import Fence
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, in_safe_order
 from sdn.onos import codec
 from sdn.onos.client import Client, Gate, OnosError, OnosRefused
 from sdn.onos.listing import Held, Lister, Listing
-from sdn.onos.options import Options
+from sdn.onos.options import OnosOptions
 from sdn.onos.rounds import Round, RuleOp, split
 from sdn.onos.trees import Trees
 from sdn.onos.turns import TooManyWait, Turns
 from sdn.onos.wire import ADDED, FAILED, FlowName, FlowNames, NewFlows, device_id
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from sdn.pipeline import Pipeline
-from sdn.southbound import (
-    BASE,
-    Acknowledged,
-    Failed,
-    Fence,
-    Outcome,
-    PartitionOf,
-    Shadow,
-    Undefined,
-)
+from sdn.shadow import BASE, PartitionOf, Shadow
 from sdn.topology import Switch, Topology
 
 # A deletion can take other rules along that share its id; they are put back in the next pass.
@@ -69,7 +62,7 @@ class Keeper:
         client: Client,
         fence: Fence,
         partition_of: PartitionOf,
-        options: Options,
+        options: OnosOptions,
         on_repair: Callable[[str, int], None],
     ) -> None:
         self.switch = switch.id

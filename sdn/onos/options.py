@@ -6,7 +6,7 @@ from dzflow.errors import BadInput
 from sdn.onos.trees import EVERY_TREE
 
 
-class Options(Struct, frozen=True):
+class OnosOptions(Struct, frozen=True):
     """How the driver behaves; all times are in seconds.
 
     ONOS reports a rule as added when it next reads the switch's statistics, every 5 s unless it is

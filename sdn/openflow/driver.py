@@ -1,49 +1,107 @@
-"""The OpenFlow driver: listens for switches, keeps each as it should be, carries out batches."""
+"""The OpenFlow driver: a `SwitchDriver` that talks to switches itself."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+import logging
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Self
 
+from dzflow.aio import BackgroundTasks
+from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Batch, FlowEntry
-from sdn.openflow.switches.connection import Connection, ConnectionLost
-from sdn.openflow.switches.reconciler import TAKING
-from sdn.openflow.switches.server import Options, Reception
+from sdn.network_events import NetworkEvent
+from sdn.openflow.discovery.discovery import Discovery
+from sdn.openflow.options import DriverOptions
+from sdn.openflow.switches.connection import ConnectionLost, SwitchConnection
+from sdn.openflow.switches.managed_switches import ManagedSwitches
+from sdn.openflow.switches.reconciler import Control
+from sdn.openflow.switches.server import SwitchServer
+from sdn.outcomes import Outcome
 from sdn.pipeline import Pipeline
-from sdn.southbound import (
-    Outcome,
-    StaleEpoch,
-)
+from sdn.shadow import PartitionOf
 from sdn.topology import Topology
 
-__all__ = ["Driver", "Options"]
+__all__ = ["DriverOptions", "OpenFlowDriver"]
+
+log = logging.getLogger(__name__)
+
+EVENTS = 10_000  # unread events, beyond which the driver drops the oldest
+
+NewServer = Callable[[ManagedSwitches, DriverOptions, BackgroundTasks], SwitchServer]
+"""Makes the server that switches connect to."""
 
 
-class Driver(Reception):
+class OpenFlowDriver:
     """Keeps switches as they should be and carries out batches; an async context manager.
 
-    `epochs` are those that are in force when it starts; nothing older is ever let through.
+    `epochs` are in force when it starts: nothing older is ever sent.
     """
+
+    def __init__(
+        self,
+        topology: Topology,
+        pipeline: Pipeline,
+        partition_of: PartitionOf,
+        epochs: Mapping[str, int],
+        options: DriverOptions | None = None,
+        new_server: NewServer = SwitchServer,
+    ) -> None:
+        self.options = options or DriverOptions()
+        self.events: asyncio.Queue[NetworkEvent] = asyncio.Queue(EVENTS)
+        self._fence = Fence(epochs)
+        self._tasks = BackgroundTasks()
+        # A key of this process alone: probes of others are not accepted.
+        discovery = Discovery(secrets.token_bytes(32)) if self.options.discover else None
+        self._switches = ManagedSwitches(
+            topology,
+            pipeline,
+            partition_of,
+            self._fence,
+            self.options,
+            discovery,
+            self._report,
+            self._tasks,
+        )
+        self._server = new_server(self._switches, self.options, self._tasks)
+
+    @property
+    def port(self) -> int:
+        """The port that switches connect to."""
+        return self._server.port
+
+    async def __aenter__(self) -> Self:
+        await self._server.start()
+        self._switches.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        await self._server.stop()
+        await self._tasks.cancel()
+
+    # Batches
 
     async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
         """Carry out operations; one outcome per switch. StaleEpoch if the fence is higher."""
         self._fence.check(partition, epoch)
-        keepers = [self._keeper(switch) for switch in batch]
-        gathering = _Gathering(len(batch))
-        for keeper, ops in zip(keepers, batch.values(), strict=True):
-            keeper.submit(partition, epoch, ops, gathering.put)
-        return await gathering.done
+        queues = [self._switches.reconciler(switch).queue for switch in batch]
+        collector = _OutcomeCollector(len(batch))
+        for queue, ops in zip(queues, batch.values(), strict=True):
+            queue.submit(partition, epoch, ops, collector.put)
+        return await collector.done
 
     async def raise_epoch(self, partition: str, epoch: int) -> None:
-        """From now on, nothing older is sent for this partition, whatever is queued already."""
+        """From now on, send nothing of lower epochs for this partition, not even queued work."""
         self._fence.raise_to(partition, epoch)
-        for keeper in self._keepers.values():
-            keeper.drop_older(partition, epoch)
+        for reconciler in self._switches.reconcilers.values():
+            reconciler.queue.drop_stale(partition, epoch)
 
-    async def reconcile(
-        self, partition: str, epoch: int, expected: Mapping[str, Iterable[FlowEntry]]
-    ) -> dict[str, Outcome]:
-        """Declare what a partition should have on each switch, and apply the difference only."""
-        await self.declare(partition, epoch, expected)
-        return await self.check(*self._keepers)
+    # What switches should hold
 
     async def declare(
         self,
@@ -52,49 +110,23 @@ class Driver(Reception):
         expected: Mapping[str, Iterable[FlowEntry]],
         switches: Iterable[str] | None = None,
     ) -> None:
-        """Say what a partition should have on switches (or on all), without comparing them.
+        """Declare the entries of a partition on switches (default: all), without an audit.
 
-        Where `expected` names nothing, it should have nothing.
+        On a switch that `expected` does not name, the partition has no entries.
         """
         self._fence.check(partition, epoch)
         for switch in expected:
-            self._keeper(switch)
+            self._switches.reconciler(switch)
         if switches is None:
-            self._declared.add(partition)
-            switches = list(self._keepers)
+            self._switches.declared_everywhere(partition)
+            switches = list(self._switches.reconcilers)
         for switch in switches:
-            self._keeper(switch).declare(partition, expected.get(switch, ()))
+            self._switches.reconciler(switch).declare(partition, expected.get(switch, ()))
 
-    def claim(self, generation: int) -> None:
-        """Become the master of all switches again, after having given way, with a new generation.
-
-        When they are taken over they are compared and used.
-        """
-        self.take(list(self._keepers) if self._mine is None else self._mine, generation)
-
-    def take(self, switches: Iterable[str], generation: int) -> None:
-        """Be responsible for these switches from now on, and for no others.
-
-        Those that were not ours, or were lost to another process, are taken over with the new
-        generation; what partitions should have on those that were not ours has to be declared.
-        To the others nothing is sent any more.
-        """
-        self._generation = generation
-        self._mine = frozenset(switches)
-        for name, keeper in self._keepers.items():
-            if name not in self._mine:
-                keeper.release()
-                if self._finder:
-                    self._finder.switch_down(name)
-            elif keeper.off is not None:
-                keeper.take()
-                if peer := self._peers.get(name):
-                    self._spawn(self._take_over(keeper, peer))
-
-    async def check(self, *switches: str) -> dict[str, Outcome]:
-        """Compare switches with what they should hold, and repair what differs."""
-        keepers = [self._keeper(switch) for switch in switches]
-        outcomes = await asyncio.gather(*(keeper.sync() for keeper in keepers))
+    async def audit(self, *switches: str) -> dict[str, Outcome]:
+        """Compare switches with the entries that they should hold, and repair differences."""
+        reconcilers = [self._switches.reconciler(switch) for switch in switches]
+        outcomes = await asyncio.gather(*(reconciler.audit() for reconciler in reconcilers))
         return dict(zip(switches, outcomes, strict=True))
 
     async def read(self, switch: str) -> list[FlowEntry]:
@@ -102,63 +134,72 @@ class Driver(Reception):
         stats = await self.connection(switch).flow_stats()
         return [stat.entry for stat in stats if isinstance(stat.entry, FlowEntry)]
 
-    def connection(self, switch: str) -> Connection:
-        """The connection of a switch, to ask it something; ConnectionLost if there is none."""
-        connection = self._keeper(switch).connection
-        if connection is None:
-            raise ConnectionLost(f"switch {switch} is not connected; wait for SwitchUp")
-        return connection
-
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
         """Bring base entries and groups in line with a (changed) network.
 
         Its hosts and links count as declared: discovery does not move or replace them.
         """
-        gone = set(self._by_dpid.values()) - {switch.id for switch in topology.switches}
-        self._topology, self._pipeline = topology, pipeline
-        self._arrange()
-        if self._finder:
-            self._finder.declare(topology)
-            for switch in gone:
-                self._finder.switch_removed(switch)
-        await self.check(*(s for s, keeper in self._keepers.items() if keeper.connection))
-
-    def up(self) -> set[str]:
-        """The switches that are ours, hold what they should, and carry out batches."""
-        return {switch for switch, keeper in self._keepers.items() if keeper.up}
-
-    def down(self) -> dict[str, str]:
-        """The others that we are responsible for, each with the reason.
-
-        Those that another process is the master of are neither up nor down for us.
-        """
-        return {
-            switch: keeper.trouble
-            for switch, keeper in self._keepers.items()
-            if not keeper.up and keeper.off in (None, TAKING)
-        }
+        self._switches.set_network(topology, pipeline)
+        reconcilers = self._switches.reconcilers
+        await self.audit(*(name for name, one in reconcilers.items() if one.connection))
 
     def declared(self, switch: str) -> Collection[str]:
-        """The partitions of which it is known what a switch should hold of them."""
-        return self._keeper(switch).shadow.declared
+        """The partitions that were declared on a switch."""
+        return self._switches.reconciler(switch).shadow.declared
 
     def holding(self, switch: str) -> set[str]:
-        """The partitions that a switch should hold anything of."""
-        return self._keeper(switch).shadow.holding()
+        """The partitions that should have entries on a switch."""
+        return self._switches.reconciler(switch).shadow.holding()
+
+    # Control
+
+    def assign(self, switches: Iterable[str], generation: int) -> None:
+        """Drive exactly these switches from now on.
+
+        The driver takes over those that were not assigned, or were lost to another process, with
+        the new generation. Partitions have to be declared on those that were not assigned before.
+        """
+        self._switches.assign(switches, generation)
+
+    def connection(self, switch: str) -> SwitchConnection:
+        """The connection of a switch, for requests to it; ConnectionLost if there is none."""
+        connection = self._switches.reconciler(switch).connection
+        if connection is None:
+            raise ConnectionLost(f"switch {switch} is not connected; wait for SwitchUp")
+        return connection
+
+    def connected(self) -> set[str]:
+        """The assigned switches that are connected."""
+        return self._switches.usable()
+
+    def up(self) -> set[str]:
+        """The assigned switches that hold what they should and carry out batches."""
+        return {name for name, one in self._switches.reconcilers.items() if one.up}
+
+    def down(self) -> dict[str, str]:
+        """The other assigned switches, each with the reason.
+
+        A switch with another process as its master is neither up nor down here.
+        """
+        return {
+            name: one.trouble
+            for name, one in self._switches.reconcilers.items()
+            if not one.up and one.control in (Control.OURS, Control.TAKING_OVER)
+        }
 
     def ports_down(self) -> list[tuple[str, int]]:
-        """The ports (switch and number) of switches of ours that are known to be down."""
-        return [
-            (name, number)
-            for name, peer in self._peers.items()
-            if (keeper := self._keepers.get(name)) and keeper.off is None
-            for number, is_up in peer.all_ports().items()
-            if not is_up
-        ]
+        """The ports (switch and number) of assigned switches that are known to be down."""
+        return self._switches.ports_down()
+
+    def _report(self, event: NetworkEvent) -> None:
+        log.info("%s", event)
+        if self.events.full():
+            log.warning("the queue of network events is full; dropped %s", self.events.get_nowait())
+        self.events.put_nowait(event)
 
 
-class _Gathering:
-    """The outcomes of a batch; `done` has them when all are there."""
+class _OutcomeCollector:
+    """Collects the outcomes of a batch; `done` has them when all switches have settled."""
 
     def __init__(self, count: int) -> None:
         self.done: asyncio.Future[dict[str, Outcome]] = asyncio.get_running_loop().create_future()
@@ -169,7 +210,7 @@ class _Gathering:
             self.done.set_result({})
 
     def put(self, switch: str, outcome: Outcome | StaleEpoch) -> None:
-        """The outcome of one switch."""
+        """Add the outcome of one switch."""
         if isinstance(outcome, StaleEpoch):
             self._stale = outcome
         else:

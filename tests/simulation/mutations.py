@@ -18,7 +18,8 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.siblings import Siblings
 from dispatcher.requests.driver import Gatherer
 from dispatcher.requests.offers import OfferingGatherer
-from sdn.southbound import Fence, Shadow
+from sdn.fence import Fence
+from sdn.shadow import Shadow
 from tests.simulation.world import Mode
 
 

@@ -1,21 +1,21 @@
 """Switches that do as they are told, in order, until somebody pulls a plug.
 
-Behind them are the product's own driver and keepers; only sockets and bytes are left out.
+Behind them are the product's own driver and reconcilers; only sockets and bytes are left out.
 """
 
 import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from configurators.southbound.process import SouthboundProcess
-from configurators.southbound.request_handler import SharedDriver
 from configurators.state.network import topology_of
 from configurators.store.model import NetworkDoc
+from dzflow.aio import BackgroundTasks
+from sdn.driver import SwitchDriver
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp
-from sdn.openflow.driver import Driver, Options
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import (
     STALE_GENERATION,
     TABLE_FULL,
@@ -23,11 +23,24 @@ from sdn.openflow.protocol.constants import (
     ErrorType,
     Role,
 )
-from sdn.openflow.protocol.events import Ready, RoleChanged, SwitchError
+from sdn.openflow.protocol.events import (
+    GroupFeatures,
+    Ready,
+    RoleChanged,
+    SwitchError,
+    TableFeatures,
+)
 from sdn.openflow.protocol.messages import FlowStat, GroupDesc
 from sdn.openflow.protocol.session import Sent
-from sdn.openflow.switches.connection import Connection, ConnectionLost, Finished, Refused, Run
-from sdn.openflow.switches.server import Peer
+from sdn.openflow.switches.connection import (
+    ConnectionLost,
+    Finished,
+    RequestRefused,
+    Run,
+    SwitchConnection,
+)
+from sdn.openflow.switches.managed_switches import ManagedSwitches
+from sdn.openflow.switches.server import SwitchServer
 from sdn.simulate import SimulatedSwitch
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
@@ -43,20 +56,20 @@ Serve = Callable[[int | None], Any]
 class SimSwitch:
     """A switch: its tables, whom it is connected to, and who is its master."""
 
-    drivers: "dict[Node, SimDriver]"  # all that it dials; shared by all switches of a run
+    servers: "dict[Node, SimServer]"  # all that it dials; shared by all switches of a run
 
     def __init__(
         self,
         loop: VirtualLoop,
         dpid: int,
         tables: SimulatedSwitch,
-        drivers: "dict[Node, SimDriver]",
+        servers: "dict[Node, SimServer]",
     ) -> None:
         self.name = tables.name
         self.loop = loop
         self.dpid = dpid
         self.tables = tables
-        self.drivers = drivers
+        self.servers = servers
         self.up = True
         self.room: int | None = None  # how many entries it takes
         self.master: SimConnection | None = None
@@ -70,19 +83,20 @@ class SimSwitch:
         draw = self.loop.random.random()
         return 0.0002 + draw * 0.003 + (0.1 if draw > 0.99 else 0.0)
 
-    def dial(self, driver: "SimDriver") -> None:
+    def dial(self, server: "SimServer") -> None:
         """Connect to a southbound process, now or when that is possible."""
-        node = driver.node
-        if not self.up or node.dead or self.drivers.get(node) is not driver:
+        node = server.node
+        if not self.up or node.dead or self.servers.get(node) is not server:
             return
         if node not in self.connections:
-            self.connections[node] = connection = SimConnection(self, driver)
-            self.loop.at(self.loop.now + self.delay(), node.context, driver.attach, connection)
+            self.connections[node] = connection = SimConnection(self, server)
+            at = self.loop.now + self.delay()
+            self.loop.at(at, node.context, server.connection_made, connection)
 
     def dial_all(self) -> None:
         """Connect to all southbound processes."""
-        for driver in list(self.drivers.values()):
-            self.dial(driver)
+        for server in list(self.servers.values()):
+            self.dial(server)
 
     def hang_up(self, reason: str) -> None:
         """Lose all connections; what was sent is carried out as far as it came."""
@@ -114,10 +128,10 @@ class SimSwitch:
             del self.connections[node]
         if self.master is connection:
             self.master = None
-        driver = self.drivers.get(node)
-        if driver:
+        server = self.servers.get(node)
+        if server:
             pause = self.loop.random.uniform(0.1, 2.0)
-            self.loop.at(self.loop.now + pause, NOWHERE, self.dial, driver)
+            self.loop.at(self.loop.now + pause, NOWHERE, self.dial, server)
 
     # What it is asked
 
@@ -167,17 +181,15 @@ class SimSwitch:
         return None
 
 
-class SimConnection(Connection):
+class SimConnection(SwitchConnection):
     """A connection of a switch, in the form of the real one."""
 
-    def __init__(self, switch: SimSwitch, driver: "SimDriver") -> None:
+    def __init__(self, switch: SimSwitch, server: "SimServer") -> None:
         self.switch = switch
-        self.driver = driver
-        self.node = driver.node
-        self.peer = Peer()
-        self.timeout = driver.options.timeout
+        self.server = server
+        self.node = server.node
+        self.timeout = server.timeout
         self.writable = True
-        self.on_writable = lambda: None
         self.lost: str | None = None
         self.ended = asyncio.Event()
         self.gone = asyncio.Event()
@@ -216,9 +228,9 @@ class SimConnection(Connection):
 
     def happened(self, event: Any) -> None:
         """The switch says something unasked."""
-        self._back(lambda: self.driver._happened(self.peer, event))
+        self._back(lambda: self.server.event_received(self, event))
 
-    # What the keeper asks
+    # What the reconciler requests
 
     def send_ops(self, ops: Sequence[FlowOp], finished: Finished) -> None:
         ops = list(ops)
@@ -242,7 +254,13 @@ class SimConnection(Connection):
         assert role is Role.MASTER
         error = await self._ask(lambda _: self.switch.take_master(self, generation))
         if error:
-            raise Refused(error)
+            raise RequestRefused(error)
+
+    async def group_features(self) -> GroupFeatures:
+        return GroupFeatures(0, usable=True, max_groups=1 << 16)
+
+    async def table_features(self) -> TableFeatures:
+        return TableFeatures(0, ())
 
     async def flow_stats(self) -> list[FlowStat]:
         def read(_: int | None) -> list[FlowStat]:
@@ -317,39 +335,38 @@ class SimConnection(Connection):
             self.gone.set()
 
 
-class SimDriver(Driver):
-    """The OpenFlow driver, to which simulated switches connect."""
+class SimServer(SwitchServer):
+    """The server of the OpenFlow driver, to which simulated switches connect."""
 
-    drivers: "dict[Node, SimDriver]"  # set for each run
+    servers: "dict[Node, SimServer]"  # set for each run
     switches: Mapping[str, SimSwitch]
 
-    async def __aenter__(self) -> Self:
+    def __init__(
+        self, handler: ManagedSwitches, options: DriverOptions, tasks: BackgroundTasks
+    ) -> None:
+        super().__init__(handler, options, tasks)
+        self.managed = handler
+        self.timeout = options.timeout
         self.node = this_node()
-        self.drivers[self.node] = self
-        self._spawn(self._audit())
+
+    async def start(self) -> None:
+        """Have all switches connect."""
+        self.servers[self.node] = self
         for switch in self.switches.values():
             switch.dial(self)
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.drivers.pop(self.node, None)
-
-    def attach(self, connection: SimConnection) -> None:
-        """A switch has connected."""
-        connection.peer.connection = connection
-        self._made(connection.peer)
+    async def stop(self) -> None:
+        """Have no more switches connect, and close all connections."""
+        self.servers.pop(self.node, None)
+        await super().stop()
 
 
 class SimSouthbound(SouthboundProcess):
     """A southbound process for simulated switches."""
 
     @contextlib.asynccontextmanager
-    async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SharedDriver]:
+    async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SwitchDriver]:
         given = topology_of(doc), doc.pipeline, self._sweeper.partition_of, epochs
-        async with SimDriver(*given, Options(discover=False)) as driver:
+        options = DriverOptions(discover=False)
+        async with OpenFlowDriver(*given, options, new_server=SimServer) as driver:
             yield driver

@@ -19,7 +19,6 @@ import configurators.process
 import configurators.southbound.process
 import configurators.streams.peers
 import dispatcher.dispatcher
-import sdn.openflow.switches.server
 from configurators.engine.partition_map import Node, PartitionMap
 from configurators.ownership.locked import SharedConfigurator
 from configurators.partition.worker import Worker
@@ -51,7 +50,7 @@ from tests.simulation.loop import NOWHERE, VirtualLoop
 from tests.simulation.loop import Node as ProcessNode
 from tests.simulation.store import SimEtcd, Store
 from tests.simulation.streams import SILENCE, SimListener, Wires
-from tests.simulation.switches import SimDriver, SimSouthbound, SimSwitch
+from tests.simulation.switches import SimServer, SimSouthbound, SimSwitch
 
 Mode = Literal["sna", "sea"]
 
@@ -182,7 +181,7 @@ class Process:
         self.main = None
         for stream in world.wires.of(node):
             world.wires.cut(stream, "the process is gone")
-        world.drivers.pop(node, None)
+        world.servers.pop(node, None)
         for switch in world.switches.values():
             if node in switch.connections:
                 switch.connections[node].cut("the process is gone")
@@ -248,12 +247,12 @@ class World:
         self.topology = topology_of(network_doc)
         self.space = SpaceView.of(space_doc)
         self.network = SimulatedNetwork(self.topology, network_doc.pipeline)
-        self.drivers: dict[ProcessNode, SimDriver] = {}
+        self.servers: dict[ProcessNode, SimServer] = {}
         self.switches = {
-            switch.id: SimSwitch(loop, switch.dpid, self.network.switches[switch.id], self.drivers)
+            switch.id: SimSwitch(loop, switch.dpid, self.network.switches[switch.id], self.servers)
             for switch in self.topology.switches
         }
-        SimDriver.drivers, SimDriver.switches = self.drivers, self.switches
+        SimServer.servers, SimServer.switches = self.servers, self.switches
         for switch in self.switches.values():
             switch.restart("empty")
             switch.up = True
@@ -371,10 +370,11 @@ class World:
         for process in self.of("configurator"):
             if not process.main._holders.all_used:
                 return f"{process.name} does not use all southbound processes"
-        for driver in self.drivers.values():
-            if any(keeper.load or keeper._waiting for keeper in driver._keepers.values()):
-                return f"{driver.node.name} has work under way"
-            if short := [k.switch for k in driver._keepers.values() if k._lacks_room]:
+        for server in self.servers.values():
+            reconcilers = server.managed.reconcilers.values()
+            if any(one.queue.load or one.queue.waiting for one in reconcilers):
+                return f"{server.node.name} has work under way"
+            if short := [one.switch for one in reconcilers if one.lacks_room]:
                 return f"{short} lack room for what they should hold"
         return ""
 
@@ -393,10 +393,6 @@ def _token_hex(size: int = 16) -> str:
     return random.randbytes(size).hex()
 
 
-async def _any_features(*_: Any) -> None:
-    """All simulated switches are good enough."""
-
-
 @contextlib.contextmanager
 def installed() -> Iterator[Callable[[VirtualLoop], None]]:
     """Have the product run on models; gives a function that sets the loop of the next run."""
@@ -410,7 +406,6 @@ def installed() -> Iterator[Callable[[VirtualLoop], None]]:
             (configurators.ownership.partition_log, "KEPT", 4),
             (configurators.ownership.partition_log, "DROPPED_AT_ONCE", 3),
             (dispatcher.dispatcher, "Etcd", SimEtcd),
-            (sdn.openflow.switches.server, "check_features", _any_features),
             (os, "getpid", lambda: 1),
             (secrets, "token_hex", _token_hex),
             (time, "monotonic", lambda: _Clock.loop.now),

@@ -19,11 +19,11 @@ from collections.abc import Collection, Iterable
 from itertools import count
 
 from dzflow.errors import BadInput
+from sdn.network_events import HostSeen, LinkChanged, NetworkEvent
 from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Budget, Counters, Settings
 from sdn.openflow.discovery.probing import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
-from sdn.southbound import HostSeen, LinkChanged, NetworkEvent
 from sdn.topology import MAX_PORT, Host, Link, Topology
 
 log = logging.getLogger(__name__)

@@ -1,14 +1,14 @@
-"""The shell around discovery: gives it the time, sends its probes, passes on what it finds."""
+"""Runs discovery: gives it the time, sends its probes, and reports what it finds."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
+from sdn.network_events import NetworkEvent
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.punts import punt_mods
 from sdn.openflow.protocol.constants import Type
 from sdn.openflow.protocol.wire import HEADER
-from sdn.openflow.switches.connection import Connection
-from sdn.southbound import NetworkEvent
+from sdn.openflow.switches.connection import SwitchConnection
 from sdn.topology import Topology
 
 
@@ -19,77 +19,77 @@ class Finder:
         self,
         discovery: Discovery,
         topology: Topology,
-        tell: Callable[[NetworkEvent], None],
+        report: Callable[[NetworkEvent], None],
         busy: Callable[[], Collection[str]],
     ) -> None:
         self.discovery = discovery
-        self._tell = tell
+        self._report = report
         self._busy = busy
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, SwitchConnection] = {}
         self._wake = asyncio.Event()
         self.declare(topology)
 
     def declare(self, topology: Topology) -> None:
-        """These hosts and links are there by the operator's word."""
-        self._told(self.discovery.declare(topology))
+        """The operator has declared these hosts and links."""
+        self._report_all(self.discovery.declare(topology))
 
-    def switch_up(self, switch: str, connection: Connection, ports: Iterable[int]) -> None:
-        """A switch is connected; its ports are probed from now on."""
+    def switch_up(self, switch: str, connection: SwitchConnection, ports: Iterable[int]) -> None:
+        """A switch is connected: probe its ports from now on."""
         self._connections[switch] = connection
-        self._told(self.discovery.switch_up(switch, ports))
+        self._report_all(self.discovery.switch_up(switch, ports))
         self._wake.set()
 
     def switch_down(self, switch: str) -> None:
-        """A switch can no longer be asked; it may well go on forwarding."""
+        """A switch cannot be probed any more, though it may go on forwarding."""
         self._connections.pop(switch, None)
         self.discovery.switch_down(switch)
 
     def switch_removed(self, switch: str) -> None:
         """A switch is no longer part of the network."""
         self._connections.pop(switch, None)
-        self._told(self.discovery.switch_removed(switch))
+        self._report_all(self.discovery.switch_removed(switch))
 
     def port_changed(self, switch: str, port: int, up: bool) -> None:
         """A port went up or down."""
-        self._told(self.discovery.port_changed(switch, port, up, self._now()))
+        self._report_all(self.discovery.port_changed(switch, port, up, self._now()))
         self._wake.set()
 
     def packet_in(self, switch: str, port: int, data: bytes) -> None:
         """A packet came from a switch."""
         accepted = self.discovery.counters.probes_accepted
-        self._told(self.discovery.packet_in(switch, port, data, self._now()))
+        self._report_all(self.discovery.packet_in(switch, port, data, self._now()))
         if self.discovery.counters.probes_accepted > accepted:
-            self._wake.set()  # one direction is seen, the other is probed at once
+            self._wake.set()  # probe the other direction at once
 
     async def run(self) -> None:
-        """Send probes when they are due and notice links that are gone, for ever."""
+        """Send probes when they are due, and report links that are gone, for ever."""
         while True:
             self._wake.clear()
             for switch, port, frame in self.discovery.probes(self._now(), self._busy()):
                 connection = self._connections.get(switch)
-                if connection and not connection.lost:  # otherwise `switch_down` is about to come
+                if connection and not connection.lost:  # otherwise `switch_down` will be called
                     connection.packet_out(port, frame)
-            self._told(self.discovery.tick(self._now()))
+            self._report_all(self.discovery.tick(self._now()))
             due = self.discovery.wake_at(self._now())
             try:
                 async with asyncio.timeout_at(due):
                     await self._wake.wait()
             except TimeoutError:
-                continue  # that is what was waited for
+                continue  # something is due
 
-    def _told(self, events: Iterable[NetworkEvent]) -> None:
+    def _report_all(self, events: Iterable[NetworkEvent]) -> None:
         for event in events:
-            self._tell(event)
+            self._report(event)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
 
-async def send_punts(connection: Connection, table: int) -> None:
-    """Have LLDP and neighbour discovery sent to us; harmless if it is so already."""
+async def send_punts(connection: SwitchConnection, table: int) -> None:
+    """Have the switch send us LLDP and neighbour discovery; harmless if it does already."""
     mods = punt_mods(connection.session.version, 0, table)
     while mods:
         length = int.from_bytes(mods[2:4], "big")
-        connection.tell(Type.FLOW_MOD, mods[HEADER.size : length])
+        connection.send(Type.FLOW_MOD, mods[HEADER.size : length])
         mods = mods[length:]
     await connection.barrier()

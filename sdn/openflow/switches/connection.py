@@ -1,8 +1,8 @@
-"""One connection from a switch: moves bytes between a socket and a session, and awaits answers."""
+"""One connection from a switch: moves bytes between socket and session, and awaits answers."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 from dzflow.errors import DzflowError
 from sdn.flows import FlowOp, GroupOp
@@ -34,8 +34,8 @@ class ConnectionLost(DzflowError):
     """The connection ended before the answer came."""
 
 
-class Refused(DzflowError):
-    """The switch answered with an error; `error` is it."""
+class RequestRefused(DzflowError):
+    """The switch answered a request with `error`."""
 
     def __init__(self, error: SwitchError) -> None:
         super().__init__(error.text)
@@ -43,9 +43,9 @@ class Refused(DzflowError):
 
 
 class Run:
-    """Operations under way, acknowledged by one barrier.
+    """Operations under way that one barrier acknowledges.
 
-    `finished` is called once: when the barrier is answered, or with the reason why it never will.
+    `finished` is called once: when the barrier is answered, or with the reason why it will not be.
     """
 
     __slots__ = ("errors", "finished", "sent")
@@ -53,41 +53,48 @@ class Run:
     def __init__(self, sent: Sent, finished: "Finished") -> None:
         self.sent = sent
         self.finished = finished
-        self.errors: dict[int, SwitchError] = {}  # by place in the run
+        self.errors: dict[int, SwitchError] = {}  # by position in the run
 
 
 Finished = Callable[[Run, str | None], None]
 
 
-class Connection(asyncio.Protocol):
-    """A session with its socket; everything the switch says unasked goes to `on_event`.
+class ConnectionOwner(Protocol):
+    """Hears what happens to a connection."""
 
-    `on_made` is called when it stands, `on_writable` when it can be sent more after it could not.
+    def connection_made(self, connection: "SwitchConnection") -> None:
+        """The connection is open."""
+
+    def event_received(self, connection: "SwitchConnection", event: Event) -> None:
+        """The switch has sent something that is no answer to a request."""
+
+    def writing_resumed(self, connection: "SwitchConnection") -> None:
+        """The switch has caught up after the connection was not writable."""
+
+
+class SwitchConnection(asyncio.Protocol):
+    """A session with its socket.
+
+    `lost` has the reason when the connection has ended. `writable` is False while the switch reads
+    more slowly than it is sent messages.
     """
 
-    def __init__(
-        self,
-        on_event: Callable[[Event], None],
-        timeout: float,
-        on_made: Callable[["Connection"], None],
-    ) -> None:
+    def __init__(self, owner: ConnectionOwner, timeout: float) -> None:
         self.session = Session()
         self.timeout = timeout
-        self.writable = True  # whether the socket takes what is sent
-        self.on_writable: Callable[[], None] = _nothing
-        self._on_event = on_event
-        self._on_made = on_made
+        self.writable = True
+        self._owner = owner
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, asyncio.Future[list[Answer]]] = {}
+        self._waiting: dict[int, asyncio.Future[list[Answer]]] = {}  # by xid
         self._parts: dict[int, list[Answer]] = {}
         self._runs: dict[int, Run] = {}  # by the xid of their barrier, in the order of sending
         self._ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self.lost: str | None = None
-        self.ended = asyncio.Event()  # nothing can be asked any more
+        self.ended = asyncio.Event()  # no request is possible any more
         self.gone = asyncio.Event()  # the socket is closed
 
     async def ready(self) -> Ready:
-        """Wait until the switch has introduced itself."""
+        """Wait for the end of the handshake: what the switch says about itself."""
         async with asyncio.timeout(self.timeout):
             return await asyncio.shield(self._ready)
 
@@ -100,26 +107,26 @@ class Connection(asyncio.Protocol):
     # What the loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands; greet the switch."""
+        """The socket is connected; send hello to the switch."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_HIGH_WATER)
-        self._on_made(self)
+        self._owner.connection_made(self)
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Take up what the switch says."""
+        """Handle messages of the switch."""
         if self.lost is not None:
             return
         for event in self.session.feed(data):
             self._handle(event)
         self._flush()
-        if self.lost is not None:  # what is to be said about it is sent before the end
+        if self.lost is not None:  # an error message for the switch is sent before the end
             assert self._transport
             self._transport.close()
             asyncio.get_running_loop().call_later(self.timeout, self._transport.abort)
 
     def eof_received(self) -> None:
-        """The switch says nothing more; the loop closes the connection then."""
+        """The switch has closed its side; the event loop closes the connection then."""
         for event in self.session.eof():
             self._handle(event)
 
@@ -129,43 +136,43 @@ class Connection(asyncio.Protocol):
         self.gone.set()
 
     def pause_writing(self) -> None:
-        """The switch takes up less than it is sent."""
+        """The switch reads more slowly than it is sent messages."""
         self.writable = False
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The switch has caught up."""
         self.writable = True
-        self.on_writable()
+        self._owner.writing_resumed(self)
 
-    # Asking
+    # Requests
 
     def send_ops(self, ops: Sequence[FlowOp], finished: Finished) -> None:
-        """Send flow operations and a barrier; `finished` is called when that is answered."""
+        """Send flow operations and a barrier; `finished` is called when the barrier is answered."""
         sent = self._live.send_ops(ops)
         self._runs[sent.barrier_xid] = Run(sent, finished)
         self._flush()
 
     async def barrier(self) -> None:
         """Wait until the switch has carried out what was sent."""
-        await self._finished(self._live.send_ops(()))
+        await self._barrier_reply(self._live.send_ops(()))
 
     async def group_ops(self, ops: Sequence[GroupOp]) -> Run:
         """Carry out operations on groups; wait for the barrier."""
-        return await self._finished(self._live.send_group_ops(ops))
+        return await self._barrier_reply(self._live.send_group_ops(ops))
 
     async def removals(self, stats: Sequence[FlowStat]) -> Run:
-        """Remove entries that are of no form we write; wait for the barrier."""
-        return await self._finished(self._live.send_removals(stats))
+        """Remove entries in a form that we never write; wait for the barrier."""
+        return await self._barrier_reply(self._live.send_removals(stats))
 
     async def role(self, role: Role, generation: int) -> RoleReply:
-        """Ask for a role; Refused if the generation is stale."""
+        """Request a role; RequestRefused if the generation is stale."""
         (reply,) = await self._answer(self._live.request_role(role, generation))
         assert isinstance(reply, RoleReply)
         return reply
 
     async def flow_stats(self) -> list[FlowStat]:
-        """Our entries as the switch has them, after all that was sent before."""
-        self._live.send_barrier()  # what was sent before is in the tables
+        """Our entries as the switch has them, after all messages that were sent before."""
+        self._live.send_barrier()  # then all earlier flow-mods are in the tables
         found: list[FlowStat] = []
         for part in await self._answer(self._live.request_flow_stats()):
             assert isinstance(part, FlowStats)
@@ -191,14 +198,14 @@ class Connection(asyncio.Protocol):
         return reply
 
     def monitor(self, on: bool) -> None:
-        """Be told of changes that others make to the tables (1.4), or no longer."""
+        """Start or stop the flow monitor (1.4): events for table changes that others make."""
         start, stop = self._live.start_flow_monitor, self._live.stop_flow_monitor
         xid = (start if on else stop)()
-        # The answer may be empty and bring no event, so that nobody would notice it.
+        # The answer may be empty, and then it causes no event.
         self.session.forget(xid)
         self._flush()
 
-    def tell(self, kind: Type, body: bytes) -> None:
+    def send(self, kind: Type, body: bytes) -> None:
         """Send a message that has no answer."""
         self._live.send(kind, body)
         self._flush()
@@ -212,17 +219,17 @@ class Connection(asyncio.Protocol):
         self._live.packet_out(port, data)
         self._flush()
 
-    # Inside
+    # Internals
 
     @property
     def _live(self) -> Session:
-        """The session, as long as it can be asked."""
+        """The session; ConnectionLost if it is over."""
         if self.lost is not None:
             raise ConnectionLost(self.lost)
         return self.session
 
-    async def _finished(self, sent: Sent) -> Run:
-        """Wait for the barrier of what was just sent."""
+    async def _barrier_reply(self, sent: Sent) -> Run:
+        """Wait for the barrier after the messages that were just sent."""
         done: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
 
         def finished(run: Run, reason: str | None) -> None:
@@ -274,7 +281,7 @@ class Connection(asyncio.Protocol):
             case Closed():
                 self._lose(event.reason)
             case _:
-                self._on_event(event)
+                self._owner.event_received(self, event)
 
     def _answered(self, xid: int, answer: Answer) -> None:
         future = self._waiting.get(xid)
@@ -284,14 +291,14 @@ class Connection(asyncio.Protocol):
     def _refused(self, xid: int, error: SwitchError) -> None:
         future = self._waiting.get(xid)
         if future and not future.done():
-            future.set_exception(Refused(error))
+            future.set_exception(RequestRefused(error))
             return
         for run in self._runs.values():
-            place = xid - run.sent.first_xid
-            if 0 <= place < run.sent.barrier_xid - run.sent.first_xid:
-                run.errors[place] = error
+            position = xid - run.sent.first_xid
+            if 0 <= position < run.sent.barrier_xid - run.sent.first_xid:
+                run.errors[position] = error
                 return
-        self._on_event(error)
+        self._owner.event_received(self, error)
 
     def _lose(self, reason: str) -> None:
         if self.lost is None:
@@ -300,14 +307,10 @@ class Connection(asyncio.Protocol):
             lost = ConnectionLost(reason)
             if not self._ready.done():
                 self._ready.set_exception(lost)
-                self._ready.exception()  # somebody may or may not be waiting for it
+                self._ready.exception()  # marks it as retrieved: there may be no caller that waits
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(lost)
             runs, self._runs = self._runs, {}
             for run in runs.values():
                 run.finished(run, reason)
-
-
-def _nothing() -> None:
-    """What is done when nobody waits to send."""

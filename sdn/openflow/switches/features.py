@@ -1,27 +1,27 @@
-"""Whether a switch can hold our pipeline."""
+"""Checks whether a switch can hold our pipeline."""
 
 from dzflow.errors import BadInput
 from sdn.openflow.protocol.events import Ready
-from sdn.openflow.switches.connection import Connection
+from sdn.openflow.switches.connection import SwitchConnection
 from sdn.pipeline import Pipeline
 
 
 class Unusable(BadInput):
-    """A switch that cannot hold our pipeline."""
+    """The switch cannot hold our pipeline."""
 
 
 async def check_features(
-    connection: Connection, ready: Ready, name: str, pipeline: Pipeline
+    connection: SwitchConnection, ready: Ready, name: str, pipeline: Pipeline
 ) -> int | None:
-    """How many entries there is room for in each table of ours, if that is known.
+    """How many entries fit into each of our tables, if the switch says so.
 
-    Unusable, saying what is missing, if a switch cannot hold our pipeline.
+    Unusable, with what the switch lacks, if it cannot hold our pipeline.
     """
     legs = len(pipeline.tables.get(name, ())) if pipeline.plan == "legs" else 1
     needed = pipeline.forward_table + legs + (pipeline.plan == "legs")
-    way_out = "; the plan lpm may do" if pipeline.plan == "legs" else ""
+    advice = "; the plan lpm may do" if pipeline.plan == "legs" else ""
     if ready.n_tables < needed:
-        raise Unusable(f"it has {ready.n_tables} tables, {needed} are needed{way_out}")
+        raise Unusable(f"it has {ready.n_tables} tables, {needed} are needed{advice}")
     groups = await connection.group_features()
     if not groups.usable:
         raise Unusable("it has no groups of type all that rewrite and output")
@@ -31,5 +31,5 @@ async def check_features(
     used = [each for each in tables if pipeline.forward_table <= each.table < needed]
     for table in used:
         if not (table.ipv6_dst and table.masks):
-            raise Unusable(f"table {table.table} does not match IPv6 by any mask{way_out}")
+            raise Unusable(f"table {table.table} does not match IPv6 by any mask{advice}")
     return min((table.max_entries for table in used), default=None)

@@ -1,300 +1,350 @@
-"""The half of a keeper that sends: batches in order, in runs with one barrier each.
+"""The queue of one switch: sends batches in order, in runs that end with one barrier each.
 
-Batches that wait while barriers are under way are sent together, with one barrier for all of them;
-large ones are cut into pieces. Each batch has its own outcome all the same.
+Batches that wait while barriers are under way are sent together with one barrier; large batches are
+cut into pieces. Each batch has its own outcome all the same.
 
-Where there may be no room, what replaces something is acknowledged before that goes: if a full
-table refuses an entry, those that it was to cover stay, and nobody misses events until it is
-undone.
+Make-before-break: where a table may be full, the queue sends a removal only when the switch has
+acknowledged the entry that replaces the removed one. If the switch refuses it, the old entry stays,
+and no host misses events until the request is undone.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import Protocol
 
+from msgspec import Struct
+
+from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Change, FlowKey, FlowOp
 from sdn.openflow.protocol.codec import NotEncodable
-from sdn.openflow.switches.connection import Connection, ConnectionLost, Run
-from sdn.openflow.switches.holding import held_from
-from sdn.openflow.switches.send_batcher import Pulse
-from sdn.southbound import (
-    Acknowledged,
-    Before,
-    Failed,
-    Fence,
-    Outcome,
-    Shadow,
-    StaleEpoch,
-    Undefined,
-)
+from sdn.openflow.switches.connection import ConnectionLost, Run, SwitchConnection
+from sdn.openflow.switches.jobs import Job, Part, Settle
+from sdn.openflow.switches.make_before_break import hold_from
+from sdn.openflow.switches.send_batcher import SendBatcher
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
+from sdn.shadow import Shadow
 
 PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
-BARRIERS = 2  # under way, beyond which what is less than a piece waits for more
-_ROOMY = 0.5  # of what a table can hold: with fewer entries in all there is room without doubt
+BARRIERS = 2  # under way, beyond which less than a piece waits for more
+_ROOMY = 0.5  # a table that should be filled up to this part has room for certain
 _ACKNOWLEDGED = Acknowledged()
 
-Settle = Callable[[str, Outcome | StaleEpoch], None]
-"""Takes the outcome of a batch on a switch, which is named."""
+
+class Limits(Struct, frozen=True):
+    """How much the driver gives one switch at a time."""
+
+    window: int = 2_000  # operations under way
+    queue: int = 1_000  # batches waiting
+    rate: float | None = None  # operations per second; None: no limit
+    timeout: float = 10.0  # seconds for an answer
 
 
-class Limits:
-    """How much one switch may be given at a time."""
+class QueueState(Enum):
+    """What a queue accepts and sends."""
 
-    def __init__(
-        self,
-        window: int = 2_000,
-        queue: int = 1_000,
-        rate: float | None = None,
-        timeout: float = 10.0,
-    ) -> None:
-        self.window = window  # operations under way
-        self.queue = queue  # batches waiting
-        self.rate = rate  # operations per second, None: as fast as it takes them
-        self.timeout = timeout  # seconds for an answer
+    CLOSED = auto()  # nothing
+    REPAIRS_ONLY = auto()  # it accepts batches, and sends repairs only
+    OPEN = auto()
 
 
-class Job:
-    """A batch for this switch that waits or is under way.
+class QueueOwner(Protocol):
+    """Hears what the queue learns about its switch."""
 
-    Those that repair go before all others and are not noted: the shadow is where they lead.
+    lacks_room: bool
+    """Whether the switch has no room for all entries that it should hold."""
+
+    def about_to_send(self, connection: SwitchConnection, count: int) -> None:
+        """The queue is about to send so many operations."""
+
+    def connection_lost(self, connection: SwitchConnection, reason: str) -> None:
+        """The connection has ended."""
+
+    def mastership_lost(self) -> None:
+        """The switch refuses operations because another process is its master."""
+
+    def room_made(self) -> None:
+        """Entries were deleted from a switch that lacks room."""
+
+
+class FlowModQueue:
+    """The queue of one switch. It is closed until it gets a connection.
+
+    `load` is the number of operations under way, `last_answer` the loop time of the switch's last
+    answer (or of the first operations after a pause).
     """
 
-    __slots__ = (
-        "at", "before", "epoch", "ops", "over", "partition", "refused", "repairs", "settle",
-        "started", "table_full", "unanswered", "until",
-    )  # fmt: skip
-
     def __init__(
         self,
-        partition: str,
-        epoch: int,
-        ops: Sequence[FlowOp],
-        settle: Settle,
-        repairs: bool = False,
+        switch: str,
+        shadow: Shadow,
+        fence: Fence,
+        limits: Limits,
+        batcher: SendBatcher,
+        owner: QueueOwner,
     ) -> None:
-        self.partition = partition
-        self.epoch = epoch
-        self.ops = ops
-        self.settle = settle
-        self.repairs = repairs
-        self.before: Before = []
-        self.started = False
-        self.over = False  # its outcome was told
-        self.at = 0  # as many operations were sent
-        self.until = len(ops)  # so far it may be sent
-        self.unanswered = 0  # pieces
-        self.refused: dict[int, str] = {}
-        self.table_full = False
-
-
-Part = tuple[Job, int, Sequence[FlowOp]]
-"""Some operations of a job, from a place on."""
-
-
-class Sender:
-    """The queue of one switch, and what was sent of it over its connection."""
-
-    def __init__(
-        self, switch: str, shadow: Shadow, fence: Fence, limits: Limits, pulse: Pulse
-    ) -> None:
-        self.switch = switch
-        self.shadow = shadow
-        self.connection: Connection | None = None
-        self.off: str | None = None  # why it is not ours to send to; None if it is
-        self.up = False  # it was brought in line, and batches are sent
-        self.load = 0  # operations under way
+        self.state = QueueState.CLOSED
+        self.load = 0
+        self.last_answer = 0.0
+        self._switch = switch
+        self._shadow = shadow
         self._fence = fence
         self._limits = limits
-        self._pulse = pulse
+        self._batcher = batcher
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
+        self._connection: SwitchConnection | None = None
+        self._closed_because = "not connected"
         self._waiting: deque[Job] = deque()
-        self._queued = 0  # operations of these that were not sent
-        self._held: dict[Job, None] = {}  # their rest waits until what was sent is acknowledged
+        self._queued = 0  # operations in `_waiting` that were not sent
+        self._held: dict[Job, None] = {}  # the rest waits until all that was sent is acknowledged
         self._under_way: dict[Job, None] = {}  # in the order of sending
-        self._runs = 0
-        self._era = 0  # ends when all that is under way is abandoned
+        self._runs = 0  # under way
+        self._opening = 0  # counts up when the queue closes: answers to earlier runs are ignored
         self._scheduled = False
         self._not_before = 0.0  # for the rate
-        self._progress = 0.0  # when it last answered, or was sent something after a pause
         self._deadline: asyncio.TimerHandle | None = None
         self._touched: set[FlowKey] | None = None
-        self._lacks_room = False  # for what it should hold
-        self._room: int | None = None  # for how many entries a table has room, if that is known
-        self._was_full = False  # it has refused something for lack of room
+        self._capacity: int | None = None
+        self._was_full = False
+
+    @property
+    def waiting(self) -> int:
+        """How many batches wait to be sent."""
+        return len(self._waiting)
 
     def submit(self, partition: str, epoch: int, ops: Sequence[FlowOp], settle: Settle) -> None:
-        """Put a batch behind what waits already; `settle` is called with its outcome."""
-        if self.off is not None:
-            settle(self.switch, self._undefined(self.off))
-        elif self.connection is None:
-            settle(self.switch, self._undefined("not connected"))
+        """Put a batch at the end; `settle` is called with its outcome."""
+        if self.state is QueueState.CLOSED:
+            settle(self._switch, self._undefined(self._closed_because))
         elif len(self._waiting) >= self._limits.queue:
             reason = f"{self._limits.queue} batches wait for it already"
-            settle(self.switch, self._undefined(reason))
+            settle(self._switch, self._undefined(reason))
         else:
             self._waiting.append(Job(partition, epoch, ops, settle))
             self._queued += len(ops)
             self.send_soon()
 
     async def repair(self, ops: Sequence[FlowOp], at_once: bool = False) -> Outcome:
-        """Send these before all that waits: a batch that went before them would be newer.
+        """Send repairs before all batches, for a batch that is sent later is newer.
 
-        What is to be replaced stays until that is acknowledged, unless all is to be sent at once.
+        Make-before-break holds, unless all operations are to be sent at once.
         """
-        if self.off is not None or self.connection is None:
-            # It was lost since it was read; nobody would ever send them.
-            return self._undefined(self.off or "not connected")
+        if self.state is QueueState.CLOSED:
+            return self._undefined(self._closed_because)
         done: asyncio.Future[Outcome] = self._loop.create_future()
 
         def settle(_: str, outcome: Outcome | StaleEpoch) -> None:
-            assert not isinstance(outcome, StaleEpoch)  # the base has no epochs
+            assert not isinstance(outcome, StaleEpoch)  # repairs have no epoch
             if not done.done():
                 done.set_result(outcome)
 
-        job = Job("", 0, ops, settle, repairs=True)
+        job = Job("", 0, ops, settle, repair=True)
         if not at_once:
-            job.until = self._until(ops)
+            job.send_until = self._send_until(ops)
         self._waiting.appendleft(job)
         self._queued += len(ops)
         self.send_soon()
         return await done
 
-    def drop_older(self, partition: str, epoch: int) -> None:
-        """Refuse what waits for this partition from before an epoch."""
+    def drop_stale(self, partition: str, epoch: int) -> None:
+        """Refuse all waiting batches of a partition that are older than an epoch."""
         for job in self._unsent(partition):
             if job.epoch < epoch:
                 self._refuse_stale(job)
 
-    def _unsent(self, partition: str) -> list[Job]:
-        """The jobs of a partition that have not been sent wholly."""
-        return [job for job in (*self._waiting, *self._held) if job.partition == partition]
+    def supersede(self, partition: str) -> None:
+        """A partition's entries are declared: send none of its waiting batches.
+
+        Batches under way will not be undone in the shadow, which has something newer.
+        """
+        for job in self._under_way:
+            if job.partition == partition:
+                job.before = []
+        for job in self._unsent(partition):
+            self._withdraw(job)
+            self._settle(job, self._undefined("its entries were declared meanwhile"))
+
+    @contextmanager
+    def touched_keys(self) -> Iterator[set[FlowKey]]:
+        """The keys that are being changed while the switch is read; they grow with each batch."""
+        # Operations of jobs that have started are in the shadow, even those not sent yet.
+        started = [job for job in (*self._waiting, *self._held) if job.started]
+        self._touched = {op.entry.key for job in started for op in job.ops[job.sent :]}
+        try:
+            yield self._touched
+        finally:
+            self._touched = None
+
+    # The connection
+
+    def set_capacity(self, capacity: int | None) -> None:
+        """How many entries fit into a table of the switch that is connected now, if known."""
+        self._capacity, self._was_full = capacity, False
+
+    def attach(self, connection: SwitchConnection) -> None:
+        """Accept batches, and send repairs over this connection."""
+        self._connection = connection
+        self.state = QueueState.REPAIRS_ONLY
+
+    def open(self) -> None:
+        """Send batches from now on."""
+        self.state = QueueState.OPEN
+        self.send_soon()
+
+    def close(self, reason: str) -> None:
+        """Send and accept nothing more; all batches that wait or are under way are undefined."""
+        jobs = [*self._under_way, *(job for job in self._waiting if not job.started)]
+        for job in reversed(self._under_way):
+            job.undo(self._shadow, range(len(job.ops)))
+        self._under_way.clear()
+        self._waiting.clear()
+        self._held.clear()
+        self._queued = self._runs = self.load = 0
+        self._opening += 1
+        self._connection = None
+        self.state = QueueState.CLOSED
+        self._closed_because = reason
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+        outcome = self._undefined(reason)
+        for job in jobs:
+            self._settle(job, outcome)
 
     # Sending
 
     def send_soon(self) -> None:
-        """Send what can be sent, with all that is submitted until then."""
+        """Send as much as possible in the next round, with all batches that come until then."""
         if not self._scheduled:
             self._scheduled = True
-            self._pulse.soon(self._pump)
+            self._batcher.schedule(self._send_all)
 
-    def _pump(self) -> None:
+    def _send_all(self) -> None:
         self._scheduled = False
-        connection = self.connection
-        if connection is not None and connection.lost is not None:
-            # Nothing was under way that would tell; who waits is not left waiting.
-            self.disconnected(connection, connection.lost)
-        while connection is not None and connection is self.connection and self._may_send():
+        connection = self._connection
+        if connection is None:
+            return
+        if connection.lost is not None:
+            # No run was under way that would report it.
+            self._owner.connection_lost(connection, connection.lost)
+        while connection is self._connection and self._may_send(connection):
             parts = self._next_parts()
             if parts:
                 self._send(connection, parts)
 
-    def _may_send(self) -> bool:
-        connection = self.connection
-        if not self._waiting or connection is None or connection.lost or self.off is not None:
+    def _may_send(self, connection: SwitchConnection) -> bool:
+        if not self._waiting or connection.lost:
             return False
-        if not self.up and not self._waiting[0].repairs:
+        if self.state is QueueState.REPAIRS_ONLY and not self._waiting[0].repair:
             return False
         if self.load >= self._limits.window or not connection.writable:
             return False
         if self._runs >= BARRIERS and self._queued < PIECE:
             return False
-        if self._held and self._overtakes(self._waiting[0]):
+        if self._held and self._would_overtake(self._waiting[0]):
             return False
         if self._limits.rate and (now := self._loop.time()) < self._not_before:
             if not self._scheduled:
                 self._scheduled = True
-                self._loop.call_later(self._not_before - now, self._pump)
+                self._loop.call_later(self._not_before - now, self._send_all)
             return False
         return True
 
     def _next_parts(self) -> list[Part]:
-        """What goes into the next run: the rest of the first batch, and as many as fit behind."""
+        """The next run: the rest of the first batch, and as many others as fit behind it."""
         parts: list[Part] = []
         room = PIECE
         while self._waiting and room > 0:
             job = self._waiting[0]
-            if not self.up and not job.repairs:
+            if self.state is QueueState.REPAIRS_ONLY and not job.repair:
                 break
-            if self._held and self._overtakes(job):
+            if self._held and self._would_overtake(job):
                 break
             # Checked now, not when it was submitted: it may have waited while the fence rose.
-            if not job.repairs and self._fence.stale(job.partition, job.epoch):
+            if not job.repair and self._fence.stale(job.partition, job.epoch):
                 self._refuse_stale(job)
                 continue
             if not job.started:
                 self._start(job)
-            ops, start = job.ops, job.at
-            end = min(job.until, start + room)
+            ops, start = job.ops, job.sent
+            end = min(job.send_until, start + room)
             if end - start < len(ops):
                 ops = ops[start:end]
             parts.append((job, start, ops))
             room -= len(ops)
             self._queued -= len(ops)
-            job.at = end
+            job.sent = end
             job.unanswered += 1
-            if end >= job.until:
+            if end >= job.send_until:
                 self._waiting.popleft()
                 if end < len(job.ops):
                     self._hold(job)
         return parts
 
-    def _overtakes(self, job: Job) -> bool:
-        """Whether a job is behind one that is held: repairs, or its own partition's."""
-        return any(held.repairs or held.partition == job.partition for held in self._held)
+    def _would_overtake(self, job: Job) -> bool:
+        """Whether a job has to stay behind one that is held: a repair, or its own partition's."""
+        return any(held.repair or held.partition == job.partition for held in self._held)
 
     def _hold(self, job: Job) -> None:
-        """Keep the rest of a job until what was sent of it is acknowledged."""
-        self._queued -= len(job.ops) - job.at
+        """Keep the rest of a job until the switch has acknowledged the operations sent so far."""
+        self._queued -= len(job.ops) - job.sent
         self._held[job] = None
 
-    def _go_on(self, job: Job) -> None:
-        """All that was sent of a job is answered: send the rest, unless some was refused."""
+    def _continue(self, job: Job) -> None:
+        """The switch has answered all that was sent: send the rest, unless some was refused."""
         del self._held[job]
         if job.refused:
-            why = "not sent, for what was to replace it was refused"
-            job.refused.update(dict.fromkeys(range(job.at, len(job.ops)), why))
-            job.at = len(job.ops)
+            why = "not sent, because the switch refused what should replace it"
+            job.refused.update(dict.fromkeys(range(job.sent, len(job.ops)), why))
+            job.sent = len(job.ops)
             return
-        job.until = self._until(job.ops, job.at)
-        self._queued += len(job.ops) - job.at
+        job.send_until = self._send_until(job.ops, job.sent)
+        self._queued += len(job.ops) - job.sent
         self._waiting.appendleft(job)
 
-    def _until(self, ops: Sequence[FlowOp], start: int = 0) -> int:
-        """How far operations can be sent at once: all of them, if there is room without doubt."""
-        if self._room and not self._was_full and len(self.shadow.entries) < self._room * _ROOMY:
+    def _send_until(self, ops: Sequence[FlowOp], start: int = 0) -> int:
+        """How many operations can be sent before the switch has to acknowledge some."""
+        if (
+            self._capacity
+            and not self._was_full
+            and len(self._shadow.entries) < self._capacity * _ROOMY
+        ):
             return len(ops)
-        return held_from(ops, start)
+        return hold_from(ops, start)
 
     def _start(self, job: Job) -> None:
         job.started = True
         self._under_way[job] = None
-        if not job.repairs:
-            job.before = self.shadow.note(job.partition, job.ops)
-            job.until = self._until(job.ops)
+        if not job.repair:
+            job.before = self._shadow.note(job.partition, job.ops)
+            job.send_until = self._send_until(job.ops)
         if self._touched is not None:
             self._touched.update(op.entry.key for op in job.ops)
 
-    def _send(self, connection: Connection, parts: list[Part]) -> None:
+    def _send(self, connection: SwitchConnection, parts: list[Part]) -> None:
         ops: Sequence[FlowOp] = parts[0][2]
         if len(parts) > 1:
             ops = [op for part in parts for op in part[2]]
         weight = max(len(parts), len(ops))
-        era = self._era
+        opening = self._opening
 
         def finished(run: Run, reason: str | None) -> None:
             if reason is not None:
-                self.disconnected(connection, reason)
-            elif era == self._era:
-                self._answered(parts, weight, run)
+                self._owner.connection_lost(connection, reason)
+            elif opening == self._opening:
+                self._run_answered(parts, weight, run)
 
         try:
-            self.sending(connection, len(ops))
+            self._owner.about_to_send(connection, len(ops))
             connection.send_ops(ops, finished)
         except ConnectionLost as error:
-            self.disconnected(connection, str(error))
+            self._owner.connection_lost(connection, str(error))
             return
         except NotEncodable as error:
-            if len(parts) > 1:  # one of them cannot be; the others shall not suffer
+            if len(parts) > 1:  # send them one by one, so that only the bad one fails
                 for part in parts:
                     self._send(connection, [part])
                 return
@@ -304,107 +354,75 @@ class Sender:
             return
         self._runs += 1
         if not self.load:
-            self._progress = self._loop.time()
+            self.last_answer = self._loop.time()
         self.load += weight
         if self._limits.rate:
             now = self._loop.time()
             self._not_before = max(now, self._not_before) + len(ops) / self._limits.rate
         if self._deadline is None:
-            self._deadline = self._loop.call_later(self._limits.timeout, self._late, connection)
+            self._deadline = self._loop.call_later(
+                self._limits.timeout, self._check_deadline, connection
+            )
 
-    def sending(self, connection: Connection, count: int) -> None:
-        """So many operations are about to be sent."""
+    def _check_deadline(self, connection: SwitchConnection) -> None:
+        """Disconnect a switch that has answered nothing at all for too long.
 
-    def _late(self, connection: Connection) -> None:
-        """Cut a switch off that has answered nothing at all for too long.
-
-        Nobody knows what it has done: when it is back, its tables will be read.
+        It is unknown what it has done; when it is back, the driver reads its tables.
         """
         self._deadline = None
-        if self.load and self.connection is connection:
-            left = self._progress + self._limits.timeout - self._loop.time()
+        if self.load and self._connection is connection:
+            left = self.last_answer + self._limits.timeout - self._loop.time()
             if left <= 0:
                 connection.close(f"no answer to a barrier within {self._limits.timeout:g} s")
             else:
-                self._deadline = self._loop.call_later(left, self._late, connection)
+                self._deadline = self._loop.call_later(left, self._check_deadline, connection)
 
     # Outcomes
 
-    def _answered(self, parts: list[Part], weight: int, run: Run) -> None:
-        """A run is acknowledged, or partly refused."""
+    def _run_answered(self, parts: list[Part], weight: int, run: Run) -> None:
         self._runs -= 1
         self.load -= weight
-        self._progress = self._loop.time()
+        self.last_answer = self._loop.time()
         if run.errors:
             if any(error.is_slave for error in run.errors.values()):
-                self.give_way()
+                self._owner.mastership_lost()
                 return
             self._note_refused(parts, run)
         for job, _, _ in parts:
             job.unanswered -= 1
             if not job.unanswered and job in self._held:
-                self._go_on(job)
-            if job.unanswered or job.over or job.at < len(job.ops):
+                self._continue(job)
+            if job.unanswered or job.settled or job.sent < len(job.ops):
                 continue
             del self._under_way[job]
             if not job.refused:
                 self._settle(job, _ACKNOWLEDGED)
-                if self._lacks_room and any(op.change is Change.DELETE for op in job.ops):
-                    self.made_room()
+                if self._owner.lacks_room and any(op.change is Change.DELETE for op in job.ops):
+                    self._owner.room_made()
             else:
-                self._take_back(job, job.refused)
+                job.undo(self._shadow, job.refused)
                 self._settle(job, Failed(dict(sorted(job.refused.items())), job.table_full))
         if self._waiting:
             self.send_soon()
 
     def _note_refused(self, parts: list[Part], run: Run) -> None:
-        for place, error in run.errors.items():
+        for position, error in run.errors.items():
             for job, start, ops in parts:
-                if place < len(ops):
-                    job.refused[start + place] = error.text
+                if position < len(ops):
+                    job.refused[start + position] = error.text
                     job.table_full |= error.table_full
                     self._was_full |= error.table_full
                     break
-                place -= len(ops)
-
-    def made_room(self) -> None:
-        """Something was deleted from a switch that lacks room for what it should hold."""
-
-    def give_way(self) -> None:
-        """Another southbound process is the master now; nothing more is sent from here."""
-        raise NotImplementedError
-
-    def disconnected(self, connection: Connection, reason: str) -> None:
-        """A connection is gone: what was under way or waiting is undefined.
-
-        Harmless if it is said twice, or of a connection that was replaced before.
-        """
-        if self.connection is connection:
-            self.connection = None
-            self.abandon(reason)
-
-    def abandon(self, reason: str) -> None:
-        """Nobody knows what becomes of what was under way; what waits is not sent."""
-        jobs = [*self._under_way, *(job for job in self._waiting if not job.started)]
-        for job in reversed(self._under_way):
-            self._take_back(job, range(len(job.ops)))
-        self._under_way.clear()
-        self._waiting.clear()
-        self._held.clear()
-        self._queued = self._runs = self.load = 0
-        self._era += 1
-        self.up = False
-        if self._deadline:
-            self._deadline.cancel()
-            self._deadline = None
-        outcome = self._undefined(reason)
-        for job in jobs:
-            self._settle(job, outcome)
+                position -= len(ops)
 
     def _settle(self, job: Job, outcome: Outcome | StaleEpoch) -> None:
-        if not job.over:
-            job.over = True
-            job.settle(self.switch, outcome)
+        if not job.settled:
+            job.settled = True
+            job.settle(self._switch, outcome)
+
+    def _unsent(self, partition: str) -> list[Job]:
+        """The jobs of a partition of which some operations were not sent."""
+        return [job for job in (*self._waiting, *self._held) if job.partition == partition]
 
     def _refuse_stale(self, job: Job) -> None:
         self._withdraw(job)
@@ -414,24 +432,15 @@ class Sender:
             self._settle(job, error)
 
     def _withdraw(self, job: Job) -> None:
-        """Send no more of a job; what was sent of it is nobody's wish any more."""
+        """Send no more of a job, and undo it in the shadow."""
         if job in self._held:
             del self._held[job]
-        elif job.at < len(job.ops) or not job.started:
-            self._queued -= len(job.ops) - job.at
+        elif job.sent < len(job.ops) or not job.started:
+            self._queued -= len(job.ops) - job.sent
             self._waiting.remove(job)
         if job.started:
-            self._take_back(job, range(len(job.ops)))
+            job.undo(self._shadow, range(len(job.ops)))
             self._under_way.pop(job, None)
 
-    def _take_back(self, job: Job, places: Iterable[int]) -> None:
-        """Take operations out of the shadow, unless something newer was put there since."""
-        if job.before:
-            for place in sorted(places, reverse=True):
-                op, was = job.ops[place], job.before[place]
-                put = None if op.change is Change.DELETE else op.entry
-                if self.shadow.entries.get(was[0]) == put:
-                    self.shadow.restore([was])
-
     def _undefined(self, reason: str) -> Undefined:
-        return Undefined(f"switch {self.switch}: {reason}")
+        return Undefined(f"switch {self._switch}: {reason}")

@@ -1,54 +1,50 @@
-"""Keeps one switch as it should be: sends its work in order, and repairs what differs.
+"""Reconciles one switch: keeps its tables as they should be, whatever happens to connections.
 
-The keeper outlives connections. Work that a lost connection left open is undefined; when the switch
-is back, its tables are compared with the shadow and only the difference is sent.
+A batch that a lost connection left open is undefined. When the switch is back, the reconciler
+compares its tables with the shadow and sends the difference only.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Literal
+from enum import Enum
 
+from sdn.fence import Fence
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
+from sdn.network_events import MastershipLost, NetworkEvent, Repaired
 from sdn.openflow.protocol.messages import FlowStat, Foreign
-from sdn.openflow.switches.connection import Connection, ConnectionLost, Refused, Run
-from sdn.openflow.switches.flow_mod_queue import Limits, Sender
-from sdn.openflow.switches.send_batcher import Pulse
-from sdn.pipeline import Pipeline
-from sdn.southbound import (
-    BASE,
-    Acknowledged,
-    Failed,
-    Fence,
-    NetworkEvent,
-    Outcome,
-    PartitionOf,
-    Repaired,
-    Shadow,
-    Superseded,
-    Undefined,
+from sdn.openflow.switches.connection import (
+    ConnectionLost,
+    RequestRefused,
+    Run,
+    SwitchConnection,
 )
+from sdn.openflow.switches.flow_mod_queue import FlowModQueue, Limits, QueueState
+from sdn.openflow.switches.flow_monitor import FlowMonitor
+from sdn.openflow.switches.send_batcher import SendBatcher
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
+from sdn.pipeline import Pipeline
+from sdn.shadow import BASE, PartitionOf, Shadow
 from sdn.topology import Topology
 
-GROUPS = 1 << 16  # as many from the pipeline's first on are ours
-# With more operations in a second for a switch, its flow monitor rests: the switch tells it of our
-# own changes, too, which halves the rate of Open vSwitch. After some quiet it is started, and the
-# switch compared some time.
-MONITOR_UP_TO = 40
-MONITOR_AFTER = 2.0
-# Pauses until a switch is compared again that had no room for what it should hold.
-SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+GROUPS = 1 << 16  # group numbers that are ours, from the pipeline's first on
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a switch without room is audited again
+_NOT_CONNECTED_YET = "it has not connected yet"
 
 
-SUPERSEDED = "another southbound process is its master"
-NOT_OURS = "another southbound process is responsible for it"
-TAKING = "it is being taken over"
+class Control(Enum):
+    """Whether this process may change a switch; the value is the reason why not."""
+
+    OURS = ""
+    TAKING_OVER = "it is being taken over"
+    SUPERSEDED = "another southbound process is its master"
+    NOT_ASSIGNED = "another southbound process is responsible for it"
 
 
-class Keeper(Sender):
+class SwitchReconciler:
     """One switch: its shadow, its queue and, while it is connected, its connection.
 
-    `trouble` says why it is not up. `check` is called to have it compared soon, `doubt` to have it
-    compared some time.
+    `trouble` says why it is not up. `report` gets network events. The reconciler calls `audit_soon`
+    or, where there is no hurry, `schedule_audit` to be audited.
     """
 
     def __init__(
@@ -57,221 +53,214 @@ class Keeper(Sender):
         fence: Fence,
         partition_of: PartitionOf,
         limits: Limits,
-        pulse: Pulse,
-        tell: Callable[[NetworkEvent], None],
-        check: Callable[[], None],
-        doubt: Callable[[], None],
+        batcher: SendBatcher,
+        report: Callable[[NetworkEvent], None],
+        audit_soon: Callable[[str], None],
+        schedule_audit: Callable[[str], None],
     ) -> None:
-        super().__init__(switch, Shadow(partition_of), fence, limits, pulse)
-        self.trouble = "it has not connected yet"
-        self._partition_of = partition_of
-        self._tell = tell
-        self._check = check
-        self._doubt = doubt
+        self.switch = switch
+        self.control = Control.OURS
+        self.connection: SwitchConnection | None = None
+        self.trouble = _NOT_CONNECTED_YET
+        self.lacks_room = False
+        self.shadow = Shadow(partition_of)
+        self.queue = FlowModQueue(switch, self.shadow, fence, limits, batcher, self)
+        self._monitor = FlowMonitor(self.queue, lambda: schedule_audit(switch))
+        self._report = report
+        self._audit_soon = audit_soon
+        self._loop = asyncio.get_running_loop()
         self._base: list[FlowEntry] = []
         self._groups: dict[int, GroupEntry] = {}
         self._group_range = range(0)
-        self._syncing = asyncio.Lock()
-        self._next_sync: asyncio.Task[Outcome] | None = None  # one that has not begun
+        self._auditing = asyncio.Lock()
+        self._next_audit: asyncio.Task[Outcome] | None = None  # one that has not begun
         self._pause = SHORTEST_PAUSE
         self._retry: asyncio.TimerHandle | None = None
-        self._monitor: Literal["none", "on", "resting"] = "none"
-        self._second = 0.0  # when a second began in which operations are counted
-        self._in_second = 0
 
-    # Whose it is
+    @property
+    def up(self) -> bool:
+        """Whether the switch holds what it should, and batches are sent to it."""
+        return self.queue.state is QueueState.OPEN
 
-    def connected(self, connection: Connection, room: int | None) -> None:
-        """The switch is there; nothing is sent to it before it is `begun`, except repairs.
+    @property
+    def usable(self) -> bool:
+        """Whether the switch is connected, and ours to change."""
+        return self.connection is not None and self.control is Control.OURS
 
-        `room` is for how many entries a table has room, if that is known.
+    # Connection and control
+
+    def connected(self, connection: SwitchConnection, capacity: int | None) -> None:
+        """The switch is connected; `capacity` is how many entries fit into a table, if known.
+
+        Control has to be taken over before anything is sent.
         """
         self.connection = connection
-        self._room, self._was_full = room, False
-        connection.on_writable = self.send_soon
+        self.queue.set_capacity(capacity)
+        if self.control is Control.OURS:
+            self.control = Control.TAKING_OVER
+            self.queue.close(self.control.value)
 
-    def begin(self) -> None:
-        """It holds what it should: from now on batches are sent."""
-        self.up = True
+    def take_control(self) -> None:
+        """This process is the master: repairs can be sent."""
+        assert self.connection
+        self.control = Control.OURS
+        self.queue.attach(self.connection)
+
+    def open(self, monitor: bool) -> None:
+        """The switch holds what it should: send batches, and monitor its tables if it can."""
+        assert self.connection
+        if monitor:
+            self._monitor.start(self.connection)
         self.trouble = ""
-        self.send_soon()
+        self.queue.open()
 
-    def abandon(self, reason: str) -> None:
-        """Nobody knows what becomes of what was under way; what waits is not sent."""
-        self.trouble = reason
-        self._monitor = "none"
-        super().abandon(reason)
+    def connection_lost(self, connection: SwitchConnection, reason: str) -> None:
+        """A connection has ended: all batches that wait or are under way are undefined.
 
-    def give_way(self) -> None:
-        """Another southbound process is the master now; nothing more is sent from here."""
-        if self.off in (None, TAKING):
-            self.off = SUPERSEDED
-            self.abandon(SUPERSEDED)
-            self._tell(Superseded(self.switch))
+        Nothing happens if it was reported before, or the switch has a newer connection.
+        """
+        if self.connection is connection:
+            self.connection = None
+            self._close(reason)
+            if self.control is not Control.OURS:
+                self.queue.close(self.control.value)
+
+    def mastership_lost(self) -> None:
+        """Another southbound process is the master now: send nothing more."""
+        if self.control in (Control.OURS, Control.TAKING_OVER):
+            self.control = Control.SUPERSEDED
+            self._close(self.control.value)
+            self._report(MastershipLost(self.switch))
 
     def release(self) -> None:
-        """Another southbound process is responsible; what should hold is for it to know."""
-        if self.off != NOT_OURS:
-            self.off = NOT_OURS
-            if self._monitor == "on" and self.connection and not self.connection.lost:
-                self.connection.monitor(on=False)
-            self.abandon(NOT_OURS)
-            self._forget()
+        """Another southbound process is responsible: send nothing, and forget all partitions."""
+        if self.control is not Control.NOT_ASSIGNED:
+            self.control = Control.NOT_ASSIGNED
+            self._monitor.stop(self.connection)
+            self._close(self.control.value)
+            self._forget_partitions()
 
-    def take(self) -> None:
-        """Have it again, or for the first time, to ourselves.
+    def claim(self) -> None:
+        """This process is responsible: control is to be taken over.
 
-        Somebody else may have changed it: of partitions, nothing is known until declared.
+        Another process may have changed the switch, so all partitions have to be declared again.
         """
-        if self.off in (NOT_OURS, SUPERSEDED):
-            self._forget()
-        self.off = TAKING
-        self.trouble = TAKING if self.connection else "it has not connected yet"
+        if self.control in (Control.NOT_ASSIGNED, Control.SUPERSEDED):
+            self._forget_partitions()
+        self.control = Control.TAKING_OVER
+        self._close(self.control.value)
+        if self.connection is None:
+            self.trouble = _NOT_CONNECTED_YET
 
-    def _forget(self) -> None:
-        self.shadow = Shadow(self._partition_of)
+    def about_to_send(self, connection: SwitchConnection, count: int) -> None:
+        """The queue is about to send so many operations."""
+        self._monitor.count(connection, count)
+
+    def _close(self, reason: str) -> None:
+        self.trouble = reason
+        self._monitor.reset()
+        self.queue.close(reason)
+
+    def _forget_partitions(self) -> None:
+        self.shadow.clear()
         self.shadow.declare(BASE, self._base)
-
-    def sending(self, connection: Connection, count: int) -> None:
-        """So many operations are about to be sent; the monitor rests if they are many."""
-        if self._monitor != "on":
-            return
-        now = self._loop.time()
-        if now > self._second + 1.0:
-            self._second, self._in_second = now, 0
-        self._in_second += count
-        if self._in_second > MONITOR_UP_TO:
-            self._monitor = "resting"
-            connection.monitor(on=False)
-            self._monitor_when_quiet(connection)
-
-    # Changes by others
-
-    def monitor(self, connection: Connection) -> None:
-        """Notice changes by others as soon as they happen (1.4)."""
-        connection.monitor(on=True)
-        self._monitor = "on"
-
-    def _monitor_when_quiet(self, connection: Connection) -> None:
-        def look() -> None:
-            if self._monitor != "resting" or self.connection is not connection or connection.lost:
-                return
-            quiet = self._loop.time() - self._progress
-            if self.load or quiet < MONITOR_AFTER:
-                self._loop.call_later(MONITOR_AFTER - min(quiet, MONITOR_AFTER / 2), look)
-            else:
-                self.monitor(connection)
-                self._doubt()
-
-        self._loop.call_later(MONITOR_AFTER, look)
 
     # What the switch should hold
 
     def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
-        """From now on this partition should have just these entries.
+        """From now on this partition should have exactly these entries.
 
-        What is under way for it is not taken back any more, and what waits is not sent: this is
-        newer.
+        Batches of the partition that wait are not sent, for the declaration is newer.
         """
-        for job in self._under_way:
-            if job.partition == partition:
-                job.before = []
-        for job in self._unsent(partition):
-            self._withdraw(job)
-            self._settle(job, self._undefined("it was declared anew what it should hold"))
+        self.queue.supersede(partition)
         self.shadow.declare(partition, entries)
 
     def declare_base(self, topology: Topology, pipeline: Pipeline) -> None:
-        """Base entries and groups of this switch in a network."""
+        """Declare the base entries and groups of this switch in a network."""
         self._base = list(pipeline.base_entries(topology, self.switch))
         self.declare(BASE, self._base)
         groups = pipeline.base_groups(topology, self.switch)
         self._groups = {group.group: group for group in groups}
         self._group_range = range(pipeline.first_group, pipeline.first_group + GROUPS)
 
-    async def sync(self) -> Outcome:
+    # Audits
+
+    async def audit(self) -> Outcome:
         """Compare the switch with its shadow and send the difference; never more than that.
 
-        Those who ask while it is being compared share the next comparison.
+        Callers that arrive while an audit is in progress share the next one.
         """
-        if self._next_sync is None:
-            self._next_sync = self._loop.create_task(self._sync_in_turn())
-        return await asyncio.shield(self._next_sync)
+        if self._next_audit is None:
+            self._next_audit = self._loop.create_task(self._audit_in_turn())
+        return await asyncio.shield(self._next_audit)
 
-    async def _sync_in_turn(self) -> Outcome:
-        async with self._syncing:
-            self._next_sync = None
-            outcome = await self._sync_now()
+    async def _audit_in_turn(self) -> Outcome:
+        async with self._auditing:
+            self._next_audit = None
+            outcome = await self._audit_now()
             self._note_room(outcome)
             return outcome
 
     def _note_room(self, outcome: Outcome) -> None:
-        """Have a switch compared again that lacks room for what it should hold."""
+        """Schedule another audit of a switch that lacks room for what it should hold."""
         if isinstance(outcome, Undefined):
             return
-        self._lacks_room = isinstance(outcome, Failed) and outcome.table_full
-        if not self._lacks_room:
+        self.lacks_room = isinstance(outcome, Failed) and outcome.table_full
+        if not self.lacks_room:
             self._pause = SHORTEST_PAUSE
         elif self._retry is None:
-            self._retry = self._loop.call_later(self._pause, self.made_room)
+            self._retry = self._loop.call_later(self._pause, self.room_made)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
-    def made_room(self) -> None:
-        """Try again what did not fit."""
+    def room_made(self) -> None:
+        """There may be room now for the entries that did not fit: try them again."""
         if self._retry:
             self._retry.cancel()
             self._retry = None
-        if self._lacks_room and self.up:
-            self._check()
+        if self.lacks_room and self.up:
+            self._audit_soon(self.switch)
 
-    async def _sync_now(self) -> Outcome:
+    async def _audit_now(self) -> Outcome:
         connection = self.connection
         if connection is None:
-            return self._undefined("not connected; it is compared when it is")
-        if self.off is not None:
-            return self._undefined(self.off)
+            return self._undefined("not connected; it is audited when it is")
+        if self.control is not Control.OURS:
+            return self._undefined(self.control.value)
         try:
-            return await self._sync(connection)
+            return await self._compare_and_repair(connection)
         except (ConnectionLost, TimeoutError) as error:
             reason = str(error) or f"no answer within {connection.timeout:g} s"
             connection.close(reason)
             return self._undefined(reason)
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.error.is_slave:
-                self.give_way()
-                return self._undefined(SUPERSEDED)
+                self.mastership_lost()
+                return self._undefined(Control.SUPERSEDED.value)
             return Failed({0: str(refused)}, refused.error.table_full)
 
-    async def _sync(self, connection: Connection) -> Outcome:
-        gone = await self._sync_groups(connection)
-        # The rest of what was begun is noted, and not sent yet.
-        begun = [job for job in (*self._waiting, *self._held) if job.started]
-        ignored = {op.entry.key for job in begun for op in job.ops[job.at :]}
-        self._touched = ignored
-        try:
-            stats = await connection.flow_stats()  # after all that was sent before
-        finally:
-            self._touched = None
-        found, odd, broken = _sorted_out(stats)
-        repairs = self.shadow.repair(found, ignored)
-        # An entry of ours with something else in it is overwritten, or removed if not wanted.
-        repairs += self._overwrites(broken, ignored, {op.entry.key for op in repairs})
+    async def _compare_and_repair(self, connection: SwitchConnection) -> Outcome:
+        unused_groups = await self._repair_groups(connection)
+        with self.queue.touched_keys() as touched:
+            stats = await connection.flow_stats()
+        found, odd, broken = _sort_out(stats)
+        repairs = self.shadow.repair(found, touched)
+        repairs += self._overwrites(broken, touched, {op.entry.key for op in repairs})
         outcome: Outcome = Acknowledged()
         if repairs:
-            # If there was no room to add before deleting, what is there has to go first.
-            outcome = await self.repair(repairs, at_once=self._lacks_room)
+            # If there was no room to add before deleting, unwanted entries have to go first.
+            outcome = await self.queue.repair(repairs, at_once=self.lacks_room)
         if odd:
             _raise_first(await connection.removals(odd))
-        if gone:
-            _raise_first(
-                await connection.group_ops([GroupOp(Change.DELETE, group) for group in gone])
-            )
-        if isinstance(outcome, Acknowledged) and (repairs or odd or gone):
-            self._tell(Repaired(self.switch, len(repairs) + len(odd) + len(gone)))
+        if unused_groups:
+            deletions = [GroupOp(Change.DELETE, group) for group in unused_groups]
+            _raise_first(await connection.group_ops(deletions))
+        if isinstance(outcome, Acknowledged) and (repairs or odd or unused_groups):
+            operations = len(repairs) + len(odd) + len(unused_groups)
+            self._report(Repaired(self.switch, operations))
         return outcome
 
-    async def _sync_groups(self, connection: Connection) -> list[GroupEntry]:
-        """Add and change groups; returns those to remove when no entry sends to them any more."""
+    async def _repair_groups(self, connection: SwitchConnection) -> list[GroupEntry]:
+        """Add and change groups; returns those to delete when no entry uses them any more."""
         have = {g.group: g.port for g in await connection.group_descs()}
         ops = []
         for number, group in self._groups.items():
@@ -281,7 +270,7 @@ class Keeper(Sender):
                 ops.append(GroupOp(Change.MODIFY, group))
         if ops:
             _raise_first(await connection.group_ops(ops))
-        # A switch that loses a group loses the entries that send to it, too.
+        # When a group is deleted, the switch deletes the entries that use it, too.
         used = {
             action.group
             for entry in self.shadow.entries.values()
@@ -297,6 +286,7 @@ class Keeper(Sender):
     def _overwrites(
         self, broken: Iterable[FlowKey], ignored: set[FlowKey], known: set[FlowKey]
     ) -> list[FlowOp]:
+        """Operations that overwrite entries with foreign contents, or delete unwanted ones."""
         ops = []
         for key in broken:
             entry = self.shadow.entries.get(key)
@@ -305,20 +295,23 @@ class Keeper(Sender):
             if entry is not None:
                 ops.append(FlowOp(Change.ADD, entry))
             else:
-                gone = FlowEntry(key.table, key.priority, key.match, in_port=key.in_port)
-                ops.append(FlowOp(Change.DELETE, gone))
+                unwanted = FlowEntry(key.table, key.priority, key.match, in_port=key.in_port)
+                ops.append(FlowOp(Change.DELETE, unwanted))
         return ops
+
+    def _undefined(self, reason: str) -> Undefined:
+        return Undefined(f"switch {self.switch}: {reason}")
 
 
 def _raise_first(run: Run) -> None:
     for error in run.errors.values():
-        raise Refused(error)
+        raise RequestRefused(error)
 
 
-def _sorted_out(
+def _sort_out(
     stats: Iterable[FlowStat],
 ) -> tuple[list[FlowEntry], list[FlowStat], list[FlowKey]]:
-    """Entries as we write them; those with a match we never write; keys of ours gone wrong."""
+    """Entries in our form; entries with a match that we never write; keys with foreign contents."""
     found: list[FlowEntry] = []
     odd: list[FlowStat] = []
     broken: list[FlowKey] = []

@@ -1,35 +1,35 @@
-"""When switches are sent what waits for them: many at once rather than one after the other.
+"""When the driver sends waiting operations: to many switches at once instead of one by one.
 
-A process with many switches in it (Open vSwitch, the emulated network) looks at all of them each
-time that one has something to do, so what comes for many at once costs it much less.
+A process with many switches in it (Open vSwitch, the emulated network) checks all of them each time
+that one has something to do. Messages that arrive for many switches at once cost it much less.
 """
 
 import asyncio
 from collections.abc import Callable
 
-_EACH = 0.0001  # seconds until the next turn, for each switch that this one was for
-_LONGEST = 0.01
+_PAUSE_PER_CALL = 0.0001  # seconds between two rounds, for each call of the first one
+_LONGEST_PAUSE = 0.01
 
 
-class Pulse:
-    """Turns in which calls are made; the more there were in one, the later the next one is."""
+class SendBatcher:
+    """Makes calls in rounds: the more calls a round has, the later is the next one."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls: list[Callable[[], None]] = []
-        self._next = 0.0
+        self._next_round = 0.0
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """Make a call in the next turn, which is at once after a pause."""
+    def schedule(self, call: Callable[[], None]) -> None:
+        """Make a call in the next round, which is at once after a pause."""
         self._calls.append(call)
         if len(self._calls) == 1:
-            if self._loop.time() >= self._next:
-                self._loop.call_soon(self._turn)
+            if self._loop.time() >= self._next_round:
+                self._loop.call_soon(self._run_round)
             else:
-                self._loop.call_at(self._next, self._turn)
+                self._loop.call_at(self._next_round, self._run_round)
 
-    def _turn(self) -> None:
+    def _run_round(self) -> None:
         calls, self._calls = self._calls, []
-        self._next = self._loop.time() + min(_LONGEST, _EACH * len(calls))
+        self._next_round = self._loop.time() + min(_LONGEST_PAUSE, _PAUSE_PER_CALL * len(calls))
         for call in calls:
-            self._loop.call_soon(call)  # one that fails is no matter of the others
+            self._loop.call_soon(call)  # apart, so that one that fails does not stop the others

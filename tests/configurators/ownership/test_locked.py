@@ -20,8 +20,9 @@ from configurators.store.following import News
 from configurators.store.locks import Lock, Locks
 from configurators.store.model import NextFilter, Record
 from configurators.streams.stream import split_address
+from sdn.fence import Fence
 from sdn.flows import Batch, FlowEntry
-from sdn.southbound import Fence, Outcome
+from sdn.outcomes import Outcome
 from sdn.topology import Host
 from tests.configurators.cluster import WAIT, Cluster, cluster
 from tests.etcd import TestEtcd

@@ -12,7 +12,7 @@ from configurators.store.keys import journal_of, record_key
 from configurators.store.locks import Lock, Locks
 from configurators.store.model import Record
 from configurators.streams.messages import Task
-from sdn.southbound import StaleEpoch
+from sdn.fence import StaleEpoch
 from tests.etcd import TestEtcd
 
 NAME = "1.0/x"

@@ -15,9 +15,10 @@ from configurators.streams.messages import Done, Task, Waiting
 from configurators.streams.packing import pack_regions
 from dzflow.address import Scope
 from dzflow.region import Region
+from sdn.fence import StaleEpoch
 from sdn.flows import Batch, Change, FlowEntry, FlowKey
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from sdn.pipeline import PlanName
-from sdn.southbound import Acknowledged, Failed, Outcome, StaleEpoch, Undefined
 from sdn.topologies import topology
 from sdn.topology import Host
 

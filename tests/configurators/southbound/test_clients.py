@@ -23,7 +23,7 @@ from configurators.streams.messages import (
 from configurators.streams.stream import Listener, Stream
 from dzflow.errors import DzflowError
 from sdn.flows import Change, FlowEntry, FlowOp
-from sdn.southbound import Acknowledged, Failed, Outcome, Undefined
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from tests.etcd import TestEtcd
 
 WAIT = 30.0

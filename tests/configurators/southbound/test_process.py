@@ -45,17 +45,16 @@ from dzflow.region import Region
 from sdn.emulator import EmulatedNetwork
 from sdn.emulator.agent import Dialling
 from sdn.flows import Change, FlowEntry, FlowOp, Output
-from sdn.onos.client import Access as OnosAccess
-from sdn.onos.face import Face
-from sdn.onos.options import Options as OnosOptions
-from sdn.openflow.driver import Driver
-from sdn.openflow.driver import Options as DriverOptions
+from sdn.onos.client import OnosAccess
+from sdn.onos.options import OnosOptions
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
+from sdn.outcomes import Acknowledged, Undefined
 from sdn.pipeline import MATCH_PRIORITY, PlanName
-from sdn.southbound import Acknowledged, Undefined
 from sdn.topologies import topology
 from sdn.topology import Host, Topology
 from tests.certificates import make_keys
 from tests.etcd import TestEtcd
+from tests.onos_standin import OnosStandIn
 
 LINE = topology("line:3")
 NAMES = {"s1", "s2", "s3"}
@@ -745,7 +744,7 @@ async def test_a_switch_that_somebody_took_without_being_responsible_is_claimed_
         generation = await etcd.put(GENERATION, b"somebody")
         pipeline = first_network(LINE, "legs", 1).pipeline
         settings = DriverOptions(port=0, timeout=WAIT, generation=generation, discover=False)
-        async with Driver(LINE, pipeline, lambda _: None, {}, settings) as other:
+        async with OpenFlowDriver(LINE, pipeline, lambda _: None, {}, settings) as other:
             network.set_controllers([*controllers(p), ("127.0.0.1", other.port)])
             # In between it does not hold it, so that it counts as new.
             await c.until(lambda _: all(map(was_missing, NAMES)))
@@ -771,9 +770,9 @@ async def test_an_onos_can_be_between(etcd_server: TestEtcd) -> None:
 
     access = etcd_server.access()
     epoch = await store(access, plan="lpm")
-    async with EmulatedNetwork(LINE) as network, Face(network) as face:
+    async with EmulatedNetwork(LINE) as network, OnosStandIn(network) as onos:
         options = SouthboundOptions(
-            onos=OnosAccess(face.url, "onos", "rocks"),
+            onos=OnosAccess(onos.url, "onos", "rocks"),
             onos_options=OnosOptions(confirm=WAIT, poll=0.002, slowest_poll=0.05),
         )
         made = SouthboundProcess(

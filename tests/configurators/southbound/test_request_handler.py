@@ -7,8 +7,9 @@ from typing import Any
 from configurators.southbound.request_handler import Desk
 from configurators.streams.messages import Applied, Apply, Declare
 from configurators.streams.packing import pack_ops
+from sdn.fence import StaleEpoch
 from sdn.flows import Batch, FlowEntry
-from sdn.southbound import Acknowledged, Outcome, StaleEpoch
+from sdn.outcomes import Acknowledged, Outcome
 
 PARTITIONS = ("1.0/a", "1.0/b", "1.0/c")
 TIMEOUT = 10.0
@@ -22,7 +23,7 @@ class Order:
         self.told: list[tuple[str, str]] = []
         self.stale = ""
 
-    def take(self, switches: Iterable[str], generation: int) -> None:
+    def assign(self, switches: Iterable[str], generation: int) -> None:
         pass
 
     async def declare(
@@ -40,7 +41,7 @@ class Order:
         self.told.append(("apply", partition))
         return dict.fromkeys(batch, Acknowledged())
 
-    async def check(self, *switches: str) -> dict[str, Outcome]:
+    async def audit(self, *switches: str) -> dict[str, Outcome]:
         return dict.fromkeys(switches, Acknowledged())
 
     def declared(self, _switch: str) -> Collection[str]:

@@ -16,8 +16,9 @@ from configurators.store.model import SpaceDoc
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.flows import FlowEntry, Output
+from sdn.outcomes import Acknowledged, Outcome
 from sdn.pipeline import MATCH_PRIORITY
-from sdn.southbound import Acknowledged, Outcome, Shadow
+from sdn.shadow import Shadow
 
 SCHEMA = {"attributes": [{"name": "x", "type": "int", "min": 0, "max": 65535, "bits": 16}]}
 STOCKS = new_space("stocks", 5, SCHEMA, "legs", 1)
@@ -72,7 +73,7 @@ class Tables:
             self.told.append(("declare", switch))
             self.shadows[switch].declare(partition, expected.get(switch, ()))
 
-    async def check(self, *switches: str) -> dict[str, Outcome]:
+    async def audit(self, *switches: str) -> dict[str, Outcome]:
         assert not self.checking
         (switch,) = switches
         self.checking += 1

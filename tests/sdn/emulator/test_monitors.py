@@ -43,7 +43,8 @@ def start(
 ) -> list[Event]:
     """Start a monitor with any wishes."""
     body = struct.pack("!IIIHBBHH4x", number, out_port, ANY, flags, table, command, 1, 4)
-    wired.session._monitoring = True
+    wired.session.start_flow_monitor()
+    wired.session.outgoing()  # the switch gets the request below instead
     return wired.send(multipart(V1_4, Type.MULTIPART_REQUEST, Multipart.FLOW_MONITOR, 9, body))
 
 

@@ -1,4 +1,4 @@
-"""A driver, an ONOS face and an emulated network to test with."""
+"""A driver, the ONOS stand-in and an emulated network to test with."""
 
 import asyncio
 from collections import Counter
@@ -16,18 +16,19 @@ from dzflow.region import Region
 from sdn.emulator import frames
 from sdn.emulator.network import EmulatedNetwork
 from sdn.flows import Action, Change, FlowEntry, FlowOp, Output, ToGroup
-from sdn.onos.client import Access
+from sdn.network_events import NetworkEvent
+from sdn.onos.client import OnosAccess
 from sdn.onos.driver import OnosDriver
-from sdn.onos.face import Face
-from sdn.onos.options import Options
+from sdn.onos.options import OnosOptions
+from sdn.outcomes import Acknowledged, Outcome, Undefined
 from sdn.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline
-from sdn.southbound import Acknowledged, NetworkEvent, Outcome, Undefined
 from sdn.topologies import topology
 from sdn.topology import Topology
+from tests.onos_standin import OnosStandIn
 
 WAIT = 60.0
 SCOPE = Scope(7, 1)
-QUICK = Options(confirm=20.0, poll=0.001, slowest_poll=0.02, watch_every=WAIT, audit_every=WAIT)
+QUICK = OnosOptions(confirm=20.0, poll=0.001, slowest_poll=0.02, watch_every=WAIT, audit_every=WAIT)
 IMPATIENT = replace(QUICK, confirm=0.05)
 
 
@@ -54,7 +55,7 @@ class Stage:
     topology: Topology
     pipeline: Pipeline
     network: EmulatedNetwork
-    face: Face
+    onos: OnosStandIn
     driver: OnosDriver
     arrived: Counter[str]
 
@@ -71,15 +72,15 @@ class Stage:
     def writes(self) -> dict[str, int]:
         """How many rules were sent to be added and deleted since this was asked last."""
         counted = {"POST": 0, "DELETE": 0}
-        for request in self.face.asked:
+        for request in self.onos.requests:
             if request.method in counted:
                 counted[request.method] += len(msgspec.json.decode(request.body)["flows"])
-        self.face.asked.clear()
+        self.onos.requests.clear()
         return counted
 
     async def until_asked(self, method: str, count: int = 1) -> None:
         """Wait until so many requests of a method have come since the last look at them."""
-        while sum(request.method == method for request in self.face.asked) < count:
+        while sum(request.method == method for request in self.onos.requests) < count:
             await asyncio.sleep(0)
 
     def forget_events(self) -> None:
@@ -95,9 +96,9 @@ class Stage:
                 return event
 
 
-def access(face: Face, **changes: Any) -> Access:
-    """How a face is reached."""
-    quick = Access(face.url, "onos", "rocks", connect=5.0, read=20.0, retry=0.001)
+def access(onos: OnosStandIn, **changes: Any) -> OnosAccess:
+    """How the driver reaches a stand-in."""
+    quick = OnosAccess(onos.url, "onos", "rocks", connect=5.0, read=20.0, retry=0.001)
     return replace(quick, **changes)
 
 
@@ -117,7 +118,7 @@ def network_of(topology: Topology) -> tuple[EmulatedNetwork, Counter[str]]:
 @asynccontextmanager
 async def stage(
     topology: Topology,
-    options: Options = QUICK,
+    options: OnosOptions = QUICK,
     pipeline: Pipeline | None = None,
     delay: float = 0.0,
     id_bits: int = 32,
@@ -126,11 +127,11 @@ async def stage(
     """Everything running, with all switches up."""
     pipeline = pipeline or Pipeline(plan="lpm").extended(topology)
     network, arrived = network_of(topology)
-    async with Face(network, delay=delay, id_bits=id_bits) as face:
-        driver = OnosDriver(topology, pipeline, partition_of, {}, access(face, **changes), options)
+    async with OnosStandIn(network, delay=delay, id_bits=id_bits) as onos:
+        driver = OnosDriver(topology, pipeline, partition_of, {}, access(onos, **changes), options)
         async with driver:
-            face.asked.clear()
-            yield Stage(topology, pipeline, network, face, driver, arrived)
+            onos.requests.clear()
+            yield Stage(topology, pipeline, network, onos, driver, arrived)
 
 
 # Entries as the plan lpm makes them.
@@ -202,7 +203,7 @@ async def put(on: Stage, switch: str, *ops: FlowOp) -> Outcome:
 async def wired(on: Stage) -> None:
     """Have events of h1 reach h2, and forget what it took."""
     assert await on.driver.apply("p7", 1, {"s1": add(LET_IN, ON), "s2": add(DELIVER)}) == DONE
-    on.face.asked.clear()
+    on.onos.requests.clear()
     on.forget_events()
 
 

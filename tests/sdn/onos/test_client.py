@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from dzflow.errors import BadInput
 from sdn.onos.client import (
-    Access,
     Client,
+    OnosAccess,
     OnosBroken,
     OnosError,
     OnosNotFound,
@@ -52,12 +52,12 @@ class Peer:
 
 @asynccontextmanager
 async def talking_to(
-    said: bytes, drip: bool = False, **changes: Any
+    said: bytes, drip: bool = False, path: str = "", **changes: Any
 ) -> AsyncIterator[tuple[Client, Peer]]:
     peer = Peer(said, drip)
     server = await asyncio.start_server(peer.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    quick = Access(url, "onos", "rocks", connect=5.0, read=5.0, attempts=1, retry=0.001)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{path}"
+    quick = OnosAccess(url, "onos", "rocks", connect=5.0, read=5.0, attempts=1, retry=0.001)
     client = Client(replace(quick, **changes))
     try:
         yield client, peer
@@ -91,6 +91,13 @@ def test_an_answer_is_read_and_what_is_not_known_in_it_is_passed_over() -> None:
     found = outcome(answer(200, DEVICES))
     assert isinstance(found, Devices)
     assert [device.id for device in found.devices] == ["of:0000000000000001"]
+
+
+@pytest.mark.parametrize("path", ["", "/", "/onos/v1", "/onos/v1/"])
+async def test_the_address_may_or_may_not_end_in_the_path_of_the_interface(path: str) -> None:
+    async with talking_to(answer(200, DEVICES), path=path) as (client, peer):
+        await client.get("devices", parse=parse)
+    assert peer.requests[0].startswith(b"GET /onos/v1/devices ")
 
 
 @pytest.mark.parametrize(
@@ -174,4 +181,4 @@ async def test_names_cannot_lead_elsewhere() -> None:
 @pytest.mark.parametrize("wrong", [{"url": "onos:8181"}, {"calls": 0}, {"attempts": 0}])
 def test_access_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        replace(Access("http://127.0.0.1:8181", "onos", "rocks"), **wrong)
+        replace(OnosAccess("http://127.0.0.1:8181", "onos", "rocks"), **wrong)

@@ -1,4 +1,4 @@
-"""Batches through the driver and the face, over real HTTP: what is done, and what is said of it."""
+"""Batches through the driver and the onos, over real HTTP: what is done, and what is said of it."""
 
 import asyncio
 
@@ -11,12 +11,13 @@ from dzflow.region import Region
 from sdn.flows import FlowEntry, ToGroup
 from sdn.onos.codec import UnsupportedEntry
 from sdn.onos.driver import LegsNotPossible, OnosDriver
-from sdn.onos.options import Options
+from sdn.onos.options import OnosOptions
 from sdn.onos.trees import TreeNotInUse
+from sdn.outcomes import Acknowledged
 from sdn.pipeline import Pipeline
-from sdn.southbound import Acknowledged
 from sdn.topologies import topology
 from sdn.topology import UnknownSwitch
+from tests.onos_standin import Behaviour
 from tests.sdn.onos.support import (
     DELIVER,
     DONE,
@@ -52,7 +53,7 @@ async def test_entries_are_applied_read_back_and_deliver() -> None:
         assert on.reached("h1", EVENT) == {"h2": 1}
         assert on.reached("h1", SCOPE.event(1 << 95, 0)) == {}  # not within what it offers
         assert on.reached("h2", EVENT) == {}
-        assert {rule.app for rule in on.face.rules("s1")} == {"org.dzflow"}
+        assert {rule.app for rule in on.onos.rules("s1")} == {"org.dzflow"}
 
 
 async def test_a_modified_entry_replaces_the_old_one() -> None:
@@ -92,13 +93,13 @@ async def test_one_rule_sends_to_switches_as_it_is_and_to_hosts_rewritten() -> N
 
 async def test_nothing_is_acknowledged_before_the_switch_has_confirmed() -> None:
     async with stage(LINE) as on:
-        on.face.conduct("s1", "stuck")
+        on.onos.set_behaviour("s1", Behaviour.STUCK)
         waiting = asyncio.create_task(put(on, "s1", *add(ON)))
         await on.until_asked("POST")
         await on.until_asked("GET", 5)  # it asks again and again
         assert not waiting.done()
         assert set(await on.driver.read("s1")) == on.expected("s1")
-        on.face.conduct("s1", "well")
+        on.onos.set_behaviour("s1", Behaviour.NORMAL)
         assert await waiting == Acknowledged()
 
 
@@ -106,13 +107,13 @@ async def test_nothing_is_deleted_before_additions_are_confirmed() -> None:
     async with stage(LINE) as on:
         await wired(on)
         fine = [forward(PIPELINE, dz, *out(1)) for dz in ("00", "01")]
-        on.face.conduct("s1", "stuck")
+        on.onos.set_behaviour("s1", Behaviour.STUCK)
         waiting = asyncio.create_task(put(on, "s1", *add(*fine), *delete(ON)))
         await on.until_asked("POST")
         await on.until_asked("GET", 5)
         assert on.writes() == {"POST": 2, "DELETE": 0}
         assert on.reached("h1", EVENT) == {"h2": 1}
-        on.face.conduct("s1", "well")
+        on.onos.set_behaviour("s1", Behaviour.NORMAL)
         assert await waiting == Acknowledged()
         assert on.writes() == {"POST": 0, "DELETE": 1}
         assert on.reached("h1", EVENT) == {"h2": 1}
@@ -131,16 +132,16 @@ async def test_large_batches_go_in_several_requests() -> None:
     async with stage(LINE, replace(QUICK, chunk=3)) as on:
         entries = [forward(PIPELINE, f"{n:03b}", *out(1)) for n in range(8)]
         assert await put(on, "s1", *add(*entries)) == Acknowledged()
-        assert sum(request.method == "POST" for request in on.face.asked) == 3
+        assert sum(request.method == "POST" for request in on.onos.requests) == 3
         assert await put(on, "s1", *delete(*entries)) == Acknowledged()
-        assert sum(request.method == "DELETE" for request in on.face.asked) == 3
+        assert sum(request.method == "DELETE" for request in on.onos.requests) == 3
         assert set(await on.driver.read("s1")) == on.expected("s1")
 
 
 async def test_batches_for_one_entry_keep_their_order_and_others_do_not_wait() -> None:
     async with stage(LINE) as on:
         await wired(on)
-        on.face.conduct("s1", "stuck")
+        on.onos.set_behaviour("s1", Behaviour.STUCK)
         changed = forward(PIPELINE, "0", *out(2))
         first = asyncio.create_task(put(on, "s1", *modify(changed)))
         await on.until_asked("POST")
@@ -149,36 +150,36 @@ async def test_batches_for_one_entry_keep_their_order_and_others_do_not_wait() -
         third = asyncio.create_task(put(on, "s1", *add(other)))
         await on.until_asked("POST", 2)
         assert not second.done()
-        on.face.conduct("s1", "well")
+        on.onos.set_behaviour("s1", Behaviour.NORMAL)
         assert [await task for task in (first, second, third)] == [Acknowledged()] * 3
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON, other)
 
 
 async def test_work_beyond_the_bound_is_undefined() -> None:
     async with stage(LINE, replace(QUICK, queue=1)) as on:
-        on.face.conduct("s1", "stuck")
+        on.onos.set_behaviour("s1", Behaviour.STUCK)
         first = asyncio.create_task(put(on, "s1", *add(ON)))
         await on.until_asked("POST")
         assert "wait already" in undefined(await put(on, "s1", *add(LET_IN)))
-        on.face.conduct("s1", "well")
+        on.onos.set_behaviour("s1", Behaviour.NORMAL)
         assert await first == Acknowledged()
 
 
 async def test_a_batch_that_is_given_up_leaves_the_switch_free() -> None:
     async with stage(LINE) as on:
-        on.face.conduct("s1", "stuck")
+        on.onos.set_behaviour("s1", Behaviour.STUCK)
         waiting = asyncio.create_task(put(on, "s1", *add(ON)))
         await on.until_asked("POST")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        on.face.conduct("s1", "well")
+        on.onos.set_behaviour("s1", Behaviour.NORMAL)
         assert await put(on, "s1", *add(ON)) == Acknowledged()
 
 
 async def test_what_was_sent_by_a_batch_that_is_given_up_is_not_overtaken() -> None:
     async with stage(LINE) as on:
-        on.face.hold()
+        on.onos.hold()
         given_up = asyncio.create_task(put(on, "s1", *add(forward(PIPELINE, "0", *out(2)))))
         await on.until_asked("POST")
         given_up.cancel()
@@ -186,7 +187,7 @@ async def test_what_was_sent_by_a_batch_that_is_given_up_is_not_overtaken() -> N
         other = asyncio.create_task(put(on, "s1", *add(LET_IN)))
         await on.until_asked("POST", 2)  # of the one for another entry
         assert not given_up.done()
-        on.face.release()
+        on.onos.release()
         assert await after == await other == Acknowledged()
         with pytest.raises(asyncio.CancelledError):
             await given_up
@@ -227,7 +228,7 @@ async def test_the_plan_legs_is_refused() -> None:
 
     async with stage(LINE) as on:
         with pytest.raises(LegsNotPossible, match=r"prefixes only.*use the plan lpm"):
-            OnosDriver(LINE, legs, partition_of, {}, access(on.face))
+            OnosDriver(LINE, legs, partition_of, {}, access(on.onos))
         with pytest.raises(LegsNotPossible):
             await on.driver.set_network(LINE, legs)
 
@@ -254,7 +255,7 @@ async def test_several_spaces_do_not_touch_each_other() -> None:
 @pytest.mark.parametrize("wrong", [{"poll": 0.0}, {"confirm": -1.0}, {"chunk": 0}, {"queue": 0}])
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(BadInput):
-        Options(**wrong)  # type: ignore[arg-type]
+        OnosOptions(**wrong)  # type: ignore[arg-type]
 
 
 async def test_two_drivers_with_different_names_live_side_by_side() -> None:
@@ -262,7 +263,7 @@ async def test_two_drivers_with_different_names_live_side_by_side() -> None:
         await wired(on)
         own = Pipeline(plan="lpm", first_table=10).extended(LINE)
         options = replace(QUICK, app="org.other")
-        other = OnosDriver(LINE, own, partition_of, {}, access(on.face), options)
+        other = OnosDriver(LINE, own, partition_of, {}, access(on.onos), options)
         async with other:
             entry = forward(own, "0", *out(1))
             assert await other.apply("p7", 1, {"s1": add(entry)}) == {"s1": Acknowledged()}

@@ -5,9 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
+from sdn.driver import SwitchDriver
 from sdn.onos.client import OnosBroken
 from sdn.onos.listing import read
-from sdn.southbound import Southbound
 from sdn.topologies import topology
 from tests.sdn.onos.support import stage
 
@@ -72,16 +72,16 @@ def test_a_list_that_is_none_is_onoss_fault() -> None:
 
 async def test_whoever_asks_at_the_same_time_shares_an_answer() -> None:
     async with stage(topology("line:2")) as on:
-        southbound: Southbound = on.driver
+        southbound: SwitchDriver = on.driver
         answers = await asyncio.gather(*(southbound.read("s1") for _ in range(20)))
         assert all(set(answer) == on.expected("s1") for answer in answers)
-        assert len(on.face.asked) == 1
+        assert len(on.onos.requests) == 1
         # But nobody gets an answer to a question that was asked before.
-        on.face.hold()
+        on.onos.hold()
         early = asyncio.create_task(southbound.read("s1"))
         await on.until_asked("GET", 2)
         late = [asyncio.create_task(southbound.read("s1")) for _ in range(20)]
         await asyncio.sleep(0)
-        on.face.release()
+        on.onos.release()
         await asyncio.gather(early, *late)
-        assert len(on.face.asked) == 3
+        assert len(on.onos.requests) == 3

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from sdn.onos.client import OnosUnreachable
 from sdn.onos.trees import TreeNotInUse
+from sdn.outcomes import Acknowledged, Undefined
 from sdn.pipeline import Pipeline
-from sdn.southbound import Acknowledged, Undefined
 from sdn.topologies import topology
 from sdn.topology import Host, Topology
+from tests.onos_standin import Behaviour
 from tests.sdn.onos.support import (
     DELIVER,
     DONE,
@@ -44,7 +45,7 @@ async def test_the_network_is_found_as_it_is() -> None:
         gone = ring.links[0]
         on.network.set_link(gone, up=False)
         assert (await on.driver.discover()).links == ring.links[1:]
-        await on.face.stop()
+        await on.onos.stop()
         with pytest.raises(OnosUnreachable):
             await on.driver.discover()
 
@@ -73,8 +74,8 @@ async def test_a_host_that_is_gone_gets_nothing_and_nobody_else_does() -> None:
         assert on.reached("h1", EVENT) == {"h2": 1, "h3": 1}
         await on.driver.set_network(LINE, pipeline)
         assert on.reached("h1", EVENT) == {"h2": 1}
-        on.face.asked.clear()
-        assert await on.driver.check("s2") == {"s2": Acknowledged()}
+        on.onos.requests.clear()
+        assert await on.driver.audit("s2") == {"s2": Acknowledged()}
         assert on.writes() == {"POST": 0, "DELETE": 0}
         # When the host is back, so are its events.
         await on.driver.set_network(both, pipeline)
@@ -102,7 +103,7 @@ async def test_switches_come_and_go_with_the_topology() -> None:
     async with stage(longer) as on:
         await on.driver.set_network(short, pipeline)
         assert on.driver.connected() == {"s1", "s2"}
-        on.face.lose("s3")
+        on.onos.drop_rules("s3")
         await on.driver.set_network(longer, pipeline)
         assert on.driver.connected() == {"s1", "s2", "s3"}
         assert set(await on.driver.read("s3")) == on.expected("s3")
@@ -118,11 +119,11 @@ async def test_a_switch_that_is_away_follows_when_it_is_back() -> None:
 
     async with stage(longer) as on:
         await on.driver.set_network(LINE, PIPELINE)
-        on.face.disconnect("s2")
+        on.onos.disconnect("s2")
         await on.driver.look()
         await on.driver.set_network(longer, PIPELINE.extended(longer))
         assert on.driver.connected() == {"s1"}
-        on.face.connect("s2")
+        on.onos.connect("s2")
         await on.driver.look()
         pipeline = PIPELINE.extended(longer)
         entry = forward(pipeline, "0", to_host(pipeline, "s2", "h3"))
@@ -132,7 +133,7 @@ async def test_a_switch_that_is_away_follows_when_it_is_back() -> None:
 async def test_events_are_let_in_on_the_trees_in_use_and_no_others() -> None:
     async with stage(LINE, replace(QUICK, trees=(0,))) as on:
         await wired(on)
-        assert sum(rule.key.in_port == 2 for rule in on.face.rules("s1")) == 1
+        assert sum(rule.key.in_port == 2 for rule in on.onos.rules("s1")) == 1
         new = [forward(PIPELINE, "0", *out(1), tree=5)]
         with pytest.raises(TreeNotInUse):
             await on.driver.apply("p7", 1, {"s1": add(*new)})
@@ -157,8 +158,8 @@ async def test_work_before_and_after_a_change_of_the_network_keeps_its_order() -
 
     async with stage(moved) as on:
         await on.driver.set_network(LINE, PIPELINE)
-        on.face.asked.clear()
-        on.face.conduct("s2", "stuck")
+        on.onos.requests.clear()
+        on.onos.set_behaviour("s2", Behaviour.STUCK)
         before = asyncio.create_task(on.driver.apply("p7", 1, {"s2": add(DELIVER)}))
         await on.until_asked("POST")
         changing = asyncio.create_task(on.driver.set_network(moved, PIPELINE))
@@ -166,7 +167,7 @@ async def test_work_before_and_after_a_change_of_the_network_keeps_its_order() -
             on.driver.apply("p7", 1, {"s2": add(LET_IN), "s1": add(LET_IN, ON)})
         )
         await on.until_asked("GET", 5)
-        on.face.conduct("s2", "well")
+        on.onos.set_behaviour("s2", Behaviour.NORMAL)
         assert await before == {"s2": Acknowledged()}
         await changing
         assert await after == DONE
@@ -179,11 +180,11 @@ async def test_a_change_that_onos_does_not_confirm_makes_the_switch_wait() -> No
     async with stage(moved, replace(QUICK, confirm=0.05)) as on:
         await on.driver.set_network(LINE, PIPELINE)
         await wired(on)
-        on.face.conduct("s2", "stuck")
+        on.onos.set_behaviour("s2", Behaviour.STUCK)
         await on.driver.set_network(moved, PIPELINE)
         assert on.driver.connected() == {"s1"}
         outcomes = await on.driver.apply("p7", 1, {"s2": add(DELIVER)})
         assert isinstance(outcomes["s2"], Undefined)
-        on.face.conduct("s2", "well")
+        on.onos.set_behaviour("s2", Behaviour.NORMAL)
         await on.driver.look()
         assert on.reached("h1", EVENT) == {"h2": 1}

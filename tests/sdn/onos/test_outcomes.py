@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from sdn.emulator.model import SOFTWARE
 from sdn.onos.wire import ADDED, FAILED, PENDING_ADD
-from sdn.southbound import Acknowledged, Failed
+from sdn.outcomes import Acknowledged, Failed
+from tests.onos_standin import Behaviour
 from tests.sdn.onos.support import (
     DELIVER,
     IMPATIENT,
@@ -30,7 +31,7 @@ from tests.sdn.onos.support import (
 async def test_a_rule_that_fails_is_named_and_what_follows_is_not_sent() -> None:
     async with stage(LINE) as on:
         await wired(on)
-        on.face.conduct("s1", "failing")
+        on.onos.set_behaviour("s1", Behaviour.FAILING)
         fine = forward(PIPELINE, "00", *out(1))
         outcomes = await on.driver.apply(
             "p7", 1, {"s1": [*add(fine), *delete(ON)], "s2": add(fine)}
@@ -42,9 +43,9 @@ async def test_a_rule_that_fails_is_named_and_what_follows_is_not_sent() -> None
         assert "not sent" in failed.refused[1]
         assert outcomes["s2"] == Acknowledged()
         # What the switch should hold is what it was; the rule that failed goes.
-        on.face.conduct("s1", "well")
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
-        assert {rule.state for rule in on.face.rules("s1")} == {ADDED}
+        on.onos.set_behaviour("s1", Behaviour.NORMAL)
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
+        assert {rule.state for rule in on.onos.rules("s1")} == {ADDED}
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
 
 
@@ -61,17 +62,17 @@ async def test_rules_that_do_not_fit_into_the_table_fail() -> None:
 
 async def test_a_rule_that_failed_before_can_be_added_later() -> None:
     async with stage(LINE) as on:
-        on.face.conduct("s1", "failing")
+        on.onos.set_behaviour("s1", Behaviour.FAILING)
         assert isinstance(await put(on, "s1", *add(ON)), Failed)
-        assert FAILED in {rule.state for rule in on.face.rules("s1")}
-        on.face.conduct("s1", "well")
+        assert FAILED in {rule.state for rule in on.onos.rules("s1")}
+        on.onos.set_behaviour("s1", Behaviour.NORMAL)
         assert await put(on, "s1", *add(ON)) == Acknowledged()
 
 
 async def test_a_request_that_onos_refuses_fails_all_its_rules() -> None:
     async with stage(LINE, replace(QUICK, chunk=2)) as on:
         entries = [forward(PIPELINE, f"{n:02b}", *out(1)) for n in range(4)]
-        on.face.fail(400, method="POST")
+        on.onos.fail(400, method="POST")
         failed = await put(on, "s1", *add(*entries))
         assert isinstance(failed, Failed)
         assert failed.refused.keys() == {0, 1}  # the others were carried out
@@ -81,13 +82,13 @@ async def test_a_request_that_onos_refuses_fails_all_its_rules() -> None:
 
 async def test_a_switch_that_never_confirms_is_undefined_and_others_are_not() -> None:
     async with stage(LINE, IMPATIENT) as on:
-        on.face.conduct("s1", "stuck")
+        on.onos.set_behaviour("s1", Behaviour.STUCK)
         outcomes = await on.driver.apply("p7", 1, {"s1": add(ON), "s2": add(DELIVER)})
         assert "switch s1" in undefined(outcomes["s1"])
         assert PENDING_ADD in undefined(outcomes["s1"])
         assert outcomes["s2"] == Acknowledged()
         # It is safe to try again.
-        on.face.conduct("s1", "well")
+        on.onos.set_behaviour("s1", Behaviour.NORMAL)
         assert await put(on, "s1", *add(ON)) == Acknowledged()
         assert set(await on.driver.read("s1")) == on.expected("s1", ON)
 
@@ -95,14 +96,14 @@ async def test_a_switch_that_never_confirms_is_undefined_and_others_are_not() ->
 async def test_a_deletion_that_is_never_confirmed_is_undefined() -> None:
     async with stage(LINE, IMPATIENT) as on:
         await wired(on)
-        on.face.conduct("s1", "stuck")
+        on.onos.set_behaviour("s1", Behaviour.STUCK)
         assert "PENDING_REMOVE" in undefined(await put(on, "s1", *delete(ON)))
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
 
 
 async def test_rules_that_onos_forgets_are_undefined() -> None:
     async with stage(LINE, IMPATIENT) as on:
-        on.face.conduct("s1", "forgetful")
+        on.onos.set_behaviour("s1", Behaviour.FORGETFUL)
         assert "not listed" in undefined(await put(on, "s1", *add(ON)))
 
 
@@ -114,22 +115,22 @@ async def test_what_is_not_there_can_be_deleted() -> None:
 
 async def test_questions_are_repeated_but_changes_are_not() -> None:
     async with stage(LINE, attempts=3) as on:
-        on.face.fail(500, times=2, method="GET")
+        on.onos.fail(500, times=2, method="GET")
         assert await put(on, "s1", *add(ON)) == Acknowledged()
         assert on.writes() == {"POST": 1, "DELETE": 0}
-        on.face.fail(500, method="POST")
+        on.onos.fail(500, method="POST")
         assert "answers 500" in undefined(await put(on, "s1", *add(LET_IN)))
-        assert sum(request.method == "POST" for request in on.face.asked) == 1
-        on.face.fail(500, times=3, method="GET")
+        assert sum(request.method == "POST" for request in on.onos.requests) == 1
+        on.onos.fail(500, times=3, method="GET")
         assert "answers 500" in undefined(await put(on, "s1", *modify(ON)))
 
 
 async def test_an_answer_that_takes_too_long_is_undefined_and_its_late_effect_is_repaired() -> None:
     async with stage(LINE, read=0.2, attempts=1) as on:
-        on.face.hold()
+        on.onos.hold()
         assert "no answer" in undefined(await put(on, "s1", *add(ON)))
-        on.face.release()
-        while len(on.face.rules("s1")) <= len(on.expected("s1")):
+        on.onos.release()
+        while len(on.onos.rules("s1")) <= len(on.expected("s1")):
             await asyncio.sleep(0)
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert set(await on.driver.read("s1")) == on.expected("s1")

@@ -7,13 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from dzflow.address import Scope
+from sdn.network_events import Repaired, SwitchDown, SwitchUp
 from sdn.onos.client import OnosUnauthorized, OnosUnreachable
 from sdn.onos.driver import OnosDriver
-from sdn.onos.face import Face
 from sdn.onos.wire import ADDED
+from sdn.outcomes import Acknowledged, Failed, Undefined
 from sdn.pipeline import Pipeline
-from sdn.southbound import Acknowledged, Failed, Repaired, SwitchDown, SwitchUp, Undefined
 from sdn.topologies import topology
+from tests.onos_standin import Behaviour, OnosStandIn
 from tests.sdn.onos.support import (
     DELIVER,
     DONE,
@@ -49,17 +50,17 @@ FOREIGN = {
 
 async def wired(on: Stage) -> None:
     assert await on.driver.reconcile("p7", 1, WANTED) == DONE
-    on.face.asked.clear()
+    on.onos.requests.clear()
     on.forget_events()
 
 
 def foreign_rules(on: Stage) -> list[tuple[str, str]]:
-    return [(r.app, r.state) for r in on.face.rules("s1") if r.app != "org.dzflow"]
+    return [(r.app, r.state) for r in on.onos.rules("s1") if r.app != "org.dzflow"]
 
 
 async def plant(on: Stage, app: str, **changes: object) -> None:
-    on.face.post(msgspec.json.encode({"flows": [{**FOREIGN, **changes}]}), app)
-    while any(rule.state != ADDED for rule in on.face.rules("s1")):
+    on.onos.post(msgspec.json.encode({"flows": [{**FOREIGN, **changes}]}), app)
+    while any(rule.state != ADDED for rule in on.onos.rules("s1")):
         await asyncio.sleep(0)
 
 
@@ -81,7 +82,7 @@ async def test_reconciling_brings_what_is_missing_and_takes_what_is_too_much() -
 async def test_a_new_driver_takes_over_what_is_there() -> None:
     async with stage(LINE) as on:
         await wired(on)
-        again = OnosDriver(LINE, PIPELINE, partition_of, {}, access(on.face), QUICK)
+        again = OnosDriver(LINE, PIPELINE, partition_of, {}, access(on.onos), QUICK)
         async with again:
             # Entries of partitions that nobody has declared yet are left alone.
             assert set(await again.read("s1")) == on.expected("s1", LET_IN, ON)
@@ -110,7 +111,7 @@ async def test_rules_of_other_applications_are_never_touched() -> None:
         await plant(on, "org.onosproject.fwd", **theirs)
         await wired(on)
         assert await on.driver.reconcile("p7", 1, {}) == DONE
-        assert await on.driver.check("s1", "s2") == DONE
+        assert await on.driver.audit("s1", "s2") == DONE
         assert foreign_rules(on) == [("org.onosproject.fwd", ADDED)] * 2
         assert set(await on.driver.read("s1")) == on.expected("s1")
 
@@ -119,9 +120,9 @@ async def test_rules_under_our_name_that_we_never_write_are_removed() -> None:
     async with stage(LINE) as on:
         await wired(on)
         await plant(on, "org.dzflow")
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert on.writes() == {"POST": 0, "DELETE": 1}
-        assert len(on.face.rules("s1")) == len(set(await on.driver.read("s1"))) + 15
+        assert len(on.onos.rules("s1")) == len(set(await on.driver.read("s1"))) + 15
 
 
 async def test_a_rule_of_ours_that_somebody_changed_is_changed_back() -> None:
@@ -139,7 +140,7 @@ async def test_a_rule_of_ours_that_somebody_changed_is_changed_back() -> None:
         for changed in ([{"type": "OUTPUT", "port": "9"}], [elsewhere], []):
             await plant(on, "org.dzflow", **place, treatment={"instructions": changed})
             assert ON not in await on.driver.read("s1")
-            assert await on.driver.check("s1") == {"s1": Acknowledged()}
+            assert await on.driver.audit("s1") == {"s1": Acknowledged()}
             assert on.writes() == {"POST": 1, "DELETE": 0}
             assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
             assert on.reached("h1", EVENT) == {"h2": 1}
@@ -148,9 +149,9 @@ async def test_a_rule_of_ours_that_somebody_changed_is_changed_back() -> None:
 async def test_a_check_repairs_just_what_was_lost() -> None:
     async with stage(LINE) as on:
         await wired(on)
-        assert on.face.lose("s1", lambda rule: rule.key == ON.key) == 1
+        assert on.onos.drop_rules("s1", lambda rule: rule.key == ON.key) == 1
         assert on.reached("h1", EVENT) == {}
-        assert await on.driver.check("s1", "s2") == DONE
+        assert await on.driver.audit("s1", "s2") == DONE
         assert on.writes() == {"POST": 1, "DELETE": 0}
         assert await on.told(Repaired) == Repaired("s1", 1)
         assert on.reached("h1", EVENT) == {"h2": 1}
@@ -159,10 +160,10 @@ async def test_a_check_repairs_just_what_was_lost() -> None:
 async def test_a_rule_missing_on_one_tree_is_seen_and_brought_back_alone() -> None:
     async with stage(LINE) as on:
         await wired(on)
-        lost = [rule.key for rule in on.face.rules("s1") if rule.key.in_port == 2][3]
-        assert on.face.lose("s1", lambda rule: rule.key == lost) == 1
+        lost = [rule.key for rule in on.onos.rules("s1") if rule.key.in_port == 2][3]
+        assert on.onos.drop_rules("s1", lambda rule: rule.key == lost) == 1
         assert LET_IN not in await on.driver.read("s1")
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert on.writes() == {"POST": 1, "DELETE": 0}
         assert LET_IN in await on.driver.read("s1")
 
@@ -170,9 +171,9 @@ async def test_a_rule_missing_on_one_tree_is_seen_and_brought_back_alone() -> No
 async def test_everything_lost_is_brought_back_base_entries_too() -> None:
     async with stage(LINE) as on:
         await wired(on)
-        on.face.lose("s1")
+        on.onos.drop_rules("s1")
         assert await on.driver.read("s1") == []
-        assert await on.driver.check("s1") == {"s1": Acknowledged()}
+        assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
 
 
@@ -187,7 +188,7 @@ async def test_rules_that_share_ids_are_told_apart_in_repairs() -> None:
 async def test_the_audit_repairs_by_itself() -> None:
     async with stage(LINE, replace(QUICK, audit_every=0.01)) as on:
         await wired(on)
-        on.face.lose("s2", lambda rule: rule.key == DELIVER.key)
+        on.onos.drop_rules("s2", lambda rule: rule.key == DELIVER.key)
         assert await on.told(Repaired) == Repaired("s2", 1)
         assert on.reached("h1", EVENT) == {"h2": 1}
 
@@ -195,13 +196,13 @@ async def test_the_audit_repairs_by_itself() -> None:
 async def test_a_repair_that_is_refused_or_not_confirmed_says_so() -> None:
     async with stage(LINE, IMPATIENT) as on:
         assert await on.driver.reconcile("p7", 1, WANTED) == DONE
-        on.face.lose("s1", lambda rule: rule.key == ON.key)
-        on.face.conduct("s1", "failing")
-        failed = (await on.driver.check("s1"))["s1"]
+        on.onos.drop_rules("s1", lambda rule: rule.key == ON.key)
+        on.onos.set_behaviour("s1", Behaviour.FAILING)
+        failed = (await on.driver.audit("s1"))["s1"]
         assert isinstance(failed, Failed)
         assert "ff1e:1d0::/33" in failed.refused[0]
-        on.face.conduct("s1", "stuck")
-        assert isinstance((await on.driver.check("s1"))["s1"], Undefined)
+        on.onos.set_behaviour("s1", Behaviour.STUCK)
+        assert isinstance((await on.driver.audit("s1"))["s1"], Undefined)
         assert "s1" not in on.driver.connected()
 
 
@@ -212,13 +213,13 @@ async def test_a_switch_that_goes_is_down_and_one_that_returns_is_brought_in_lin
             SwitchUp("s2"),
         }
         await wired(on)
-        on.face.disconnect("s2")
+        on.onos.disconnect("s2")
         await on.driver.look()
         down = await on.told(SwitchDown)
         assert isinstance(down, SwitchDown)
         assert down.switch == "s2"
         assert "not connected to ONOS" in down.reason
-        on.face.asked.clear()
+        on.onos.requests.clear()
         outcomes = await on.driver.apply("p7", 1, {"s1": add(ON), "s2": add(DELIVER)})
         assert outcomes["s1"] == Acknowledged()
         assert isinstance(outcomes["s2"], Undefined)
@@ -226,8 +227,8 @@ async def test_a_switch_that_goes_is_down_and_one_that_returns_is_brought_in_lin
         fine = forward(PIPELINE, "00", to_host(PIPELINE, "s2", "h2"))
         declared = await on.driver.reconcile("p7", 1, {**WANTED, "s2": [fine]})
         assert isinstance(declared["s2"], Undefined)
-        on.face.lose("s2")
-        on.face.connect("s2")
+        on.onos.drop_rules("s2")
+        on.onos.connect("s2")
         await on.driver.look()
         assert await on.told(SwitchUp) == SwitchUp("s2")
         assert set(await on.driver.read("s2")) == on.expected("s2", fine)
@@ -235,21 +236,21 @@ async def test_a_switch_that_goes_is_down_and_one_that_returns_is_brought_in_lin
 
 async def test_the_driver_watches_by_itself() -> None:
     async with stage(LINE, replace(QUICK, watch_every=0.01)) as on:
-        on.face.disconnect("s2")
+        on.onos.disconnect("s2")
         assert isinstance(await on.told(SwitchDown), SwitchDown)
-        on.face.connect("s2")
+        on.onos.connect("s2")
         while await on.told(SwitchUp) != SwitchUp("s2"):
             pass
-        await on.face.stop()
+        await on.onos.stop()
         assert isinstance(await on.told(SwitchDown), SwitchDown)
-        await on.face.start()
+        await on.onos.start()
         assert isinstance(await on.told(SwitchUp), SwitchUp)
 
 
 async def test_onos_goes_and_comes_back() -> None:
     async with stage(LINE) as on:
         await wired(on)
-        await on.face.stop()
+        await on.onos.stop()
         outcomes = await on.driver.apply("p7", 1, {"s1": add(ON)})
         assert isinstance(outcomes["s1"], Undefined)
         assert "is ONOS running there?" in outcomes["s1"].reason
@@ -258,8 +259,8 @@ async def test_onos_goes_and_comes_back() -> None:
         with pytest.raises(OnosUnreachable):
             await on.driver.look()
         assert on.driver.connected() == set()
-        on.face.lose("s1", lambda rule: rule.key == ON.key)
-        await on.face.start()
+        on.onos.drop_rules("s1", lambda rule: rule.key == ON.key)
+        await on.onos.start()
         await on.driver.look()
         assert on.driver.connected() == {"s1", "s2"}
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
@@ -269,7 +270,7 @@ async def test_onos_goes_and_comes_back() -> None:
 
 async def test_a_driver_does_not_start_with_a_wrong_password() -> None:
     async with stage(LINE) as on:
-        secret = access(on.face, password="nonsense")  # noqa: S106
+        secret = access(on.onos, password="nonsense")  # noqa: S106
         assert "nonsense" not in repr(secret)
         with pytest.raises(OnosUnauthorized, match="check user \\(onos\\) and password"):
             await OnosDriver(LINE, PIPELINE, partition_of, {}, secret, QUICK).__aenter__()
@@ -277,8 +278,8 @@ async def test_a_driver_does_not_start_with_a_wrong_password() -> None:
 
 async def test_a_driver_does_not_start_without_onos() -> None:
     async with stage(LINE) as on:
-        await on.face.stop()
-        here = access(on.face)
+        await on.onos.stop()
+        here = access(on.onos)
         with pytest.raises(OnosUnreachable, match="is ONOS running there"):
             await OnosDriver(LINE, PIPELINE, partition_of, {}, here, QUICK).__aenter__()
 
@@ -287,9 +288,9 @@ async def test_a_switch_that_onos_does_not_know_is_down() -> None:
     longer = topology("line:3")
 
     network, _ = network_of(LINE)
-    async with Face(network) as face:
+    async with OnosStandIn(network) as onos:
         pipeline = Pipeline(plan="lpm").extended(longer)
-        driver = OnosDriver(longer, pipeline, partition_of, {}, access(face), QUICK)
+        driver = OnosDriver(longer, pipeline, partition_of, {}, access(onos), QUICK)
         async with driver:
             assert driver.connected() == {"s1", "s2"}
             entry = forward(pipeline, "0", *out(1), scope=Scope(3))

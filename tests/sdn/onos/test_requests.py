@@ -1,4 +1,4 @@
-"""Generated requests through engine, driver, face and switches: tables and events are as expected.
+"""Generated requests through engine, driver, ONOS and switches: tables and events are as expected.
 
 And while rules arrive in whatever order, nobody misses an event that is wanted before and after.
 """
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from configurators.engine.partials import Request
 from sdn.flows import Batch
-from sdn.southbound import Acknowledged
+from sdn.outcomes import Acknowledged
 from sdn.topology import Topology
 from tests.oracle import receivers
 from tests.plant import Plant
@@ -55,11 +55,14 @@ class Play:
         after = [self.expected(publisher, event) for publisher, event, _ in self.samples]
 
         seen: list[list[set[str]]] = []
-        self.on.face.on_change = lambda: seen.append([self.reached(*s) for s in self.samples])
-        for batch in self.plant.batches:
-            outcomes = await self.on.driver.apply("p7", 1, batch)
-            assert set(outcomes.values()) <= {Acknowledged()}
-        self.on.face.on_change = None
+
+        def record() -> None:
+            seen.append([self.reached(*sample) for sample in self.samples])
+
+        with self.on.onos.watched(record):
+            for batch in self.plant.batches:
+                outcomes = await self.on.driver.apply("p7", 1, batch)
+                assert set(outcomes.values()) <= {Acknowledged()}
         self.plant.batches.clear()
         for reached in seen:
             for was, now, will in zip(before, reached, after, strict=True):
@@ -124,6 +127,6 @@ async def test_whatever_is_requested_tables_and_events_are_as_expected(
         # Whatever is lost in between, a new look brings it back.
         random = Random(len(topology.switches))
         for switch in topology.switches:
-            on.face.lose(switch.id, lambda _: random.random() < 0.5)
-        await on.driver.check(*plant.network.switches)
+            on.onos.drop_rules(switch.id, lambda _: random.random() < 0.5)
+        await on.driver.audit(*plant.network.switches)
         await play.check()

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from os_ken.lib.packet import ethernet, icmpv6, ipv6, packet
 
+from sdn.network_events import HostSeen, LinkChanged, NetworkEvent
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Settings
-from sdn.southbound import HostSeen, LinkChanged, NetworkEvent
 from sdn.topology import Host, Link, Topology
 
 KEY = bytes(range(32))

@@ -8,32 +8,46 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import IPv6Address
+from random import Random
 from typing import Any
 
-from dzflow.address import DELIVERY, EVENT_PORT
+from configurators.engine.partials import Partial, Request
+from configurators.engine.partition_map import route, route_removal
+from dzflow.address import DELIVERY, EVENT_PORT, read_match
 from dzflow.event_wire import JOIN, JOINED, SEND, VERSION
+from dzflow.region import WIDTH, Region
+from sdn.driver import SwitchDriver
 from sdn.emulator.agent import Dialling
 from sdn.emulator.network import EmulatedNetwork
+from sdn.flows import FlowEntry
 from sdn.lab import Certificates, Lab
-from sdn.onos.client import Access
+from sdn.onos.client import OnosAccess
 from sdn.onos.driver import OnosDriver
-from sdn.onos.face import Face
-from sdn.onos.options import Options as OnosOptions
-from sdn.openflow.driver import Driver, Options
+from sdn.onos.options import OnosOptions
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import V1_4
-from sdn.pipeline import Pipeline
-from sdn.southbound import NetworkEvent, PartitionOf, Southbound, SwitchUp
+from sdn.outcomes import Acknowledged
+from sdn.pipeline import Pipeline, PlanName
+from sdn.shadow import PartitionOf
 from sdn.topology import Topology
 from tests.certificates import Keys
+from tests.onos_standin import OnosStandIn
+from tests.oracle import receivers
+from tests.plant import Plant
+from tests.sdn.southbound.support import WAIT, all_up
 
-WAIT = 20.0
+# The last bit is set in no event but in the marker that ends a round; everybody asks for it.
+MARKER = Region(1, 1)
+PREFIX_MARKER = Region.parse("11111111")
+
+
 APPLICATIONS = 2  # on each host, each with a socket of its own
 
 
 class Plane(ABC):
     """A running data plane with its driver."""
 
-    def __init__(self, topology: Topology, southbound: Southbound) -> None:
+    def __init__(self, topology: Topology, southbound: SwitchDriver) -> None:
         self.topology = topology
         self.southbound = southbound
         self.received: dict[str, list[Counter[bytes]]] = {
@@ -73,7 +87,7 @@ class Plane(ABC):
 class LabPlane(Plane):
     """Open vSwitch, with hosts in network namespaces and plain UDP sockets."""
 
-    def __init__(self, topology: Topology, southbound: Southbound, lab: Lab) -> None:
+    def __init__(self, topology: Topology, southbound: SwitchDriver, lab: Lab) -> None:
         super().__init__(topology, southbound)
         self.lab = lab
         self._senders: dict[str, socket.socket] = {}
@@ -118,7 +132,7 @@ class EmulatedPlane(Plane):
     """Emulated switches, with applications that talk to their hosts over loopback."""
 
     def __init__(
-        self, topology: Topology, southbound: Southbound, network: EmulatedNetwork
+        self, topology: Topology, southbound: SwitchDriver, network: EmulatedNetwork
     ) -> None:
         super().__init__(topology, southbound)
         self.network = network
@@ -162,8 +176,8 @@ async def lab_plane(
     keys: Keys | None = None,
 ) -> AsyncIterator[LabPlane]:
     """Open vSwitch with our OpenFlow driver."""
-    options = Options(port=0, timeout=WAIT, tls=keys.server() if keys else None)
-    async with Driver(topology, pipeline, partition_of, {}, options) as driver:
+    options = DriverOptions(port=0, timeout=WAIT, tls=keys.server() if keys else None)
+    async with OpenFlowDriver(topology, pipeline, partition_of, {}, options) as driver:
         tls = Certificates(keys.key, keys.certificate, keys.authority) if keys else None
         target = f"{'ssl' if keys else 'tcp'}:127.0.0.1:{driver.port}"
         with Lab(topology, target, protocols=(protocol,), tls=tls) as lab:
@@ -184,8 +198,8 @@ async def emulated_plane(
     keys: Keys | None = None,
 ) -> AsyncIterator[EmulatedPlane]:
     """Emulated switches with our OpenFlow driver."""
-    options = Options(port=0, timeout=WAIT, tls=keys.server() if keys else None)
-    async with Driver(topology, pipeline, partition_of, {}, options) as driver:
+    options = DriverOptions(port=0, timeout=WAIT, tls=keys.server() if keys else None)
+    async with OpenFlowDriver(topology, pipeline, partition_of, {}, options) as driver:
         dialling = Dialling(tls=keys.client() if keys else None)
         controllers = [("127.0.0.1", driver.port)]
         async with EmulatedNetwork(
@@ -204,10 +218,10 @@ async def emulated_plane(
 async def onos_plane(
     topology: Topology, pipeline: Pipeline, partition_of: PartitionOf
 ) -> AsyncIterator[EmulatedPlane]:
-    """Emulated switches behind an ONOS-style REST face, with the ONOS driver."""
+    """Emulated switches behind an ONOS-style REST onos, with the ONOS driver."""
     quick = OnosOptions(confirm=WAIT, poll=0.002, slowest_poll=0.05)
-    async with EmulatedNetwork(topology) as network, Face(network) as face:
-        access = Access(face.url, "onos", "rocks")
+    async with EmulatedNetwork(topology) as network, OnosStandIn(network) as onos:
+        access = OnosAccess(onos.url, "onos", "rocks")
         async with OnosDriver(topology, pipeline, partition_of, {}, access, quick) as driver:
             plane = EmulatedPlane(topology, driver, network)
             try:
@@ -217,19 +231,88 @@ async def onos_plane(
                 plane.close()
 
 
-async def all_up(driver: Driver, topology: Topology) -> None:
-    """Wait until every switch is connected and set up."""
-    left = {switch.id for switch in topology.switches}
-    while left:
-        event = await next_event(driver, SwitchUp)
-        assert isinstance(event, SwitchUp)
-        left.discard(event.switch)
+class Round:
+    """Requests, decided by the engine and applied to the data plane; events against the oracle."""
 
+    def __init__(self, plan: PlanName, network: Topology, seed: int) -> None:
+        self.random = Random(seed)
+        self.plant = Plant(network, plan)
+        self.marker = MARKER if plan == "legs" else PREFIX_MARKER
+        self.names = 0
 
-async def next_event(driver: Driver, kind: type[NetworkEvent]) -> NetworkEvent:
-    """The next event of a kind; others are passed over."""
-    async with asyncio.timeout(WAIT):
-        while True:
-            event = await driver.events.get()
-            if isinstance(event, kind):
-                return event
+    def partition_of(self, entry: FlowEntry) -> str | None:
+        assert entry.match
+        return self.plant.map.parts(read_match(entry.match)[2])[0][0]
+
+    def region(self) -> Region:
+        """Any region without the marker's bits."""
+        symbols = "01" if self.plant.pipeline.plan == "lpm" else "01*"
+        return Region.parse(
+            "0" + "".join(self.random.choices(symbols, k=self.random.randint(0, 4)))
+        )
+
+    def requests(self, advertised: bool, count: int) -> list[Request]:
+        made = []
+        for _ in range(count):
+            self.names += 1
+            host = self.random.choice(self.plant.topology.hosts).id
+            regions = tuple({self.region() for _ in range(self.random.randint(1, 3))})
+            made.append(Request(advertised, f"r{self.names}", host, regions))
+        return made
+
+    def markers(self, advertised: bool) -> list[Request]:
+        kind = "mp" if advertised else "ms"
+        return [
+            Request(advertised, f"{kind}{host.id}", host.id, (self.marker,))
+            for host in self.plant.topology.hosts
+        ]
+
+    async def add(self, plane: Plane, requests: list[Request]) -> None:
+        self.plant.active |= {request.id: request for request in requests}
+        await self._decide(plane, [route(self.plant.map, request)["all"] for request in requests])
+
+    async def remove(self, plane: Plane, names: list[str]) -> None:
+        gone = [self.plant.active.pop(name) for name in names]
+        await self._decide(plane, [route_removal(self.plant.map, r)["all"] for r in gone])
+
+    async def _decide(self, plane: Plane, partials: list[Partial]) -> None:
+        engine = self.plant.engines["all"]
+        decision = engine.decide(partials)
+        for batch in decision.rounds:
+            outcomes = await plane.southbound.apply("all", 1, batch)
+            assert set(outcomes.values()) == {Acknowledged()}
+        self.plant.network.apply(decision.rounds)
+        engine.commit(decision)
+
+    async def check_tables(self, plane: Plane) -> None:
+        expected = {
+            name: set(switch.entries.values())
+            for name, switch in self.plant.network.switches.items()
+        }
+        found = {name: set(await plane.southbound.read(name)) for name in expected}
+        assert found == expected
+
+    async def check_events(self, plane: Plane, count: int) -> None:
+        """Send events, then the markers; whoever has these has everything that came before."""
+        await plane.settled()
+        hosts = [host.id for host in self.plant.topology.hosts]
+        number = self.random.getrandbits(32)
+        expected: dict[str, set[bytes]] = {host: set() for host in hosts}
+        for n in range(count):
+            publisher = self.random.choice(hosts)
+            point = self.random.getrandbits(7) << (WIDTH - 8)  # begins with 0
+            payload = f"{number}-{n}".encode()
+            plane.publish(publisher, self.plant.scope.event(point, 0), payload)
+            for host in receivers(self.plant.active.values(), publisher, point):
+                expected[host].add(payload)
+        for publisher in hosts:
+            payload = f"{number}-{publisher}".encode()
+            plane.publish(publisher, self.plant.scope.event(self.marker.bits, 0), payload)
+            for host in hosts:
+                if host != publisher:
+                    expected[host].add(payload)
+        await plane.until_all_got(expected)
+        for host in hosts:
+            for application in plane.received[host]:
+                ours = {p: n for p, n in application.items() if p.startswith(f"{number}-".encode())}
+                assert ours == dict.fromkeys(expected[host], 1), host

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sdn.network_events import LinkChanged
 from sdn.openflow.discovery.discovery import BadKey, Discovery
 from sdn.openflow.discovery.limits import BadSettings, Settings
-from sdn.southbound import LinkChanged
 from sdn.topologies import topology
 from sdn.topology import Host, Link, Topology
 from tests.sdn.openflow.cables import KEY, Cables, advertisement, check, hosts_of, links_of

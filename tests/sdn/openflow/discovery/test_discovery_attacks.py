@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
+from sdn.network_events import NetworkEvent
 from sdn.openflow.discovery.discovery import MAX_WARNINGS, Discovery
 from sdn.openflow.discovery.frames import build_probe, read_probe
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Settings
-from sdn.southbound import NetworkEvent
 from sdn.topologies import topology
 from tests.sdn.openflow.cables import (
     ADDRESS,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sdn.network_events import HostSeen
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Budget, Settings
-from sdn.southbound import HostSeen
 from sdn.topologies import topology
 from sdn.topology import Host, Topology
 from tests.sdn.openflow.cables import (

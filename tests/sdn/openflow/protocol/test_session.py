@@ -252,13 +252,3 @@ def test_replies_belong_to_their_requests_when_xids_start_over() -> None:
     assert header(split(session.outgoing())[1]).xid == 1
     assert session.feed(peer.barrier_reply(V1_4, end)) == [BarrierReply(4)]
     assert session.feed(peer.barrier_reply(V1_4, old)) == [BarrierReply(old)]
-
-
-def test_an_xid_that_is_still_waited_for_is_not_used_again() -> None:
-    session = connect()
-    slow = session.send_ops(OPS)
-    session._pending._next = MAX_XID
-    session.send_ops(OPS)
-    session._pending._next = slow.first_xid + 1
-    again = session.send_ops(OPS)
-    assert again.first_xid > slow.barrier_xid

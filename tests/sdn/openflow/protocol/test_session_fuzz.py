@@ -175,14 +175,14 @@ def test_no_bytes_make_feed_raise_or_say_anything_after_the_end() -> None:
         events = session.feed(data[:cut]) + session.feed(data[cut:])
         assert not any(isinstance(event, Closed) for event in events[:-1])
         session.outgoing()
-        assert len(session._buffer) < 65536
+        assert session.buffered < 65536
         if session.closed is None:
             went_on += 1
         else:
             ended += 1
             assert isinstance(events[-1], Closed)
             assert session.closed == events[-1].reason != ""
-        if not fresh and (session.closed is not None or session._buffer or number % 7 == 0):
+        if not fresh and (session.closed is not None or session.buffered or number % 7 == 0):
             sessions[version] = started(version, True)
     # Both happen often, or else the cases would test little.
     assert ended > CASES // 10

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sdn.openflow.protocol import inbound, requests
+from sdn.openflow.protocol import receiver, requests
 from sdn.openflow.protocol.codec import (
     encode_flow_stats,
 )
@@ -18,6 +18,7 @@ from sdn.openflow.protocol.events import (
     Event,
     PacketIn,
 )
+from sdn.openflow.protocol.outbox import MAX_ANSWERS
 from sdn.openflow.protocol.session import Session
 from sdn.openflow.protocol.wire import message
 from tests.sdn.openflow import peer
@@ -92,7 +93,7 @@ def test_a_peer_that_asks_without_reading_is_dropped() -> None:
         assert session.feed(echo) == []
         session.outgoing()
     assert "more than can be sent" in closing(session, echo * 100)
-    assert len(session.outgoing()) <= inbound.MAX_ANSWERS + 100
+    assert len(session.outgoing()) <= MAX_ANSWERS + 100
 
 
 def endless(session: Session, kind: Multipart, xid: int, body: bytes) -> Iterator[list[Event]]:
@@ -105,7 +106,7 @@ def endless(session: Session, kind: Multipart, xid: int, body: bytes) -> Iterato
 def test_an_endless_answer_ends_the_session(
     kind: Multipart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbound, "MAX_ENTRIES", 5000)
+    monkeypatch.setattr(receiver, "MAX_ENTRIES", 5000)
     session = connect()
     xid = {
         Multipart.FLOW: session.request_flow_stats,
@@ -125,7 +126,7 @@ def test_an_endless_answer_ends_the_session(
 def test_endless_ports_during_the_handshake_end_the_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbound, "MAX_ITEMS", 100)
+    monkeypatch.setattr(receiver, "MAX_ITEMS", 100)
     session = Session()
     session.feed(peer.hello(V1_4))
     told = b"".join(peer.port_status(V1_4, 0, peer.port(V1_4, n)) for n in range(1, 102))

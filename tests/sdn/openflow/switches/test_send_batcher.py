@@ -1,10 +1,10 @@
-"""Turns in which switches are sent what waits for them."""
+"""Rounds in which the driver sends waiting operations."""
 
 import asyncio
 
 import pytest
 
-from sdn.openflow.switches.send_batcher import Pulse
+from sdn.openflow.switches.send_batcher import SendBatcher
 
 
 class Clock:
@@ -45,40 +45,37 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_after_a_pause_it_is_at_once(clock: Clock) -> None:
-    pulse, told = Pulse(), list[int]()
-    pulse.soon(lambda: told.append(1))
+def test_after_a_pause_the_round_is_at_once(clock: Clock) -> None:
+    batcher, called = SendBatcher(), list[int]()
+    batcher.schedule(lambda: called.append(1))
     clock.run()
-    assert told == [1]
+    assert called == [1]
     assert not clock.timers
 
 
 @pytest.mark.parametrize(("switches", "pause"), [(1, 0.0001), (50, 0.005), (1_000, 0.01)])
-def test_the_more_there_were_the_later_the_next_turn_is(
+def test_the_more_calls_a_round_has_the_later_is_the_next(
     clock: Clock, switches: int, pause: float
 ) -> None:
-    pulse, told = Pulse(), list[int]()
+    batcher, called = SendBatcher(), list[int]()
     for number in range(switches):
-        pulse.soon(lambda n=number: told.append(n))  # type: ignore[misc]
+        batcher.schedule(lambda n=number: called.append(n))  # type: ignore[misc]
     clock.run()
-    assert told == list(range(switches))
-    pulse.soon(lambda: told.append(-1))
-    pulse.soon(lambda: told.append(-2))
-    assert told[-1] >= 0
+    assert called == list(range(switches))
+    batcher.schedule(lambda: called.append(-1))
+    batcher.schedule(lambda: called.append(-2))
+    assert called[-1] >= 0
     assert clock.move_on() == pytest.approx(pause)
-    assert told[-2:] == [-1, -2]
+    assert called[-2:] == [-1, -2]
 
 
-def test_one_that_fails_is_no_matter_of_the_others() -> None:
-    async def main() -> list[object]:
-        failures: list[object] = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, about: failures.append(about["exception"]))
-        pulse = Pulse()
-        pulse.soon(lambda: print(1 // 0))
-        done = asyncio.Event()
-        pulse.soon(done.set)
-        await asyncio.wait_for(done.wait(), 10)
-        return [type(error) for error in failures]
-
-    assert asyncio.run(main()) == [ZeroDivisionError]
+async def test_a_call_that_fails_does_not_stop_the_others() -> None:
+    failures: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, about: failures.append(about["exception"]))
+    batcher = SendBatcher()
+    batcher.schedule(lambda: print(1 // 0))
+    done = asyncio.Event()
+    batcher.schedule(done.set)
+    await done.wait()
+    assert [type(error) for error in failures] == [ZeroDivisionError]

@@ -1,13 +1,13 @@
-"""Puts rules of the ONOS face onto emulated switches."""
+"""Puts the stand-in's rules onto emulated switches."""
 
 import struct
 
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.flows import Change, FlowEntry, FlowOp
-from sdn.onos.face_rules import Rule, SendOut, SetEther, Step
 from sdn.openflow.protocol.codec import encode_ops
 from sdn.openflow.protocol.constants import V1_4, ActionType, InstructionType, Oxm
 from sdn.openflow.protocol.layouts import APPLY, GOTO, OUTPUT
+from tests.onos_standin.rules import Rule, SendOut, SetEther, Step
 
 
 def put(switch: EmulatedSwitch, rule: Rule) -> None:

@@ -1,35 +1,42 @@
-"""A face like ONOS's REST interface over an emulated network, for tests and demonstrations.
+"""ONOS's REST interface over an emulated network.
 
-It knows what the driver uses: rules that match IPv6 prefixes, devices, links and hosts. Like ONOS,
-it answers before a switch has done anything, keeps no order, and refuses what ONOS refuses. Rules
-reach the switches when they are confirmed, as late as can be, and it fails on command.
+The stand-in knows what the driver uses: rules that match IPv6 prefixes, devices, links and hosts.
+Like ONOS, it answers before a switch has done anything, keeps no order, and refuses what ONOS
+refuses. A rule reaches its switch only when the stand-in confirms it, and tests can make it fail.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
 from random import Random
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
 
 from sdn.emulator.network import EmulatedNetwork
 from sdn.emulator.refused import Refused
 from sdn.flows import FlowKey
-from sdn.onos import face_plane
-from sdn.onos.face_rules import BadRequest, Rule, read_named, read_posted
-from sdn.onos.face_server import FaceServer, Reply, Request
 from sdn.onos.wire import ADDED, FAILED, PENDING_ADD, PENDING_REMOVE, device_id
 from sdn.topology import Host
+from tests.onos_standin import switches
+from tests.onos_standin.http_server import HttpServer, Reply, Request
+from tests.onos_standin.rules import BadRequest, Rule, read_named, read_posted
 
-Conduct = Literal["well", "stuck", "failing", "forgetful"]
-"""How a switch behaves: as it should; it never does what it is told; what it is told to add fails;
-ONOS forgets what it was asked to add."""
+
+class Behaviour(Enum):
+    """How a switch treats the rules that ONOS sends it."""
+
+    NORMAL = auto()
+    STUCK = auto()  # it never does what it is told
+    FAILING = auto()  # it refuses every rule that is added
+    FORGETFUL = auto()  # ONOS forgets the rules that it was asked to add
 
 
 class _Answered(Exception):
-    """An answer other than that all is well."""
+    """The request gets an answer with an error status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -37,12 +44,12 @@ class _Answered(Exception):
         self.content = msgspec.json.encode({"code": status, "message": message})
 
 
-class Face:
+class OnosStandIn:
     """An ONOS for an emulated network; all but HTTP happens in the loop that starts it.
 
     A rule is confirmed up to `delay` seconds after it was asked for. `id_bits` is the length of the
-    hash in a rule's id; with fewer bits, more rules share one. `on_change` is called after each
-    change to a switch.
+    hash in a rule's id; with fewer bits, more rules share one. `requests` has the
+    requests so far.
     """
 
     def __init__(
@@ -54,26 +61,27 @@ class Face:
         delay: float = 0.0,
         id_bits: int = 32,
         seed: int = 0,
+        port: int = 0,
     ) -> None:
         self.delay = delay
-        self.on_change: Callable[[], None] | None = None
-        self.asked: deque[Request] = deque(maxlen=10_000)  # the requests so far
+        self.requests: deque[Request] = deque(maxlen=10_000)
+        self._on_change: Callable[[], None] = _ignore
         self._network = network
         self._id_bits = id_bits
-        self._random = Random(seed)  # noqa: S311 in which order rules arrive is no secret
+        self._random = Random(seed)
         self._switches = {device_id(s.dpid): s.id for s in network.topology.switches}
         self._rules: dict[str, dict[tuple[str, FlowKey], Rule]] = {d: {} for d in self._switches}
-        self._conduct: dict[str, Conduct] = {}
-        self._away: set[str] = set()
-        self._failing: deque[tuple[int, str | None]] = deque()
-        self._held = asyncio.Event()  # set while answers are given
-        self._held.set()
+        self._behaviours: dict[str, Behaviour] = {}
+        self._disconnected: set[str] = set()
+        self._ordered_failures: deque[tuple[int, str | None]] = deque()
+        self._answering = asyncio.Event()  # set while answers are given
+        self._answering.set()
         self._timers: dict[Rule, asyncio.TimerHandle] = {}
-        self._server = FaceServer(user, password, self._answer)
+        self._server = HttpServer(user, password, self._answer, port)
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The base address of the REST interface, without `/onos/v1`."""
         return f"http://127.0.0.1:{self._server.port}"
 
     async def __aenter__(self) -> Self:
@@ -89,56 +97,56 @@ class Face:
         await self.stop()
 
     async def start(self) -> None:
-        """Answer requests, where it did before if it did."""
+        """Answer requests, on the same port as before."""
         await self._server.start()
-        self._work_on(rule for rules in self._rules.values() for rule in rules.values())
+        self._confirm_later(rule for rules in self._rules.values() for rule in rules.values())
 
     async def stop(self) -> None:
-        """Answer no more; rules stay as they are."""
+        """Stop answering; rules stay as they are."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         await self._server.stop()
 
     def rules(self, switch: str) -> list[Rule]:
-        """All rules of a switch, of whatever application and in whatever state."""
+        """All rules of a switch, of every application and in every state."""
         return list(self._rules[self._device(switch)].values())
 
-    # Failing on command.
+    # Failures that a test orders.
 
-    def conduct(self, switch: str, how: Conduct) -> None:
-        """From now on a switch behaves like this; what it has not done yet goes on if it does."""
+    def set_behaviour(self, switch: str, behaviour: Behaviour) -> None:
+        """Have a switch behave like this from now on; a normal one catches up on what it missed."""
         device = self._device(switch)
-        self._conduct[device] = how
-        self._work_on(self._rules[device].values())
+        self._behaviours[device] = behaviour
+        self._confirm_later(self._rules[device].values())
 
     def disconnect(self, switch: str) -> None:
-        """The switch is not connected to ONOS, until `connect`."""
-        self._away.add(self._device(switch))
+        """Disconnect a switch from ONOS until `connect`."""
+        self._disconnected.add(self._device(switch))
 
     def connect(self, switch: str) -> None:
-        """The switch is connected."""
-        self._away.discard(self._device(switch))
+        """Connect a switch to ONOS."""
+        self._disconnected.discard(self._device(switch))
 
     def fail(self, status: int = 500, times: int = 1, method: str | None = None) -> None:
         """Answer the next requests (of a method) with an error, without doing anything."""
-        self._failing.extend([(status, method)] * times)
+        self._ordered_failures.extend([(status, method)] * times)
 
     def hold(self) -> None:
-        """Let all requests wait, before anything is done, until `release`."""
-        self._held.clear()
+        """Keep all requests waiting, before anything is done, until `release`."""
+        self._answering.clear()
 
     def release(self) -> None:
-        """Answer what waits."""
-        self._held.set()
+        """Answer the requests that wait."""
+        self._answering.set()
 
-    def lose(self, switch: str, which: Callable[[Rule], bool] = lambda _: True) -> int:
-        """Forget rules, and take them off the switch; how many there were."""
+    def drop_rules(self, switch: str, which: Callable[[Rule], bool] = lambda _: True) -> int:
+        """Drop rules in ONOS and on the switch; returns how many there were."""
         rules = self._rules[self._device(switch)]
         lost = [(place, rule) for place, rule in rules.items() if which(rule)]
         for place, rule in lost:
             del rules[place]
-            self._take_off(rule)
+            self._remove_from_switch(rule)
         return len(lost)
 
     def post(self, body: bytes, app: str) -> list[Rule]:
@@ -147,14 +155,25 @@ class Face:
         self._add(rules)
         return rules
 
+    @contextmanager
+    def watched(self, on_change: Callable[[], None]) -> Iterator[None]:
+        """Have `on_change` called after each change to a switch."""
+        self._on_change = on_change
+        try:
+            yield
+        finally:
+            self._on_change = _ignore
+
     # Requests.
 
     async def _answer(self, request: Request) -> Reply:
-        self.asked.append(request)
-        await self._held.wait()
+        self.requests.append(request)
+        await self._answering.wait()
         try:
-            if self._failing and self._failing[0][1] in (None, request.method):
-                raise _Answered(self._failing.popleft()[0], "as you wish")
+            if self._ordered_failures and self._ordered_failures[0][1] in (None, request.method):
+                raise _Answered(
+                    self._ordered_failures.popleft()[0], "this answer was ordered by the test"
+                )
             return self._route(request)
         except BadRequest as error:
             answered = _Answered(400, str(error))
@@ -178,7 +197,7 @@ class Face:
             case "GET", ("flows", "application", app):
                 return _ok(flows=self._shown(self._of(app)))
             case "GET", ("flows", device):
-                # ONOS does not tell a device without rules from one that is not there.
+                # ONOS answers the same for a device without rules and an unknown device.
                 if not self._rules.get(device):
                     raise _Answered(404, "Device is not found")
                 return _ok(flows=self._shown(self._rules[device].values()))
@@ -200,9 +219,9 @@ class Face:
         return [r for rules in self._rules.values() for r in rules.values() if r.app == app]
 
     def _shown(self, rules: Iterable[Rule]) -> list[dict[str, object]]:
-        switches = self._network.switches
+        emulated = self._network.switches
         return [
-            rule.shown(*face_plane.counters(switches[self._switches[rule.device]], rule))
+            rule.shown(*switches.counters(emulated[self._switches[rule.device]], rule))
             for rule in rules
         ]
 
@@ -212,21 +231,22 @@ class Face:
         known = [
             rule
             for rule in rules
-            # ONOS takes rules for devices that it does not know, and nothing ever comes of them.
-            if rule.device in self._rules and self._conduct.get(rule.device) != "forgetful"
+            # ONOS accepts rules for unknown devices, and does nothing with them.
+            if rule.device in self._rules
+            and self._behaviour(rule.device) is not Behaviour.FORGETFUL
         ]
         for rule in known:
             self._rules[rule.device][rule.app, rule.key] = rule
-        self._work_on(known)
+        self._confirm_later(known)
 
     def _delete(self, rules: Iterable[Rule]) -> None:
         doomed = list(rules)
         for rule in doomed:
             rule.state = PENDING_REMOVE
-        self._work_on(doomed)
+        self._confirm_later(doomed)
 
-    def _work_on(self, rules: Iterable[Rule]) -> None:
-        """Confirm in a while, each by itself and in any order, what is pending."""
+    def _confirm_later(self, rules: Iterable[Rule]) -> None:
+        """Confirm pending rules after the delay, each by itself and in any order."""
         pending = [rule for rule in rules if rule.state in (PENDING_ADD, PENDING_REMOVE)]
         self._random.shuffle(pending)  # without a delay, this is the order
         loop = asyncio.get_running_loop()
@@ -240,29 +260,28 @@ class Face:
         del self._timers[rule]
         rules = self._rules[rule.device]
         place = rule.app, rule.key
-        conduct = self._conduct.get(rule.device, "well")
-        if rules.get(place) is not rule or conduct == "stuck":
-            return  # another rule has taken its place, or the switch does not do it
+        behaviour = self._behaviour(rule.device)
+        if rules.get(place) is not rule or behaviour is Behaviour.STUCK:
+            return  # another rule has replaced it, or the switch is stuck
         if rule.state == PENDING_REMOVE:
             del rules[place]
-            self._take_off(rule)
-        elif conduct == "failing":
+            self._remove_from_switch(rule)
+        elif behaviour is Behaviour.FAILING:
             rule.state = FAILED
         else:
             try:
-                face_plane.put(self._network.switches[self._switches[rule.device]], rule)
+                switches.put(self._network.switches[self._switches[rule.device]], rule)
                 rule.state = ADDED
             except Refused:
                 rule.state = FAILED
-            self._changed()
+            self._on_change()
 
-    def _take_off(self, rule: Rule) -> None:
-        face_plane.remove(self._network.switches[self._switches[rule.device]], rule)
-        self._changed()
+    def _behaviour(self, device: str) -> Behaviour:
+        return self._behaviours.get(device, Behaviour.NORMAL)
 
-    def _changed(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
+    def _remove_from_switch(self, rule: Rule) -> None:
+        switches.remove(self._network.switches[self._switches[rule.device]], rule)
+        self._on_change()
 
     # The network.
 
@@ -270,7 +289,7 @@ class Face:
         return device_id(self._network.topology.switch(switch).dpid)
 
     def _device_json(self, device: str) -> dict[str, object]:
-        available = device not in self._away
+        available = device not in self._disconnected
         return {"id": device, "type": "SWITCH", "available": available, "role": "MASTER"}
 
     def _links(self) -> Iterable[dict[str, object]]:
@@ -297,6 +316,10 @@ class Face:
 
     def _up(self, switch: str, port: int) -> bool:
         return any(p.number == port and p.up for p in self._network.switches[switch].ports)
+
+
+def _ignore() -> None:
+    """Called after a change that nobody watches."""
 
 
 def _ok(**content: object) -> Reply:

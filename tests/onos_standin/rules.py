@@ -1,4 +1,4 @@
-"""Rules as the ONOS face takes, keeps and shows them; for tests and demonstrations."""
+"""Rules as the ONOS stand-in reads, keeps and shows them."""
 
 import re
 import zlib
@@ -76,7 +76,7 @@ class _Named(Struct):
 
 @dataclass(eq=False)
 class Rule:
-    """A rule that the face keeps."""
+    """A rule that the stand-in keeps."""
 
     device: str
     app: str
@@ -159,13 +159,13 @@ def _rule(flow: PostedFlow, app: str, id_bits: int) -> Rule:
     in_port, match = _match(flow.selector.criteria)
     key = FlowKey(table, flow.priority, in_port, match)
     if flow.treatment.deferred:
-        raise BadRequest("deferred instructions are more than this face can do")
+        raise BadRequest("deferred instructions are not supported by this stand-in")
     steps, goto = _steps(flow.treatment.instructions)
     return Rule(flow.device_id, app, key, steps, goto, _id(flow.device_id, app, key, id_bits))
 
 
 def _id(device: str, app: str, key: FlowKey, bits: int) -> int:
-    """As in ONOS: the number of the application, then a hash of whom the rule matches."""
+    """As in ONOS: the number of the application, then a hash of the rule's match."""
     return zlib.crc32(app.encode()) % 0x7FFF << 48 | zlib.crc32(f"{device} {key}".encode()) >> (
         32 - bits
     )
@@ -185,7 +185,7 @@ def _match(criteria: tuple[Criterion, ...]) -> tuple[int | None, Match | None]:
         else:
             raise BadRequest(f"Criterion type {criterion.type} is not supported")
     if ether not in (None, ETH_IPV6):
-        raise BadRequest(f"ethType {ether:#x} is more than this face can do")
+        raise BadRequest(f"ethType {ether:#x} is not supported by this stand-in")
     if prefix is not None and ether is None:
         raise BadRequest("IPV6_DST needs ETH_TYPE 0x86dd beside it")
     return in_port, prefix or (Match(0, 0) if ether else None)

@@ -1,6 +1,6 @@
-"""The listening half of a session: bytes in, events out.
+"""Reads what a switch sends: bytes in, events out.
 
-A peer that breaks the protocol gets an error message and ends its own session, nothing else.
+A switch that breaks the protocol gets an error message, and its session ends; nothing else does.
 """
 
 import re
@@ -30,6 +30,7 @@ from sdn.openflow.protocol.events import (
     TableFeatures,
 )
 from sdn.openflow.protocol.messages import GroupDesc, Port, TableFeature
+from sdn.openflow.protocol.outbox import Outbox, TooManyAnswers
 from sdn.openflow.protocol.pending import Pending, Request
 from sdn.openflow.protocol.refusals import in_words
 from sdn.openflow.protocol.wire import (
@@ -45,15 +46,14 @@ MAX_HELLO = 1024
 MAX_ENTRIES = 1_000_000  # in one answer with flow statistics
 MAX_ITEMS = 10_000  # ports or groups in one answer
 MAX_TABLES = 256
-MAX_ANSWERS = 1 << 20  # bytes that we answer before the shell has sent them
 
-# A monitor (1.4) tells of each change that we make ourselves, too, in a message of its own with
-# nothing but the xid. They come as often as flow-mods go, and are passed over as one.
+# A flow monitor (1.4) reports each of our own changes, too, in a message with nothing but the xid.
+# They are as many as our flow-mods, and a whole series of them is skipped at once.
 _OWN_UPDATES = re.compile(
     rb"(?:\x05\x13\x00\x18.{4}\x00\x10\x00[\x00\x01].{4}\x00\x08\x00\x04.{4})+", re.DOTALL
 )
 
-# What a switch may send though we have not asked for it and have no use for it.
+# Messages that a switch may send without a request, and that we do not use.
 _UNUSED = frozenset(
     {
         Type.GET_CONFIG_REPLY,
@@ -65,29 +65,28 @@ _UNUSED = frozenset(
 )
 
 
-class _Over(Exception):
-    """The peer has broken the protocol: why, and what to tell it before the end."""
+class _ProtocolBroken(Exception):
+    """The session has to end: the reason, and a last message for the switch."""
 
     def __init__(self, reason: str, answer: bytes = b"") -> None:
         super().__init__(reason)
         self.answer = answer
 
 
-class Inbound:
-    """The half of a session that listens: the handshake, and what a switch says after it.
+class Receiver:
+    """Reads what a switch sends: the handshake, then answers and events.
 
-    `version` is 0 until it is settled; `closed` says why the session is over.
+    `version` is 0 until the handshake settles it; `closed` says why the session is over.
     """
 
-    def __init__(self, first_xid: int = 1, max_message: int = MAX_MESSAGE) -> None:
+    def __init__(self, pending: Pending, outbox: Outbox, max_message: int = MAX_MESSAGE) -> None:
         self.version = 0
         self.ready = False
         self.closed: str | None = None
         self._max_message = max_message
-        self._pending = Pending(first_xid)
+        self._pending = pending
+        self._outbox = outbox
         self._buffer = bytearray()
-        self._out = [requests.hello(self._pending.take())]
-        self._answered = 0
         self._features: replies.Features | None = None
         self._ports: tuple[Port, ...] | None = None
         self._early_changes: dict[int, PortChanged] = {}
@@ -105,10 +104,8 @@ class Inbound:
             Type.ROLE_STATUS: self._on_role_status,
         }
 
-    # Bytes in, events out.
-
     def feed(self, data: bytes) -> list[Event]:
-        """What bytes from the switch mean, in order. Never raises; the last event may be Closed."""
+        """The events in bytes from the switch, in order. Never raises; the last may be Closed."""
         events: list[Event] = []
         if self.closed is not None:
             return events
@@ -121,7 +118,7 @@ class Inbound:
                     continue
                 events += self._receive(bytes(memoryview(self._buffer)[at : at + length]))
                 at += length
-        except _Over as over:
+        except _ProtocolBroken as over:
             self._end(str(over), over.answer)
             events.append(Closed(str(over)))
         else:
@@ -133,37 +130,41 @@ class Inbound:
         if self.closed is not None:
             return []
         reason = "the switch closed the connection"
-        if self._buffer:
+        if self.buffered:
             reason += " in the middle of a message"
         self._end(reason)
         return [Closed(reason)]
 
-    def outgoing(self) -> bytes:
-        """What is to be sent to the switch since the last call."""
-        data = b"".join(self._out)
-        self._out.clear()
-        self._answered = 0
-        return data
+    @property
+    def buffered(self) -> int:
+        """How many bytes wait for the rest of their message."""
+        return len(self._buffer)
+
+    def expect_flow_updates(self) -> None:
+        """Accept reports of the flow monitor from now on."""
+        self._monitoring = True
 
     def _length_at(self, at: int) -> int:
-        """The length of the message at a place of the buffer, 0 if it has not all come yet.
+        """The length of the message at a position of the buffer, 0 if it is not complete yet.
 
-        What can be refused is refused as soon as its header is there.
+        A bad message is refused as soon as its header is there.
         """
         if len(self._buffer) - at < HEADER.size:
             return 0
         version, kind, length, _ = HEADER.unpack_from(self._buffer, at)
         if not self.version and kind not in (Type.HELLO, Type.ERROR):
-            raise _Over(f"the first message is of type {kind} instead of hello: not a switch?")
+            raise _ProtocolBroken(
+                f"the first message is of type {kind} instead of hello: not a switch?"
+            )
         early_error = kind == Type.ERROR and not self.ready
         if self.version and version != self.version and not early_error:
-            raise _Over(
+            raise _ProtocolBroken(
                 f"a message of version {version} after {self.version} was settled on",
                 self._error(self._buffer[at : at + HEADER.size], BadRequest.BAD_VERSION),
             )
         limit = self._max_message if self.version else MAX_HELLO
         if not HEADER.size <= length <= limit:
-            raise _Over(
+            raise _ProtocolBroken(
                 f"a message of type {kind} claims to have {length} bytes;"
                 f" {HEADER.size} to {limit} are allowed",
                 self._error(self._buffer[at : at + HEADER.size], BadRequest.BAD_LEN),
@@ -174,7 +175,7 @@ class Inbound:
         try:
             return self._dispatch(received)
         except MalformedMessage as error:
-            raise _Over(str(error), self._error(received, BadRequest.BAD_LEN)) from error
+            raise _ProtocolBroken(str(error), self._error(received, BadRequest.BAD_LEN)) from error
 
     def _dispatch(self, received: bytes) -> Sequence[Event]:
         _, kind, _, xid = HEADER.unpack_from(received)
@@ -191,17 +192,17 @@ class Inbound:
         self.closed = reason
         self.ready = False
         if self.version:
-            self._out.clear()  # of what was not sent yet, nothing shall reach such a peer
-        self._out.append(answer)
+            self._outbox.clear()  # such a switch gets no more of our messages
+        self._outbox.put(answer)
         self._buffer.clear()
         self._pending.clear()
         self._early_changes.clear()
 
     def _answer(self, data: bytes) -> None:
-        self._answered += len(data)
-        if self._answered > MAX_ANSWERS:
-            raise _Over("the switch asks for more than can be sent to it")
-        self._out.append(data)
+        try:
+            self._outbox.put_answer(data)
+        except TooManyAnswers as error:
+            raise _ProtocolBroken(str(error)) from error
 
     def _error(self, received: bytes | bytearray, code: BadRequest) -> bytes:
         _, _, _, xid = HEADER.unpack_from(received)
@@ -215,7 +216,7 @@ class Inbound:
         if version is None:
             text = "dzflow speaks OpenFlow 1.3 and 1.4; allow one of them"
             _, _, _, xid = HEADER.unpack_from(received)
-            raise _Over(
+            raise _ProtocolBroken(
                 f"no common version: the switch offers at most {received[0]:#04x}, and {text}",
                 requests.error(
                     min(max(received[0], 1), max(VERSIONS)),
@@ -227,9 +228,9 @@ class Inbound:
             )
         self.version = version
         xid = self._pending.expect(Type.FEATURES_REPLY)
-        self._out.append(message(version, Type.FEATURES_REQUEST, xid))
+        self._outbox.put(message(version, Type.FEATURES_REQUEST, xid))
         xid = self._pending.expect(Type.MULTIPART_REPLY, Multipart.PORT_DESC)
-        self._out.append(requests.multipart_request(version, xid, Multipart.PORT_DESC))
+        self._outbox.put(requests.multipart_request(version, xid, Multipart.PORT_DESC))
         return ()
 
     def _on_features(self, xid: int, received: bytes) -> Sequence[Event]:
@@ -237,17 +238,19 @@ class Inbound:
         if not self._pending.settle(xid, Type.FEATURES_REPLY):
             return ()
         if features.auxiliary:
-            raise _Over("an auxiliary connection; configure the switch to open the main one only")
+            raise _ProtocolBroken(
+                "an auxiliary connection; configure the switch to open the main one only"
+            )
         self._features = features
-        return self._introduced()
+        return self._finish_handshake()
 
-    def _introduced(self) -> Sequence[Event]:
+    def _finish_handshake(self) -> Sequence[Event]:
         if self._features is None or self._ports is None:
             return ()
         self.ready = True
         features = self._features
-        # What the switch told before its list of ports is told after it, so nothing is missed: for
-        # each port, the last of it says what the list says, or something newer.
+        # Changes of ports that came before the list of ports are events after it, so that none is
+        # missed: the last change of each port agrees with the list, or is newer.
         early = list(self._early_changes.values())
         self._early_changes.clear()
         ready = Ready(
@@ -255,7 +258,7 @@ class Inbound:
         )
         return [ready, *early]
 
-    # Everything else that a switch sends.
+    # Messages after the handshake.
 
     def _on_error(self, xid: int, received: bytes) -> Sequence[Event]:
         kind, code, data = replies.decode_error(received)
@@ -266,7 +269,7 @@ class Inbound:
         if self.ready:
             return [SwitchError(xid, kind, code, text)]
         if asked or kind == ErrorType.HELLO_FAILED or not self.version:
-            raise _Over(f"the switch does not introduce itself: {text}")
+            raise _ProtocolBroken(f"the switch does not introduce itself: {text}")
         return ()
 
     def _on_echo_request(self, xid: int, received: bytes) -> Sequence[Event]:
@@ -299,7 +302,7 @@ class Inbound:
             return [change]
         self._early_changes[change.port.number] = change
         if len(self._early_changes) > MAX_ITEMS:
-            raise _Over(f"more than {MAX_ITEMS} ports")
+            raise _ProtocolBroken(f"more than {MAX_ITEMS} ports")
         return ()
 
     def _on_multipart(self, xid: int, received: bytes) -> Sequence[Event]:
@@ -316,7 +319,7 @@ class Inbound:
             self._pending.drop(xid)
         if kind == Multipart.FLOW:
             return self._on_flow_stats(xid, request, received, last=not more)
-        return self._gather(xid, request, received, last=not more)
+        return self._collect(xid, request, received, last=not more)
 
     def _on_flow_stats(
         self, xid: int, request: Request, received: bytes, last: bool
@@ -324,11 +327,11 @@ class Inbound:
         entries = decode_flow_stats(received, MULTIPART.size)
         request.entries += len(entries)
         if request.entries > MAX_ENTRIES:
-            raise _Over(f"more than {MAX_ENTRIES} entries in one answer")
+            raise _ProtocolBroken(f"more than {MAX_ENTRIES} entries in one answer")
         return [FlowStats(xid, tuple(entries), last)]
 
-    def _gather(self, xid: int, request: Request, received: bytes, last: bool) -> Sequence[Event]:
-        """Add up the parts of an answer that is told as a whole."""
+    def _collect(self, xid: int, request: Request, received: bytes, last: bool) -> Sequence[Event]:
+        """Collect the parts of an answer that makes one event."""
         items = request.items
         match request.part:
             case Multipart.GROUP_FEATURES:
@@ -342,7 +345,7 @@ class Inbound:
                 items += replies.decode_ports(self.version, received, MULTIPART.size)
         limit = MAX_TABLES if request.part == Multipart.TABLE_FEATURES else MAX_ITEMS
         if len(items) > limit:
-            raise _Over(f"more than {limit} ports, groups or tables in one answer")
+            raise _ProtocolBroken(f"more than {limit} ports, groups or tables in one answer")
         if not last:
             return ()
         if request.part == Multipart.GROUP_DESC:
@@ -350,4 +353,4 @@ class Inbound:
         if request.part == Multipart.TABLE_FEATURES:
             return [TableFeatures(xid, tuple(i for i in items if isinstance(i, TableFeature)))]
         self._ports = tuple(i for i in items if isinstance(i, Port))
-        return self._introduced()
+        return self._finish_handshake()

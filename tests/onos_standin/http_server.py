@@ -1,4 +1,4 @@
-"""The HTTP side of the ONOS face: threads take requests, the event loop makes the answers."""
+"""The HTTP side of the ONOS stand-in: threads read requests, the event loop answers them."""
 
 import asyncio
 import base64
@@ -33,11 +33,11 @@ Reply = tuple[int, bytes]
 Answer = Callable[[Request], Awaitable[Reply]]
 
 
-class FaceServer:
+class HttpServer:
     """Listens on loopback; each request is answered by a coroutine in the loop that started it."""
 
-    def __init__(self, user: str, password: str, answer: Answer) -> None:
-        self.port = 0
+    def __init__(self, user: str, password: str, answer: Answer, port: int) -> None:
+        self.port = port
         self._credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._answer = answer
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -46,12 +46,12 @@ class FaceServer:
         self._answering: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
-        """Listen, on the same port as before if there was one."""
+        """Listen, on the same port as before if it was started before."""
         self._loop = asyncio.get_running_loop()
         self._listener = _Listener(("127.0.0.1", self.port), self)
         self.port = self._listener.server_address[1]
         self._thread = threading.Thread(
-            target=self._listener.serve_forever, args=(0.05,), name="onos-face"
+            target=self._listener.serve_forever, args=(0.05,), name="onos-stand-in"
         )
         self._thread.start()
 
@@ -96,9 +96,9 @@ class _Listener(ThreadingHTTPServer):
     daemon_threads = False  # closing waits for them
     server_address: tuple[str, int]
 
-    def __init__(self, address: tuple[str, int], face: FaceServer) -> None:
+    def __init__(self, address: tuple[str, int], owner: HttpServer) -> None:
         super().__init__(address, _Handler)
-        self.face = face
+        self.owner = owner
         self._open: set[socket.socket] = set()
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -144,14 +144,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(length)
-        if not self.server.face.authorized(self.headers.get("Authorization")):
+        if not self.server.owner.authorized(self.headers.get("Authorization")):
             self._send(401, b"Unauthorized", {"WWW-Authenticate": 'Basic realm="karaf"'})
             return
         split = urlsplit(self.path)
         path = tuple(unquote(part) for part in split.path.strip("/").split("/"))
         query = {name: values[-1] for name, values in parse_qs(split.query).items()}
         try:
-            status, content = self.server.face.reply(Request(self.command, path, query, body))
+            status, content = self.server.owner.reply(Request(self.command, path, query, body))
         except (CancelledError, TimeoutError):
             self.close_connection = True
             return

@@ -1,4 +1,4 @@
-"""The face answers, and refuses, as ONOS does."""
+"""The ONOS stand-in answers, and refuses, as ONOS does."""
 
 import asyncio
 import json
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import requests
 
-from sdn.onos.face import Face
 from sdn.onos.wire import PENDING_ADD, PENDING_REMOVE
 from sdn.topologies import topology
+from tests.onos_standin import Behaviour, OnosStandIn, stand_in_process
 from tests.sdn.onos.support import network_of, run
 
 DEVICE = "of:0000000000000001"
@@ -32,10 +32,10 @@ def flow(**changes: Any) -> dict[str, Any]:
 
 
 class Caller:
-    """Calls the face from outside, as any HTTP client does."""
+    """Calls the stand-in from outside, as any HTTP client does."""
 
-    def __init__(self, face: Face) -> None:
-        self.face = face
+    def __init__(self, onos: OnosStandIn) -> None:
+        self.onos = onos
         self.user = "onos", "rocks"
 
     async def __call__(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
@@ -45,7 +45,7 @@ class Caller:
             with requests.Session() as session:
                 session.trust_env = False
                 answer = session.request(
-                    method, f"{self.face.url}/onos/v1/{path}", data=data, auth=self.user, timeout=20
+                    method, f"{self.onos.url}/onos/v1/{path}", data=data, auth=self.user, timeout=20
                 )
                 content = answer.content
                 json_sent = content and answer.status_code != 401
@@ -65,23 +65,23 @@ class Caller:
             await asyncio.sleep(0)
 
 
-def facing(test: Callable[[Caller], Any], delay: float = 0.0) -> None:
+def with_stand_in(test: Callable[[Caller], Any], delay: float = 0.0) -> None:
     async def main() -> None:
         network, _ = network_of(topology("line:2"))
-        async with Face(network, delay=delay) as face:
-            await test(Caller(face))
+        async with OnosStandIn(network, delay=delay) as onos:
+            await test(Caller(onos))
 
     run(main())
 
 
 def test_a_rule_is_answered_with_its_id_and_added_later() -> None:
     async def test(call: Caller) -> None:
-        call.face.conduct("s1", "stuck")
+        call.onos.set_behaviour("s1", Behaviour.STUCK)
         status, answer = await call.post()
         assert status == 200
         [named] = answer["flows"]
         assert await call.states() == [PENDING_ADD]
-        call.face.conduct("s1", "well")
+        call.onos.set_behaviour("s1", Behaviour.NORMAL)
         await call.until(lambda states: states == ["ADDED"])
         _, found = await call("GET", f"flows/{DEVICE}")
         [rule] = found["flows"]
@@ -90,23 +90,23 @@ def test_a_rule_is_answered_with_its_id_and_added_later() -> None:
         assert rule["selector"] == flow()["selector"]
         assert rule["treatment"] == flow()["treatment"]
 
-    facing(test)
+    with_stand_in(test)
 
 
 def test_a_rule_is_deleted_by_its_id_and_gone_later() -> None:
     async def test(call: Caller) -> None:
         _, answer = await call.post()
         await call.until(lambda states: states == ["ADDED"])
-        call.face.conduct("s1", "stuck")
+        call.onos.set_behaviour("s1", Behaviour.STUCK)
         assert await call("DELETE", "flows", answer) == (204, b"")
         assert await call.states() == [PENDING_REMOVE]
-        call.face.conduct("s1", "well")
+        call.onos.set_behaviour("s1", Behaviour.NORMAL)
         await call.until(lambda states: states == [])
         # As in ONOS, a device without rules is not told from one that is not there.
         assert (await call("GET", f"flows/{DEVICE}"))[0] == 404
         assert (await call("GET", f"devices/{DEVICE}"))[0] == 200
 
-    facing(test)
+    with_stand_in(test)
 
 
 def test_the_same_match_and_priority_replace_a_rule() -> None:
@@ -115,13 +115,13 @@ def test_the_same_match_and_priority_replace_a_rule() -> None:
         second = await call.post(treatment={"instructions": [{"type": "OUTPUT", "port": 3}]})
         assert first == second
         await call.until(lambda states: states == ["ADDED"])
-        [rule] = call.face.rules("s1")
+        [rule] = call.onos.rules("s1")
         assert rule.shown(0, 0)["treatment"] == {
             "instructions": [{"type": "OUTPUT", "port": "3"}],
             "deferred": [],
         }
 
-    facing(test)
+    with_stand_in(test)
 
 
 def test_an_application_can_take_all_its_rules_back() -> None:
@@ -133,10 +133,10 @@ def test_an_application_can_take_all_its_rules_back() -> None:
         assert (status, len(found["flows"])) == (200, 1)
         assert (await call("DELETE", "flows/application/org.someone"))[0] == 204
         await call.until(lambda states: states == ["ADDED"])
-        assert [rule.app for rule in call.face.rules("s1")] == ["org.other"]
+        assert [rule.app for rule in call.onos.rules("s1")] == ["org.other"]
         assert len((await call("GET", "flows"))[1]["flows"]) == 1
 
-    facing(test)
+    with_stand_in(test)
 
 
 def test_what_onos_does_not_accept_is_a_bad_request_as_a_whole() -> None:
@@ -176,9 +176,9 @@ def test_what_onos_does_not_accept_is_a_bad_request_as_a_whole() -> None:
         for body in (b"", b"{", b"[]", b'{"flows": 1}', b'{"flows": [{}]}'):
             assert (await call("POST", APP, body))[0] == 400
             assert (await call("DELETE", "flows", body))[0] == 400
-        assert call.face.rules("s1") == []
+        assert call.onos.rules("s1") == []
 
-    facing(test)
+    with_stand_in(test)
 
 
 def test_wrong_credentials_and_unknown_things_are_refused() -> None:
@@ -193,64 +193,74 @@ def test_wrong_credentials_and_unknown_things_are_refused() -> None:
         call.user = "onos", "wrong"
         assert (await call("GET", "devices"))[0] == 401
         assert (await call.post())[0] == 401
-        assert call.face.rules("s1") == []
+        assert call.onos.rules("s1") == []
 
-    facing(test)
+    with_stand_in(test)
 
 
 def test_it_fails_on_command() -> None:
     async def test(call: Caller) -> None:
-        call.face.fail(503, method="POST")
+        call.onos.fail(503, method="POST")
         assert (await call("GET", "devices"))[0] == 200
         assert (await call.post())[0] == 503
-        call.face.conduct("s1", "forgetful")
+        call.onos.set_behaviour("s1", Behaviour.FORGETFUL)
         assert (await call.post())[0] == 200
         assert await call.states() == []
-        call.face.conduct("s1", "failing")
+        call.onos.set_behaviour("s1", Behaviour.FAILING)
         await call.post()
         await call.until(lambda states: states == ["FAILED"])
-        call.face.conduct("s1", "well")
+        call.onos.set_behaviour("s1", Behaviour.NORMAL)
         await call.post()
         await call.until(lambda states: states == ["ADDED"])
-        assert call.face.lose("s1") == 1
+        assert call.onos.drop_rules("s1") == 1
         assert await call.states() == []
-        call.face.disconnect("s2")
+        call.onos.disconnect("s2")
         _, found = await call("GET", "devices")
         assert [device["available"] for device in found["devices"]] == [True, False]
 
-    facing(test)
+    with_stand_in(test)
 
 
 def test_held_requests_wait_for_their_release_or_the_end() -> None:
     async def test(call: Caller) -> None:
-        call.face.hold()
+        call.onos.hold()
         waiting = asyncio.create_task(call.post())
-        while not call.face.asked:
+        while not call.onos.requests:
             await asyncio.sleep(0)
-        assert call.face.rules("s1") == []
-        call.face.release()
+        assert call.onos.rules("s1") == []
+        call.onos.release()
         assert (await waiting)[0] == 200
-        call.face.hold()
+        call.onos.hold()
         lost = asyncio.create_task(call.post())
-        while len(call.face.asked) < 2:
+        while len(call.onos.requests) < 2:
             await asyncio.sleep(0)
-        await call.face.stop()
+        await call.onos.stop()
         with pytest.raises(requests.ConnectionError):
             await lost
 
-    facing(test)
+    with_stand_in(test)
 
 
 def test_it_comes_back_where_it_was_with_what_it_had() -> None:
     async def test(call: Caller) -> None:
-        call.face.conduct("s1", "stuck")
+        call.onos.set_behaviour("s1", Behaviour.STUCK)
         await call.post()
-        url = call.face.url
-        await call.face.stop()
-        await call.face.stop()
-        call.face.conduct("s1", "well")
-        await call.face.start()
-        assert call.face.url == url
+        url = call.onos.url
+        await call.onos.stop()
+        await call.onos.stop()
+        call.onos.set_behaviour("s1", Behaviour.NORMAL)
+        await call.onos.start()
+        assert call.onos.url == url
         await call.until(lambda states: states == ["ADDED"])
 
-    facing(test, delay=0.001)
+    with_stand_in(test, delay=0.001)
+
+
+def test_it_runs_in_its_own_process_and_says_where() -> None:
+    with stand_in_process("line:2") as running:
+        with requests.Session() as session:
+            session.trust_env = False
+            session.auth = running.user, running.password
+            found = session.get(f"{running.url}/onos/v1/devices", timeout=20).json()
+        assert [device["id"] for device in found["devices"]] == [DEVICE, "of:0000000000000002"]
+        assert running.endpoints.keys() == {"h1", "h2"}

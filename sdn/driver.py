@@ -1,0 +1,69 @@
+"""The interface of a switch driver: acknowledged batches behind a fence, and audits.
+
+The southbound process works with any driver of this form: `sdn.openflow.driver` talks to switches
+itself, `sdn.onos.driver` goes through ONOS.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from sdn.flows import Batch, FlowEntry
+from sdn.network_events import NetworkEvent
+from sdn.outcomes import Outcome
+from sdn.pipeline import Pipeline
+from sdn.topology import Topology
+
+
+class SwitchDriver(Protocol):
+    """Drives the switches that it is assigned; other processes may drive the rest.
+
+    Calls may overlap; each switch keeps their order. `events` has what happens in the network.
+    """
+
+    events: "asyncio.Queue[NetworkEvent]"
+
+    def assign(self, switches: Iterable[str], generation: int) -> None:
+        """Drive exactly these switches from now on."""
+
+    async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
+        """Carry out operations; one outcome per switch. StaleEpoch if the fence is higher."""
+
+    async def raise_epoch(self, partition: str, epoch: int) -> None:
+        """From now on, send nothing of lower epochs for this partition, not even queued work."""
+
+    async def declare(
+        self,
+        partition: str,
+        epoch: int,
+        expected: Mapping[str, Iterable[FlowEntry]],
+        switches: Iterable[str] | None = None,
+    ) -> None:
+        """Declare the entries of a partition on switches (default: all), without an audit.
+
+        On a switch that `expected` does not name, the partition has no entries.
+        """
+
+    async def audit(self, *switches: str) -> dict[str, Outcome]:
+        """Compare switches with the entries that they should hold, and repair differences."""
+
+    async def read(self, switch: str) -> list[FlowEntry]:
+        """Our entries as the switch has them now."""
+
+    async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
+        """Bring base entries and groups in line with a (changed) network."""
+
+    def declared(self, switch: str) -> Collection[str]:
+        """The partitions that were declared on a switch."""
+
+    def holding(self, switch: str) -> set[str]:
+        """The partitions that should have entries on a switch."""
+
+    def up(self) -> set[str]:
+        """The assigned switches that hold what they should and carry out batches."""
+
+    def down(self) -> dict[str, str]:
+        """The other assigned switches, each with the reason."""
+
+    def ports_down(self) -> list[tuple[str, int]]:
+        """The ports (switch and number) of assigned switches that are known to be down."""

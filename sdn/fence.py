@@ -1,0 +1,33 @@
+"""The fence: lets a partition's current owner change switches, and refuses all earlier owners."""
+
+from collections.abc import Mapping
+
+from dzflow.errors import DzflowError
+
+
+class StaleEpoch(DzflowError):
+    """The caller no longer owns the partition; nothing was sent."""
+
+
+class Fence:
+    """The lowest epoch that may still change switches, for each partition."""
+
+    def __init__(self, epochs: Mapping[str, int] | None = None) -> None:
+        self._epochs = dict(epochs or {})
+
+    def raise_to(self, partition: str, epoch: int) -> None:
+        """Refuse lower epochs from now on; raises StaleEpoch if the fence is higher already."""
+        self.check(partition, epoch)
+        self._epochs[partition] = epoch
+
+    def check(self, partition: str, epoch: int) -> None:
+        """Raise StaleEpoch if the fence is above this epoch."""
+        if self.stale(partition, epoch):
+            raise StaleEpoch(
+                f"partition {partition}: epoch {epoch} is over, {self._epochs[partition]} owns it"
+                " now; stop working on this partition and read its state again"
+            )
+
+    def stale(self, partition: str, epoch: int) -> bool:
+        """Whether the fence is above this epoch."""
+        return epoch < self._epochs.get(partition, 0)

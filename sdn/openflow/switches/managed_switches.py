@@ -1,0 +1,313 @@
+"""The switches of the network: who controls each one, its connection, and what happens to it."""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from dzflow.aio import BackgroundTasks
+from sdn.fence import Fence
+from sdn.network_events import (
+    MastershipLost,
+    NetworkEvent,
+    PortStateChanged,
+    SwitchDown,
+    SwitchUnusable,
+    SwitchUp,
+)
+from sdn.openflow.discovery.discovery import Discovery
+from sdn.openflow.discovery.finder import Finder, send_punts
+from sdn.openflow.discovery.punts import is_punt
+from sdn.openflow.options import DriverOptions
+from sdn.openflow.protocol.constants import OUR_COOKIE_MASK, OUR_COOKIES, V1_4, Role
+from sdn.openflow.protocol.events import (
+    Event,
+    FlowUpdated,
+    MonitorResumed,
+    PacketIn,
+    PortChanged,
+    Ready,
+    RoleChanged,
+    SwitchError,
+)
+from sdn.openflow.switches.auditor import Auditor
+from sdn.openflow.switches.connection import ConnectionLost, RequestRefused, SwitchConnection
+from sdn.openflow.switches.features import Unusable, check_features
+from sdn.openflow.switches.flow_mod_queue import Limits
+from sdn.openflow.switches.reconciler import Control, SwitchReconciler
+from sdn.openflow.switches.send_batcher import SendBatcher
+from sdn.openflow.switches.server import SwitchPeer
+from sdn.outcomes import Failed
+from sdn.pipeline import Pipeline
+from sdn.shadow import PartitionOf
+from sdn.topology import Topology, UnknownSwitch
+
+log = logging.getLogger(__name__)
+
+BUSY = 100  # operations under way, beyond which a switch is not probed
+
+
+class ManagedSwitches:
+    """A reconciler for each switch of the topology; handles the switches that connect.
+
+    With `discovery`, it probes for links and learns hosts. `report` gets all network events.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        pipeline: Pipeline,
+        partition_of: PartitionOf,
+        fence: Fence,
+        options: DriverOptions,
+        discovery: Discovery | None,
+        report: Callable[[NetworkEvent], None],
+        tasks: BackgroundTasks,
+    ) -> None:
+        self.reconcilers: dict[str, SwitchReconciler] = {}
+        self._topology = topology
+        self._pipeline = pipeline
+        self._partition_of = partition_of
+        self._fence = fence
+        self._limits = Limits(options.window, options.queue, options.rate, options.timeout)
+        self._report_event = report
+        self._tasks = tasks
+        self._batcher = SendBatcher()
+        self._auditor = Auditor(self._audit, self.usable, options.audit_every, tasks)
+        self._generation = options.generation
+        self._assigned: frozenset[str] | None = None  # None: all
+        self._declared: set[str] = set()  # partitions that were declared on all switches
+        self._names: dict[int, str] = {}  # by datapath id
+        self._peers: dict[str, SwitchPeer] = {}  # by the name of the switch
+        self._finder: Finder | None = None
+        if discovery:
+            self._finder = Finder(discovery, topology, self._report, self._busy)
+        self._make_reconcilers()
+
+    def start(self) -> None:
+        """Begin with regular audits and discovery."""
+        self._auditor.start()
+        if self._finder:
+            self._tasks.spawn(self._finder.run(), "discovery")
+
+    def reconciler(self, switch: str) -> SwitchReconciler:
+        """The reconciler of a switch; raises UnknownSwitch."""
+        try:
+            return self.reconcilers[switch]
+        except KeyError:
+            raise UnknownSwitch(f"there is no switch {switch!r} in the topology") from None
+
+    def usable(self) -> set[str]:
+        """The switches that are connected, and ours to change."""
+        return {name for name, one in self.reconcilers.items() if one.usable}
+
+    def ports_down(self) -> list[tuple[str, int]]:
+        """The ports (switch and number) of usable switches that are known to be down."""
+        return [
+            (name, number)
+            for name, peer in self._peers.items()
+            if (known := self.reconcilers.get(name)) and known.control is Control.OURS
+            for number, is_up in peer.ports.items()
+            if not is_up
+        ]
+
+    # Changes from above
+
+    def declared_everywhere(self, partition: str) -> None:
+        """A partition is declared on all switches, also on those that are added later."""
+        self._declared.add(partition)
+
+    def assign(self, switches: Iterable[str], generation: int) -> None:
+        """Control exactly these switches, with a new generation where control was lost."""
+        self._generation = generation
+        self._assigned = frozenset(switches)
+        for name, reconciler in self.reconcilers.items():
+            if name not in self._assigned:
+                reconciler.release()
+                if self._finder:
+                    self._finder.switch_down(name)
+            elif reconciler.control is not Control.OURS:
+                reconciler.claim()
+                if peer := self._peers.get(name):
+                    self._tasks.spawn(self._take_over(reconciler, peer), f"take-over of {name}")
+
+    def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
+        """Have reconcilers for the switches of this network, with its base entries and groups."""
+        removed = set(self._names.values()) - {switch.id for switch in topology.switches}
+        self._topology, self._pipeline = topology, pipeline
+        self._make_reconcilers()
+        if self._finder:
+            self._finder.declare(topology)
+            for switch in removed:
+                self._finder.switch_removed(switch)
+
+    def _make_reconcilers(self) -> None:
+        self._names = {switch.dpid: switch.id for switch in self._topology.switches}
+        for name in [n for n in self.reconcilers if n not in self._names.values()]:
+            removed = self.reconcilers.pop(name)
+            if removed.connection:
+                removed.connection.close("the switch is no longer part of the network")
+        for switch in self._topology.switches:
+            if switch.id not in self.reconcilers:
+                self.reconcilers[switch.id] = self._new_reconciler(switch.id)
+            self.reconcilers[switch.id].declare_base(self._topology, self._pipeline)
+
+    def _new_reconciler(self, switch: str) -> SwitchReconciler:
+        reconciler = SwitchReconciler(
+            switch,
+            self._fence,
+            self._partition_of,
+            self._limits,
+            self._batcher,
+            self._report,
+            self._auditor.audit_soon,
+            self._auditor.schedule_audit,
+        )
+        for partition in self._declared:
+            reconciler.declare(partition, ())
+        if self._assigned is not None and switch not in self._assigned:
+            reconciler.release()
+        return reconciler
+
+    # Switches that connect
+
+    async def serve(self, peer: SwitchPeer, ready: Ready) -> None:
+        """Set a switch up, then use it until its connection ends."""
+        connection = peer.connection
+        name = self._names.get(ready.dpid)
+        try:
+            if name is None:
+                raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
+            capacity = await check_features(connection, ready, name, self._pipeline)
+        except (Unusable, RequestRefused) as error:
+            if name is not None and name in self.reconcilers:
+                self.reconcilers[name].trouble = str(error)
+            self._report(SwitchUnusable(ready.dpid, str(error)))
+            connection.close(str(error))
+            return
+        reconciler = self.reconcilers[name]
+        if reconciler.connection is not None:
+            before, reason = reconciler.connection, "the switch has connected again"
+            before.close(reason)
+            reconciler.connection_lost(before, reason)
+        reconciler.connected(connection, capacity)
+        self._peers[name] = peer
+        try:
+            # A superseded one stays connected, and waits until it is assigned again.
+            if reconciler.control is Control.TAKING_OVER:
+                await self._take_over(reconciler, peer)
+            await connection.ended.wait()
+        finally:
+            if self._peers.get(name) is peer:  # and not a newer one
+                del self._peers[name]
+                reason = connection.lost or "the connection ended"
+                reconciler.connection_lost(connection, reason)
+                if self._finder:
+                    self._finder.switch_down(name)
+                if reconciler.control is not Control.NOT_ASSIGNED:
+                    self._report(SwitchDown(name, reason))
+
+    async def _take_over(self, reconciler: SwitchReconciler, peer: SwitchPeer) -> None:
+        """Become the master of a switch, audit it, and send its batches."""
+        connection, ready = peer.connection, peer.ready
+        assert ready
+        try:
+            if not await self._become_master(connection):
+                reconciler.mastership_lost()
+                return
+            if (
+                reconciler.control is not Control.TAKING_OVER
+                or reconciler.connection is not connection
+            ):
+                return  # another process is responsible by now, or the switch has reconnected
+            reconciler.take_control()
+            outcome = await reconciler.audit()
+            if isinstance(outcome, Failed):
+                reason = f"it refuses what it should hold: {next(iter(outcome.refused.values()))}"
+                self._report(SwitchUnusable(ready.dpid, reason))
+                connection.close(reason)
+                return
+            if self._finder and reconciler.usable:
+                await send_punts(connection, self._pipeline.first_table)
+                up = [number for number, is_up in peer.ports.items() if is_up]
+                self._finder.switch_up(reconciler.switch, connection, up)
+        except (ConnectionLost, RequestRefused, TimeoutError) as error:
+            connection.close(str(error) or "no answer in time")
+            return
+        if reconciler.usable and not connection.lost and not reconciler.up:
+            reconciler.open(monitor=ready.version >= V1_4)
+            self._report(SwitchUp(reconciler.switch))
+
+    async def _become_master(self, connection: SwitchConnection) -> bool:
+        try:
+            await connection.role(Role.MASTER, self._generation)
+        except RequestRefused as refused:
+            if not refused.error.stale_generation:
+                raise
+            return False
+        return True
+
+    # What switches send
+
+    def event_received(self, peer: SwitchPeer, event: Event) -> None:
+        """A switch has sent something that is no answer to a request."""
+        up = peer.note_port(event) if isinstance(event, PortChanged) else False
+        reconciler = self._using(peer)
+        if reconciler is None:
+            return
+        name = reconciler.switch
+        match event:
+            case PortChanged(_, port):
+                self._report(PortStateChanged(name, port.number, up))
+                if self._finder:
+                    self._finder.port_changed(name, port.number, up)
+            case PacketIn(port=port, data=data):
+                if self._finder:
+                    self._finder.packet_in(name, port, data)
+            case RoleChanged(role) if role != Role.MASTER:
+                reconciler.mastership_lost()
+            case FlowUpdated() if _concerns_us(reconciler, event):
+                self._auditor.audit_soon(name)
+            case MonitorResumed():
+                self._auditor.audit_soon(name)
+            case SwitchError():
+                log.warning("switch %s: %s", name, event.text)
+
+    def writing_resumed(self, peer: SwitchPeer) -> None:
+        """A switch can be sent more, after it could not."""
+        if reconciler := self._using(peer):
+            reconciler.queue.send_soon()
+
+    def _using(self, peer: SwitchPeer) -> SwitchReconciler | None:
+        """The reconciler that uses the connection of a peer; None before set-up and at the end."""
+        name = self._names.get(peer.ready.dpid) if peer.ready else None
+        reconciler = self.reconcilers.get(name) if name else None
+        if reconciler is None or reconciler.connection is not peer.connection:
+            return None
+        return reconciler
+
+    async def _audit(self, name: str) -> None:
+        """Audit a switch, and see to it that it sends us what discovery needs."""
+        reconciler = self.reconcilers.get(name)
+        if reconciler is None:
+            return  # it is no longer part of the network
+        await reconciler.audit()
+        if self._finder and reconciler.usable and reconciler.connection:
+            try:
+                await send_punts(reconciler.connection, self._pipeline.first_table)
+            except (ConnectionLost, TimeoutError) as error:
+                log.info("switch %s: %s", name, error)  # sent again when the switch is back
+
+    def _busy(self) -> set[str]:
+        """Switches that have so much to do that probes would come late."""
+        return {name for name, one in self.reconcilers.items() if one.queue.load > BUSY}
+
+    def _report(self, event: NetworkEvent) -> None:
+        if self._finder and isinstance(event, MastershipLost):
+            self._finder.switch_down(event.switch)
+        self._report_event(event)
+
+
+def _concerns_us(reconciler: SwitchReconciler, event: FlowUpdated) -> bool:
+    if reconciler.control is not Control.OURS:
+        return False
+    ours = event.cookie & OUR_COOKIE_MASK == OUR_COOKIES or is_punt(event.cookie)
+    return ours or event.entry.key in reconciler.shadow.entries

@@ -1,0 +1,126 @@
+"""The shadow of a switch: the entries that it should hold, and the partition of each."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from dzflow.address import OWN_SPACE
+from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, difference
+
+BASE = "base"
+"""The partition of the entries that a switch holds without any request."""
+
+NOBODY = "nobody"
+"""The partition of entries that no switch should hold."""
+
+PartitionOf = Callable[[FlowEntry], str | None]
+"""Returns the partition of an entry by its match; None if it is unknown."""
+
+
+class ShadowEntry(Struct, frozen=True, gc=False):
+    """An entry that a switch should hold, and the partition that it belongs to."""
+
+    partition: str
+    entry: FlowEntry
+
+
+Before = list[tuple[FlowKey, ShadowEntry | None]]
+"""What was before some operations, one by one."""
+
+
+class Shadow:
+    """What a switch should hold: base entries and those of all partitions that were declared."""
+
+    def __init__(self, partition_of: PartitionOf) -> None:
+        self._partition_of = partition_of
+        self._held: dict[FlowKey, ShadowEntry] = {}
+        self.declared: set[str] = {NOBODY}
+
+    @property
+    def entries(self) -> Mapping[FlowKey, FlowEntry]:
+        """All entries by their key, as they are now."""
+        return _Entries(self._held)
+
+    def holding(self) -> set[str]:
+        """The partitions that have any entries."""
+        return {one.partition for one in self._held.values()}
+
+    def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
+        """From now on this partition should have just these entries.
+
+        One that belonged to another partition is taken over.
+        """
+        held = self._held
+        if partition in self.declared:
+            for key in [key for key, one in held.items() if one.partition == partition]:
+                del held[key]
+        self.declared.add(partition)
+        for entry in entries:
+            held[entry.key] = ShadowEntry(partition, entry)
+
+    def clear(self) -> None:
+        """Forget all entries and declarations."""
+        self._held.clear()
+        self.declared = {NOBODY}
+
+    def note(self, partition: str, ops: Iterable[FlowOp]) -> Before:
+        """Operations are on their way; returns what takes them back with `restore`."""
+        before: Before = []
+        self.declared.add(partition)
+        held, delete = self._held, Change.DELETE
+        for op in ops:  # the innermost loop of all: each look-up counts
+            entry = op.entry
+            key = entry.key
+            was = held.get(key)
+            before.append((key, was))
+            if op.change is not delete:
+                held[key] = ShadowEntry(partition, entry)
+            elif was is not None:
+                del held[key]
+        return before
+
+    def restore(self, before: Before) -> None:
+        """Operations have not been carried out after all."""
+        for key, was in reversed(before):
+            if was is not None:
+                self._held[key] = was
+            else:
+                self._held.pop(key, None)
+
+    def repair(
+        self, found: Iterable[FlowEntry], ignoring: Collection[FlowKey] = frozenset()
+    ) -> list[FlowOp]:
+        """The operations that bring a switch with these entries (of ours) to what it should hold.
+
+        Entries of partitions that nobody declared are left alone, as are the keys to ignore,
+        because they were being changed while the switch was read.
+        """
+        have = [
+            e
+            for e in found
+            if (key := e.key) not in ignoring
+            and (key in self._held or self._owner(e) in self.declared)
+        ]
+        want = [one.entry for key, one in self._held.items() if key not in ignoring]
+        return difference({"": have}, {"": want}).get("", [])
+
+    def _owner(self, entry: FlowEntry) -> str | None:
+        if entry.match is None or entry.match.address >> 102 & 0x3FF == OWN_SPACE:
+            return BASE
+        return self._partition_of(entry)
+
+
+class _Entries(Mapping[FlowKey, FlowEntry]):
+    """The entries of a shadow, without a copy."""
+
+    def __init__(self, held: Mapping[FlowKey, ShadowEntry]) -> None:
+        self._held = held
+
+    def __getitem__(self, key: FlowKey) -> FlowEntry:
+        return self._held[key].entry
+
+    def __iter__(self) -> Iterator[FlowKey]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
