@@ -1,7 +1,8 @@
 """The whole control plane in one process, for tests: everything but Ray.
 
-A real etcd (the caller's), southbound processes, configurators, emulated switches and the REST
-service, all on one event loop in a thread.
+Use it for tests that send requests, over REST or by the SDK: it starts within a second. etcd is a
+real one, of the caller. Southbound processes, configurators, emulated switches and the REST service
+run on one event loop in a thread. Tests of real processes use `tests/service.py`.
 """
 
 import asyncio
