@@ -1,4 +1,4 @@
-"""What callers send and get. The OpenAPI document is made from these types, too."""
+"""The bodies of requests and answers, beside the dispatcher's views; also for the document."""
 
 from typing import Annotated, Any, Literal
 
@@ -42,19 +42,19 @@ Wait = Annotated[
     bool | Annotated[float, Meta(ge=0, le=60)],
     Meta(
         description=(
-            "How many seconds to wait for the switches; true is the default time, "
-            "false does not wait at all."
+            "Seconds to wait for the switches; true waits for the default time, "
+            "false does not wait."
         )
     ),
 ]
 Ttl = Annotated[
     float, Meta(ge=1, le=MAX_TTL, description="Seconds until it ends unless it is renewed.")
 ]
-Label = Annotated[str, Meta(max_length=200, description="A note of the caller's own.")]
+Label = Annotated[str, Meta(max_length=200, description="A note of the caller.")]
 
 
 class In(Struct, frozen=True, forbid_unknown_fields=True):
-    """What comes in; members that are not known are refused."""
+    """The body of a request; unknown members are refused."""
 
 
 class Begin(In, frozen=True):
@@ -110,7 +110,7 @@ class SchemaIn(In, frozen=True, omit_defaults=True):
 
 
 class HostIn(In, frozen=True):
-    """Where a host hangs."""
+    """The switch and port that a host is connected to."""
 
     switch: SwitchId
     port: Annotated[int, Meta(ge=1, le=0xFEFF)]
@@ -135,7 +135,7 @@ class SampledEvent(In, frozen=True):
 
 
 class ReportIn(In, frozen=True):
-    """What an application has seen since its last report."""
+    """The counters and sampled events of an application since its last report."""
 
     host: HostId
     counters: Annotated[
@@ -154,7 +154,7 @@ class ReportIn(In, frozen=True):
     events: Annotated[list[SampledEvent], Meta(max_length=1_000)] = []
 
 
-# Out: beside what the dispatcher gives (`dispatcher/views.py`)
+# Answers, beside the dispatcher's views (`dispatcher/views.py`)
 
 
 class ProblemOut(Struct, frozen=True, omit_defaults=True):
@@ -180,7 +180,7 @@ class FieldProblem(Struct, frozen=True):
 
 
 class ElementOut(RecordView, frozen=True, kw_only=True):
-    """A record as an element of a batch's answer, with the status that it would have had alone."""
+    """A record in the answer to a batch, with the status that a single request would have had."""
 
     status: int
 
@@ -245,7 +245,7 @@ class ConfiguratorsOut(Struct, frozen=True):
 
 
 class ReportOut(Struct, frozen=True):
-    """How many sampled events of a report were taken."""
+    """The number of sampled events of a report that were kept."""
 
     events: int
 

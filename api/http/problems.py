@@ -20,21 +20,21 @@ log = logging.getLogger("dzflow.api")
 MEDIA_TYPE = "application/problem+json"
 
 KINDS: Mapping[str, tuple[int, str]] = {
-    "bad-json": (400, "The body is not JSON as it is taken here"),
+    "bad-json": (400, "The body is not acceptable JSON"),
     "bad-header": (400, "A header is not acceptable"),
     "no-token": (401, "A token is needed"),
     "forbidden": (403, "Not allowed"),
     "not-found": (404, "Not found"),
     "no-method": (405, "Method not allowed"),
-    "timeout": (408, "The request came too slowly"),
-    "key-reused": (409, "The idempotency key belongs to another call"),
+    "timeout": (408, "The request arrived too slowly"),
+    "key-reused": (409, "The idempotency key belongs to another request"),
     "too-large": (413, "The body is too large"),
-    "media-type": (415, "The body is of another type than is taken here"),
+    "media-type": (415, "The body has an unsupported media type"),
     "invalid": (422, "The input is not valid"),
-    "internal": (500, "Something went wrong here"),
-    "overloaded": (503, "Too much is under way"),
+    "internal": (500, "Internal error"),
+    "overloaded": (503, "The service is overloaded"),
 }
-"""Kinds of problems that the API finds by itself; the dispatcher has more. `type` in the answer is
+"""The kinds of problems that the API finds; the dispatcher has more. `type` in the answer is
 `/problems/KIND`."""
 
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$", re.DOTALL)
@@ -56,7 +56,7 @@ class ApiProblem(HTTPException):
 
     @classmethod
     def of(cls, found: Problem) -> "ApiProblem":
-        """Raises a problem that was found."""
+        """Carries a problem that was found."""
         return cls(found.type, found.detail, found.field)
 
 
@@ -85,7 +85,7 @@ def invalid_request(error: RequestValidationError) -> Problem:
 
 
 def naming(found: Problem, otherwise: str) -> Problem:
-    """The problem with the field at fault named, if it is one with the input."""
+    """The problem; if it concerns the input and names no field, it names `otherwise`."""
     if found.field is not None or found.status != 422:
         return found
     return replace(found, field=otherwise)
@@ -129,5 +129,5 @@ def respond_internal(error: Exception, route: str) -> Response:
 
 
 def printable(text: str) -> str:
-    """The text in a form that JSON in UTF-8 can carry."""
+    """The text with lone surrogates escaped, which UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()

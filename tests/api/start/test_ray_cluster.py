@@ -60,7 +60,7 @@ def test_the_folder_for_sockets_is_short_private_and_cleared(tmp_path: Path) -> 
         folder.rmdir()
     folder.symlink_to(tmp_path)
     try:
-        with pytest.raises(NoRay, match="belongs to somebody else"):
+        with pytest.raises(NoRay, match="belongs to another user"):
             temporary_folder(deep)
     finally:
         folder.unlink()
