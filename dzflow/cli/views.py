@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -28,7 +29,7 @@ class NoFile(DzflowError):
 
 
 def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
-    """Show whether the service is ready, and each of its parts; exits with 2 if it is not."""
+    """Show whether the service is ready, degraded (and why) or not ready (then exits with 2)."""
     ready, found = _ready(url, token, ca)
     if json:
         print_json(found)
@@ -44,7 +45,15 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
             ("partitions_ready", "partitions", "partitions are ready"),
         ):
             console.print(f"{found[up]} of {found[every]} {what}", highlight=False)
-        console.print("[green]ready[/]" if ready else "[red]not ready[/]")
+        if found["impaired"]:
+            impaired = Table("impaired", "id", "since", "reason")
+            for each in found["impaired"]:
+                since = datetime.fromtimestamp(each["since"]).astimezone()
+                row = (each["kind"], each["id"], f"{since:%Y-%m-%d %H:%M:%S}", each["reason"])
+                impaired.add_row(*map(escape, row))
+            console.print(impaired)
+        colour = {"ready": "green", "degraded": "yellow"}.get(found["status"], "red")
+        console.print(f"[{colour}]{found['status']}[/]")
         for reason in found["reasons"]:
             console.print(f"  {escape(reason)}", highlight=False)
     if not ready:

@@ -172,7 +172,7 @@ class _Look:
         """What is not in order yet; empty if all is."""
         try:
             ready = await self._client.get("/readyz")
-            if ready.status_code != 200:
+            if ready.status_code != 200 or not all(part["ok"] for part in ready.json()["parts"]):
                 return f"not ready: {ready.text[:500]}"
             self.truth = truth = await read_truth(self._plant.access)
             if unfinished := truth.unfinished():

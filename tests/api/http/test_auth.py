@@ -2,10 +2,11 @@
 
 import pytest
 
-from api.http.app import OPERATIONS
+from api.http.app import ROUTERS
 from api.http.app_settings import Token
 from api.http.auth import ACCESS, Access, Guard
 from api.http.problems import ApiProblem
+from api.http.route import Route
 
 GUARD = Guard([Token("op", "operator"), Token("one", "host", "h1"), Token("two", "host", "h2")])
 
@@ -16,8 +17,11 @@ def refusal(access: Access, header: str | None) -> int:
     return caught.value.problem.status
 
 
-def test_every_operation_has_a_role_and_every_role_an_operation() -> None:
-    assert sorted(operation.route for operation in OPERATIONS) == sorted(ACCESS)
+def test_every_endpoint_has_a_role_and_every_role_an_endpoint() -> None:
+    routes = [route for router in ROUTERS for route in router.routes]
+    assert all(isinstance(route, Route) for route in routes)
+    named = [f"{m} {r.path}" for r in routes if isinstance(r, Route) for m in r.methods or ()]
+    assert sorted(named) == sorted(ACCESS)
 
 
 def test_a_token_shows_nobody_its_secret() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.models import Begin, RecordQuery
+from api.http.models import Begin
 from api.http.problems import KINDS, document, invalid, naming, problem, respond
 from dispatcher.errors import Problem
 
@@ -37,7 +37,7 @@ GOOD = {"host": "h1", "space": "stocks", "filter": {}}
 def test_what_is_wrong_with_a_request_is_named(changes: dict[str, object], field: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert({**GOOD, **changes}, Begin)
-    found = invalid(caught.value)
+    found = invalid(str(caught.value))
     assert (found.status, found.field) == (422, field)
 
 
@@ -45,14 +45,7 @@ def test_what_is_wrong_with_a_request_is_named(changes: dict[str, object], field
 def test_what_is_missing_is_named(missing: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert({k: v for k, v in GOOD.items() if k != missing}, Begin)
-    assert invalid(caught.value).field == missing
-
-
-@pytest.mark.parametrize("limit", ["0", "1001", "x", "", "1.5", "9" * 40])
-def test_bad_parameters_are_named(limit: str) -> None:
-    with pytest.raises(msgspec.ValidationError) as caught:
-        msgspec.convert({"limit": limit}, RecordQuery, strict=False)
-    assert invalid(caught.value).field == "limit"
+    assert invalid(str(caught.value)).field == missing
 
 
 def test_the_answer_has_what_the_standard_asks_for() -> None:

@@ -16,7 +16,8 @@ from pydantic import SecretStr
 
 from api.start.ray_cluster import Node, choose
 from api.start.ray_environment import NoRay, environment, temporary_folder
-from api.start.settings import EtcdSettings, RaySettings, Settings
+from api.start.settings import Settings
+from api.start.settings_sections import EtcdSettings, RaySettings
 from api.start.up import Service
 from configurators.store import keys
 from configurators.store.documents import decode_process
@@ -59,7 +60,7 @@ def test_the_folder_for_sockets_is_short_private_and_cleared(tmp_path: Path) -> 
         folder.rmdir()
     folder.symlink_to(tmp_path)
     try:
-        with pytest.raises(NoRay, match="belongs to somebody else"):
+        with pytest.raises(NoRay, match="belongs to another user"):
             temporary_folder(deep)
     finally:
         folder.unlink()

@@ -5,8 +5,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,44 +23,16 @@ from configurators.store.keys import DISPATCHERS
 from dzflow.sdk import Rest
 from dzflow.sdk.errors import NotAuthorised
 from tests.certificates import make_keys
-from tests.service import LIMIT, SCHEMA, eventually, flows, is_ready, processes_with, running
-
-COMMAND = str(Path(sys.executable).parent / "dzflow")
-
-
-class Up:
-    """`dzflow up` as a process of its own; all that belongs to it has its folder in mind."""
-
-    def __init__(self, folder: Path, *words: str) -> None:
-        # In the environment, so that each child can be told by it.
-        environment = {**os.environ, "DZFLOW_DATA_DIR": str(folder), "COLUMNS": "200"}
-        self.folder = folder
-        self.process = subprocess.Popen(
-            [COMMAND, "up", "--port", "0", *words],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def url(self) -> str:
-        """Where the API is, once everything is ready."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if found := re.search(r"http://[0-9.:]+", line):
-                return found[0]
-        raise AssertionError(self.process.communicate()[1])
-
-    def left(self) -> dict[int, str]:
-        """What runs of it, besides itself."""
-        found = processes_with(str(self.folder))
-        found.pop(self.process.pid, None)
-        return found
-
-    def end(self, how: signal.Signals) -> int:
-        self.process.send_signal(how)
-        self.process.communicate(timeout=LIMIT)
-        return self.process.returncode
+from tests.service import (
+    LIMIT,
+    SCHEMA,
+    Up,
+    eventually,
+    flows,
+    is_ready,
+    processes_with,
+    running,
+)
 
 
 @pytest.fixture(scope="module")
