@@ -1,4 +1,4 @@
-"""Tokens: who is let in, as whom, and for what."""
+"""Tokens: which callers are let in, and for which hosts they may act."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_without_tokens_everybody_may_do_everything() -> None:
     "header",
     [None, "", "Bearer", "Bearer ", "Basic b3A=", "op", "Bearer o", "Bearer opp", "Bearer \xff"],
 )
-def test_who_has_no_token_is_not_let_in(header: str | None) -> None:
+def test_a_caller_without_a_known_token_is_refused(header: str | None) -> None:
     assert refusal("host", header) == 401
     assert refusal("operator", header) == 401
     GUARD.admit("anyone", header)

@@ -62,10 +62,10 @@ def test_every_body_in_json_has_an_example() -> None:
 
 @pytest.fixture
 def own_stack(etcd_server: TestEtcd) -> Iterator[Stack]:
-    """A control plane of the test's own, with what the examples of the document are about."""
+    """A control plane of the test's own, with the space and hosts of the document's examples."""
     with Stack(etcd_server.access()) as stack, httpx.Client(base_url=stack.url, timeout=60) as api:
         api.put("/spaces/stocks", json=SCHEMA).raise_for_status()
-        # They keep space and hosts from being deleted.
+        # These records keep the space and the hosts from being deleted.
         api.post("/advertise", json=advertisement("stocks")).raise_for_status()
         api.post("/subscribe", json=subscription("stocks")).raise_for_status()
         yield stack
@@ -77,7 +77,7 @@ def test_schemathesis_finds_nothing(own_stack: Stack, tmp_path: Path) -> None:
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"),
         f"{own_stack.url}/openapi.json",
         *("--checks", "all", "--max-examples", "6", "--generation-deterministic"),
-        # How long an answer takes is not the matter here.
+        # Answers may take long on a busy machine.
         *("--request-timeout", "300", "--max-response-time", "300"),
         *("--no-color", "--continue-on-failure"),
     ]

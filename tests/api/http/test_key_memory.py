@@ -1,4 +1,4 @@
-"""A call with an idempotency key is carried out once."""
+"""A request with an idempotency key is carried out once."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def test_a_repeated_request_gets_the_first_result() -> None:
     assert await memory.once(("host h1", "k"), b"a", action) == 2
 
 
-async def test_the_same_key_for_another_call_is_a_conflict() -> None:
+async def test_the_same_key_for_another_request_is_a_conflict() -> None:
     memory = KeyMemory()
 
     async def action() -> int:
@@ -34,7 +34,7 @@ async def test_the_same_key_for_another_call_is_a_conflict() -> None:
     assert caught.value.problem.status == 409
 
 
-async def test_a_reply_that_is_not_kept_is_made_again_for_the_same_call_only() -> None:
+async def test_a_result_that_is_not_kept_is_made_again_for_the_same_request_only() -> None:
     memory = KeyMemory()
     results = iter([1, 2])
 
@@ -47,7 +47,7 @@ async def test_a_reply_that_is_not_kept_is_made_again_for_the_same_call_only() -
         await memory.once(KEY, b"b", action, keep=False)
 
 
-async def test_calls_at_once_are_carried_out_once() -> None:
+async def test_concurrent_requests_are_carried_out_once() -> None:
     memory = KeyMemory()
     go = asyncio.Event()
     calls = 0
@@ -64,7 +64,7 @@ async def test_calls_at_once_are_carried_out_once() -> None:
     assert await asyncio.gather(*both) == [1, 1]
 
 
-async def test_a_call_that_failed_may_be_tried_again() -> None:
+async def test_a_failed_request_may_be_tried_again() -> None:
     memory = KeyMemory()
 
     async def fail() -> int:

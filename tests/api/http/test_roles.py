@@ -14,7 +14,7 @@ ROUTES = sorted(ACCESS)
 
 
 def call(client: httpx.Client, route: str, token: str | None) -> httpx.Response:
-    """Call a route with a body that it takes; what it does is not of interest here."""
+    """Call a route with an empty body; tests look at the status only."""
     method, path = route.split()
     path = path.replace("{id}", "s1-0000000000000000").replace("{name}", "nope")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -80,7 +80,7 @@ def test_a_host_neither_sees_nor_touches_what_others_have(
     assert client.get(path).json() == theirs
 
 
-def test_idempotency_keys_of_callers_do_not_meet(
+def test_callers_may_use_the_same_idempotency_key(
     h1: httpx.Client, space: str, client: httpx.Client
 ) -> None:
     key = {"Idempotency-Key": secrets.token_hex(8)}

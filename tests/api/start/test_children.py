@@ -1,4 +1,4 @@
-"""Child processes: their end is noticed, whatever else runs on the machine."""
+"""Child processes: their end is noticed, and they are restarted."""
 
 import asyncio
 import subprocess

@@ -9,7 +9,7 @@ from configurators.store.etcd.client import Etcd
 from tests.etcd import TestEtcd
 
 
-async def test_switches_of_others_have_to_be_described_once(etcd_server: TestEtcd) -> None:
+async def test_external_switches_need_a_topology_at_the_first_start(etcd_server: TestEtcd) -> None:
     async with Etcd(etcd_server.access()) as etcd:
         with pytest.raises(BadSettings, match="topology: say what your network is like"):
             await load_or_store_network(etcd, load(None, {"data_plane": "external"}, {}))

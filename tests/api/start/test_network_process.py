@@ -1,4 +1,4 @@
-"""The emulated network as a process: it follows what is stored, and ends with its parent."""
+"""The emulated network as a process: it follows etcd, and ends with its parent."""
 
 import asyncio
 import os
@@ -94,9 +94,7 @@ async def test_switches_connect_to_the_southbound_processes_that_are_alive(
             await peer.closed.wait()
 
 
-async def test_hosts_come_move_and_go_with_what_is_stored(
-    etcd_server: TestEtcd, tmp_path: Path
-) -> None:
+async def test_hosts_follow_the_stored_network(etcd_server: TestEtcd, tmp_path: Path) -> None:
     async with (
         running(etcd_server.access(), tmp_path) as (etcd, _),
         Controller() as controller,

@@ -67,12 +67,12 @@ def test_a_backup_is_restored_under_the_same_ids(api: httpx.Client, tmp_path: Pa
         assert found["label"] == record["label"]
 
 
-def test_what_is_no_backup_is_refused(api: httpx.Client) -> None:
+def test_a_body_that_is_not_a_backup_is_refused(api: httpx.Client) -> None:
     for odd in (b"", b"nonsense", b"\x93\x01\x02\x03", b"\x00" * 1_000):
         problem_of(api.post("/restore", content=odd, headers=BYTES), 409, 422)
 
 
-def test_readiness_tells_the_truth_about_etcd(api: httpx.Client, server: EtcdServer) -> None:
+def test_without_etcd_the_service_is_not_ready(api: httpx.Client, server: EtcdServer) -> None:
     becomes(api, 200)
     server.pause()
     try:

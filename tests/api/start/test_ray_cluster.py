@@ -1,4 +1,4 @@
-"""Workers on Ray: where they are placed, on one node and on two, and what happens if one dies."""
+"""Workers on Ray: the nodes that they are placed on, and what happens if a node dies."""
 
 import asyncio
 import os
@@ -30,13 +30,13 @@ from tests.service import SCHEMA, eventually, is_ready, processes_with
 RAY = str(Path(sys.executable).parent / "ray")
 
 
-def test_places_go_round_the_nodes_in_a_fixed_order() -> None:
+def test_workers_are_assigned_round_robin_in_a_fixed_order() -> None:
     nodes = [Node("b", "10.0.0.1"), Node("c", "10.0.0.2"), Node("a", "10.0.0.1")]
     assert [choose(nodes, number).id for number in range(4)] == ["a", "b", "c", "a"]
     assert choose(nodes[::-1], 1) == choose(nodes, 1)
 
 
-def test_the_own_ray_is_not_led_astray_by_the_environment(
+def test_the_services_own_ray_ignores_rays_variables(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "elsewhere:6379")

@@ -20,7 +20,7 @@ SECRETS = {
 }
 
 
-def test_without_anything_the_defaults_hold() -> None:
+def test_without_any_source_the_defaults_hold() -> None:
     found = load(None, {}, {})
     assert found == Settings()
     assert (found.data_plane, found.port, found.configurators) == ("emulated", 8080, 2)
@@ -75,7 +75,7 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
         ({"listen": "::"}, {}, "--insecure"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_invalid_settings_are_refused_by_name(
     options: dict[str, object], variables: dict[str, str], said: str
 ) -> None:
     with pytest.raises(BadSettings) as refused:
@@ -110,7 +110,7 @@ def test_loopback_needs_no_tokens(listen: str) -> None:
     assert load(None, {"listen": listen}, {}).listen == listen
 
 
-def test_elsewhere_is_listened_with_tokens_or_when_told_so() -> None:
+def test_beyond_loopback_tokens_or_insecure_are_needed() -> None:
     everywhere = {"listen": EVERYWHERE}
     assert load(None, everywhere, {"DZFLOW_TOKENS__OPERATOR": "t"}).tokens.given
     assert load(None, {**everywhere, "allow_anonymous": True}, {}).allow_anonymous
@@ -128,7 +128,7 @@ def test_secrets_are_not_shown_but_reach_the_processes() -> None:
     assert found.revealed()["tokens"]["operator"] == ["one-geheim", "two-geheim"]
 
 
-def test_workers_are_not_told_who_may_call() -> None:
+def test_workers_do_not_get_the_tokens_of_callers() -> None:
     found = load(None, {"listen": EVERYWHERE}, SECRETS)
     told = restore(found.for_workers().revealed())
     assert not told.tokens.given

@@ -1,4 +1,4 @@
-"""A service whose configurators are killed and stopped while requests come."""
+"""A service whose configurators are killed and paused while requests arrive."""
 
 import os
 import signal
