@@ -171,11 +171,23 @@ class Part(Struct, frozen=True):
     reason: str | None = None
 
 
+class Impairment(Struct, frozen=True):
+    """A switch, partition or process that cannot be used now, and why."""
+
+    kind: Literal["switch", "partition", "process"]
+    id: str
+    reason: str
+
+
 class Health(Struct, frozen=True):
-    """Whether requests can be served now; `reasons` is empty if so."""
+    """Whether requests can be served now; `reasons` is empty if so.
+
+    Requests that concern something `impaired` have to wait.
+    """
 
     ready: bool
     reasons: list[str]
+    impaired: list[Impairment]
     etcd: Part
     dispatchers: list[Part]
     configurators: list[Part]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from aetcd import rpc
 
-from configurators.store.etcd.connection import Access, Connection, Member, Metadata
+from configurators.store.etcd.connection import Access, EtcdConnection, Member, Metadata
 from configurators.store.server.server import EtcdServer, free_ports
 from tests.certificates import Keys, make_keys
 
@@ -110,7 +110,7 @@ def three_members(folder: Path) -> Iterator[Cluster]:
 
 async def _authenticate(access: Access) -> None:
     """Create the user and switch authentication on."""
-    connection = Connection(
+    connection = EtcdConnection(
         Access(access.endpoints, ca=access.ca, cert=access.cert, key=access.key)
     )
     requests = [

@@ -23,7 +23,7 @@ from dispatcher.reports.status import Status
 from dispatcher.requests.stored_records import MOST_LOOKED_AT, scan
 from dispatcher.views import Explanation, FlowView, TouchedFlow
 from dzflow.address import BadAddress, read_match
-from dzflow.filters import parse_filter, words
+from dzflow.filters import conjunction_text, parse_filter
 from sdn.flows import FlowEntry, Output
 
 Source = Literal["cp", "dp"]
@@ -98,7 +98,10 @@ class FlowReader:
                 note = f"only {MOST_LOOKED_AT} records were looked at; there may be fewer flows"
         return Explanation(
             [str(region) for region in regions],
-            [words(version.space, version.index.conjunction(region)) for region in regions],
+            [
+                conjunction_text(version.space, version.index.conjunction(region))
+                for region in regions
+            ],
             version.index.unwanted(wanted),
             list(routed),
             flows,

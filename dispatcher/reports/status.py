@@ -221,39 +221,51 @@ class Status:
             for name in sorted(dispatchers)
         ]
         switches = self.switches()
-        reasons = [
-            f"{part.name}: {part.reason}"
-            for part in (etcd, *configurators, *southbound, *alive)
-            if not part.ok
-        ]
-        if not configurators:
-            reasons.append("no configurator is alive")
-        if not southbound:
-            reasons.append("no southbound process is alive")
+        reasons = [f"{part.name}: {part.reason}" for part in (etcd, *alive) if not part.ok]
+        for what, parts in (("configurator", configurators), ("southbound process", southbound)):
+            if not any(part.ok for part in parts):
+                reasons.append(f"no {what} can be used")
         if self._catalogue.network_doc is None:
             reasons.append("there is no network yet: no southbound process has started")
+        impaired = [
+            views.Impairment("process", part.name, part.reason or "")
+            for part in (*configurators, *southbound)
+            if not part.ok
+        ]
+        impaired += [
+            views.Impairment("switch", switch.id, switch.reason or "it is not connected")
+            for switch in switches
+            if switch.state != "up"
+        ]
+        partitions = self._partitions_not_ready()
+        impaired += [views.Impairment("partition", name, why) for name, why in partitions.items()]
         return views.Health(
             not reasons,
             reasons,
+            impaired,
             etcd,
             alive,
             configurators,
             southbound,
             sum(switch.state == "up" for switch in switches),
             len(switches),
-            self._partitions_ready(),
+            len(self._catalogue.owners) - len(partitions),
             len(self._catalogue.owners),
         )
 
-    def _partitions_ready(self) -> int:
+    def _partitions_not_ready(self) -> dict[str, str]:
+        """Why each partition that is not ready is not."""
         loads = {p.partition: p for load in self._fleet.loads.values() for p in load.partitions}
-        found = 0
-        for name, (owner, epoch) in self._catalogue.owners.items():
+        found = {}
+        for name, (owner, epoch) in sorted(self._catalogue.owners.items()):
             load = loads.get(name)
-            # A partition without an owner (mode `sea`) is loaded when a configurator locks it.
-            found += not owner or (
-                load is not None and load.epoch == epoch and load.state == "ready"
-            )
+            # A partition without an owner is shared; the configurator that locks it loads it.
+            if not owner or (load and load.epoch == epoch and load.state == "ready"):
+                continue
+            if load is None or load.epoch != epoch:
+                found[name] = f"its owner {owner} has not reported it yet"
+            else:
+                found[name] = f"{load.state}: {load.reason}" if load.reason else load.state
         return found
 
 

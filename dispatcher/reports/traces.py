@@ -25,7 +25,7 @@ from configurators.environment import Clock
 from configurators.streams.messages import Done
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.routing import region_texts
-from dzflow.event_wire import MAX_PAYLOAD
+from dzflow.host_protocol import MAX_PAYLOAD
 
 _log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from configurators.store.etcd.client import (
     StoreUnavailable,
     TxnResult,
 )
-from configurators.store.etcd.errors import TooLarge
+from configurators.store.etcd.errors import AnswerTooLarge
 from configurators.store.registration import Registration, Superseded
 from configurators.store.upkeep import SharedLeases
 from dispatcher.knowledge.catalogue import Catalogue
@@ -191,7 +191,7 @@ class RecordWriter:
                 uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
                 for write in batch:
                     write.uncertain |= uncertain
-                if isinstance(error, StoreRefused | TooLarge) and len(batch) > 1:
+                if isinstance(error, StoreRefused | AnswerTooLarge) and len(batch) > 1:
                     # Perhaps one of them is at fault, or they are too much together.
                     half = len(batch) // 2
                     await self._carry_out(batch[:half], waited)

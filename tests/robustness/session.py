@@ -172,7 +172,7 @@ class _Inspection:
         """What is not in order yet; empty if everything is."""
         try:
             ready = await self._client.get("/readyz")
-            if ready.status_code != 200:
+            if ready.status_code != 200 or not all(part["ok"] for part in ready.json()["parts"]):
                 return f"not ready: {ready.text[:500]}"
             self.state = state = await read_etcd_state(self._system.access)
             if unfinished := state.unfinished():

@@ -506,7 +506,7 @@ async def test_holds_tell_of_switches_and_ports_that_go_and_come(etcd_server: Te
         assert holds.down["s2"]
         outcome = (await c.apply({"s2": adds(1)}, epoch)).outcomes["s2"]
         assert isinstance(outcome, Undefined)
-        assert "not connected" in outcome.reason
+        assert "closed the connection" in outcome.reason
         assert "not connected" in ((await c.flows("s2")).reason or "")
         network.agents["s2"].come_back()
         await c.holding(*NAMES)

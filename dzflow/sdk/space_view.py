@@ -1,4 +1,4 @@
-"""A space as publishers and subscribers see it: what it looks like, and where its events go."""
+"""A space as publishers and subscribers use it: its schema, and the addresses of its events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -17,11 +17,11 @@ _SPREAD = 0x9E3779B97F4A7C15  # odd, its bits well mixed: neighbouring ids go to
 
 
 class SpaceView(Struct, frozen=True, eq=False):
-    """A space under the version of its index that publishers use now."""
+    """A space under one version of its index, with the trees that publishers may use."""
 
     space: Space
     scope: Scope
-    trees: tuple[int, ...]  # that can be used now
+    trees: tuple[int, ...]  # usable ones
     index: Index
 
     @property
@@ -35,19 +35,19 @@ class SpaceView(Struct, frozen=True, eq=False):
         return self.scope.version
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any], before: Self | None = None) -> Self:
-        """Read a space as the API tells of it.
+    def from_json(cls, described: Mapping[str, Any], before: Self | None = None) -> Self:
+        """Read the API's description of a space.
 
-        If it says that no tree can be used, those from before stay: a broken tree still reaches
-        some, and a new one is on its way.
+        If the API says that no tree is usable, the view keeps the trees of `before`: a broken tree
+        still reaches some hosts, and the control plane is about to announce a new one.
         """
         try:
-            schema = {"attributes": told["attributes"], "index": told["index"]}
-            space = Space.from_json(told["name"], schema)
-            scope = Scope(told["number"], told["version"], told["prefix"]).check()
-            trees = tuple(sorted(int(tree) for tree in told["trees"]))
+            schema = {"attributes": described["attributes"], "index": described["index"]}
+            space = Space.from_json(described["name"], schema)
+            scope = Scope(described["number"], described["version"], described["prefix"]).check()
+            trees = tuple(sorted(int(tree) for tree in described["trees"]))
         except (BadInput, KeyError, TypeError, ValueError) as error:
-            text = f"the control plane's description of a space cannot be read ({error!r})"
+            text = f"cannot read the control plane's description of a space ({error!r})"
             raise BadAnswer(f"{text}; does the SDK have the same version?") from error
         if not trees:
             trees = before.trees if before else (0,)
@@ -56,33 +56,33 @@ class SpaceView(Struct, frozen=True, eq=False):
         return cls(space, scope, trees, _index(space, scope.version))
 
     def address(self, keys: Sequence[Key], event_id: int) -> int:
-        """Where an event goes; the tree follows from its id."""
+        """The address of an event; its id selects the tree."""
         tree = self.trees[(event_id * _SPREAD >> 32) % len(self.trees)]
         return self.scope.event(self.index.point(keys), tree)
 
 
 def _index(space: Space, version: int) -> Index:
-    # Addresses of events do not depend on the dictionary of shapes, so none is needed.
+    # The addresses of events do not depend on the dictionary of shapes.
     if space.index.kind == "zorder":
         return ZOrderIndex(space, version)
     return FieldsIndex(space, version, ())
 
 
 class Expression:
-    """A filter as it was given, read for one view of its space after the other."""
+    """A filter as the application wrote it, parsed once for each version of its space."""
 
     def __init__(self, source: object) -> None:
         self.source = source
-        self._read: dict[int, tuple[Space, Filter | None]] = {}  # by version of the index
+        self._parsed: dict[int, tuple[Space, Filter | None]] = {}  # by version of the index
 
     def filter(self, view: SpaceView) -> Filter | None:
-        """The filter under a view; None if it means nothing there."""
-        space, found = self._read.get(view.version, (None, None))
+        """The filter under a view; None if it does not fit the view's schema."""
+        space, found = self._parsed.get(view.version, (None, None))
         if space is view.space:
             return found
         try:
             found = parse_filter(view.space, self.source)
         except BadInput:
             found = None
-        self._read[view.version] = (view.space, found)
+        self._parsed[view.version] = (view.space, found)
         return found

@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from sdn.onos.turns import TooManyWait, Turns
+from sdn.onos.entry_locks import EntryLocks, TooManyWaiting
 
 
 class Worker:
     """Takes a turn, and keeps it until it is told to go."""
 
-    def __init__(self, turns: Turns, keys: set[str] | None) -> None:
+    def __init__(self, locks: EntryLocks, keys: set[str] | None) -> None:
         self.works = asyncio.Event()
         self.go = asyncio.Event()
-        self.task = asyncio.create_task(self._work(turns, keys))
+        self.task = asyncio.create_task(self._work(locks, keys))
 
-    async def _work(self, turns: Turns, keys: set[str] | None) -> None:
-        async with turns.take(keys):
+    async def _work(self, locks: EntryLocks, keys: set[str] | None) -> None:
+        async with locks.hold(keys):
             self.works.set()
             await self.go.wait()
 
@@ -32,9 +32,9 @@ async def settle() -> None:
 
 
 async def test_the_same_entry_is_worked_on_in_order_and_others_at_once() -> None:
-    turns = Turns(10)
-    one, two, other = Worker(turns, {"a"}), Worker(turns, {"a", "b"}), Worker(turns, {"c"})
-    three = Worker(turns, {"b"})
+    locks = EntryLocks(10)
+    one, two, other = Worker(locks, {"a"}), Worker(locks, {"a", "b"}), Worker(locks, {"c"})
+    three = Worker(locks, {"b"})
     await settle()
     assert [w.works.is_set() for w in (one, two, other, three)] == [True, False, True, False]
     await one.finish()
@@ -45,8 +45,8 @@ async def test_the_same_entry_is_worked_on_in_order_and_others_at_once() -> None
 
 
 async def test_work_on_everything_waits_for_all_and_all_wait_for_it() -> None:
-    turns = Turns(10)
-    one, everything, late = Worker(turns, {"a"}), Worker(turns, None), Worker(turns, {"b"})
+    locks = EntryLocks(10)
+    one, everything, late = Worker(locks, {"a"}), Worker(locks, None), Worker(locks, {"b"})
     await settle()
     assert [w.works.is_set() for w in (one, everything, late)] == [True, False, False]
     await one.finish()
@@ -57,8 +57,8 @@ async def test_work_on_everything_waits_for_all_and_all_wait_for_it() -> None:
 
 
 async def test_who_gives_up_waiting_lets_nobody_overtake() -> None:
-    turns = Turns(10)
-    one, two, three = (Worker(turns, {"a"}) for _ in range(3))
+    locks = EntryLocks(10)
+    one, two, three = (Worker(locks, {"a"}) for _ in range(3))
     await settle()
     two.task.cancel()
     await settle()
@@ -70,13 +70,13 @@ async def test_who_gives_up_waiting_lets_nobody_overtake() -> None:
 
 
 async def test_no_more_than_so_many_may_wait() -> None:
-    turns = Turns(2)
-    workers = [Worker(turns, {"a"}), Worker(turns, {"a"})]
+    locks = EntryLocks(2)
+    workers = [Worker(locks, {"a"}), Worker(locks, {"a"})]
     await settle()
-    with pytest.raises(TooManyWait):
-        async with turns.take({"z"}):
+    with pytest.raises(TooManyWaiting):
+        async with locks.hold({"z"}):
             pass
     for worker in workers:
         await worker.finish()
-    async with turns.take({"z"}):
+    async with locks.hold({"z"}):
         pass

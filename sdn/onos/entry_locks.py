@@ -1,4 +1,4 @@
-"""Who may work on a switch when: whatever touches the same entry goes in the order it came."""
+"""Locks on the entries of one switch: work on the same entry is done in the order it came."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Hashable
@@ -7,26 +7,26 @@ from contextlib import asynccontextmanager
 from dzflow.errors import DzflowError
 
 
-class TooManyWait(DzflowError):
-    """So much work waits for a switch that no more is taken."""
+class TooManyWaiting(DzflowError):
+    """So much work waits for a switch that no more is accepted."""
 
 
-class Turns:
-    """Work on different entries goes on at the same time, at most so much in all."""
+class EntryLocks:
+    """Locks for work on entries; work on different entries overlaps, up to `limit` pieces."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        # All who wait or work, in the order they came, with what they touch; None is everything.
+        # All work that waits or is under way, in order, with its entries; None: all entries.
         self._holders: dict[asyncio.Future[None], frozenset[Hashable] | None] = {}
 
     @asynccontextmanager
-    async def take(self, keys: Collection[Hashable] | None = None) -> AsyncIterator[None]:
-        """Wait until all who came before and touch one of these have finished; None: all of them.
+    async def hold(self, keys: Collection[Hashable] | None = None) -> AsyncIterator[None]:
+        """Wait for earlier work on one of these entries (None: on any), then hold them.
 
-        Raises TooManyWait at once if too many are there already.
+        Raises TooManyWaiting at once if too much work is there already.
         """
         if len(self._holders) >= self._limit:
-            raise TooManyWait(f"{self._limit} pieces of work wait already; try again later")
+            raise TooManyWaiting(f"{self._limit} pieces of work wait already; try again later")
         mine = None if keys is None else frozenset(keys)
         before = [done for done, theirs in self._holders.items() if _collide(mine, theirs)]
         done = asyncio.get_running_loop().create_future()
@@ -36,7 +36,7 @@ class Turns:
                 await asyncio.wait(before)
             yield
         finally:
-            # Those behind wait for everybody before them, so one that gives up lets nobody through.
+            # Later work waits for all earlier work, so one that is cancelled lets none through.
             del self._holders[done]
             done.set_result(None)
 
