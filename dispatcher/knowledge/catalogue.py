@@ -30,6 +30,8 @@ class Catalogue:
         self.owner_changed: OwnerChanged = Signal()
         self._network: Network | None = None
         self._revisions: dict[str, int] = {}  # of spaces
+        self._guards: dict[str, tuple[Compare, ...]] = {}  # by space, until something changes
+        self.owner_changed.subscribe(lambda *_: self._guards.clear())
         self._spaces = Mirror(etcd, SPACES, decode_space, self._space_stored)
         self._owners: Owners = (
             LockedOwners(etcd, self.owner_changed, self.spaces)
@@ -107,8 +109,11 @@ class Catalogue:
 
     def guards(self, space: SpaceView) -> tuple[Compare, ...]:
         """What must hold in etcd so that all that is known of a space is still true."""
-        document = unchanged(SPACES + space.name, self.space_revision(space))
-        return document, *self._owners.guards(space)
+        guards = self._guards.get(space.name)
+        if guards is None:
+            document = unchanged(SPACES + space.name, self.space_revision(space))
+            guards = self._guards[space.name] = (document, *self._owners.guards(space))
+        return guards
 
     # Keeping up to date
 
@@ -121,6 +126,7 @@ class Catalogue:
         else:
             self.spaces.put(value)
             self._revisions[name] = revision
+        self._guards.pop(name, None)
         self._owners.spaces_changed()
         self.space_changed.emit(name)
 

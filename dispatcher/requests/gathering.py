@@ -13,7 +13,7 @@ from configurators.environment import Clock
 from configurators.state.spaces import SpaceView
 from configurators.store.documents import decode_record
 from configurators.store.etcd.client import Stored, StoreError
-from configurators.store.keys import PartitionName, record_key
+from configurators.store.keys import PartitionName
 from configurators.streams.messages import Done, Dones, Waiting
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
@@ -110,12 +110,12 @@ class Gatherer:
 
     def tasks_done(self, message: Dones, configurator: str) -> None:
         """A configurator has answered tasks."""
-        counts = self._metrics.tasks_done
+        counts, in_flight = self._metrics.tasks_done, self._in_flight.get
         self._delivery.answered(message.dones)
         sent_back: list[Done] = []
         for done in message.dones:
             counts[done.outcome] += 1
-            operation = self._in_flight.get(done.id)
+            operation = in_flight(done.id)
             if operation is None:
                 continue
             rollout = operation.rollout
@@ -185,11 +185,10 @@ class Gatherer:
 
     async def _check(self, operation: Operation) -> None:
         """A partition has a newer task of this record: find out which operation it belongs to."""
-        key = record_key(operation.id)
         try:
-            found = await self._writer.read(key)
+            found = await self._writer.read(operation.key)
         except StoreError as error:
-            _log.warning("cannot read %s: %s", key, error)
+            _log.warning("cannot read %s: %s", operation.key, error)
             call_after(self._tasks, _PAUSE, partial(self._act, operation, Next.CHECK))
             return
         if operation.ended:

@@ -83,7 +83,8 @@ class Caller(Protocol):
 class Operation:
     """An operation: begin, end or update a record, or go on with what another one has begun.
 
-    `record`, as the operation wants it stored, and its `rollout` exist once it is planned.
+    `record`, as the operation wants it stored, its `rollout`, and the record's `key` in etcd exist
+    once it is planned.
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class Operation:
         "host",
         "id",
         "indexed",
+        "key",
         "kind",
         "last_done",
         "only_if",
@@ -114,6 +116,7 @@ class Operation:
 
     record: Record
     rollout: Rollout
+    key: str
 
     def __init__(
         self,

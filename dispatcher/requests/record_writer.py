@@ -155,10 +155,11 @@ class RecordWriter:
             keys.add(write.key)
             weight = write.weight
             if write.space:
-                same = guards.setdefault(write.space.number, write.guards)
-                if same is write.guards:
-                    weight += len(same)
-                elif same != write.guards:
+                same = guards.get(write.space.number)
+                if same is None:
+                    guards[write.space.number] = write.guards
+                    weight += len(write.guards)
+                elif same is not write.guards and same != write.guards:
                     break  # decided before something changed, or after
             size = write.size
             if batch and (weight > left or size > room):

@@ -80,7 +80,7 @@ class Settling:
         if self._told_again(operation) or self._waits_for_switch(operation):
             return
         settled = self._settlement(operation)
-        key = record_key(record.id)
+        key = operation.key
         value = encode(settled)
         on_result = partial(self._written, operation, settled)
         write = Write(key, operation.revision, [Put(key, value)], on_result, space)

@@ -12,12 +12,13 @@ def timing_of(
     total, because they were measured by different clocks, the switches' part is cut.
     """
     whole = max(0, round(total * 1e6))
-    parts = [max(0, round(part * 1e6)) for part in (indexed, journaled, committed, decided, pushed)]
+    parts: list[float] = []
     left = whole
-    for place, part in enumerate(parts):
-        parts[place] = min(part, left)
-        left -= parts[place]
-    first, second, last, fourth, fifth = (part / 1000 for part in parts)
+    for seconds in (indexed, journaled, committed, decided, pushed):
+        part = min(max(0, round(seconds * 1e6)), left)
+        left -= part
+        parts.append(part / 1000)
+    first, second, last, fourth, fifth = parts
     queued = left / 1000
     return Timing(
         first, second, queued, fourth, fifth, last, first + second + queued + fourth + fifth + last

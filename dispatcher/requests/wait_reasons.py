@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Put
-from configurators.store.keys import record_key
 from configurators.store.model import Record
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.record_writer import RecordWriter
@@ -57,9 +56,9 @@ class WaitReasons:
                 continue
             self._writing[operation] = None
             waiting = replace(record, reason=reason)
-            key = record_key(record.id)
+            put = Put(operation.key, encode(waiting))
             on_result = partial(self._stored, operation, waiting)
-            write = Write(key, operation.revision, [Put(key, encode(waiting))], on_result)
+            write = Write(operation.key, operation.revision, [put], on_result)
             self._writer.write(write, gather=True)
 
     def _stored(

@@ -74,7 +74,7 @@ class OperationWriter:
         if operation.action != "end":
             operation.indexed += operation.write_began - began
         record = operation.record
-        key = record_key(record.id)
+        operation.key = key = record_key(record.id)
         ops = [Put(key, encode(record))]
         space = None
         compares = operation.only_if
