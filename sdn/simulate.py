@@ -44,8 +44,8 @@ class SimulatedSwitch:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._table = FlowTable[FlowEntry]()
-        self.entries = self._table.entries
+        self.table = FlowTable[FlowEntry]()
+        self.entries = self.table.entries
         self.groups: dict[int, GroupEntry] = {}
 
     def apply(self, op: FlowOp) -> None:
@@ -57,9 +57,9 @@ class SimulatedSwitch:
         if op.change is Change.DELETE:
             if self.entries[key] != op.entry:
                 raise OperationRefused(f"{self.name}: {op.entry} is there, but with other actions")
-            self._table.remove(key)
+            self.table.remove(key)
         else:
-            self._table.put(key, op.entry)
+            self.table.put(key, op.entry)
 
     def apply_group(self, op: GroupOp) -> None:
         """Carry out one operation on a group."""
@@ -74,7 +74,7 @@ class SimulatedSwitch:
     def forward(self, address: int, in_port: int) -> tuple[list[int], bool]:
         """The ports that a packet leaves by, and whether it was let in."""
         ports: list[int] = []
-        table = self._table.lowest
+        table = self.table.lowest
         admitted = False
         while table is not None:
             entry = self._best(table, address, in_port)
@@ -95,7 +95,7 @@ class SimulatedSwitch:
         return self.groups[action.group].port
 
     def _best(self, table: int, address: int, in_port: int) -> FlowEntry | None:
-        found = self._table.matching(table, address, in_port)
+        found = self.table.matching(table, address, in_port)
         for entry in found[1:]:
             if (found[0].actions, found[0].goto) != (entry.actions, entry.goto):
                 raise AmbiguousMatch(f"{self.name}: {found[0]} and {entry}")

@@ -1,6 +1,6 @@
 """Runs many seeds: `python -m tests.simulation.run --seeds 10000 [--from N] [--jobs 2]`.
 
-With `--replay SEED` it runs one and prints all that happened, step by step.
+With `--replay SEED` it runs one seed and prints every step.
 """
 
 import argparse
@@ -19,19 +19,19 @@ _COLLECT = 20  # runs between collections of garbage
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the command line."""
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # Sets of texts come in another order otherwise, and no run could be repeated.
+        # Otherwise the order of sets of strings differs, and no run could be repeated.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.run", *sys.argv[1:]])  # noqa: S606
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000, help="how many")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that share them")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--replay", type=int, help="run this seed alone and print each step")
-    parser.add_argument("--mode", choices=("sna", "sea"), help="all in this mode")
-    parser.add_argument("--mutation", default="", help="with this bug built in")
-    parser.add_argument("--stop", type=int, default=5, help="after so many seeds that fail")
+    parser.add_argument("--mode", choices=("sna", "sea"), help="run all seeds in this mode")
+    parser.add_argument("--mutation", default="", help="build in this bug")
+    parser.add_argument("--stop", type=int, default=5, help="stop after so many failed seeds")
     given = parser.parse_args()
     if given.mutation:
         from tests.simulation.mutations import MUTATIONS
