@@ -271,7 +271,7 @@ class LockedOwnership:
         partitions.replicas[name] = Replica(worker, held.log.position)
         # A lost switch has not carried out what was left out for it. When it is back, the next
         # owner has to declare the partition to it, so the partition is not in order.
-        return mark if self._southbound.all_told else None
+        return mark if self._southbound.all_caught_up else None
 
     async def _become_owner(self, held: HeldPartition, is_replica: bool) -> None:
         await self._take_over.raise_and_load(held, is_replica)

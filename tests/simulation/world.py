@@ -395,7 +395,7 @@ class World:
         if any(worker.network != self._network[0] for worker in workers.values()):
             return "not all have taken up the network"
         for process in self.of("configurator"):
-            if not process.main.southbound.all_used:
+            if not process.main.southbound.all_in_use:
                 return f"{process.name} does not use all southbound processes"
         for server in self.servers.values():
             reconcilers = server.managed.reconcilers.values()
