@@ -1,4 +1,4 @@
-"""Somebody who asks for things all the time, in a thread of its own."""
+"""A client that sends requests all the time, in a thread of its own."""
 
 import threading
 from types import TracebackType
@@ -8,8 +8,8 @@ from dzflow.sdk.rest import Rest
 from tests.service import eventually
 
 
-class Requests:
-    """Subscribes and unsubscribes for h1 until it is left; every call must succeed."""
+class RequestLoop:
+    """Subscribes and unsubscribes for h1 while the context lasts; every request must succeed."""
 
     def __init__(self, url: str) -> None:
         self.kept: list[str] = []
@@ -34,8 +34,8 @@ class Requests:
         if self._error and error is None:
             raise self._error
 
-    def more(self, count: int) -> None:
-        """Wait until so many more subscriptions were acknowledged."""
+    def wait_for_more(self, count: int) -> None:
+        """Wait until `count` more subscriptions were acknowledged."""
         goal = self.done + count
         eventually(lambda: self._error or self.done >= goal, f"{count} more requests are done")
         if self._error:

@@ -1,4 +1,4 @@
-"""Certificates for tests of TLS: an authority of our own, and one certificate that it signed."""
+"""Certificates for tests of TLS: an authority, and one certificate that it signed."""
 
 import ssl
 import subprocess
@@ -14,14 +14,14 @@ class Keys(NamedTuple):
     key: Path
 
     def server(self) -> ssl.SSLContext:
-        """For one who listens and wants to see a certificate of ours."""
+        """The context of a server that requires a client certificate."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.authority)
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_cert_chain(self.certificate, self.key)
         return context
 
     def client(self) -> ssl.SSLContext:
-        """For one who connects to 127.0.0.1 and shows a certificate of ours."""
+        """The context of a client that connects to 127.0.0.1 with its certificate."""
         context = ssl.create_default_context(cafile=self.authority)
         context.load_cert_chain(self.certificate, self.key)
         return context

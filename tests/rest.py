@@ -1,4 +1,4 @@
-"""What tests of the REST interface send and expect."""
+"""Bodies and checks for tests of the REST interface."""
 
 from typing import Any
 
@@ -9,23 +9,23 @@ SCHEMA: dict[str, Any] = {
         {"name": "price", "type": "float", "min": 0, "max": 1000},
         {"name": "volume", "type": "int", "min": 0, "max": 1000},
     ],
-    # Few shapes: they are quickly found.
+    # Few shapes are found quickly.
     "index": {"kind": "fields", "budget": 4, "shapes": 4},
 }
 
 
 def subscription(space: str, /, **more: object) -> dict[str, Any]:
-    """A good request; `more` replaces and adds members."""
+    """A valid request; `more` replaces and adds members."""
     return {"host": "h2", "space": space, "filter": {"price": {"gte": 420}}, **more}
 
 
 def advertisement(space: str, /, **more: object) -> dict[str, Any]:
-    """A good request; `more` replaces and adds members."""
+    """A valid request; `more` replaces and adds members."""
     return {"host": "h1", "space": space, "filter": {}, **more}
 
 
 def problem_of(response: httpx.Response, *statuses: int) -> dict[str, Any]:
-    """The problem that the answer carries, after a look at its form and status."""
+    """The problem in an answer; checks its form and status."""
     assert response.status_code in statuses, response.text
     assert response.headers["content-type"] == "application/problem+json"
     assert response.headers["x-request-id"]

@@ -1,6 +1,15 @@
-"""The whole service for tests, and what is left of one."""
+"""The whole service for tests: real processes, Ray and etcd.
+
+Use it for tests of starting, stopping, settings and dead processes. It takes about ten seconds to
+start. `running` is the service inside the test's process, `Up` is the command `dzflow up`. Tests
+that only send requests use `tests/stack.py`, which is faster.
+"""
 
 import os
+import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +23,12 @@ from api.start.up import Only, Service
 from dzflow.sdk import Rest
 
 SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}
-LIMIT = 120.0  # seconds that anything here may take
+COMMAND = str(Path(sys.executable).parent / "dzflow")
+LIMIT = 120.0  # seconds to wait for anything
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:
-    """Wait until something is so, and give what it is."""
+    """Wait until a condition is true, and give its value."""
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         found = condition()
@@ -29,14 +39,15 @@ def eventually(condition: Callable[[], Any], what: str) -> Any:
 
 
 def is_ready(url: str) -> bool:
+    """Whether the service is ready without restrictions."""
     try:
-        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+        return bool(httpx.get(f"{url}/readyz", timeout=5).json()["status"] == "ready")
     except httpx.TransportError:
         return False
 
 
 def flows(url: str, source: str) -> list[str]:
-    """All entries of the service's spaces on all switches, as the control plane or they tell."""
+    """The entries of all spaces and switches, as the control plane (cp) or they (dp) have them."""
     found = []
     with Rest(url) as rest:
         for switch in rest.get("/switches")["items"]:
@@ -49,7 +60,7 @@ def flows(url: str, source: str) -> list[str]:
 def running(
     folder: Path, only: Only | None = None, said: list[str] | None = None, **options: Any
 ) -> Iterator[Service]:
-    """A service of one's own, at a free port; small unless told otherwise."""
+    """A service of the test's own, at a free port, with three switches unless `options` differ."""
     small = {"port": 0, "data_dir": folder, "topology": "line:3"}
     settings = load(options={**small, **options}, environment={})
     tell = (lambda _: None) if said is None else said.append
@@ -57,8 +68,44 @@ def running(
         yield service
 
 
+class Up:
+    """The command `dzflow up`, in a process of its own. Its children have its folder in their
+    environment, so that tests can find them."""
+
+    def __init__(self, folder: Path, *words: str, **variables: str) -> None:
+        environment = {**os.environ, **variables, "DZFLOW_DATA_DIR": str(folder), "COLUMNS": "200"}
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [COMMAND, "up", "--port", "0", *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def url(self) -> str:
+        """The address of the API, once everything is ready."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if found := re.search(r"http://[0-9.:]+", line):
+                return found[0]
+        raise AssertionError(self.process.communicate()[1])
+
+    def left(self) -> dict[int, str]:
+        """Its children that are still there."""
+        found = processes_with(str(self.folder))
+        found.pop(self.process.pid, None)
+        return found
+
+    def end(self, how: signal.Signals) -> int:
+        """Send a signal, and wait for the end; the exit code."""
+        self.process.send_signal(how)
+        self.process.communicate(timeout=LIMIT)
+        return self.process.returncode
+
+
 def processes_with(word: str) -> dict[int, str]:
-    """All processes whose command line or environment has this word, but this one."""
+    """All other processes whose command line or environment has this word."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():

@@ -1,7 +1,8 @@
 """The whole control plane in one process, for tests: everything but Ray.
 
-A real etcd (the caller's), southbound processes, configurators, emulated switches and the REST
-service, all on one event loop in a thread.
+Use it for tests that send requests, over REST or by the SDK: it starts within a second. etcd is a
+real one, of the caller. Southbound processes, configurators, emulated switches and the REST service
+run on one event loop in a thread. Tests of real processes use `tests/service.py`.
 """
 
 import asyncio
@@ -29,10 +30,11 @@ from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
 from dispatcher.changes.damping import Patience
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.emulator import EmulatedNetwork
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
+from tests.support import until
 
 T = TypeVar("T")
 
@@ -41,7 +43,7 @@ _TIMEOUT = 60.0
 
 
 class StackOptions(Struct, frozen=True):
-    """What the stack is made of."""
+    """The parts of a stack."""
 
     topology: str = "line:3"
     plan: PlanName = "legs"
@@ -57,7 +59,7 @@ class StackOptions(Struct, frozen=True):
 class Stack:
     """A control plane that runs while the context lasts.
 
-    `url` serves everybody; `guarded_url` asks for `tokens`: of the operator, of h1 and of h2.
+    `url` needs no token; `guarded_url` needs one of `tokens`: of the operator, of h1 or of h2.
     """
 
     def __init__(self, access: Access, options: StackOptions | None = None) -> None:
@@ -84,7 +86,7 @@ class Stack:
         assert not self._thread.is_alive(), "the stack does not stop"
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something on the loop of the stack, from another thread."""
+        """Run a coroutine on the loop of the stack, from another thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT)
 
     @contextmanager
@@ -142,10 +144,12 @@ class Stack:
             async with Dispatcher(self.access, TOKEN, dispatching) as self.dispatcher:
                 await self._serve()
 
+    def _is_ready(self) -> bool:
+        health = self.dispatcher.health()
+        return health.ready and not health.impaired
+
     async def _serve(self) -> None:
-        async with asyncio.timeout(_TIMEOUT):
-            while not self.dispatcher.health().ready:
-                await asyncio.sleep(0.02)
+        await until(self._is_ready, _TIMEOUT)
         guarded = replace(
             self.options.api,
             tokens=(
@@ -186,13 +190,11 @@ class _Serving:
 
     async def start(self) -> str:
         self._task = asyncio.create_task(self._server.serve([self._socket]))
-        async with asyncio.timeout(_TIMEOUT):
-            while not self._server.started:
-                await asyncio.sleep(0.01)
+        await until(lambda: self._server.started, _TIMEOUT)
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
     async def stop(self) -> None:
-        self._app.state.streams.stop()
+        self._app.state.context.streams.stop()
         self._server.should_exit = True
         await self._task
         self._socket.close()

@@ -1,4 +1,4 @@
-"""The application: all operations behind one edge, with a dispatcher that lives as long as it."""
+"""The application: all routers behind one edge, with a dispatcher that lives as long as it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -13,24 +14,24 @@ from starlette.routing import Match
 
 from api.http.app_settings import ApiSettings
 from api.http.auth import Guard
+from api.http.context import Context
 from api.http.edge import Edge
-from api.http.endpoints import Context, register
 from api.http.key_memory import KeyMemory
 from api.http.live_stream import Streams
 from api.http.metrics import Metrics
 from api.http.openapi import make_document
 from api.http.pages import add_pages
-from api.http.problems import KINDS, ApiProblem, problem, respond
+from api.http.problems import KINDS, ApiProblem, invalid_request, log, problem, respond
+from api.http.readiness import Readiness
 from api.http.routes import network, records, service, spaces
 from dispatcher.dispatcher import Dispatcher
+from dispatcher.errors import problem_of
 from dispatcher.views import Part
+from dzflow.aio import BackgroundTasks
+from dzflow.errors import DzflowError
 
-OPERATIONS = (
-    *records.OPERATIONS,
-    *spaces.OPERATIONS,
-    *network.OPERATIONS,
-    *service.OPERATIONS,
-)
+# Routes are tried in order: the hot ones come first.
+ROUTERS = (*records.ROUTERS, spaces.router, network.router, service.router)
 
 _KIND_OF_STATUS = {status: kind for kind, (status, _) in reversed(list(KINDS.items()))}
 
@@ -44,43 +45,68 @@ def make_app(
     open_dispatcher: Callable[[], AbstractAsyncContextManager[Dispatcher]],
     more_parts: Callable[[], Awaitable[list[Part]]] = _no_more_parts,
 ) -> FastAPI:
-    """The application. `more_parts` tells of parts that the dispatcher does not know, such as Ray.
+    """The application. `more_parts` reports parts that the dispatcher does not know, such as Ray.
 
-    `app.state.streams.stop()` ends all streams, so that a server can stop without delay.
+    `app.state.context.streams.stop()` ends all streams, so that a server can stop without delay.
     """
-    metrics = Metrics()
     streams = Streams(settings.max_streams, settings.max_host_streams, settings.keep_alive)
-    guard = Guard(settings.tokens)
-    context = Context(settings, guard, metrics, KeyMemory(), streams, more_parts)
+    metrics, readiness = Metrics(), Readiness(more_parts)
+    context = Context(settings, Guard(settings.tokens), metrics, KeyMemory(), streams, readiness)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_dispatcher() as dispatcher:
             app.state.dispatcher = dispatcher
             metrics.watch(dispatcher)
+            background = BackgroundTasks()
+            background.spawn(readiness.observe(dispatcher), "observe readiness")
             yield
             streams.stop()
+            await background.cancel()
 
     app = FastAPI(
         title="dzflow",
+        version=version("dzflow"),
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.streams = streams
-    for operation in OPERATIONS:
-        register(app, operation, context)
+    app.state.context = context
+    for router in ROUTERS:
+        # `include_router` would match each request twice, which is a tenth of a request's cost.
+        app.router.routes.extend(router.routes)
     add_pages(app)
     app.add_middleware(Edge, settings=settings, metrics=metrics)
+    app.add_exception_handler(ApiProblem, _api_problem)
+    app.add_exception_handler(DzflowError, _dispatcher_problem)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _framework_problem)
-    document = make_document(OPERATIONS, version("dzflow"), guard.on)
+    document = make_document(app, context.guard.on)
     app.openapi = lambda: document  # type: ignore[method-assign]
     return app
 
 
+async def _api_problem(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiProblem)
+    return respond(error.problem, error.headers)
+
+
+async def _dispatcher_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, DzflowError)
+    found = problem_of(error)
+    if found.status >= 500:
+        log.warning("%s: %s", request.scope.get("dzflow.route"), error)
+    return respond(found)
+
+
+async def _invalid_request(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return respond(invalid_request(error))
+
+
 async def _framework_problem(request: Request, error: Exception) -> Response:
-    """What the framework refuses by itself: paths and methods that there are not."""
+    """The answer to a path or a method that does not exist, which the framework refuses."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = ", ".join(_allowed(request))
@@ -94,7 +120,7 @@ async def _framework_problem(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> list[str]:
-    """The methods of all operations at this path."""
+    """The methods of all endpoints at this path."""
     found: set[str] = set()
     routes: list[Any] = request.app.routes
     for route in routes:

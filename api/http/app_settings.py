@@ -1,4 +1,4 @@
-"""What the application needs to be told: who may call it, and its limits."""
+"""The settings of the application: tokens of callers, and limits."""
 
 from typing import Literal
 
@@ -15,23 +15,23 @@ class Token(Struct, frozen=True):
     host: str | None = None
 
     def __repr__(self) -> str:
-        return f"Token({self.role!r}, {self.host!r})"  # the secret is nobody's business
+        return f"Token({self.role!r}, {self.host!r})"  # without the secret
 
 
 class ApiSettings(Struct, frozen=True, kw_only=True):
-    """Tokens (without any, nobody is asked for one) and limits; times are in seconds."""
+    """Tokens (if there are none, callers need none) and limits; times are in seconds."""
 
     tokens: tuple[Token, ...] = ()
     max_body: int = 8 * 1024 * 1024
-    max_backup: int = 1024 * 1024 * 1024  # what /restore takes
+    max_backup: int = 1024 * 1024 * 1024  # bytes of a backup for /restore
     max_depth: int = 32  # of nested arrays and objects
     max_batch: int = 1_000
-    body_timeout: float = 30.0  # until the whole body has come
+    body_timeout: float = 30.0  # until the whole body has arrived
     backup_timeout: float = 600.0  # the same for /restore
-    send_timeout: float = 60.0  # until a client has taken what was written
-    max_requests: int = 2_000  # in flight at once, but for streams
+    send_timeout: float = 60.0  # until a client has read what was written
+    max_requests: int = 2_000  # in progress at once, without streams
     max_streams: int = 4_000
-    max_host_streams: int = 200  # of who calls with the token of a host
-    keep_alive: float = 15.0  # between signs of life on a stream without changes
+    max_host_streams: int = 200  # of callers with the token of one host
+    keep_alive: float = 15.0  # between keep-alives on a stream without changes
     default_wait: float = 10.0
     max_wait: float = 60.0

@@ -1,4 +1,4 @@
-"""Who is calling, and who may call what."""
+"""Callers and their roles: tokens, and the role that each endpoint needs."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,8 @@ from api.http.app_settings import Token
 from api.http.problems import ApiProblem
 
 Access = Literal["anyone", "host", "operator"]
-"""Who may call: anyone, even without a token; hosts (for themselves) and operators; operators."""
+"""The callers that are let in: anyone, without a token; hosts (for themselves) and operators; or
+operators only."""
 
 ACCESS: Mapping[str, Access] = {
     "POST /subscribe": "host",
@@ -49,31 +50,34 @@ ACCESS: Mapping[str, Access] = {
     "GET /healthz": "anyone",
     "GET /readyz": "anyone",
 }
-"""The role of every operation. An operation that is not listed here cannot be added to the app."""
+"""The role of every endpoint. An endpoint that is not listed here cannot be added to a router."""
 
 
 class Caller(Struct, frozen=True):
-    """Who a request comes from: everybody's rights if `host` is None, else that host's."""
+    """The caller of a request: may act for `host` only, or for all hosts if it is None."""
 
     name: str
     host: str | None = None
 
     def may_act_for(self, host: str) -> bool:
-        """Whether the caller may do something in the name of a host, or see what it has done."""
+        """Whether the caller may act for a host, and see its records."""
         return self.host is None or self.host == host
 
     def must_act_for(self, host: str, field: str = "host") -> None:
         """Refuse (403) if the caller may not act for this host."""
         if not self.may_act_for(host):
-            text = f"this token may act for {self.host} only"
-            raise ApiProblem("forbidden", text, field)
+            raise self.refusal(field)
+
+    def refusal(self, field: str = "host") -> ApiProblem:
+        """The answer (403) to a request for another host."""
+        return ApiProblem("forbidden", f"this token may act for {self.host} only", field)
 
 
 EVERYBODY = Caller("anyone")
 
 
 class Guard:
-    """Knows the tokens, by digest: how long a look-up takes tells nothing about a secret."""
+    """Knows the tokens by their digests, so that the time of a look-up reveals nothing."""
 
     def __init__(self, tokens: Iterable[Token]) -> None:
         self._known: dict[bytes, Caller] = {}
@@ -86,11 +90,11 @@ class Guard:
 
     @property
     def on(self) -> bool:
-        """Whether anybody is asked for a token."""
+        """Whether callers need a token."""
         return bool(self._known)
 
     def admit(self, access: Access, authorization: str | None) -> Caller:
-        """Who is calling; 401 without a token that is known, 403 if its role is not enough."""
+        """The caller; 401 without a known token, 403 if its role is not enough."""
         if not self.on or access == "anyone":
             return EVERYBODY
         scheme, _, secret = (authorization or "").partition(" ")

@@ -7,24 +7,31 @@ from typing import TypeVar
 import msgspec
 from starlette.responses import Response
 
-from api.http.endpoints import Call, Reply
+from api.http.bodies import JSON
 from api.http.models import Begin, ElementOut, End, In, ProblemOut
 from api.http.problems import ApiProblem, document, invalid, naming, respond
+from api.http.route import ApiRequest
+from dispatcher.calls import Answer
 from dispatcher.errors import Problem
-from dispatcher.views import Answer, RecordView
+from dispatcher.views import RecordView
 
 _MEMBERS = RecordView.__struct_fields__
 
 T = TypeVar("T", bound=In)
 
 
-def elements_of(call: Call, kind: type[T]) -> tuple[list[T | Problem], bool]:
-    """What the body asks for: each element, or what is wrong with it; and whether it is a batch."""
-    body = call.body
+async def read_elements(request: ApiRequest, kind: type[T]) -> tuple[list[T | Problem], bool]:
+    """Each element of the body, or what is wrong with it; and whether the body is a batch."""
+    await request.body()
+    body = await request.json()
     if not isinstance(body, list):
-        return [msgspec.convert(body, kind)], False
-    if not 1 <= len(body) <= call.settings.max_batch:
-        text = f"a batch has 1 to {call.settings.max_batch} elements, got {len(body)}"
+        try:
+            return [msgspec.convert(body, kind)], False
+        except msgspec.ValidationError as error:
+            raise ApiProblem.of(invalid(str(error))) from None
+    most = request.context.settings.max_batch
+    if not 1 <= len(body) <= most:
+        text = f"a batch has 1 to {most} elements, got {len(body)}"
         raise ApiProblem("invalid", text, "body")
     try:
         return list(msgspec.convert(body, list[kind])), True  # type: ignore[valid-type]
@@ -36,19 +43,19 @@ def _element(item: object, kind: type[T]) -> T | Problem:
     try:
         return msgspec.convert(item, kind)
     except msgspec.ValidationError as error:
-        return invalid(error)
+        return invalid(str(error))
 
 
-def longest_wait(call: Call, elements: Sequence[Begin | End | Problem]) -> float:
-    """A batch is answered as a whole, so that the element with the most patience decides."""
-    waits = (call.wait(e.wait) for e in elements if not isinstance(e, Problem))
+def wait_of(request: ApiRequest, elements: Sequence[Begin | End | Problem]) -> float:
+    """The longest wait of all elements: a batch is answered as a whole."""
+    waits = (request.wait_seconds(e.wait) for e in elements if not isinstance(e, Problem))
     return max(waits, default=0.0)
 
 
-def answered(call: Call, answers: Sequence[Answer], many: bool) -> Reply | Response:
-    """The answer to a call with one element, or with many."""
+def respond_all(request: ApiRequest, answers: Sequence[Answer], many: bool) -> Response:
+    """The answer to a request with one element, or to a batch."""
     if not many:
-        return single(answers[0])
+        return respond_one(answers[0])
     content: list[ElementOut | ProblemOut] = []
     counts: Counter[int] = Counter()
     for answer in answers:
@@ -60,16 +67,16 @@ def answered(call: Call, answers: Sequence[Answer], many: bool) -> Reply | Respo
             content.append(
                 ElementOut(*[getattr(record, name) for name in _MEMBERS], status=answer.status)
             )
-    call.context.metrics.elements(call.request.scope["dzflow.route"], counts)
-    return Reply(207, content)
+    request.context.metrics.elements(request.scope["dzflow.route"], counts)
+    return Response(msgspec.json.encode(content), 207, media_type=JSON)
 
 
-def single(answer: Answer) -> Reply | Response:
-    """The answer to a call about one record."""
+def respond_one(answer: Answer) -> Response:
+    """The answer to a request about one record."""
     if answer.problem is not None:
         return respond(naming(answer.problem, "filter"))
     assert answer.record is not None
     headers = {}
     if answer.status in (201, 202):
         headers["Location"] = f"/requests/{answer.record.id}"
-    return Reply(answer.status, answer.record, headers)
+    return Response(msgspec.json.encode(answer.record), answer.status, headers, JSON)

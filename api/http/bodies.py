@@ -1,4 +1,4 @@
-"""Request bodies: read within a limit and a time, decoded, and looked through before use."""
+"""Request bodies: read within limits of size and time, decoded, and checked."""
 
 import asyncio
 import json
@@ -10,6 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from api.http.app_settings import ApiSettings
 from api.http.problems import ApiProblem
+
+JSON = "application/json"
+BYTES = "application/octet-stream"
 
 _CLOSE = {"Connection": "close"}
 
@@ -29,7 +32,7 @@ async def read_body(request: Request, limit: int, timeout: float) -> bytes:
                     raise _too_large(limit)
                 chunks.append(chunk)
     except TimeoutError:
-        text = f"the body did not come within {timeout:g} s"
+        text = f"the body did not arrive within {timeout:g} s"
         raise ApiProblem("timeout", text, headers=_CLOSE) from None
     except ClientDisconnect:
         text = "the connection ended before the body did"
@@ -38,12 +41,12 @@ async def read_body(request: Request, limit: int, timeout: float) -> bytes:
 
 
 def _too_large(limit: int) -> ApiProblem:
-    # The connection stays open, and the server throws away what still comes: a client that is
-    # cut off while it sends would not get to read the answer.
+    # The connection stays open, and the server discards the rest: a client whose connection is
+    # closed while it sends would not read the answer.
     return ApiProblem("too-large", f"a body has at most {limit} bytes")
 
 
-def check_media_type(request: Request, wanted: str = "application/json") -> None:
+def check_media_type(request: Request, wanted: str = JSON) -> None:
     """Refuse (415) a body that is not of the wanted type."""
     given = request.headers.get("content-type", "")
     kind, _, parameters = given.partition(";")
@@ -54,7 +57,7 @@ def check_media_type(request: Request, wanted: str = "application/json") -> None
 
 
 def decode(raw: bytes, settings: ApiSettings) -> Any:
-    """The JSON value; 400 if it is none, is nested too deeply, or names a member twice."""
+    """The JSON value; 400 if it is not JSON, nested too deeply, or names a member twice."""
     try:
         value = msgspec.json.decode(raw)
     except RecursionError:
@@ -62,14 +65,14 @@ def decode(raw: bytes, settings: ApiSettings) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiProblem("bad-json", f"not JSON: {error}") from None
     members = _count_members(value, settings.max_depth)
-    # Each member has a colon. Strings may hold more of them; then a slower look decides.
+    # Each member has a colon. Strings may contain more colons; then a slower check decides.
     if raw.count(b":") != members:
-        _refuse_doubles(raw)
+        _refuse_duplicates(raw)
     return value
 
 
 def _count_members(value: Any, max_depth: int) -> int:
-    """How many members all objects have together, after a look at how deep they are."""
+    """The number of members of all objects; 400 if they are nested too deeply."""
     members = 0
     level: Iterable[Any] = (value,)
     for _ in range(max_depth):
@@ -92,18 +95,18 @@ def _too_deep(max_depth: int) -> ApiProblem:
     return ApiProblem("bad-json", f"arrays and objects may be nested {max_depth} deep at most")
 
 
-def _refuse_doubles(raw: bytes) -> None:
-    json.loads(raw, object_pairs_hook=_without_doubles)
+def _refuse_duplicates(raw: bytes) -> None:
+    json.loads(raw, object_pairs_hook=_check_names)
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> None:
+def _check_names(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        name = next(_doubles(names))
+        name = next(_duplicates(names))
         raise ApiProblem("bad-json", f"an object names {name[:64]!r} twice", name[:64])
 
 
-def _doubles(names: list[str]) -> Iterator[str]:
+def _duplicates(names: list[str]) -> Iterator[str]:
     seen: set[str] = set()
     for name in names:
         if name in seen:

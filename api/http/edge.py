@@ -1,4 +1,4 @@
-"""The outermost layer: request ids, limits, time for slow readers, metrics, the access log."""
+"""The outermost layer: request ids, limits, timeouts of slow readers, metrics, the access log."""
 
 import asyncio
 import logging
@@ -7,22 +7,21 @@ from time import perf_counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.app_settings import ApiSettings
-from api.http.endpoints import internal_error
 from api.http.metrics import Metrics
-from api.http.problems import problem, respond
+from api.http.problems import problem, respond, respond_internal
 from api.http.request_ids import id_for, request_id
 
 access_log = logging.getLogger("dzflow.api.access")
 
-_ALWAYS = ("/healthz", "/readyz")  # answered even if there are too many requests
+_ALWAYS = ("/healthz", "/readyz")  # answered even when there are too many requests
 
 
 class SlowReader(Exception):
-    """A client has not taken what was written to it in time; its connection is given up."""
+    """A client did not read its answer in time; its connection is closed."""
 
 
 class Edge:
-    """Wraps the application."""
+    """ASGI middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, settings: ApiSettings, metrics: Metrics) -> None:
         self._app = app
@@ -45,7 +44,7 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                # A new message: that of a stream is always the same object.
+                # A copy: the message of a stream is always the same object.
                 headers = [*message["headers"], (b"x-request-id", name.encode())]
                 message = {**message, "headers": headers}
             try:
@@ -54,21 +53,21 @@ class Edge:
             except TimeoutError:
                 raise SlowReader from None
 
-        counted = scope["path"] != "/stream"  # these stay, and have a limit of their own
+        counted = scope["path"] != "/stream"  # streams stay open, and have their own limit
         self._in_flight += counted
         self._metrics.in_flight.set(self._in_flight)
         try:
             too_many = counted and self._in_flight > self._settings.max_requests
             if too_many and scope["path"] not in _ALWAYS:
-                text = "too many requests are being served; try again soon"
+                text = "too many requests are in progress; try again soon"
                 await respond(problem("overloaded", text))(scope, receive, answer)
             else:
                 await self._app(scope, receive, answer)
         except SlowReader:
-            access_log.warning("a client did not take its answer in time", extra=_what(scope))
+            access_log.warning("a client did not read its answer in time", extra=_fields(scope))
             raise  # for the server to close the connection
         except Exception as error:
-            response = internal_error(error, f"{scope['method']} {scope['path']!r}")
+            response = respond_internal(error, f"{scope['method']} {scope['path']!r}")
             if status:
                 raise
             await response(scope, receive, answer)
@@ -83,10 +82,10 @@ class Edge:
                 scope["path"][:200].encode("unicode_escape").decode(),
                 status,
                 seconds * 1_000,
-                extra={**_what(scope), "status": status, "ms": round(seconds * 1_000, 2)},
+                extra={**_fields(scope), "status": status, "ms": round(seconds * 1_000, 2)},
             )
             request_id.reset(reset)
 
 
-def _what(scope: Scope) -> dict[str, object]:
+def _fields(scope: Scope) -> dict[str, object]:
     return {"route": scope.get("dzflow.route", "other"), "method": scope["method"]}

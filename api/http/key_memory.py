@@ -1,60 +1,60 @@
-"""Idempotency keys of calls that leave no record behind: remembered here, a bounded number."""
+"""Idempotency keys of requests that leave no record: a bounded number, in this process."""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 from api.http.problems import ApiProblem
 
-if TYPE_CHECKING:
-    from api.http.endpoints import Reply
+T = TypeVar("T")
 
 Name = tuple[str, str]
-"""Who called, and the key."""
+"""The caller and the key."""
 
 
 class KeyMemory:
-    """Replies by key; the oldest go first."""
+    """Results by key; the oldest are forgotten first."""
 
     def __init__(self, size: int = 10_000) -> None:
         self._size = size
-        self._known: OrderedDict[Name, tuple[bytes, asyncio.Future[Reply] | None]] = OrderedDict()
+        self._known: OrderedDict[Name, tuple[bytes, asyncio.Future[Any] | None]] = OrderedDict()
 
     async def once(
         self,
         name: Name,
         fingerprint: bytes,
-        action: Callable[[], Awaitable["Reply"]],
+        action: Callable[[], Awaitable[T]],
         keep: bool = True,
-    ) -> "Reply":
-        """The action's reply, or that of the same call before; 409 if it was another call.
+    ) -> T:
+        """The action's result, or that of the same request before; 409 if it was another one.
 
-        Without `keep` the reply is not remembered, and the action is carried out again: for replies
-        that may be large, to calls that change nothing.
+        Without `keep` the result is not remembered, and the action is carried out again: for
+        results that may be large, of requests that change nothing.
         """
         known = self._known.get(name)
         if known is not None:
             if known[0] != fingerprint:
-                text = "this Idempotency-Key was used for another call; take a new one"
+                text = "this Idempotency-Key was used for another request; choose a new one"
                 raise ApiProblem("key-reused", text, "Idempotency-Key")
             if known[1] is not None:
-                return await asyncio.shield(known[1])
-        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._known[name] = (fingerprint, reply)
+                earlier: T = await asyncio.shield(known[1])
+                return earlier
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._known[name] = (fingerprint, result)
         while len(self._known) > self._size:
             self._known.popitem(last=False)
         try:
-            reply.set_result(await action())
+            result.set_result(await action())
         except BaseException as error:
-            # A call that failed may be tried again; whoever waits for it is told the same.
+            # A request that failed may be tried again; all that wait for it get the same error.
             self._known.pop(name, None)
             if isinstance(error, Exception):
-                reply.set_exception(error)
-                reply.exception()  # seen
+                result.set_exception(error)
+                result.exception()  # seen
             else:
-                reply.cancel()
+                result.cancel()
             raise
         if not keep and name in self._known:
             self._known[name] = (fingerprint, None)
-        return reply.result()
+        return result.result()

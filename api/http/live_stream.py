@@ -1,4 +1,4 @@
-"""Server-sent events: a bounded number of streams, signs of life, an end when the server stops."""
+"""Server-sent events: a bounded number of streams, with keep-alives, that end with the server."""
 
 import asyncio
 from collections import Counter
@@ -30,14 +30,14 @@ class Streams:
         self._most_of_host = most_of_host
         self._keep_alive = keep_alive
         self._stopping = asyncio.Event()
-        self._open: Counter[str | None] = Counter()  # by host; None: of nobody in particular
+        self._open: Counter[str | None] = Counter()  # by host; None: of operators
 
     def stop(self) -> None:
-        """End all streams, so that the server need not wait for them."""
+        """End all streams, so that the server does not wait for them."""
         self._stopping.set()
 
     def check(self, host: str | None) -> None:
-        """Refuse (503) another stream if there are too many, or the server is about to stop."""
+        """Refuse (503) another stream if there are too many, or if the server stops."""
         if self._stopping.is_set():
             raise ApiProblem("overloaded", "the service is stopping")
         if self._open.total() >= self._most:
@@ -52,14 +52,14 @@ class Streams:
         """Send changes as they come until they end, the reader goes, or the server stops."""
         self._open[host] += 1
         ends = [
-            asyncio.ensure_future(_gone(receive)),
+            asyncio.ensure_future(_wait_for_disconnect(receive)),
             asyncio.ensure_future(self._stopping.wait()),
         ]
         coming = asyncio.ensure_future(anext(changes, None))
-        await asyncio.sleep(0)  # now the changes have been asked for
+        await asyncio.sleep(0)  # lets the subscription to changes begin
         try:
             await send(_START)
-            # At once, so that the reader knows that from now on it hears of everything.
+            # At once: from this line on, the reader gets every change.
             await send(_body(b": dzflow\n\n"))
             while not any(end.done() for end in ends):
                 done, _ = await asyncio.wait(
@@ -87,7 +87,7 @@ class Streams:
 
 
 class EventStream(Response):
-    """An answer that goes on until one side ends it."""
+    """A response that lasts until one side ends it."""
 
     def __init__(self, streams: Streams, host: str | None, changes: AsyncIterator[Change]) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class EventStream(Response):
 
 
 def event(change: Change) -> bytes:
-    """A change in the form of the protocol; JSON has no line breaks outside of strings."""
+    """A change as a server-sent event; encoded JSON has no line breaks."""
     return b"event: %b\ndata: %b\n\n" % (change.type.encode(), msgspec.json.encode(change.data))
 
 
@@ -109,6 +109,6 @@ def _body(content: bytes) -> dict[str, object]:
     return {"type": "http.response.body", "body": content, "more_body": True}
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

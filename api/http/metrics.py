@@ -1,5 +1,6 @@
-"""What Prometheus can read of this process and of what it knows of the others."""
+"""Metrics for Prometheus: of this process, and of the control plane as its dispatcher sees it."""
 
+from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
@@ -14,7 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.reports.metrics import LATENCY_BOUNDS
+from dispatcher.metrics import LATENCY_BOUNDS
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _MOST_SERIES = 10_000
@@ -22,25 +23,25 @@ _TIMES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10
 
 
 class Metrics:
-    """Counts requests and what applications report."""
+    """Counts requests, and the counters that applications report."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "dzflow_http_requests",
-            "Calls that were answered.",
+            "HTTP requests that were answered.",
             ("route", "status"),
             registry=self.registry,
         )
         self._seconds = Histogram(
             "dzflow_http_request_seconds",
-            "How long answers took.",
+            "Duration of HTTP requests.",
             ("route",),
             buckets=_TIMES,
             registry=self.registry,
         )
         self.in_flight = Gauge(
-            "dzflow_http_in_flight", "Calls that are being answered.", registry=self.registry
+            "dzflow_http_in_flight", "HTTP requests in progress.", registry=self.registry
         )
         self._elements = Counter(
             "dzflow_batch_elements",
@@ -50,24 +51,24 @@ class Metrics:
         )
         self._reported = Counter(
             "dzflow_reported_events",
-            "What applications have counted, as they report it.",
+            "Events as counted and reported by applications.",
             ("space", "counter"),
             registry=self.registry,
         )
         self._series: set[tuple[str, str]] = set()
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """A call was answered."""
+        """Count a request that was answered."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def elements(self, route: str, counts: Mapping[int, int]) -> None:
-        """A batch was answered: so many elements with each status."""
+        """Count the elements of a batch, by status."""
         for status, count in counts.items():
             self._elements.labels(route, str(status)).inc(count)
 
     def report(self, counters: Mapping[str, Mapping[str, int]]) -> None:
-        """An application has counted this since its last report."""
+        """Add the counters of an application since its last report."""
         for space, counts in counters.items():
             for name, count in counts.items():
                 series = (space, name)
@@ -78,11 +79,11 @@ class Metrics:
                 self._reported.labels(*series).inc(count)
 
     def watch(self, dispatcher: Dispatcher) -> None:
-        """Tell of the whole control plane, too, as the dispatcher sees it."""
+        """Add metrics of the whole control plane, as this dispatcher sees it."""
         self.registry.register(_ControlPlane(dispatcher))
 
     def text(self) -> bytes:
-        """All of it in Prometheus's text form."""
+        """All metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
 
@@ -91,15 +92,15 @@ class _ControlPlane(Collector):
         self._dispatcher = dispatcher
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: what there is depends on the state."""
+        """Nothing: the series depend on the state."""
         return []
 
     def _counted(self) -> Iterator[Metric]:
-        """What the dispatcher has counted since it started."""
+        """Counters of the dispatcher since its start."""
         counts = self._dispatcher.metrics
         yield _counter(
             "dzflow_operations",
-            "Requests at their end.",
+            "Requests that have ended.",
             {(*names,): count for names, count in counts.operations.items()},
             ("kind", "action", "outcome"),
         )
@@ -120,7 +121,7 @@ class _ControlPlane(Collector):
             below += count
             buckets.append(("+Inf" if bound == inf else str(bound), below))
         latency = HistogramMetricFamily(
-            "dzflow_operation_seconds", "From a request to its end.", labels=()
+            "dzflow_operation_seconds", "Time from a request to its end.", labels=()
         )
         latency.add_metric((), buckets, counts.latency_sum)
         yield latency
@@ -130,16 +131,23 @@ class _ControlPlane(Collector):
                 "Flow operations that switches have acknowledged.",
                 counts.flow_ops,
             ),
-            ("adopted", "Requests taken over from dispatchers that died.", counts.adopted),
-            ("expired", "Records whose time was up.", counts.expired),
+            ("adopted", "Requests adopted from dead dispatchers.", counts.adopted),
+            ("expired", "Records that have expired.", counts.expired),
         ):
             yield _counter(f"dzflow_{name}", text, {(): value})
 
     def collect(self) -> Iterator[Metric]:
-        """The state as it is now."""
+        """The current state."""
         yield from self._counted()
         health = self._dispatcher.health()
         yield _gauge("dzflow_ready", "Whether requests can be served.", {(): float(health.ready)})
+        impaired = Counts(each.kind for each in health.impaired)
+        yield _gauge(
+            "dzflow_impaired",
+            "Switches, partitions and processes that cannot be used.",
+            {(kind,): impaired[kind] for kind in ("switch", "partition", "process")},
+            ("kind",),
+        )
         yield _gauge("dzflow_switches", "Switches of the network.", {(): health.switches})
         yield _gauge("dzflow_switches_up", "Switches that are up.", {(): health.switches_up})
         configurators = self._dispatcher.configurators()

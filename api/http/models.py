@@ -1,10 +1,9 @@
-"""What callers send and get. The OpenAPI document is made from these types, too."""
+"""The bodies of requests and answers, beside the dispatcher's views; also for the document."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
-from configurators.store.model import State
 from dispatcher.views import (
     ConfiguratorView,
     FlowView,
@@ -14,8 +13,6 @@ from dispatcher.views import (
     RecordView,
     SwitchView,
 )
-
-T = TypeVar("T")
 
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
 SPACE_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
@@ -45,19 +42,19 @@ Wait = Annotated[
     bool | Annotated[float, Meta(ge=0, le=60)],
     Meta(
         description=(
-            "How many seconds to wait for the switches; true is the default time, "
-            "false does not wait at all."
+            "Seconds to wait for the switches; true waits for the default time, "
+            "false does not wait."
         )
     ),
 ]
 Ttl = Annotated[
     float, Meta(ge=1, le=MAX_TTL, description="Seconds until it ends unless it is renewed.")
 ]
-Label = Annotated[str, Meta(max_length=200, description="A note of the caller's own.")]
+Label = Annotated[str, Meta(max_length=200, description="A note of the caller.")]
 
 
 class In(Struct, frozen=True, forbid_unknown_fields=True):
-    """What comes in; members that are not known are refused."""
+    """The body of a request; unknown members are refused."""
 
 
 class Begin(In, frozen=True):
@@ -113,7 +110,7 @@ class SchemaIn(In, frozen=True, omit_defaults=True):
 
 
 class HostIn(In, frozen=True):
-    """Where a host hangs."""
+    """The switch and port that a host is connected to."""
 
     switch: SwitchId
     port: Annotated[int, Meta(ge=1, le=0xFEFF)]
@@ -138,7 +135,7 @@ class SampledEvent(In, frozen=True):
 
 
 class ReportIn(In, frozen=True):
-    """What an application has seen since its last report."""
+    """The counters and sampled events of an application since its last report."""
 
     host: HostId
     counters: Annotated[
@@ -157,55 +154,7 @@ class ReportIn(In, frozen=True):
     events: Annotated[list[SampledEvent], Meta(max_length=1_000)] = []
 
 
-class RecordQuery(In, frozen=True):
-    """Which records to list."""
-
-    host: HostId | UnsetType = UNSET
-    space: SpaceName | UnsetType = UNSET
-    state: State | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=1_000, description="The most to give.")] = 100
-    after: (
-        Annotated[str, Meta(max_length=64, description="`next` of the page before.")] | UnsetType
-    ) = UNSET
-
-
-class EndQuery(In, frozen=True):
-    """How long to wait for the switches: true, false or seconds."""
-
-    wait: Wait = True
-
-
-class FlowQuery(In, frozen=True):
-    """Whose view of the entries to give."""
-
-    source: Annotated[
-        Literal["cp", "dp"],
-        Meta(description="As the control plane believes (cp) or as the switch has them (dp)."),
-    ] = "cp"
-
-
-class StreamQuery(In, frozen=True):
-    """What to hear about."""
-
-    types: (
-        Annotated[
-            str,
-            Meta(max_length=200, description="Types of changes, separated by commas; default all."),
-        ]
-        | UnsetType
-    ) = UNSET
-
-
-class NoQuery(In, frozen=True):
-    """No parameters."""
-
-
-def given(value: T | UnsetType) -> T | None:
-    """A parameter, or None if it was left out (`null` in a query would be a text)."""
-    return None if value is UNSET else value
-
-
-# Out: beside what the dispatcher gives (`dispatcher/views.py`)
+# Answers, beside the dispatcher's views (`dispatcher/views.py`)
 
 
 class ProblemOut(Struct, frozen=True, omit_defaults=True):
@@ -231,7 +180,7 @@ class FieldProblem(Struct, frozen=True):
 
 
 class ElementOut(RecordView, frozen=True, kw_only=True):
-    """A record as an element of a batch's answer, with the status that it would have had alone."""
+    """A record in the answer to a batch, with the status that a single request would have had."""
 
     status: int
 
@@ -296,7 +245,7 @@ class ConfiguratorsOut(Struct, frozen=True):
 
 
 class ReportOut(Struct, frozen=True):
-    """How many sampled events of a report were taken."""
+    """The number of sampled events of a report that were kept."""
 
     events: int
 
@@ -307,14 +256,26 @@ class HealthOut(Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-class ReadyOut(Struct, frozen=True):
-    """Whether requests can be served; if not, the reasons; and each part that this depends on.
+class ImpairmentOut(Struct, frozen=True):
+    """A switch, partition or process that cannot be used; `since` is seconds since the epoch."""
 
-    Requests are taken while some switches are down or partitions are loaded; they then wait.
+    kind: Literal["switch", "partition", "process"]
+    id: str
+    reason: str
+    since: float
+
+
+class ReadyOut(Struct, frozen=True):
+    """Whether requests can be served, and each part that this depends on.
+
+    `degraded`: requests are served, but those that concern what is `impaired` have to wait.
+    `not ready`: no request can be served, for the `reasons` given.
     """
 
+    status: Literal["ready", "degraded", "not ready"]
     ready: bool
     reasons: list[str]
+    impaired: list[ImpairmentOut]
     parts: list[Part]
     switches_up: int
     switches: int

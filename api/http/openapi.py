@@ -1,198 +1,183 @@
-"""The OpenAPI document, made from the operations and the types that they take and give."""
+"""The OpenAPI document: FastAPI's own, with what all endpoints have in common added to it."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from api.http.auth import ACCESS
-from api.http.endpoints import JSON, MAX_KEY, Link, Operation, Shown
-from api.http.models import ElementOut, ProblemOut
+from api.http.models import Begin, ElementOut, End, ProblemOut
+from api.http.msgspec_types import STRUCTS
 from api.http.problems import MEDIA_TYPE
+from api.http.route import MAX_KEY
 
-_PLACE = re.compile(r"{(\w+)}")
-_REFERENCE = "#/components/schemas/{name}"
+Responses = dict[int | str, dict[str, Any]]
+"""Answers of an endpoint by status, as FastAPI takes them."""
+
+_COMPONENTS = "#/components/schemas/"
 
 TAGS = (
     ("records", "Subscriptions and advertisements."),
-    ("spaces", "Event spaces, and what filters come to in them."),
+    ("spaces", "Event spaces, and how filters are indexed in them."),
     ("network", "Hosts, switches, links, trees and flow entries."),
     ("control", "Partitions and configurators."),
-    ("service", "Health, metrics, changes as they happen, reports, backup."),
+    ("service", "Health, metrics, a stream of changes, reports, backup."),
 )
 
 DESCRIPTION = """\
-Say what a host publishes (`POST /advertise`) and what it wants (`POST /subscribe`); the switches
-then filter and forward events by themselves.
+Tell the control plane what a host publishes (`POST /advertise`) and what it wants (`POST
+/subscribe`). The switches then filter and forward events by themselves.
 
 Errors are `application/problem+json`: `type` is stable, `detail` says what to do, `field` and
-`errors` name what is wrong with the input. Every answer has `X-Request-ID`, which the logs have,
-too. `Idempotency-Key` on a POST makes it safe to repeat.
+`errors` name the input that is wrong. Every answer has an `X-Request-ID`, which the logs have, too.
+`Idempotency-Key` makes a POST safe to repeat.
 """
 
-
-class _Schemas:
-    """Schemas of types, with references to those that have names."""
-
-    def __init__(self, types: Iterable[Any]) -> None:
-        self._types = list(types)
-        found, self.components = msgspec.json.schema_components(
-            self._types, ref_template=_REFERENCE
-        )
-        self._found = list(found)
-
-    def of(self, kind: Any) -> dict[str, Any]:
-        return dict(self._found[self._types.index(kind)])
-
-
-def make_document(operations: Sequence[Operation], version: str, guarded: bool) -> dict[str, Any]:
-    """The document; it speaks of tokens only if they are asked for."""
-    schemas = _Schemas(_types(operations))
-    paths: dict[str, dict[str, Any]] = {}
-    for operation in operations:
-        item = paths.setdefault(operation.path, {})
-        item[operation.method.lower()] = _operation(operation, schemas, guarded)
-    components: dict[str, Any] = {"schemas": schemas.components}
-    if guarded:
-        components["securitySchemes"] = {
-            "bearer": {"type": "http", "scheme": "bearer", "description": "A host's or operator's."}
-        }
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "dzflow", "version": version, "description": DESCRIPTION},
-        "tags": [{"name": name, "description": text} for name, text in TAGS],
-        "paths": paths,
-        "components": components,
-    }
-
-
-def _types(operations: Iterable[Operation]) -> Iterator[Any]:
-    yield ProblemOut
-    yield ElementOut
-    for operation in operations:
-        yield operation.query
-        if operation.body is not None and operation.media == JSON:
-            yield operation.body
-        yield from operation.parameters.values()
-        for shown in operation.answers.values():
-            if shown.type is not None:
-                yield shown.type
-
-
-def _operation(operation: Operation, schemas: _Schemas, guarded: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "operationId": operation.name,
-        "tags": [operation.tag],
-        "summary": operation.summary,
-        "parameters": [*_path(operation, schemas), *_query(operation, schemas)],
-        "responses": {
-            **{str(status): _answer(s, schemas) for status, s in operation.answers.items()},
-            **{str(status): _problem(status, schemas) for status in _problems(operation, guarded)},
-        },
-    }
-    if operation.method == "POST":
-        found["parameters"].append(_KEY_HEADER)
-    if operation.body is not None:
-        content: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
-        if operation.media == JSON:
-            content = {"schema": schemas.of(operation.body)}
-        if operation.examples:
-            shown = {name: {"value": value} for name, value in operation.examples.items()}
-            content["examples"] = shown
-        found["requestBody"] = {"required": True, "content": {operation.media: content}}
-    if guarded:
-        open_to_all = ACCESS[operation.route] == "anyone"
-        found["security"] = [] if open_to_all else [{"bearer": []}]
-    return found
-
-
-_KEY_HEADER = {
+_REQUEST_ID = {
+    "description": "The id of this request, as in the logs.",
+    "required": True,
+    "schema": {"type": "string"},
+}
+_LOCATION = {
+    "description": "Where the progress of the request can be read.",
+    "required": True,
+    "schema": {"type": "string"},
+}
+_RETRY_AFTER = {
+    "description": "Seconds after which to try again.",
+    "required": True,
+    "schema": {"type": "integer", "minimum": 1},
+}
+_KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "Of the caller's choice; a call that is repeated with it has no second effect.",
+    "description": "Chosen by the caller. A request that is repeated with it has no second effect.",
     "schema": {"type": "string", "pattern": f"^[!-~]{{1,{MAX_KEY}}}$"},
 }
 
 
-def _path(operation: Operation, schemas: _Schemas) -> Iterator[dict[str, Any]]:
-    for name in _PLACE.findall(operation.path):
-        schema = schemas.of(operation.parameters[name])
-        yield {"name": name, "in": "path", "required": True, "schema": schema}
-
-
-def _query(operation: Operation, schemas: _Schemas) -> Iterator[dict[str, Any]]:
-    reference = schemas.of(operation.query)["$ref"]
-    struct = schemas.components.pop(reference.rpartition("/")[2], None)
-    # Several operations may share a query; its schema stands with the parameters.
-    struct = struct or msgspec.json.schema(operation.query)["$defs"][operation.query.__name__]
-    for name, schema in struct["properties"].items():
-        yield {"name": name, "in": "query", "required": False, "schema": schema}
-
-
-def _answer(shown: Shown, schemas: _Schemas) -> dict[str, Any]:
-    found: dict[str, Any] = {"description": shown.description, "headers": dict(_HEADERS)}
-    if shown.type is not None:
-        content: dict[str, Any] = {"schema": schemas.of(shown.type)}
-        if shown.example is not None:
-            content["example"] = shown.example
-        found["content"] = {shown.media: content}
-    elif shown.media != JSON:
-        found["content"] = {shown.media: {"schema": {"type": "string"}}}
-    if shown.location:
-        text = "Where to look how it goes on."
-        location = {"description": text, "required": True, "schema": {"type": "string"}}
-        found["headers"]["Location"] = location
-    if shown.links:
-        found["links"] = {link.operation: _link(link) for link in shown.links}
+def answer(
+    description: str,
+    model: Any = None,
+    *,
+    links: Mapping[str, Any] | None = None,
+    location: bool = False,
+    example: Any = None,
+) -> dict[str, Any]:
+    """One answer of an endpoint, as FastAPI takes it."""
+    found: dict[str, Any] = {"description": description}
+    if model is not None:
+        found["model"] = model
+    if links:
+        found["links"] = dict(links)
+    if location:
+        found["headers"] = {"Location": _LOCATION}
+    if example is not None:
+        found["content"] = {"application/json": {"example": example}}
     return found
 
 
-def _link(link: Link) -> dict[str, Any]:
-    found: dict[str, Any] = {"operationId": link.operation}
-    if link.parameters:
-        found["parameters"] = dict(link.parameters)
-    if link.body is not None:
-        found["requestBody"] = link.body
-    return found
+def link(operation: str, body: Any = None, **parameters: str) -> dict[str, Any]:
+    """An operation that can be called next, with members of this answer (`id="/id"`)."""
+    found: dict[str, Any] = {"operationId": operation}
+    if parameters:
+        members = {name: f"$response.body#{at}" for name, at in parameters.items()}
+        found["parameters"] = members
+    if body is not None:
+        found["requestBody"] = body
+    return {operation: found}
 
 
-_HEADERS = {
-    "X-Request-ID": {
-        "description": "The id of this request, in the logs, too.",
-        "required": True,
-        "schema": {"type": "string"},
-    }
-}
+def reference(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """A reference to the component that describes a struct."""
+    return {"$ref": f"{_COMPONENTS}{kind.__name__}"}
 
 
-def _problems(operation: Operation, guarded: bool) -> list[int]:
-    """What can go wrong with a call, whatever it is about, and what this one adds."""
-    found = {422, 500, 503, *operation.problems}
-    if guarded and ACCESS[operation.route] != "anyone":
-        found |= {401, 403}
-    if operation.method == "POST":
-        found |= {400, 409}
-    if operation.body is not None:
-        found |= {400, 408, 413, 415}
-    return sorted(found - set(operation.answers))
+def example(*values: Any) -> dict[str, Any]:
+    """Examples of a body in JSON, for `openapi_extra`."""
+    shown = {str(number): {"value": value} for number, value in enumerate(values, 1)}
+    return {"requestBody": {"content": {"application/json": {"examples": shown}}}}
 
 
-def _problem(status: int, schemas: _Schemas) -> dict[str, Any]:
-    headers: dict[str, Any] = dict(_HEADERS)
+def problems(*statuses: int) -> Responses:
+    """The answers with these statuses, each a problem."""
+    return {status: _problem(status) for status in statuses}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    headers: dict[str, Any] = {}
     if status in (429, 503):
-        text = "Seconds after which to try again."
-        headers["Retry-After"] = {
-            "description": text,
-            "required": True,
-            "schema": {"type": "integer", "minimum": 1},
-        }
+        headers["Retry-After"] = _RETRY_AFTER
     if status == 401:
         headers["WWW-Authenticate"] = {"required": True, "schema": {"type": "string"}}
     return {
         "description": HTTPStatus(status).phrase,
         "headers": headers,
-        "content": {MEDIA_TYPE: {"schema": schemas.of(ProblemOut)}},
+        "content": {MEDIA_TYPE: {"schema": reference(ProblemOut)}},
     }
+
+
+def make_document(app: FastAPI, guarded: bool) -> dict[str, Any]:
+    """The document; it mentions tokens only if callers need one (`guarded`)."""
+    found = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=DESCRIPTION,
+        tags=[{"name": name, "description": text} for name, text in TAGS],
+        routes=app.routes,
+    )
+    document: dict[str, Any] = _with_components(found, app)
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            _complete(operation, f"{method.upper()} {path}", guarded)
+    if guarded:
+        text = "The token of a host or of an operator."
+        scheme = {"type": "http", "scheme": "bearer", "description": text}
+        document["components"]["securitySchemes"] = {"bearer": scheme}
+    return document
+
+
+def _with_components(document: dict[str, Any], app: FastAPI) -> dict[str, Any]:
+    """The document with all structs as components."""
+    # Structs that only hot endpoints use are not in any signature.
+    kinds = [Begin, End, ElementOut, ProblemOut, *_kinds(app)]
+    _, components = msgspec.json.schema_components(kinds, ref_template=f"{_COMPONENTS}{{name}}")
+    text = msgspec.json.encode(document).replace(STRUCTS.encode(), _COMPONENTS.encode())
+    found: dict[str, Any] = msgspec.json.decode(text)
+    found.setdefault("components", {})["schemas"] = components
+    return found
+
+
+def _kinds(app: FastAPI) -> Iterator[Any]:
+    """The types of all bodies and answers."""
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.include_in_schema:
+            fields = (route.body_field, route.response_field, *route.response_fields.values())
+            for field in fields:
+                if field is not None and field.field_info.annotation is not bytes:
+                    yield field.field_info.annotation
+
+
+def _complete(operation: dict[str, Any], route: str, guarded: bool) -> None:
+    """Add the answers, headers and parameters that endpoints have in common."""
+    statuses = {422, 500, 503}
+    if route.startswith("POST "):
+        statuses |= {400, 409}
+        operation.setdefault("parameters", []).append(_KEY)
+    if guarded:
+        open_to_all = ACCESS[route] == "anyone"
+        operation["security"] = [] if open_to_all else [{"bearer": []}]
+        statuses |= set() if open_to_all else {401, 403}
+    if "requestBody" in operation:
+        statuses |= {400, 408, 413, 415}
+    answers = operation["responses"]
+    answers["422"] = _problem(422)  # instead of FastAPI's own form
+    for status in statuses:
+        answers.setdefault(str(status), _problem(status))
+    for found in answers.values():
+        found["headers"] = {"X-Request-ID": _REQUEST_ID, **found.get("headers", {})}

@@ -1,4 +1,4 @@
-"""The pages for people: /docs, which must work without the internet."""
+"""The page /docs, which works without access to the internet."""
 
 from importlib.resources import files
 from pathlib import Path

@@ -1,42 +1,48 @@
 """Errors as callers see them: `application/problem+json` (RFC 9457), with stable types."""
 
+import logging
 import re
 from collections.abc import Mapping
 from math import ceil
 
 import msgspec
+from fastapi.exceptions import RequestValidationError
 from msgspec.structs import replace
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from api.http.models import FieldProblem, ProblemOut
+from api.http.request_ids import request_id
 from dispatcher.errors import Problem
+
+log = logging.getLogger("dzflow.api")
 
 MEDIA_TYPE = "application/problem+json"
 
 KINDS: Mapping[str, tuple[int, str]] = {
-    "bad-json": (400, "The body is not JSON as it is taken here"),
+    "bad-json": (400, "The body is not acceptable JSON"),
     "bad-header": (400, "A header is not acceptable"),
     "no-token": (401, "A token is needed"),
     "forbidden": (403, "Not allowed"),
     "not-found": (404, "Not found"),
     "no-method": (405, "Method not allowed"),
-    "timeout": (408, "The request came too slowly"),
-    "key-reused": (409, "The idempotency key belongs to another call"),
+    "timeout": (408, "The request arrived too slowly"),
+    "key-reused": (409, "The idempotency key belongs to another request"),
     "too-large": (413, "The body is too large"),
-    "media-type": (415, "The body is of another type than is taken here"),
+    "media-type": (415, "The body has an unsupported media type"),
     "invalid": (422, "The input is not valid"),
-    "internal": (500, "Something went wrong here"),
-    "overloaded": (503, "Too much is under way"),
+    "internal": (500, "Internal error"),
+    "overloaded": (503, "The service is overloaded"),
 }
-"""Kinds of problems that the API finds by itself; the dispatcher has more. `type` in the answer is
+"""The kinds of problems that the API finds; the dispatcher has more. `type` in the answer is
 `/problems/KIND`."""
 
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$", re.DOTALL)
 _MEMBER = re.compile(r"field `([^`]*)`")
 
 
-class ApiProblem(Exception):
-    """Raised to answer with a problem; `headers` go along with it."""
+class ApiProblem(HTTPException):
+    """Raised to answer with a problem, and with `headers` if there are any."""
 
     def __init__(
         self,
@@ -45,9 +51,13 @@ class ApiProblem(Exception):
         field: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(detail)
         self.problem = problem(kind, detail, field)
-        self.headers = dict(headers or {})
+        super().__init__(self.problem.status, detail, dict(headers or {}))
+
+    @classmethod
+    def of(cls, found: Problem) -> "ApiProblem":
+        """Carries a problem that was found."""
+        return cls(found.type, found.detail, found.field)
 
 
 def problem(kind: str, detail: str, field: str | None = None) -> Problem:
@@ -56,9 +66,8 @@ def problem(kind: str, detail: str, field: str | None = None) -> Problem:
     return Problem(status, kind, title, printable(detail), field and printable(field))
 
 
-def invalid(error: msgspec.ValidationError) -> Problem:
+def invalid(text: str) -> Problem:
     """The problem that msgspec found with a value; its message names the field."""
-    text = str(error)
     at = _AT.search(text)
     path = at[1].lstrip(".") if at else ""
     detail = text[: at.start()] if at else text
@@ -67,8 +76,16 @@ def invalid(error: msgspec.ValidationError) -> Problem:
     return problem("invalid", detail, path or "body")
 
 
+def invalid_request(error: RequestValidationError) -> Problem:
+    """The first problem that was found with the parameters or the body of a request."""
+    found = error.errors()[0]
+    place, *path = found["loc"]
+    detail = str(found.get("ctx", {}).get("error", found["msg"]))
+    return invalid(detail) if place == "body" else problem("invalid", detail, str(path[0]))
+
+
 def naming(found: Problem, otherwise: str) -> Problem:
-    """The problem with the field at fault named, if it is one with the input."""
+    """The problem; if it concerns the input and names no field, it names `otherwise`."""
     if found.field is not None or found.status != 422:
         return found
     return replace(found, field=otherwise)
@@ -104,6 +121,13 @@ def respond(
     return Response(content, found.status, headers, MEDIA_TYPE)
 
 
+def respond_internal(error: Exception, route: str) -> Response:
+    """The answer to an error of the service itself: an id, and nothing about the error."""
+    log.error("%s failed", route, exc_info=error)
+    text = "the service's log has the error under this request's id"
+    return respond(problem("internal", text), request_id=request_id.get())
+
+
 def printable(text: str) -> str:
-    """The text in a form that JSON in UTF-8 can carry."""
+    """The text with lone surrogates escaped, which UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""The id of the request that is being served, for answers and logs."""
+"""The id of the request that is being served; answers and logs have it."""
 
 import re
 import secrets
@@ -11,7 +11,7 @@ _GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 def id_for(given: bytes | None) -> str:
-    """The id that the caller gave, if it can be put into a log as it is; otherwise a new one."""
+    """The id that the caller sent, if it is safe to log; otherwise a new one."""
     if given is not None and _GIVEN.fullmatch(given):
         return given.decode("ascii")
     return secrets.token_hex(8)

@@ -1,6 +1,6 @@
 """The API as a child process: uvicorn on a socket that the parent has bound.
 
-The parent keeps the socket open: while an API process is started anew, connections wait in it.
+The parent keeps the socket open, so that connections wait in it while the API process restarts.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import Part
 from dzflow.errors import DzflowError
 
-_SWITCH = 0.0005  # seconds for which another thread, such as that of traces, may hold requests up
-_GRACE = 5  # seconds that answers under way get when the server stops
+_SWITCH_INTERVAL = 0.0005  # seconds for which another thread may delay requests
+_GRACE = 5  # seconds for requests in progress when the server stops
 
 
 class Server(uvicorn.Server):
-    """A server that leaves signals to the child process, and tells when it listens."""
+    """A server that leaves signals to the child process, and reports when it listens."""
 
     def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
         super().__init__(config)
@@ -53,14 +53,14 @@ class NotStarted(DzflowError):
 
 async def _work(self: child.Child, stop: asyncio.Event) -> None:
     settings = self.settings
-    # Each connection is a file; by default a process may have hardly a thousand of them.
+    # Each connection needs a file descriptor; the default limit is about a thousand.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     options = parts.dispatcher_options(settings, self.orders["node"])
-    # Opened here and not by the application, so that the parent is told why it cannot be.
+    # Opened here and not by the application, so that the parent gets the reason if that fails.
     access = parts.access(settings)
     dispatcher = Dispatcher(access, parts.stream_token(settings), options)
-    # Its id is made up at each start; the parent takes the key away when this process has died.
+    # The id is new at each start; the parent deletes the key if this process dies.
     self.report(registered=keys.DISPATCHERS + dispatcher.id)
     async with Etcd(access) as etcd, dispatcher:
         compacting = asyncio.create_task(keep_compacted(etcd))
@@ -71,12 +71,12 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
 
 
 async def _ray(etcd: Etcd) -> list[Part]:
-    """Whether there is somebody who watches over the workers."""
+    """Whether Ray runs, which restarts the workers."""
     try:
         found = await etcd.get(keys.RAY)
     except StoreError as error:
         return [Part("ray", ok=False, reason=str(error))]
-    reason = None if found else "there is no Ray that watches over the workers"
+    reason = None if found else "Ray does not run; workers that die are not restarted"
     return [Part("ray", ok=found is not None, reason=reason)]
 
 
@@ -105,11 +105,11 @@ async def _serve(
     )
     server = Server(config, lambda: self.report(ready=True))
     tune_garbage_collector()
-    sys.setswitchinterval(_SWITCH)
+    sys.setswitchinterval(_SWITCH_INTERVAL)
 
     async def end() -> None:
         await stop.wait()
-        app.state.streams.stop()
+        app.state.context.streams.stop()
         server.should_exit = True
 
     ending = asyncio.create_task(end())

@@ -1,7 +1,7 @@
-"""The workers as Ray actors. Ray places them and starts them anew; no data goes through Ray.
+"""The workers as Ray actors. Ray places and restarts them; no data goes through Ray.
 
-Each runs its service in a thread of its own, with an event loop of its own. If the service fails,
-the process of the actor ends, and Ray starts another one, which begins from what etcd has.
+Each actor runs its service in a thread with an event loop of its own. If the service fails, the
+actor's process ends, and Ray starts another one, which loads its state from etcd.
 """
 
 import asyncio
@@ -24,85 +24,98 @@ _log = logging.getLogger(__name__)
 _STOP_SECONDS = 6.0
 _PAUSE = 0.5
 
-Service = Callable[[Settings, asyncio.Event], Awaitable[None]]
+Service = Callable[[Settings, str, asyncio.Event], Awaitable[None]]
+"""Works with these settings, on this node, until the event is set."""
 
 
-class Worker:
-    """What both kinds of actors have in common."""
+class ServiceThread:
+    """Runs a service in a thread; if the service fails, this process ends."""
 
-    def __init__(self, id: str, settings: dict[str, Any], **rest: Any) -> None:
-        self._id = id
+    def __init__(self, id: str, settings: dict[str, Any], service: Service) -> None:
+        self.id = id
         self._settings = restore(settings)
         self._node = ray.get_runtime_context().get_node_id()
-        self._rest = rest
+        self._service = service
         logs.configure(self._settings, id)
-        _as_nice_as_others()
+        _reset_priority()
         tune_garbage_collector()
         self._loop = uvloop.new_event_loop()
         self._stop = asyncio.Event()
         self._ended = threading.Event()
         threading.Thread(target=self._run, name=id, daemon=True).start()
 
-    def ping(self) -> str:
-        """The id, once the actor is there."""
-        return self._id
-
     def stop(self) -> bool:
         """End the service in order; whether it has ended in time."""
         self._loop.call_soon_threadsafe(self._stop.set)
         return self._ended.wait(_STOP_SECONDS)
 
-    def service(self, settings: Settings, stop: asyncio.Event) -> Awaitable[None]:
-        """The work, until the event is set."""
-        raise NotImplementedError
+    async def _serve(self) -> None:
+        # The service is made inside the event loop that it runs on.
+        await self._service(self._settings, self._node, self._stop)
 
     def _run(self) -> None:
-        _log.info("%s starts", self._id, extra={"pid": os.getpid(), "node": self._node})
+        _log.info("%s starts", self.id, extra={"pid": os.getpid(), "node": self._node})
         try:
             asyncio.set_event_loop(self._loop)
-            self._loop.run_until_complete(_awaited(self.service, self._settings, self._stop))
+            self._loop.run_until_complete(self._serve())
         except BaseException:
-            _log.critical("%s has failed and is started anew", self._id, exc_info=True)
+            _log.critical("%s has failed; Ray restarts it", self.id, exc_info=True)
             _exit()
         if not self._stop.is_set():
-            _log.critical("%s has ended without being told and is started anew", self._id)
+            _log.critical("%s has ended without being told to; Ray restarts it", self.id)
             _exit()
-        _log.info("%s has ended", self._id)
+        _log.info("%s has ended", self.id)
         self._ended.set()
 
 
-class Configurator(Worker):
+# Ray takes a class with coroutine methods for an actor whose calls are coroutines, so these have
+# none. Their names are those of the workers.
+
+
+class Configurator:
     """A configurator: decides and pushes the flow changes of its partitions."""
 
-    def service(self, settings: Settings, stop: asyncio.Event) -> Awaitable[None]:
-        """Decide, push, acknowledge."""
-        return parts.configurator(settings, self._id, self._node, self._rest["listen"]).run(stop)
+    def __init__(self, id: str, settings: dict[str, Any], listen: str) -> None:
+        def run(settings: Settings, node: str, stop: asyncio.Event) -> Awaitable[None]:
+            return parts.configurator(settings, id, node, listen).run(stop)
+
+        self._thread = ServiceThread(id, settings, run)
+
+    def ping(self) -> str:
+        """The id, once the actor is there."""
+        return self._thread.id
+
+    def stop(self) -> bool:
+        """End the service in order; whether it has ended in time."""
+        return self._thread.stop()
 
 
-class Southbound(Worker):
+class Southbound:
     """A southbound process: holds the connections to switches, and the fence."""
 
-    def service(self, settings: Settings, stop: asyncio.Event) -> Awaitable[None]:
-        """Carry out what configurators send."""
-        return parts.southbound(
-            settings, self._id, self._node, self._rest["listen"], self._rest["openflow"]
-        ).run(stop)
+    def __init__(self, id: str, settings: dict[str, Any], listen: str, openflow: str) -> None:
+        def run(settings: Settings, node: str, stop: asyncio.Event) -> Awaitable[None]:
+            return parts.southbound(settings, id, node, listen, openflow).run(stop)
 
+        self._thread = ServiceThread(id, settings, run)
 
-# Not a method: Ray would take the actor for one whose calls are coroutines.
-async def _awaited(service: Service, settings: Settings, stop: asyncio.Event) -> None:
-    """Begin the work inside the event loop, and wait for its end."""
-    await service(settings, stop)
+    def ping(self) -> str:
+        """The id, once the actor is there."""
+        return self._thread.id
+
+    def stop(self) -> bool:
+        """End the service in order; whether it has ended in time."""
+        return self._thread.stop()
 
 
 def _exit() -> None:
-    """End this process, for Ray to start another one; not too often, if it fails each time."""
+    """End this process after a pause: a service that fails at once is not restarted too often."""
     logging.shutdown()
     time.sleep(_PAUSE)
     os._exit(1)
 
 
-def _as_nice_as_others() -> None:
+def _reset_priority() -> None:
     """Ray lowers the priority of workers unless it was started with RAY_worker_niceness=0."""
     if os.getpriority(os.PRIO_PROCESS, 0) > 0:
         try:

@@ -1,8 +1,8 @@
-"""A child process of the service, seen from inside.
+"""A child process of the service, from the inside.
 
-It reads what it shall do from its standard input, as one line of JSON, and goes on to listen there:
-another line means that it shall end in order; when the parent is gone, for whatever reason, it ends
-at once. What it has to report goes to a pipe.
+The child reads its orders from its standard input, as one line of JSON. Another line tells it to
+end in order. If the input is closed, because the parent is gone, the child ends at once. Its
+reports go to a pipe.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ _log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
 
 FAILED = 3
-"""The exit code of a child that has said why it cannot go on."""
+"""The exit code of a child that has reported why it cannot go on."""
 
 
 class Orders(Struct, frozen=True):
-    """What a child is told by its parent."""
+    """The orders that a child gets from its parent."""
 
     name: str
     settings: dict[str, Any]
@@ -41,7 +41,7 @@ class Orders(Struct, frozen=True):
 
 
 class Child:
-    """What the work of a child process gets: settings, orders, and a way to report."""
+    """The context of a child's work: settings, orders, and a way to report."""
 
     def __init__(self, orders: Orders, settings: Settings, reports: int) -> None:
         self.name = orders.name
@@ -49,9 +49,9 @@ class Child:
         self.orders = orders.rest
         self._reports = reports
 
-    def report(self, **said: Any) -> None:
-        """Tell the parent; `ready=True` once the work can be relied on."""
-        os.write(self._reports, json.dumps(said).encode() + b"\n")
+    def report(self, **message: Any) -> None:
+        """Send a report to the parent; `ready=True` once the child serves."""
+        os.write(self._reports, json.dumps(message).encode() + b"\n")
 
 
 Work = Callable[[Child, asyncio.Event], Awaitable[None]]
@@ -59,7 +59,7 @@ Work = Callable[[Child, asyncio.Event], Awaitable[None]]
 
 
 def run(work: Work) -> None:
-    """Be a child process: do the work until the parent says so, or is gone, or until SIGTERM."""
+    """Run as a child process: work until the parent says stop or is gone, or until SIGTERM."""
     _die_with_parent()
     reports = int(sys.argv[1])
     orders = _orders()
@@ -95,14 +95,14 @@ def _orders() -> Orders:
     line = sys.stdin.buffer.readline()
     if not line:
         os._exit(0)  # the parent has gone already
-    said = json.loads(line)
-    return Orders(said["name"], said["settings"], said["rest"])
+    given = json.loads(line)
+    return Orders(given["name"], given["settings"], given["rest"])
 
 
 def _listen_to_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Stop when the parent says something; end this process when its end of the pipe is closed."""
-    # Not through sys.stdin: its lock, held here for good, would spoil the interpreter's exit.
-    # Not by a signal: libraries such as Ray have handlers of their own.
+    """Stop when the parent sends a line; end this process when the pipe is closed."""
+    # Not sys.stdin: this thread would hold its lock, and the interpreter could not exit.
+    # Not a signal: libraries such as Ray install their own handlers.
     while os.read(0, 1):
         loop.call_soon_threadsafe(stop.set)
     os._exit(1)

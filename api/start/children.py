@@ -1,7 +1,7 @@
-"""Child processes of the service, seen from the parent: started, watched, started anew, ended.
+"""Child processes of the service, as the parent sees them: started, restarted, stopped.
 
-A child ends with the thread that started it, and when the parent's end of its input is closed; so
-nothing is left behind even if the parent is killed.
+A child ends with the thread that started it, and when the parent's end of its input is closed. So
+no process is left behind even if the parent is killed.
 """
 
 import asyncio
@@ -20,12 +20,11 @@ from dzflow.errors import DzflowError
 
 _log = logging.getLogger(__name__)
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds until a child that has died is started anew
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds until a dead child is restarted
 CALM = 30.0  # seconds without trouble after which the next pause is short again
-_BURY_SECONDS = 2.0  # for which the start of the next one may have to wait
 _OUTPUT_LIMIT = 4 << 20
 _LINES_SHOWN = 15
-_LOOK = 0.02  # seconds until it is looked again whether processes have ended
+_CHECK_EVERY = 0.02  # seconds between checks whether processes have ended
 
 
 class ChildFailed(DzflowError):
@@ -33,7 +32,7 @@ class ChildFailed(DzflowError):
 
 
 class ChildProcess:
-    """One child; used by one event loop, in a thread that lives as long as the child shall."""
+    """One child; for one event loop, in a thread that lives as long as the child."""
 
     def __init__(
         self,
@@ -45,21 +44,21 @@ class ChildProcess:
         files: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
         patience: float = 10.0,
-        heard: Callable[[dict[str, Any]], None] = lambda _: None,
+        on_report: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
-        """`files` stay open in the child; `patience` is how long it may take to end in order."""
+        """`files` stay open in the child; `patience` is how many seconds it has to end in order."""
         self.name = name
         self.ready = asyncio.Event()
         self.exited = asyncio.Event()
-        self.said: dict[str, Any] = {}  # what it reported when it was ready
-        self.registered: str | None = None  # its key in etcd, which no other process ever has
+        self.ready_report: dict[str, Any] = {}  # its report that it was ready
+        self.registered: str | None = None  # its key in etcd, which no other process uses
         self._module = module
         self._orders = orders
         self._output = output
         self._files = tuple(files)
         self._environment = environment
         self._patience = patience
-        self._heard = heard
+        self._on_report = on_report
         self._process: subprocess.Popen[bytes] | None = None
         self._reason = ""
         self._rest = b""
@@ -67,12 +66,12 @@ class ChildProcess:
 
     @property
     def pid(self) -> int | None:
-        """Its process, None if there is none."""
+        """The id of its process, None if there is none."""
         return self._process.pid if self._process and not self.exited.is_set() else None
 
     @property
     def explained(self) -> bool:
-        """Whether it said itself why it ended, so that it would end in the same way again."""
+        """Whether it reported why it ended: it would end in the same way again."""
         return bool(self._reason)
 
     def start(self) -> None:
@@ -93,7 +92,7 @@ class ChildProcess:
                     stderr=output,
                     pass_fds=(writing, *self._files),
                     env=self._environment,
-                    start_new_session=True,  # Ctrl-C is for the parent, who ends it in order
+                    start_new_session=True,  # Ctrl-C is for the parent, which stops it in order
                 )
         except BaseException:
             os.close(reading)
@@ -106,12 +105,12 @@ class ChildProcess:
         handle = os.pidfd_open(self._process.pid)
         loop.add_reader(handle, self._gone, handle)
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has died already, which is noticed elsewhere
+        with suppress(BrokenPipeError):  # it has died already, which `_gone` notices
             self._process.stdin.write(json.dumps(self._orders).encode() + b"\n")
             self._process.stdin.flush()
 
     async def await_ready(self, timeout: float) -> None:
-        """Wait until it reports to be ready; ChildFailed, with what it said, if it does not."""
+        """Wait until it reports to be ready; ChildFailed, with its last output, if it does not."""
         waits = [
             asyncio.create_task(self.ready.wait()),
             asyncio.create_task(self.exited.wait()),
@@ -127,7 +126,7 @@ class ChildProcess:
             raise ChildFailed(f"{self.name} is not ready within {timeout:.0f} s; see the logs")
 
     async def stop(self) -> None:
-        """End it in order, or by force if it takes too long."""
+        """Stop it in order, or kill it if it takes too long."""
         if self._process is None:
             return
         assert self._process.stdin is not None
@@ -140,10 +139,10 @@ class ChildProcess:
         except TimeoutError:
             self.kill()
             await self.exited.wait()
-        self._close_input()
+        self.close_input()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self.send(signal.SIGKILL)
 
     def send(self, number: signal.Signals) -> None:
@@ -162,7 +161,8 @@ class ChildProcess:
             lines = []
         return "\n".join([f"ended with {code}", *lines])
 
-    def _close_input(self) -> None:
+    def close_input(self) -> None:
+        """Close its input; the child then ends at once, as if this process were gone."""
         if self._process is not None and self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -170,20 +170,20 @@ class ChildProcess:
     def _gone(self, handle: int) -> None:
         asyncio.get_running_loop().remove_reader(handle)
         os.close(handle)
-        self._close_input()
+        self.close_input()
         self._ending = asyncio.create_task(self._end_others())
 
     async def _end_others(self) -> None:
-        """End what the child has started itself and left behind: all of its session.
+        """Kill the processes that the child started and left behind: all of its session.
 
-        Until the child is waited for, nothing else can have its number, or its session's.
+        Until the child is waited for, no other process or session can have its number.
         """
         assert self._process is not None
         while others := _session(self._process.pid):
             for pid in others:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_EVERY)
         self._process.wait()
         self.exited.set()
 
@@ -198,15 +198,15 @@ class ChildProcess:
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            said = json.loads(line)
-            if "failed" in said:
-                self._reason = said["failed"]
-            if "registered" in said:
-                self.registered = said["registered"]
-            if said.get("ready"):
-                self.said = said
+            report = json.loads(line)
+            if "failed" in report:
+                self._reason = report["failed"]
+            if "registered" in report:
+                self.registered = report["registered"]
+            if report.get("ready"):
+                self.ready_report = report
                 self.ready.set()
-            self._heard(said)
+            self._on_report(report)
 
 
 def _session(number: int) -> list[int]:
@@ -225,14 +225,16 @@ def _session(number: int) -> list[int]:
     return found
 
 
-async def keep(
+async def keep_running(
     child: ChildProcess,
     tell: Callable[[str], None],
-    bury: Callable[[str], Awaitable[None]] | None = None,
+    unregister: Callable[[str], Awaitable[None]] | None = None,
+    unregister_within: float = 2.0,
 ) -> None:
-    """Start a child anew whenever it dies, later each time it dies soon again.
+    """Restart a child whenever it dies, with a longer pause each time it dies soon again.
 
-    `bury` is called with the key in etcd of one that has died, if it has told it.
+    `unregister` is called with the etcd key of a child that has died, if it has reported one. A
+    restart is delayed by it for at most `unregister_within` seconds.
     """
     loop = asyncio.get_running_loop()
     pause = SHORTEST_PAUSE
@@ -241,17 +243,19 @@ async def keep(
         await child.exited.wait()
         if loop.time() - started > CALM:
             pause = SHORTEST_PAUSE
-        tell(f"{child.name} has died ({child.last_words().splitlines()[0]}) and is started anew")
-        burying = [_bury(bury, child.registered)] if bury and child.registered else []
-        await asyncio.gather(asyncio.sleep(pause), *burying)
+        tell(f"{child.name} has died ({child.last_words().splitlines()[0]}) and is restarted")
+        removals = []
+        if unregister and child.registered:
+            removals.append(_try(unregister, child.registered, unregister_within))
+        await asyncio.gather(asyncio.sleep(pause), *removals)
         pause = min(2 * pause, LONGEST_PAUSE)
         child.start()
 
 
-async def _bury(bury: Callable[[str], Awaitable[None]], key: str) -> None:
-    """Try it, but not for long: whatever happens, the child has to be started anew."""
+async def _try(unregister: Callable[[str], Awaitable[None]], key: str, seconds: float) -> None:
+    """Try to unregister, but not for long: the child has to be restarted in any case."""
     try:
-        async with asyncio.timeout(_BURY_SECONDS):
-            await bury(key)
+        async with asyncio.timeout(seconds):
+            await unregister(key)
     except Exception:
-        _log.warning("what %s had under way waits until its lease is over", key, exc_info=True)
+        _log.warning("the requests of %s wait until its lease is over", key, exc_info=True)

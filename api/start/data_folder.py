@@ -1,4 +1,4 @@
-"""The data folder: who uses it, and the secrets that are kept in it."""
+"""The data folder: locked by one service, with the secrets that are kept in it."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ class FolderInUse(DzflowError):
 
 
 class DataFolder:
-    """The folder for one service alone, while it is entered; readable by nobody else."""
+    """The folder, locked for one service while it is entered; only its owner can read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -24,7 +24,7 @@ class DataFolder:
     def __enter__(self) -> Self:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Not if somebody has named a folder in which there are other things, as /tmp.
+            # Not for a folder such as /tmp that has other files in it.
             if (self.path / "up.lock").exists() or not any(self.path.iterdir()):
                 self.path.chmod(0o700)
             (self.path / "logs").mkdir(mode=0o700, exist_ok=True)
@@ -57,7 +57,7 @@ class DataFolder:
         self._lock.close()
 
     def secret(self, name: str) -> str:
-        """A secret of this installation, made when it is first asked for."""
+        """A secret of this installation, made at the first use."""
         path = self.path / name
         if not path.exists():
             draft = path.with_suffix(".draft")

@@ -1,4 +1,4 @@
-"""The network that a service begins with, or finds from an earlier start."""
+"""The network that a service stores at its first start, and loads at later ones."""
 
 from api.start.settings import BadSettings, Settings
 from configurators.state.network import first_network, topology_of
@@ -11,13 +11,13 @@ from sdn.topologies import topology
 
 
 class AnotherNetwork(BadInput):
-    """What is stored does not go together with what is asked for."""
+    """The stored network is not the one that the settings describe."""
 
 
-async def settle_network(etcd: Etcd, settings: Settings) -> NetworkDoc:
+async def load_or_store_network(etcd: Etcd, settings: Settings) -> NetworkDoc:
     """The stored network; if there is none, one is made from the settings and stored.
 
-    AnotherNetwork if the settings ask, in so many words, for something else than is stored.
+    AnotherNetwork if a setting that was given explicitly does not match the stored network.
     """
     stored = await etcd.get(keys.NETWORK)
     if stored is None:

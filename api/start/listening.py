@@ -1,4 +1,4 @@
-"""Sockets of the API: bound by the parent, so that a port in use is said at once."""
+"""The sockets of the API: the parent binds them, so that a port in use is reported at once."""
 
 import errno
 import socket as sockets
@@ -12,12 +12,12 @@ class PortTaken(DzflowError):
 
 
 def bind(host: str, port: int, count: int) -> list[sockets.socket]:
-    """So many sockets at one address, the kernel spreading connections over them.
+    """`count` sockets at one address; the kernel spreads connections over them.
 
-    They do not listen yet. PortTaken if the address cannot be had.
+    They do not listen yet. PortTaken if the address cannot be used.
     """
     with ExitStack() as made:
-        # Alone at first: sockets that share a port would also share it with those of a stranger.
+        # Without SO_REUSEPORT at first, which would also share the port with other programs.
         first = made.enter_context(_bound(host, port, shared=False))
         at, number = first.getsockname()[:2]
         if count == 1:

@@ -1,7 +1,7 @@
 """Logs: one line for each record, in every process of the service, without secrets.
 
-What belongs to a record (`logger.info("…", extra={"record": id})`) becomes fields of its line; the
-id of the REST call that is being answered is added by itself.
+The `extra` of a record (`logger.info("…", extra={"record": id})`) becomes fields of its line. The
+id of the HTTP request that is being served is added.
 """
 
 import json
@@ -23,12 +23,12 @@ KEPT = 3
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "****"
-# These tell much that is of no use to who runs the service.
+# Below these levels, the libraries log details that operators do not need.
 _QUIET = {"asyncio": "error", "httpx": "warning", "httpcore": "warning", "uvicorn": "warning"}
 
 
 class Lines(logging.Formatter):
-    """Makes a line of a record: JSON, or words for people."""
+    """Formats a record as a line: JSON, or text for people."""
 
     def __init__(
         self, process: str, form: Literal["json", "console"], secrets: Iterable[str] = ()
@@ -37,7 +37,7 @@ class Lines(logging.Formatter):
         self._process = process
         self._form = form
         given = {secret for secret in secrets if secret}
-        # A text within a text that is JSON (or Python's) has a backslash before some characters.
+        # In strings of JSON (or Python), some characters of a secret have a backslash before them.
         escaped = {json.dumps(secret, ensure_ascii=False)[1:-1] for secret in given}
         twice = {json.dumps(secret, ensure_ascii=False)[1:-1] for secret in escaped}
         self._secrets = sorted(given | escaped | twice, key=len, reverse=True)
@@ -71,19 +71,19 @@ class Lines(logging.Formatter):
         said = f"{_moment(record.created)} {record.levelname:7} {self._process}"
         said += f" {record.getMessage()}"
         said += "".join(f" {key}={value}" for key, value in extra.items())
-        # Whatever was said stays in one line.
+        # Line breaks in messages become blanks.
         return " ".join(said.split()) + (f"\n{error}" if error else "")
 
 
 def configure(settings: Settings, process: str, folder: Path | None = None) -> None:
-    """Let everything that this process logs be written as the settings say.
+    """Configure the logging of this process as the settings say.
 
     Files are in `folder`, by default `logs/` of the data folder.
     """
     handler: logging.Handler
     if settings.log.to == "files":
         place = folder or log_folder(settings)
-        for each in (place.parent, place):  # parents that are made on the way are open to others
+        for each in (place.parent, place):  # `parents` would make them readable by others
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
         handler = RotatingFileHandler(
             place / f"{process}.log", maxBytes=MAX_BYTES, backupCount=KEPT, encoding="utf-8"
@@ -103,7 +103,7 @@ def configure(settings: Settings, process: str, folder: Path | None = None) -> N
 
 
 def log_folder(settings: Settings) -> Path:
-    """Where the files are."""
+    """The folder of the log files."""
     return settings.data_dir / "logs"
 
 

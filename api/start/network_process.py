@@ -1,7 +1,7 @@
 """The network as a child process: emulated switches and hosts, or the Open vSwitch lab.
 
-The emulated network follows what is stored: hosts come, move and go with the `network` key, and
-switches connect to the southbound processes that are alive.
+The emulated network follows etcd: hosts are added, moved and removed with the `network` key, and
+switches connect to the southbound processes that are registered.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from sdn.emulator import EmulatedNetwork
 from sdn.lab import Lab
 
 _log = logging.getLogger(__name__)
-_PAUSE = 0.5  # seconds until etcd is asked again after it did not answer
+_PAUSE = 0.5  # seconds until etcd is tried again after it did not answer
 
 Address = tuple[str, int]
 
@@ -39,18 +39,18 @@ class NoNetwork(DzflowError):
 async def emulate(
     etcd: Etcd, settings: Settings, stop: asyncio.Event, ready: Callable[[EmulatedNetwork], None]
 ) -> None:
-    """Be the emulated network that is stored in etcd until `stop` is set."""
+    """Emulate the network that is stored in etcd until `stop` is set."""
     doc = await _network(etcd)
     network = EmulatedNetwork(
         topology_of(doc),
         model=parts.switch_model(settings),
-        endpoints=await _wishes(etcd),
+        endpoints=await _former_ports(etcd),
     )
 
     async def follow_hosts() -> None:
         async for stored in follow_key(etcd, keys.NETWORK):
             await network.set_hosts(decode_network(stored.value).hosts)
-            await _tell_wires(etcd, network)
+            await _store_wires(etcd, network)
 
     async def follow_controllers() -> None:
         alive: dict[str, Address] = {}
@@ -67,7 +67,7 @@ async def emulate(
                 network.set_controllers(list(alive.values()))
 
     async with network, asyncio.TaskGroup() as group:
-        await _tell_wires(etcd, network)
+        await _store_wires(etcd, network)
         follows = [group.create_task(follow_hosts()), group.create_task(follow_controllers())]
         ready(network)
         await stop.wait()
@@ -75,8 +75,8 @@ async def emulate(
             task.cancel()
 
 
-async def _tell_wires(etcd: Etcd, network: EmulatedNetwork) -> None:
-    """Store where the hosts are reached; etcd may be away for a while."""
+async def _store_wires(etcd: Etcd, network: EmulatedNetwork) -> None:
+    """Store the UDP addresses of the hosts; retried while etcd does not answer."""
     while True:
         try:
             await etcd.put(keys.WIRES, encode(network.endpoints()))
@@ -93,8 +93,8 @@ async def _network(etcd: Etcd) -> NetworkDoc:
     return decode_network(stored.value)
 
 
-async def _wishes(etcd: Etcd) -> dict[str, int]:
-    """The ports that the hosts had before, so that applications find them again."""
+async def _former_ports(etcd: Etcd) -> dict[str, int]:
+    """The UDP ports that the hosts had before, so that applications find them again."""
     stored = await etcd.get(keys.WIRES)
     wires = decode_wires(stored.value) if stored else {}
     return {host: port for host, (_, port) in wires.items()}
@@ -107,7 +107,7 @@ def address_of(text: str) -> Address:
 
 
 async def _lab(self: child.Child, etcd: Etcd, stop: asyncio.Event) -> None:
-    """Be the lab: real switches that connect to the southbound processes' ports."""
+    """Run the lab: real switches that connect to the southbound processes' ports."""
     doc = await _network(etcd)
     await etcd.delete(keys.WIRES)
     controllers = [f"tcp:{address}" for address in self.orders["openflow"]]
@@ -123,8 +123,8 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
         if self.settings.data_plane == "ovs":
             await _lab(self, etcd, stop)
         else:
-            # Switch entries come by the hundred thousand and have no reference cycles: with the
-            # default thresholds, collection took a quarter of the time.
+            # There are hundreds of thousands of switch entries, without reference cycles: with
+            # the default thresholds, garbage collection took a quarter of the time.
             tune_garbage_collector()
             await emulate(etcd, self.settings, stop, lambda _: self.report(ready=True))
 

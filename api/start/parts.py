@@ -1,4 +1,4 @@
-"""What the settings of the service mean to each of its parts."""
+"""Makes the parts of the service, and their options, from the settings."""
 
 from msgspec.structs import replace
 
@@ -9,9 +9,10 @@ from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
 from dispatcher.changes.damping import Patience
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
 from sdn.onos.client import OnosAccess
+from sdn.onos.options import OnosOptions
 
 
 def access(settings: Settings) -> Access:
@@ -30,13 +31,13 @@ def access(settings: Settings) -> Access:
 
 
 def stream_token(settings: Settings) -> bytes:
-    """What all processes of the installation share."""
-    assert settings.stream_token is not None  # `dzflow up` sees to it
+    """The secret that all processes of the installation share."""
+    assert settings.stream_token is not None  # `dzflow up` makes one if none is given
     return settings.stream_token.get_secret_value().encode()
 
 
 def api_settings(settings: Settings) -> ApiSettings:
-    """What the application is told."""
+    """The settings of the REST application."""
     limits = settings.limits
     operators = (Token(each.get_secret_value(), "operator") for each in settings.tokens.operator)
     hosts = (
@@ -54,7 +55,7 @@ def api_settings(settings: Settings) -> ApiSettings:
 
 
 def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
-    """What a dispatcher is told."""
+    """The options of a dispatcher."""
     limits, times = settings.limits, settings.times
     return DispatcherOptions(
         node=node,
@@ -81,14 +82,14 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
 
 
 def switch_model(settings: Settings) -> SwitchModel:
-    """What emulated switches are like."""
+    """The model of emulated switches."""
     model = PRESETS[settings.emulated.model]
     delay = settings.emulated.switch_delay_ms / 1000
     return replace(model, acknowledge_after=delay) if delay else model
 
 
 def configurator(settings: Settings, id: str, node: str, listen: str) -> ConfiguratorProcess:
-    """A configurator that listens there for streams."""
+    """A configurator that accepts streams at `listen`."""
     times = settings.times
     options = ConfiguratorOptions(
         ordering=settings.ordering,
@@ -105,14 +106,18 @@ def configurator(settings: Settings, id: str, node: str, listen: str) -> Configu
     return ConfiguratorProcess(access(settings), stream_token(settings), id, listen, options)
 
 
-def southbound(
-    settings: Settings, id: str, node: str, listen: str, openflow: str
-) -> SouthboundProcess:
-    """A southbound process that listens there for streams, and there for switches."""
-    tls, onos = settings.openflow, settings.onos
-    options = SouthboundOptions(
+def southbound_options(settings: Settings, node: str) -> SouthboundOptions:
+    """The options of a southbound process."""
+    tls, onos, switches = settings.openflow, settings.onos, settings.switches
+    return SouthboundOptions(
         node=node,
         ttl=settings.times.southbound_lease,
+        timeout=switches.timeout,
+        echo_every=switches.echo_every,
+        audit_every=switches.audit_every,
+        window=switches.window,
+        queue=switches.queue,
+        rate=switches.rate or None,
         cert=str(tls.cert) if tls.cert else None,
         key=str(tls.key) if tls.key else None,
         ca=str(tls.ca) if tls.ca else None,
@@ -122,7 +127,14 @@ def southbound(
             onos.password.get_secret_value(),
             verify=str(onos.ca) if onos.ca else True,
         ),
+        onos_options=OnosOptions(queue=switches.queue, audit_every=switches.audit_every),
     )
+
+
+def southbound(
+    settings: Settings, id: str, node: str, listen: str, openflow: str
+) -> SouthboundProcess:
+    """A southbound process that accepts streams at `listen`, and switches at `openflow`."""
     return SouthboundProcess(
         access(settings),
         stream_token(settings),
@@ -130,5 +142,5 @@ def southbound(
         listen,
         openflow,
         "onos" if settings.data_plane == "onos" else "openflow",
-        options,
+        southbound_options(settings, node),
     )

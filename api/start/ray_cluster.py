@@ -1,10 +1,10 @@
-"""The workers: an own Ray is started or a cluster joined, and actors are placed on its nodes.
+"""Starts Ray, or joins a cluster, and places the workers on its nodes as actors.
 
-Runs as a child process of `dzflow up`. Places are chosen by us, one node after another in a fixed
-order, and are binding; an actor whose node is gone is made anew on another one.
+Runs as a child process of `dzflow up`. The nodes are assigned round-robin in a fixed order, and are
+binding. If the node of an actor is gone, the actor is started on another node.
 
-Ray looks at the environment when it is imported: this module is for a process that was started with
-`ray_environment.environment`.
+Ray reads the environment when it is imported: import this module only in a process that was started
+with `ray_environment.environment`.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ from configurators.store.registration import Registration
 _log = logging.getLogger(__name__)
 
 NAMESPACE = "dzflow"
-OBJECT_STORE_BYTES = 80 << 20  # nothing of ours is in it, and less is not allowed
-_LOOK_SECONDS = 1.0
+OBJECT_STORE_BYTES = 80 << 20  # we store nothing in it; Ray does not allow less
+_CHECK_SECONDS = 1.0
 _PING_SECONDS = 5.0
 _STOP_SECONDS = 8.0
 
@@ -48,7 +48,7 @@ class Node(Struct, frozen=True):
 
 
 class Job(Struct):
-    """A worker that shall run, and the actor that does it."""
+    """A worker that should run, and its actor."""
 
     kind: type[Configurator] | type[Southbound]
     number: int  # among its kind, from 0
@@ -59,12 +59,12 @@ class Job(Struct):
 
     @property
     def id(self) -> str:
-        """Its name, the same for ever: partitions belong to it."""
+        """Its name, which never changes: it owns partitions under it."""
         return f"{self.kind.__name__.lower()}-{self.number + 1}"
 
 
 def choose(nodes: Sequence[Node], number: int) -> Node:
-    """Where a worker belongs: workers of a kind go round the nodes, in the order of these."""
+    """The node of a worker: workers of one kind are assigned round-robin, by address."""
     return sorted(nodes, key=lambda node: (node.address, node.id))[number % len(nodes)]
 
 
@@ -72,7 +72,7 @@ class Cluster:
     """A Ray that was started or joined, with the workers on it; for one process, once."""
 
     def __init__(self, settings: Settings, openflow: Sequence[str]) -> None:
-        """`openflow` says where each southbound worker listens for switches, as host:port."""
+        """`openflow` has the host:port at which each southbound worker accepts switches."""
         self._settings = settings
         self._own = settings.ray.address is None
         self._folder: Path | None = None
@@ -84,7 +84,7 @@ class Cluster:
     # -- life -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start or join Ray and create all workers; they are there on return."""
+        """Start or join Ray and start all workers; they run on return."""
         if self._own:
             self._start_own()
         else:
@@ -109,10 +109,10 @@ class Cluster:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def look_after(self) -> list[str]:
-        """See to it that each worker has a node that is alive; says what was done.
+    def replace_lost_workers(self) -> list[str]:
+        """Start workers whose node is gone on another one; gives what was done, as texts.
 
-        Ray itself starts a worker anew whose process has died, on its node.
+        Ray itself restarts a worker whose process has died, on its node.
         """
         done = []
         alive = {node.id for node in self.nodes()}
@@ -127,7 +127,7 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """Where Ray is."""
+        """The address of Ray."""
         return str(ray.get_runtime_context().gcs_address)
 
     def nodes(self) -> list[Node]:
@@ -147,7 +147,7 @@ class Cluster:
                 address="local",
                 namespace=NAMESPACE,
                 include_dashboard=False,
-                # As many workers are started ahead; ours are among them.
+                # Ray starts as many processes ahead, which our actors then use.
                 num_cpus=len(self.jobs),
                 num_gpus=0,
                 object_store_memory=OBJECT_STORE_BYTES,
@@ -214,7 +214,7 @@ class Cluster:
             except (GetTimeoutError, ActorUnavailableError):
                 job.ping = job.actor.ping.remote()
             except RayActorError:
-                _log.warning("%s cannot be had at %s", job.id, job.node, exc_info=True)
+                _log.warning("%s cannot be started at %s", job.id, job.node, exc_info=True)
                 self._end(job)
                 self._create(job)
         raise NoRay(f"{job.id} does not start; see the logs")
@@ -227,7 +227,7 @@ class Cluster:
         try:
             ray.get(ready[0], timeout=0)
         except ActorUnavailableError:
-            pass  # it is being started anew
+            pass  # Ray is restarting it
         except RayActorError:
             return True
         job.ping = job.actor.ping.remote()
@@ -248,28 +248,28 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     # In this thread: Ray's processes end with the thread that started them.
     cluster.start()
     async with Etcd(parts.access(self.settings)) as etcd:
-        # For the API to tell whether there is a Ray.
+        # The API reads this key to report whether Ray runs.
         process = Process("ray", cluster.address, os.getpid(), platform.node())
         registered = asyncio.create_task(Registration(etcd, keys.RAY, process).keep())
         self.report(ready=True)
         try:
-            await _look_after(self, cluster, stop, registered)
+            await _manage(self, cluster, stop, registered)
         finally:
             registered.cancel()
     cluster.stop()
 
 
-async def _look_after(
+async def _manage(
     self: child.Child, cluster: Cluster, stop: asyncio.Event, registered: asyncio.Task[None]
 ) -> None:
     while not stop.is_set():
         if registered.done():
-            registered.result()  # somebody else watches over the workers now
-        for said in await asyncio.to_thread(cluster.look_after):
-            _log.warning("%s", said)
-            self.report(said=said)
+            registered.result()  # another process manages the workers now
+        for event in await asyncio.to_thread(cluster.replace_lost_workers):
+            _log.warning("%s", event)
+            self.report(event=event)
         try:
-            async with asyncio.timeout(_LOOK_SECONDS):
+            async with asyncio.timeout(_CHECK_SECONDS):
                 await stop.wait()
         except TimeoutError:
             continue

@@ -1,4 +1,4 @@
-"""Settings from a file, then the environment, then options, each over the last."""
+"""Loads settings from a file, the environment and options; each overrides the one before."""
 
 import difflib
 import os
@@ -29,7 +29,7 @@ def load(
     options: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """The settings of a file, the environment and options; BadSettings if they cannot be."""
+    """The settings of a file, the environment and options; BadSettings if they are not valid."""
     given = dict(os.environ if environment is None else environment)
     _check_variables(given)
     from_file = _read(config) if config else {}
@@ -64,7 +64,7 @@ def _checked(kind: type[Settings], values: dict[str, Any]) -> Settings:
     try:
         return kind(**values)
     except ValidationError as error:
-        raise BadSettings("; ".join(_said(each) for each in error.errors())) from None
+        raise BadSettings("; ".join(_describe(each) for each in error.errors())) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -82,12 +82,12 @@ def _read(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
         raise BadSettings(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise BadSettings(f"{path}: settings are `name: value`, this is something else")
+        raise BadSettings(f"{path}: settings are `name: value` pairs, this is something else")
     return values
 
 
 def _check_variables(environment: Mapping[str, str]) -> None:
-    """A misspelt variable would be ignored without a word otherwise."""
+    """Refuse a misspelled variable, which would be ignored otherwise."""
     for name in environment:
         if name.startswith(PREFIX) and name not in CLIENT_VARIABLES | _OF_TESTS:
             first = name.removeprefix(PREFIX).partition("__")[0].lower()
@@ -96,7 +96,7 @@ def _check_variables(environment: Mapping[str, str]) -> None:
                 raise BadSettings(f"{name}: there is no such setting{_hint(near, PREFIX)}")
 
 
-def _said(error: Any) -> str:
+def _describe(error: Any) -> str:
     place = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         *groups, last = error["loc"]

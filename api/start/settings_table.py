@@ -1,7 +1,7 @@
-"""The table of all settings for docs/reference/configuration.md; run to write it into that file."""
+"""The tables of all settings for docs/reference/configuration.md; run it to write them there."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,29 +10,37 @@ from pydantic_core import PydanticUndefined
 
 from api.start.settings import PREFIX, Settings
 
-BEGIN, END = "<!-- settings -->\n", "<!-- end of settings -->\n"
+BEGIN, END = "<!-- settings -->\n\n", "\n<!-- end of settings -->\n"
 
 
 def table() -> str:
-    """All settings, in Markdown."""
+    """All settings in Markdown: one table for the first level, and one for each section."""
+    top = [name for name in Settings.model_fields if _section(name) is None]
+    parts = [_rows(Settings, top, ())]
+    for name in Settings.model_fields:
+        if section := _section(name):
+            text = (section.__doc__ or "").strip()
+            rows = _rows(section, section.model_fields, (name,))
+            parts.append(f"### `[{name}]`\n\n{text}\n\n{rows}")
+    return "\n".join(parts)
+
+
+def _section(name: str) -> type[BaseModel] | None:
+    kind = Settings.model_fields[name].annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _rows(model: type[BaseModel], names: Iterable[str], before: tuple[str, ...]) -> str:
     lines = ["| setting | variable | default | meaning |", "| --- | --- | --- | --- |"]
-    for path, default, meaning in _rows(Settings, ()):
+    for name in names:
+        field = model.model_fields[name]
+        path = (*before, name)
         variable = PREFIX + "__".join(path).upper()
+        choices = [f"`{each}`" for each in get_args(field.annotation) if isinstance(each, str)]
+        meaning = ": ".join(filter(None, (", ".join(choices), field.description)))
+        default = _shown(field.default)
         lines.append(f"| `{'.'.join(path)}` | `{variable}` | {default} | {meaning} |")
     return "\n".join(lines) + "\n"
-
-
-def _rows(model: type[BaseModel], before: tuple[str, ...]) -> Iterator[tuple[Any, str, str]]:
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _rows(kind, (*before, name))
-            continue
-        choices = [f"`{each}`" for each in get_args(kind) if isinstance(each, str)]
-        meaning = field.description or ""
-        if choices:
-            meaning = f"{', '.join(choices)}: {meaning}"
-        yield (*before, name), _shown(field.default), meaning
 
 
 def _shown(default: Any) -> str:
@@ -46,7 +54,7 @@ def _shown(default: Any) -> str:
 
 
 def main(path: Path) -> None:
-    """Put the table between its marks in a file."""
+    """Replace the tables between the marks in a file."""
     text = path.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from api.start import parts
+from api.start.checks import Only
 from api.start.settings import Settings
-from api.start.supervisor import Only, Supervisor
+from api.start.supervisor import Supervisor
 from configurators.store.etcd.client import Access
 from configurators.store.model import NetworkDoc
 
@@ -27,11 +28,11 @@ def _nothing() -> None:
 
 
 class Service:
-    """Starts everything when it is entered, and ends it when it is left.
+    """Starts everything when it is entered, and stops it when it is left.
 
-    With `only`, just the workers and the network, or just the API. `tell` is called with what is
-    being done, from another thread; so is `held`, once the data folder is ours. Whatever happens to
-    this process, its children end with it.
+    `only` starts the workers and the network alone, or the API alone. `tell` is called with texts
+    about the progress, and `on_locked` once the data folder is locked; both from another thread. If
+    this process is killed, its children end with it.
     """
 
     def __init__(
@@ -39,9 +40,9 @@ class Service:
         settings: Settings,
         only: Only | None = None,
         tell: Callable[[str], None] = _nobody,
-        held: Callable[[], None] = _nothing,
+        on_locked: Callable[[], None] = _nothing,
     ) -> None:
-        self._supervisor = Supervisor(settings, only, tell, held)
+        self._supervisor = Supervisor(settings, only, tell, on_locked)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -68,22 +69,22 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Where the API is."""
+        """The address of the API."""
         return self._supervisor.url
 
     @property
     def hints(self) -> list[str]:
-        """What works, but perhaps not as it is meant."""
+        """Remarks on settings that work, but perhaps not as they are meant."""
         return self._supervisor.hints
 
     @property
     def settings(self) -> Settings:
-        """The settings with everything filled in that was found out at the start."""
+        """The settings, completed with ports and secrets that were chosen at the start."""
         return self._supervisor.settings
 
     @property
     def access(self) -> Access:
-        """How its etcd is reached."""
+        """The access to its etcd."""
         return parts.access(self.settings)
 
     @property
@@ -103,7 +104,7 @@ class Service:
         return self._supervisor.pids
 
     def force(self) -> None:
-        """Make an end that is under way quick; may be called from a signal handler."""
+        """Speed up a stop in progress by killing; may be called from a signal handler."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._supervisor.force)
 

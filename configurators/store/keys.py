@@ -80,9 +80,11 @@ class PartitionName(NamedTuple):
         return cls(int(space, 16), int(version), leaf)
 
 
-def new_record_id(kind: RecordKind, space: int, new_id: Callable[[int], str] | None = None) -> str:
+def new_record_id(
+    kind: RecordKind, space: int, new_id: Callable[[int], str] = secrets.token_hex
+) -> str:
     """A unique id for a record of a space; `new_id` gives a random text for a number of bytes."""
-    return f"{LETTERS[kind]}{space:x}-{(new_id or secrets.token_hex)(8)}"
+    return f"{LETTERS[kind]}{space:x}-{new_id(8)}"
 
 
 def is_record_id(text: str) -> bool:

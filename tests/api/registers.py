@@ -1,4 +1,4 @@
-"""A child process that says as what it is registered, and then waits for its end."""
+"""A child process that reports its key in etcd, and then waits for its end."""
 
 import json
 import os

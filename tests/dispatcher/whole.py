@@ -15,7 +15,7 @@ from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import NETWORK
 from configurators.streams.addresses import split_address
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.pipeline import PlanName
@@ -44,7 +44,7 @@ class Whole:
 
             async def ready() -> bool:
                 health = made.health()
-                return health.ready and health.switches_up == health.switches
+                return health.ready and not health.impaired
 
             await eventually(ready)
             yield made

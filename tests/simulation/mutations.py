@@ -15,9 +15,9 @@ from configurators.partition.queue import Queue
 from configurators.store.etcd.client import Compare
 from configurators.store.locks import Lock, Locks
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.knowledge.siblings import Siblings
-from dispatcher.requests.driver import Gatherer
-from dispatcher.requests.offers import OfferingGatherer
+from dispatcher.requests.adoption import Adoption
+from dispatcher.requests.offers import OfferDelivery
+from dispatcher.requests.push import PushDelivery
 from sdn.fence import Fence
 from sdn.shadow import Shadow
 from tests.simulation.world import Mode
@@ -74,9 +74,11 @@ MUTATIONS: dict[str, Mutation] = {
     "no-tombstones": Mutation(((Queue, "__init__", _forgetful),), ("stream slow",)),
     "no-undo": Mutation(((DecisionPusher, "_undo", _nothing_either),), ("switch refuses",)),
     "no-reconciliation": Mutation(((Shadow, "repair", lambda *_: []),), ("switch restarts",)),
-    "no-telling-again": Mutation(((Gatherer, "connected", _nothing),), ("configurator killed",)),
+    "no-telling-again": Mutation(
+        ((PushDelivery, "connected", _nothing),), ("configurator killed",)
+    ),
     "no-adoption": Mutation(
-        ((Siblings, "_is_left_behind", lambda *_: False),), ("dispatcher killed", "owner usurped")
+        ((Adoption, "is_abandoned", lambda *_: False),), ("dispatcher killed", "owner usurped")
     ),
     "sea-commits-without-lock": Mutation(
         ((Lock, "holds", Compare("nothing", 0)),), ("lock usurped",), "sea"
@@ -98,7 +100,7 @@ MUTATIONS: dict[str, Mutation] = {
         ((LockTakeOver, "_declare", _declare_nothing),), ("lock usurped",), "sea"
     ),
     "sea-no-offering-again": Mutation(
-        ((OfferingGatherer, "_offer_again", _nothing),), ("configurator killed",), "sea"
+        ((OfferDelivery, "offer_again", _nothing),), ("configurator killed",), "sea"
     ),
 }
 

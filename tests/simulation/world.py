@@ -14,7 +14,6 @@ from unittest import mock
 
 from msgspec import Struct
 
-import dispatcher.dispatcher
 from configurators.engine.partition_map import Node, PartitionMap
 from configurators.environment import Clock, Environment
 from configurators.ownership.partition_log import LogOptions
@@ -42,7 +41,7 @@ from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
 from configurators.streams.peers import Peers
 from configurators.streams.stream import Stream
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.pipeline import PlanName
 from sdn.simulate import SimulatedNetwork
 from sdn.topologies import topology
@@ -230,7 +229,8 @@ class Process:
                     lease_ttl=_LEASE,
                     plan=self.world.shape.plan,
                 )
-                async with Dispatcher(_ACCESS, b"", me) as made:
+                environment = self.world.environment
+                async with Dispatcher(_ACCESS, b"", me, environment) as made:
                     self.main = made
                     await asyncio.Event().wait()
             self.world.errors.found.append(f"{self.name} has ended")
@@ -430,7 +430,6 @@ def installed() -> Iterator[Callable[[VirtualLoop], None]]:
 
     with contextlib.ExitStack() as stack:
         replaced: list[tuple[Any, str, Any]] = [
-            (dispatcher.dispatcher, "Etcd", etcd),
             (os, "getpid", lambda: 1),
             (secrets, "token_hex", _new_id),
             (time, "monotonic", lambda: _Installed.loop.now),

@@ -1,101 +1,93 @@
-"""Subscriptions and advertisements: begun, ended, changed, renewed, listed."""
+"""Subscriptions and advertisements: make, remove, change, renew, list."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Union
+from collections.abc import Sequence
+from typing import Any
 
-from msgspec import Meta
-from starlette.responses import Response
+from fastapi import APIRouter, Response
 
-from api.http.batches import answered, elements_of, longest_wait, single
-from api.http.endpoints import Call, Link, Operation, Reply, Shown, once
-from api.http.models import (
-    Begin,
-    ElementOut,
-    End,
-    EndQuery,
-    In,
-    ProblemOut,
-    RecordId,
-    RecordQuery,
-    Update,
-    given,
+from api.http.batches import read_elements, respond_all, respond_one, wait_of
+from api.http.dependencies import CallerDep, DispatcherDep, OnceDep
+from api.http.models import Begin, ElementOut, End, ProblemOut, Update
+from api.http.msgspec_types import Json, JsonBody
+from api.http.openapi import Responses, answer, example, link, problems, reference
+from api.http.parameters import (
+    AfterQuery,
+    HostQuery,
+    LimitQuery,
+    RecordPath,
+    SpaceQuery,
+    StateQuery,
+    WaitQuery,
 )
 from api.http.problems import ApiProblem
+from api.http.route import ApiRequest, new_router
 from configurators.store.keys import LETTERS, is_record_id
 from configurators.store.model import RecordKind
+from dispatcher.calls import Page, RecordSpec
 from dispatcher.errors import Problem, problem_of
-from dispatcher.views import Ask, Page, RecordView, Refused
+from dispatcher.views import RecordView
 from dzflow.errors import DzflowError
 
 _READ_AT_ONCE = 100
-_VERB: dict[RecordKind, str] = {"subscription": "subscribe", "advertisement": "advertise"}
 
 
-# Begin and end, one or many
+# One or many, with msgspec only: the hot path of the service
 
 
-def _begin(kind: RecordKind) -> Callable[[Call], Any]:
-    async def handler(call: Call) -> Reply | Response:
-        elements, many = elements_of(call, Begin)
-        asks: list[Ask | Refused] = []
-        for element in elements:
-            if isinstance(element, Problem):
-                asks.append(Refused(element))
-            elif not call.caller.may_act_for(element.host):
-                asks.append(Refused(_not_for(call, element.host)))
-            else:
-                asks.append(
-                    Ask(element.host, element.space, element.filter, element.label, element.ttl)
-                )
-        answers = await call.dispatcher.begin(
-            kind, asks, wait=longest_wait(call, elements), key=call.key, who=call.caller.name
-        )
-        return answered(call, answers, many)
-
-    return handler
-
-
-def _end(kind: RecordKind) -> Callable[[Call], Any]:
-    async def handler(call: Call) -> Reply | Response:
-        elements, many = elements_of(call, End)
-        return await _remove(call, kind, elements, longest_wait(call, elements), many)
-
-    return handler
+async def _begin(request: ApiRequest, kind: RecordKind) -> Response:
+    elements, many = await read_elements(request, Begin)
+    caller = request.caller
+    specs: list[RecordSpec | Problem] = []
+    for element in elements:
+        if isinstance(element, Problem):
+            specs.append(element)
+        elif not caller.may_act_for(element.host):
+            specs.append(caller.refusal().problem)
+        else:
+            specs.append(
+                RecordSpec(element.host, element.space, element.filter, element.label, element.ttl)
+            )
+    answers = await request.dispatcher.begin(
+        kind,
+        specs,
+        wait=wait_of(request, elements),
+        key=request.idempotency_key(),
+        who=caller.name,
+    )
+    return respond_all(request, answers, many)
 
 
-def _delete(kind: RecordKind) -> Callable[[Call], Any]:
-    async def handler(call: Call) -> Reply | Response:
-        ending = End(_record_id(call, kind), call.query.wait)
-        return await _remove(call, kind, [ending], call.wait(ending.wait), many=False)
-
-    return handler
-
-
-async def _remove(
-    call: Call, kind: RecordKind, elements: Sequence[End | Problem], wait: float, many: bool
-) -> Reply | Response:
+async def _end(request: ApiRequest, kind: RecordKind) -> Response:
+    elements, many = await read_elements(request, End)
     found = [_checked(kind, element) for element in elements]
-    if call.caller.host is not None:
-        found = await _own(call, kind, found)
-    ids = [Refused(item) if isinstance(item, Problem) else item for item in found]
-    answers = await call.dispatcher.end(kind, ids, wait=wait, key=call.key, who=call.caller.name)
-    return answered(call, answers, many)
+    if request.caller.host is not None:
+        found = await _own(request, kind, found)
+    answers = await request.dispatcher.end(
+        kind,
+        found,
+        wait=wait_of(request, elements),
+        key=request.idempotency_key(),
+        who=request.caller.name,
+    )
+    return respond_all(request, answers, many)
 
 
 def _checked(kind: RecordKind, element: End | Problem) -> str | Problem:
     if isinstance(element, Problem):
         return element
-    return _unknown_id(kind, element.id) or element.id
+    return element.id if _is_id(kind, element.id) else _unknown(kind, element.id).problem
 
 
-async def _own(call: Call, kind: RecordKind, ids: Sequence[str | Problem]) -> list[str | Problem]:
-    """The ids, with a problem in place of those that the caller's host does not have."""
+async def _own(
+    request: ApiRequest, kind: RecordKind, ids: Sequence[str | Problem]
+) -> list[str | Problem]:
+    """The ids, with a problem in place of each record that belongs to another host."""
 
     async def own(item: str | Problem) -> str | Problem:
         try:
             if isinstance(item, str):
-                await _must_own(call, kind, item)
+                await _check_owner(request, kind, item)
         except ApiProblem as error:
             return error.problem
         except DzflowError as error:
@@ -108,101 +100,41 @@ async def _own(call: Call, kind: RecordKind, ids: Sequence[str | Problem]) -> li
     return found
 
 
-async def _must_own(call: Call, kind: RecordKind, record_id: str) -> None:
-    """Refuse (403) what belongs to another host; a record's host never changes."""
-    if call.caller.host is not None:
-        record = await call.dispatcher.record(record_id, kind)
-        call.caller.must_act_for(record.host, "id")
+# Checks of one record
 
 
-def _not_for(call: Call, host: str) -> Problem:
-    try:
-        call.caller.must_act_for(host)
-    except ApiProblem as error:
-        return error.problem
-    raise AssertionError(host)
+async def _check_owner(request: ApiRequest, kind: RecordKind, record_id: str) -> None:
+    """Refuse (403) a record that belongs to another host; a record's host never changes."""
+    if request.caller.host is not None:
+        record = await request.dispatcher.record(record_id, kind)
+        request.caller.must_act_for(record.host, "id")
 
 
-# One record
+def _is_id(kind: RecordKind | None, record_id: str) -> bool:
+    """Whether a record of this kind can have this id."""
+    return is_record_id(record_id) and (kind is None or record_id[0] == LETTERS[kind])
 
 
-def _record_id(call: Call, kind: RecordKind | None) -> str:
-    """The id in the path; 404 if no record of the kind can have it."""
-    record_id = call.path("id")
-    if problem := _unknown_id(kind, record_id):
-        raise ApiProblem("not-found", problem.detail)
-    return record_id
+def _check_id(kind: RecordKind | None, record_id: str) -> None:
+    if not _is_id(kind, record_id):
+        raise _unknown(kind, record_id)
 
 
-def _unknown_id(kind: RecordKind | None, record_id: str) -> Problem | None:
-    """Why there cannot be a record of this kind with this id, if so."""
-    if is_record_id(record_id) and (kind is None or record_id[0] == LETTERS[kind]):
-        return None
-    text = f"there is no {kind or 'request'} {record_id[:40]!r}"
-    return Problem(404, "not-found", "Not found", text.encode(errors="backslashreplace").decode())
+def _unknown(kind: RecordKind | None, record_id: str) -> ApiProblem:
+    return ApiProblem("not-found", f"there is no {kind or 'request'} {record_id[:40]!r}")
 
 
-def _get(kind: RecordKind | None) -> Callable[[Call], Any]:
-    async def handler(call: Call) -> Reply:
-        record = await call.dispatcher.record(_record_id(call, kind), kind)
-        call.caller.must_act_for(record.host, "id")
-        return Reply(200, record)
-
-    return handler
-
-
-def _put(kind: RecordKind) -> Callable[[Call], Any]:
-    async def handler(call: Call) -> Reply | Response:
-        record_id = _record_id(call, kind)
-        update = call.read(Update)
-        await _must_own(call, kind, record_id)
-        answer = await call.dispatcher.update(
-            kind, record_id, update.filter, wait=call.wait(update.wait)
-        )
-        return single(answer)
-
-    return handler
+async def _read(
+    dispatcher: DispatcherDep, caller: CallerDep, kind: RecordKind | None, record_id: str
+) -> RecordView:
+    _check_id(kind, record_id)
+    record = await dispatcher.record(record_id, kind)
+    caller.must_act_for(record.host, "id")
+    return record
 
 
-def _renew(kind: RecordKind) -> Callable[[Call], Any]:
-    async def handler(call: Call) -> Reply:
-        record_id = _record_id(call, kind)
+# The endpoints
 
-        async def renew() -> Reply:
-            return Reply(200, await call.dispatcher.renew(kind, record_id))
-
-        await _must_own(call, kind, record_id)
-        return await once(call, renew)
-
-    return handler
-
-
-def _list(kind: RecordKind) -> Callable[[Call], Any]:
-    async def handler(call: Call) -> Reply:
-        query: RecordQuery = call.query
-        host = given(query.host)
-        if call.caller.host is not None:
-            host = host or call.caller.host
-            call.caller.must_act_for(host)
-        page = await call.dispatcher.records(
-            kind,
-            host=host,
-            space=given(query.space),
-            state=given(query.state),
-            limit=query.limit,
-            after=given(query.after),
-        )
-        return Reply(200, page)
-
-    return handler
-
-
-# The operations
-
-_EXAMPLE: dict[RecordKind, dict[str, Any]] = {
-    "subscription": {"host": "h2", "space": "stocks", "filter": {"price": {"gte": 420}}},
-    "advertisement": {"host": "h1", "space": "stocks", "filter": "price >= 0", "ttl": 60},
-}
 _RECORD_EXAMPLE = {
     "id": "s1-6d1f0c2b7a9e4435",
     "kind": "subscription",
@@ -230,156 +162,188 @@ _RECORD_EXAMPLE = {
     "reason": None,
     "updating": False,
 }
-_REFERENCE = "#/components/schemas/"
-_BATCH = Annotated[
-    list[Any],
-    Meta(
-        extra_json_schema={
-            "items": {
-                "anyOf": [{"$ref": f"{_REFERENCE}{t.__name__}"} for t in (ElementOut, ProblemOut)]
+_DONE = "Every switch has acknowledged."
+_BATCH = {
+    "description": "A batch: each element as the answer to the single request would have been.",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "array",
+                "items": {"anyOf": [reference(ElementOut), reference(ProblemOut)]},
             }
         }
-    ),
-]
+    },
+}
 
 
-def _batch(kind: type[In]) -> Any:
-    # An element that is wrong spoils no other: it is taken, and answered with a problem.
-    items = {"anyOf": [{"$ref": f"{_REFERENCE}{kind.__name__}"}, {}]}
-    many = Meta(min_length=1, max_length=1_000, extra_json_schema={"items": items})
-    return Union[kind, Annotated[list[Any], many]]  # noqa: UP007 a value, not an annotation
+def _batch_body(kind: type[Begin | End], *examples: Any) -> dict[str, Any]:
+    """The body of a hot endpoint, which FastAPI does not see in its signature."""
+    one = reference(kind)
+    # Elements of any form are allowed: one that is wrong gets a problem, the others are served.
+    many = {"type": "array", "minItems": 1, "maxItems": 1_000, "items": {"anyOf": [one, {}]}}
+    found = example(*examples)
+    found["requestBody"]["required"] = True
+    found["requestBody"]["content"]["application/json"]["schema"] = {"anyOf": [one, many]}
+    return found
 
 
-def _operations(kind: RecordKind) -> tuple[Operation, ...]:
+def _router(kind: RecordKind, verb: str, request_example: dict[str, Any]) -> APIRouter:
+    """The endpoints of one kind of records."""
+    router = new_router("records")
     name = kind.capitalize()
-    plural = f"/{kind}s"
-    own = {"id": "$response.body#/id"}
-    first = {"id": "$response.body#/items/0/id"}
-    on_record = (
-        Link(f"get{name}", own),
-        Link(f"update{name}", own),
-        Link(f"delete{name}", own),
-        Link(f"renew{name}", own),
-        Link("getRequest", own),
-        Link(f"un{_VERB[kind]}", body={"id": "$response.body#/id"}),
-    )
-    done = Shown(RecordView, "Acknowledged by every switch.", on_record, example=_RECORD_EXAMPLE)
-    later = Shown(RecordView, "Durable, but not at its end yet.", on_record, location=True)
-    many = Shown(_BATCH, "A batch: each element as the single call would have answered.")
-    gone = Shown(RecordView, "Removed from every switch.", (Link("getRequest", own),))
-    changed = Shown(RecordView, "Acknowledged by every switch.", on_record)
-    example = _EXAMPLE[kind]
-    operation = Operation
-    return (
-        operation(
-            "POST",
-            f"/{_VERB[kind]}",
-            _VERB[kind],
-            "records",
-            f"Make {_a(kind)}, or up to 1,000 of them",
-            _begin(kind),
-            {201: Shown(**_as(done), location=True), 202: later, 207: many},
-            (404, 429, 502),
-            body=_batch(Begin),
-            examples={"one": example, "batch": [example, {**example, "wait": False}]},
-        ),
-        operation(
-            "POST",
-            f"/un{_VERB[kind]}",
-            f"un{_VERB[kind]}",
-            "records",
-            f"Remove {_a(kind)}, or up to 1,000 of them",
-            _end(kind),
-            {200: gone, 202: later, 207: many},
-            (404, 429, 502),
-            body=_batch(End),
-            examples={"one": {"id": _RECORD_EXAMPLE["id"]}},
-        ),
-        operation(
-            "GET",
-            plural,
-            f"list{name}s",
-            "records",
-            f"List {kind}s, page by page",
-            _list(kind),
-            {
-                200: Shown(
-                    Page, "A page.", (Link(f"get{name}", first), Link(f"update{name}", first))
-                )
-            },
-            (404,),
-            query=RecordQuery,
-        ),
-        operation(
-            "GET",
-            f"{plural}/{{id}}",
-            f"get{name}",
-            "records",
-            f"Look at {_a(kind)}",
-            _get(kind),
-            {200: Shown(RecordView, "As it is now.", example=_RECORD_EXAMPLE)},
-            (404,),
-            parameters={"id": RecordId},
-        ),
-        operation(
-            "PUT",
-            f"{plural}/{{id}}",
-            f"update{name}",
-            "records",
-            "Replace the filter in one step; what both filters want is never interrupted",
-            _put(kind),
-            {200: changed, 202: later},
-            (404, 409, 429, 502),
-            body=Update,
-            examples={"one": {"filter": {"price": {"gte": 500}}}},
-            parameters={"id": RecordId},
-        ),
-        operation(
-            "DELETE",
-            f"{plural}/{{id}}",
-            f"delete{name}",
-            "records",
-            f"Remove {_a(kind)}",
-            _delete(kind),
-            {200: gone, 202: later},
-            (404, 409, 429, 502),
-            query=EndQuery,
-            parameters={"id": RecordId},
-        ),
-        operation(
-            "POST",
-            f"{plural}/{{id}}/renew",
-            f"renew{name}",
-            "records",
-            "Say that a record with a ttl is still wanted",
-            _renew(kind),
-            {200: Shown(RecordView, "With its new end.")},
-            (404, 409),
-            parameters={"id": RecordId},
+    links = {
+        **link(f"get{name}", id="/id"),
+        **link(f"update{name}", id="/id"),
+        **link(f"delete{name}", id="/id"),
+        **link(f"renew{name}", id="/id"),
+        **link("getRequest", id="/id"),
+        **link(f"un{verb}", {"id": "$response.body#/id"}),
+    }
+    later: Responses = {
+        202: answer("Stored, but not finished yet.", Json[RecordView], links=links, location=True)
+    }
+    removed = answer("Removed from every switch.", links=link("getRequest", id="/id"))
+
+    @router.post(
+        f"/{verb}",
+        name=verb,
+        status_code=201,
+        response_model=Json[RecordView],
+        responses={
+            201: answer(_DONE, links=links, location=True, example=_RECORD_EXAMPLE),
+            **later,
+            207: _BATCH,
+            **problems(404, 429, 502),
+        },
+        openapi_extra=_batch_body(
+            Begin, request_example, [request_example, {**request_example, "wait": False}]
         ),
     )
+    async def begin(request: ApiRequest) -> Response:
+        """Make one, or a batch of up to 1,000."""
+        return await _begin(request, kind)
+
+    @router.post(
+        f"/un{verb}",
+        name=f"un{verb}",
+        response_model=Json[RecordView],
+        responses={200: removed, **later, 207: _BATCH, **problems(404, 429, 502)},
+        openapi_extra=_batch_body(End, {"id": _RECORD_EXAMPLE["id"]}),
+    )
+    async def end(request: ApiRequest) -> Response:
+        """Remove one, or a batch of up to 1,000."""
+        return await _end(request, kind)
+
+    @router.get(
+        f"/{kind}s",
+        name=f"list_{kind}s",
+        responses={
+            200: answer(
+                "A page.",
+                links={
+                    **link(f"get{name}", id="/items/0/id"),
+                    **link(f"update{name}", id="/items/0/id"),
+                },
+            ),
+            **problems(404),
+        },
+    )
+    async def list_records(
+        dispatcher: DispatcherDep,
+        caller: CallerDep,
+        host: HostQuery = None,
+        space: SpaceQuery = None,
+        state: StateQuery = None,
+        limit: LimitQuery = 100,
+        after: AfterQuery = None,
+    ) -> Json[Page]:
+        """All of one kind, page by page; a host's token lists those of that host."""
+        if caller.host is not None:
+            host = host or caller.host
+            caller.must_act_for(host)
+        return await dispatcher.records(
+            kind, host=host, space=space, state=state, limit=limit, after=after
+        )
+
+    @router.get(
+        f"/{kind}s/{{id}}",
+        name=f"get_{kind}",
+        responses={200: answer("The record.", example=_RECORD_EXAMPLE), **problems(404)},
+    )
+    async def get_record(
+        id: RecordPath, dispatcher: DispatcherDep, caller: CallerDep
+    ) -> Json[RecordView]:
+        """One of them, as it is now."""
+        return await _read(dispatcher, caller, kind, id)
+
+    @router.put(
+        f"/{kind}s/{{id}}",
+        name=f"update_{kind}",
+        response_model=Json[RecordView],
+        responses={200: answer(_DONE, links=links), **later, **problems(404, 409, 429, 502)},
+        openapi_extra=example({"filter": {"price": {"gte": 500}}}),
+    )
+    async def update(id: RecordPath, asked: JsonBody[Update], request: ApiRequest) -> Response:
+        """Replace the filter in one step; events that both filters want are never interrupted."""
+        _check_id(kind, id)
+        await _check_owner(request, kind, id)
+        wait = request.wait_seconds(asked.wait)
+        return respond_one(await request.dispatcher.update(kind, id, asked.filter, wait=wait))
+
+    @router.delete(
+        f"/{kind}s/{{id}}",
+        name=f"delete_{kind}",
+        response_model=Json[RecordView],
+        responses={200: removed, **later, **problems(404, 409, 429, 502)},
+    )
+    async def delete(id: RecordPath, request: ApiRequest, wait: WaitQuery = True) -> Response:
+        """Remove one."""
+        _check_id(kind, id)
+        await _check_owner(request, kind, id)
+        seconds = request.wait_seconds(wait)
+        (found,) = await request.dispatcher.end(
+            kind, [id], wait=seconds, key=None, who=request.caller.name
+        )
+        return respond_one(found)
+
+    @router.post(
+        f"/{kind}s/{{id}}/renew",
+        name=f"renew_{kind}",
+        responses={200: answer("The record with its new time of expiry."), **problems(404, 409)},
+    )
+    async def renew(id: RecordPath, request: ApiRequest, once: OnceDep) -> Json[RecordView]:
+        """Keep a record that has a `ttl` from expiring."""
+        _check_id(kind, id)
+        await _check_owner(request, kind, id)
+        return await once(lambda: request.dispatcher.renew(kind, id))
+
+    return router
 
 
-def _a(kind: RecordKind) -> str:
-    return f"{'an' if kind[0] == 'a' else 'a'} {kind}"
+_requests = new_router("records")
 
 
-def _as(shown: Shown) -> dict[str, Any]:
-    return {name: getattr(shown, name) for name in shown.__struct_fields__ if name != "location"}
+@_requests.get(
+    "/requests/{id}",
+    responses={200: answer("The record.", example=_RECORD_EXAMPLE), **problems(404)},
+)
+async def get_request(
+    id: RecordPath, dispatcher: DispatcherDep, caller: CallerDep
+) -> Json[RecordView]:
+    """The progress of a request: its record, also for a while after it was removed or failed."""
+    return await _read(dispatcher, caller, None, id)
 
 
-OPERATIONS = (
-    *_operations("subscription"),
-    *_operations("advertisement"),
-    Operation(
-        "GET",
-        "/requests/{id}",
-        "getRequest",
-        "records",
-        "How it goes with a request: the record, also some time after it was removed or has failed",
-        _get(None),
-        {200: Shown(RecordView, "As it is now.", example=_RECORD_EXAMPLE)},
-        (404,),
-        parameters={"id": RecordId},
+ROUTERS = (
+    _router(
+        "subscription",
+        "subscribe",
+        {"host": "h2", "space": "stocks", "filter": {"price": {"gte": 420}}},
     ),
+    _router(
+        "advertisement",
+        "advertise",
+        {"host": "h1", "space": "stocks", "filter": "price >= 0", "ttl": 60},
+    ),
+    _requests,
 )

@@ -1,84 +1,97 @@
-"""Health, metrics, changes as they happen, reports, backup and restore."""
+"""Health, metrics, a stream of changes, reports, backup and restore."""
 
 from collections.abc import AsyncIterator
-from typing import Any, cast, get_args
+from typing import Annotated, cast, get_args
 
+from fastapi import Body, Response
 from msgspec.structs import replace
-from starlette.responses import Response
 
 from api.http.auth import Caller
-from api.http.endpoints import BYTES, Call, Operation, Reply, Shown, once
+from api.http.bodies import BYTES
+from api.http.dependencies import DispatcherDep, OnceDep
 from api.http.live_stream import EventStream
 from api.http.metrics import MEDIA_TYPE as METRICS_TYPE
-from api.http.models import (
-    HealthOut,
-    ReadyOut,
-    ReportIn,
-    ReportOut,
-    StreamQuery,
-    given,
-)
+from api.http.models import HealthOut, ReadyOut, ReportIn, ReportOut
+from api.http.msgspec_types import Json, JsonBody
+from api.http.openapi import answer, example
+from api.http.parameters import TypesQuery
 from api.http.problems import ApiProblem
+from api.http.route import ApiRequest, new_router
 from api.http.routes.spaces import space_out
 from dispatcher.views import Change, ChangeType, RecordView, Restored, SpaceView
+
+router = new_router("service")
 
 TYPES = tuple(name for name in get_args(ChangeType) if name != "lagged")
 _FOR_HOSTS = ("record", "space", "network")
 
 
-async def _healthz(_call: Call) -> Reply:
-    return Reply(200, HealthOut())
+@router.get("/healthz", responses={200: answer("It is.")})
+async def is_alive() -> Json[HealthOut]:
+    """Whether this process is alive."""
+    return HealthOut()
 
 
-async def _readyz(call: Call) -> Reply:
-    health = call.dispatcher.health()
-    more = await call.context.more_parts()
-    reasons = health.reasons + [f"{part.name}: {part.reason}" for part in more if not part.ok]
-    parts = [
-        health.etcd,
-        *health.dispatchers,
-        *health.southbound,
-        *health.configurators,
-        *more,
-    ]
-    ready = health.ready and not reasons
-    headers = {} if ready else {"Retry-After": "1"}
-    told = ReadyOut(
-        ready,
-        reasons,
-        parts,
-        health.switches_up,
-        health.switches,
-        health.partitions_ready,
-        health.partitions,
-    )
-    return Reply(200 if ready else 503, told, headers)
+@router.get(
+    "/readyz",
+    responses={
+        200: answer("They can; `status` says whether without restrictions."),
+        503: answer("They cannot; `reasons` says why.", Json[ReadyOut]),
+    },
+)
+async def is_ready(request: ApiRequest, response: Response) -> Json[ReadyOut]:
+    """Whether requests can be served, and every part, switch or partition that is impaired."""
+    found = await request.context.readiness.read(request.dispatcher)
+    if not found.ready:
+        response.status_code = 503
+        response.headers["Retry-After"] = "1"
+    return found
 
 
-async def _metrics(call: Call) -> Response:
-    return Response(call.context.metrics.text(), media_type=METRICS_TYPE)
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def get_metrics(request: ApiRequest) -> Response:
+    """Metrics for Prometheus, in its text form."""
+    return Response(request.context.metrics.text(), media_type=METRICS_TYPE)
 
 
-async def _stream(call: Call) -> Response:
-    query: StreamQuery = call.query
-    named = given(query.types)
+@router.get(
+    "/stream",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def stream(request: ApiRequest, types: TypesQuery = None) -> Response:
+    """Everything that changes, as server-sent events.
+
+    A reader that is too slow gets `lagged` as the last event, and the stream ends.
+    """
+    caller, streams = request.caller, request.context.streams
+    wanted = _wanted_types(types, caller)
+    streams.check(caller.host)
+    changes = _visible(request.dispatcher.changes(wanted), caller)
+    return EventStream(streams, caller.host, changes)
+
+
+def _wanted_types(named: str | None, caller: Caller) -> tuple[ChangeType, ...]:
+    """The types of changes that the caller asks for and may see."""
     wanted = TYPES if named is None else tuple(named.split(","))
     for name in wanted:
         if name not in TYPES:
             text = f"there is no type {name[:40]!r}; there are {', '.join(TYPES)}"
             raise ApiProblem("invalid", text, "types")
-    if call.caller.host is not None:
+    if caller.host is not None:
         for name in wanted:
             if named is not None and name not in _FOR_HOSTS:
                 raise ApiProblem("forbidden", f"changes of type {name} are for operators", "types")
         wanted = tuple(name for name in wanted if name in _FOR_HOSTS)
-    call.context.streams.check(call.caller.host)
-    changes = _seen(call.dispatcher.changes(cast("tuple[ChangeType, ...]", wanted)), call.caller)
-    return EventStream(call.context.streams, call.caller.host, changes)
+    return cast("tuple[ChangeType, ...]", wanted)
 
 
-async def _seen(changes: AsyncIterator[Change], caller: Caller) -> AsyncIterator[Change]:
-    """The changes that the caller may see, in the form in which it sees things."""
+async def _visible(changes: AsyncIterator[Change], caller: Caller) -> AsyncIterator[Change]:
+    """The changes that the caller may see, in the form that the other endpoints give."""
     async for change in changes:
         data = change.data
         if isinstance(data, RecordView) and not caller.may_act_for(data.host):
@@ -88,110 +101,54 @@ async def _seen(changes: AsyncIterator[Change], caller: Caller) -> AsyncIterator
         yield change
 
 
-async def _reports(call: Call) -> Reply:
-    report = call.read(ReportIn)
-    call.caller.must_act_for(report.host)
-
-    async def take() -> Reply:
-        # What is told of spaces that are gone is of no use any more.
-        spaces = {view.name for view in call.dispatcher.spaces()}
-        counters = {space: counts for space, counts in report.counters.items() if space in spaces}
-        call.context.metrics.report(counters)
-        samples = [e for e in report.events if e.space in spaces]
-        return Reply(202, ReportOut(call.dispatcher.sample_events(report.host, samples)))
-
-    return await once(call, take)
-
-
-async def _backup(call: Call) -> Response:
-    headers = {"Content-Disposition": 'attachment; filename="dzflow.backup"'}
-    return Response(await call.dispatcher.backup(), 200, headers, BYTES)
-
-
-async def _restore(call: Call) -> Reply:
-    async def restore() -> Reply:
-        return Reply(200, await call.dispatcher.restore(call.raw))
-
-    return await once(call, restore)
-
-
-_REPORT: dict[str, Any] = {
-    "host": "h2",
-    "counters": {"stocks": {"received": 120, "matched": 117}},
-    "events": [
-        {"space": "stocks", "time_us": 1_763_289_600_000_000, "values": {"price": 421.5}},
-    ],
-}
-
-OPERATIONS = (
-    Operation(
-        "GET",
-        "/healthz",
-        "isAlive",
-        "service",
-        "Whether this process is alive",
-        _healthz,
-        {200: Shown(HealthOut, "It is.")},
-    ),
-    Operation(
-        "GET",
-        "/readyz",
-        "isReady",
-        "service",
-        "Whether requests can be served, and each part that this depends on",
-        _readyz,
-        {200: Shown(ReadyOut, "They can."), 503: Shown(ReadyOut, "They cannot; it says why.")},
-    ),
-    Operation(
-        "GET",
-        "/metrics",
-        "getMetrics",
-        "service",
-        "Metrics for Prometheus",
-        _metrics,
-        {200: Shown(None, "In its text form.", media="text/plain")},
-    ),
-    Operation(
-        "GET",
-        "/stream",
-        "stream",
-        "service",
-        "Everything that changes, as server-sent events; a reader that is too slow is told"
-        " `lagged`, and the stream ends",
-        _stream,
-        {200: Shown(None, "Goes on until one side ends it.", media="text/event-stream")},
-        query=StreamQuery,
-    ),
-    Operation(
-        "POST",
-        "/reports",
-        "report",
-        "service",
-        "What an application has counted, and a sample of the events it sent",
-        _reports,
-        {202: Shown(ReportOut, "How much was taken.")},
-        body=ReportIn,
-        examples={"one": _REPORT},
-    ),
-    Operation(
-        "GET",
-        "/backup",
-        "backup",
-        "service",
-        "The state of the control plane, as a file",
-        _backup,
-        {200: Shown(None, "The file.", media=BYTES)},
-    ),
-    Operation(
-        "POST",
-        "/restore",
-        "restore",
-        "service",
-        "Bring the state of a backup into a control plane that has none",
-        _restore,
-        {200: Shown(Restored, "What was restored.")},
-        (409,),
-        body=bytes,
-        media=BYTES,
+@router.post(
+    "/reports",
+    status_code=202,
+    responses={202: answer("How many samples were kept.")},
+    openapi_extra=example(
+        {
+            "host": "h2",
+            "counters": {"stocks": {"received": 120, "matched": 117}},
+            "events": [
+                {"space": "stocks", "time_us": 1_763_289_600_000_000, "values": {"price": 421.5}},
+            ],
+        }
     ),
 )
+async def report(
+    told: JsonBody[ReportIn], request: ApiRequest, dispatcher: DispatcherDep, once: OnceDep
+) -> Json[ReportOut]:
+    """The counters of an application, and a sample of the events that it published."""
+    request.caller.must_act_for(told.host)
+
+    async def count() -> ReportOut:
+        # Reports on spaces that were deleted are of no use any more.
+        spaces = {view.name for view in dispatcher.spaces()}
+        counters = {space: counts for space, counts in told.counters.items() if space in spaces}
+        request.context.metrics.report(counters)
+        samples = [event for event in told.events if event.space in spaces]
+        return ReportOut(dispatcher.sample_events(told.host, samples))
+
+    return await once(count)
+
+
+@router.get(
+    "/backup",
+    response_class=Response,
+    responses={200: {"content": {BYTES: {"schema": {"type": "string"}}}}},
+)
+async def backup(dispatcher: DispatcherDep) -> Response:
+    """The state of the control plane, as a file."""
+    headers = {"Content-Disposition": 'attachment; filename="dzflow.backup"'}
+    return Response(await dispatcher.backup(), 200, headers, BYTES)
+
+
+@router.post(
+    "/restore",
+    responses={200: answer("What was restored.")},
+)
+async def restore(
+    content: Annotated[bytes, Body(media_type=BYTES)], dispatcher: DispatcherDep, once: OnceDep
+) -> Json[Restored]:
+    """Restore a backup into a control plane that has no state."""
+    return await once(lambda: dispatcher.restore(content))

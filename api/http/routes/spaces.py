@@ -1,11 +1,17 @@
-"""Event spaces, and what filters come to in them."""
+"""Event spaces, and how filters are indexed in them."""
 
-import msgspec
+from fastapi import Response
 
-from api.http.endpoints import Call, Link, Operation, Reply, Shown, once
-from api.http.models import ExplainIn, SchemaIn, SpaceName, SpaceOut, SpacesOut
+from api.http.dependencies import CallerDep, DispatcherDep, OnceDep
+from api.http.models import ExplainIn, SchemaIn, SpaceOut, SpacesOut
+from api.http.msgspec_types import Json, JsonBody
+from api.http.openapi import answer, example, link, problems
+from api.http.parameters import NewSpacePath, SpacePath
 from api.http.problems import ApiProblem
+from api.http.route import ApiRequest, new_router
 from dispatcher.views import Explanation, SpaceView
+
+router = new_router("spaces")
 
 
 def space_out(view: SpaceView) -> SpaceOut:
@@ -24,48 +30,7 @@ def space_out(view: SpaceView) -> SpaceOut:
     )
 
 
-async def _list(call: Call) -> Reply:
-    return Reply(200, SpacesOut([space_out(view) for view in call.dispatcher.spaces()]))
-
-
-async def _get(call: Call) -> Reply:
-    name = call.path("name")
-    for view in call.dispatcher.spaces():
-        if view.name == name:
-            return Reply(200, space_out(view))
-    raise ApiProblem("not-found", f"there is no space {name[:64]!r}")
-
-
-async def _put(call: Call) -> Reply:
-    name = msgspec.convert({"name": call.path("name")}, _Named).name
-    call.read(SchemaIn)
-    known = any(view.name == name for view in call.dispatcher.spaces())
-    view = await call.dispatcher.put_space(name, call.body)
-    return Reply(200 if known else 201, space_out(view))
-
-
-class _Named(msgspec.Struct, frozen=True):
-    name: SpaceName
-
-
-async def _delete(call: Call) -> Reply:
-    view = await call.dispatcher.delete_space(call.path("name"))
-    return Reply(200, space_out(view))
-
-
-async def _explain(call: Call) -> Reply:
-    asked = call.read(ExplainIn)
-    if asked.host is not None:
-        call.caller.must_act_for(asked.host)
-
-    async def explain() -> Reply:
-        found = await call.dispatcher.explain(asked.space, asked.filter, asked.host)
-        return Reply(200, found)
-
-    return await once(call, explain, keep=False)
-
-
-_SCHEMA = {
+_EXAMPLE = {
     "attributes": [
         {"name": "price", "type": "float", "min": 0, "max": 1000},
         {"name": "volume", "type": "int", "min": 0, "max": 1_000_000, "scale": "log"},
@@ -73,79 +38,83 @@ _SCHEMA = {
     ],
     "index": {"kind": "fields", "budget": 8, "shapes": 64},
 }
-_OWN = {"name": "$response.body#/name"}
 _IN_SPACE = {"host": "h2", "space": "$response.body#/name", "filter": {}}
-_IN_USE = (Link("subscribe", body=_IN_SPACE), Link("advertise", body={**_IN_SPACE, "ttl": 60}))
-_ON_SPACE = (
-    *(Link("getSpace", _OWN), Link("putSpace", _OWN), Link("deleteSpace", _OWN)),
-    *_IN_USE,
-)
-_NAME = {"name": SpaceName}
+_USE_LINKS = {
+    **link("subscribe", _IN_SPACE),
+    **link("advertise", {**_IN_SPACE, "ttl": 60}),
+}
+_SPACE_LINKS = {
+    **link("getSpace", name="/name"),
+    **link("putSpace", name="/name"),
+    **link("deleteSpace", name="/name"),
+    **_USE_LINKS,
+}
 
-OPERATIONS = (
-    Operation(
-        "GET",
-        "/spaces",
-        "listSpaces",
-        "spaces",
-        "List all spaces",
-        _list,
-        {
-            200: Shown(
-                SpacesOut,
-                "All spaces.",
-                (Link("getSpace", {"name": "$response.body#/items/0/name"}),),
-            )
-        },
-    ),
-    Operation(
-        "GET",
-        "/spaces/{name}",
-        "getSpace",
-        "spaces",
-        "A space: its schema, and what publishers need to address events in it",
-        _get,
-        {200: Shown(SpaceOut, "As it is now.", _IN_USE)},
-        (404,),
-        parameters=_NAME,
-    ),
-    Operation(
-        "PUT",
-        "/spaces/{name}",
-        "putSpace",
-        "spaces",
-        "Make a space, or change its schema while it is in use",
-        _put,
-        {
-            200: Shown(SpaceOut, "Changed, or as it was before.", _ON_SPACE),
-            201: Shown(SpaceOut, "Made.", _ON_SPACE),
-        },
-        (409, 502),
-        body=SchemaIn,
-        examples={"stocks": _SCHEMA},
-        parameters=_NAME,
-    ),
-    Operation(
-        "DELETE",
-        "/spaces/{name}",
-        "deleteSpace",
-        "spaces",
-        "Delete a space that nobody uses",
-        _delete,
-        {200: Shown(SpaceOut, "As it was.")},
-        (404, 409),
-        parameters=_NAME,
-    ),
-    Operation(
-        "POST",
-        "/explain",
-        "explain",
-        "spaces",
-        "What a filter would come to; changes nothing",
-        _explain,
-        {200: Shown(Explanation, "Regions, in words, unwanted share, flows it would take.")},
-        (404,),
-        body=ExplainIn,
-        examples={"one": {"space": "stocks", "filter": "price >= 420", "host": "h2"}},
-    ),
+
+@router.get(
+    "/spaces",
+    responses={200: answer("All spaces.", links=link("getSpace", name="/items/0/name"))},
 )
+async def list_spaces(dispatcher: DispatcherDep) -> Json[SpacesOut]:
+    """All spaces."""
+    return SpacesOut([space_out(view) for view in dispatcher.spaces()])
+
+
+@router.get(
+    "/spaces/{name}",
+    responses={200: answer("The space.", links=_USE_LINKS), **problems(404)},
+)
+async def get_space(name: SpacePath, dispatcher: DispatcherDep) -> Json[SpaceOut]:
+    """A space: its schema, and what publishers need to address events in it."""
+    for view in dispatcher.spaces():
+        if view.name == name:
+            return space_out(view)
+    raise ApiProblem("not-found", f"there is no space {name[:64]!r}")
+
+
+@router.put(
+    "/spaces/{name}",
+    responses={
+        200: answer("The space existed; its schema may have changed.", links=_SPACE_LINKS),
+        201: answer("The space is new.", Json[SpaceOut], links=_SPACE_LINKS),
+        **problems(409, 502),
+    },
+    openapi_extra=example(_EXAMPLE),
+)
+async def put_space(
+    name: NewSpacePath,
+    schema: JsonBody[SchemaIn],  # noqa: ARG001 - only checked: the dispatcher reads it as it came
+    request: ApiRequest,
+    response: Response,
+) -> Json[SpaceOut]:
+    """Make a space, or change its schema while it is in use."""
+    known = any(view.name == name for view in request.dispatcher.spaces())
+    view = await request.dispatcher.put_space(name, await request.json())
+    response.status_code = 200 if known else 201
+    return space_out(view)
+
+
+@router.delete(
+    "/spaces/{name}",
+    responses={200: answer("The space as it was."), **problems(404, 409)},
+)
+async def delete_space(name: SpacePath, dispatcher: DispatcherDep) -> Json[SpaceOut]:
+    """Delete a space that has no subscriptions and advertisements."""
+    return space_out(await dispatcher.delete_space(name))
+
+
+@router.post(
+    "/explain",
+    responses={
+        200: answer("Regions, cells in words, unwanted share, and flows it would take."),
+        **problems(404),
+    },
+    openapi_extra=example({"space": "stocks", "filter": "price >= 420", "host": "h2"}),
+)
+async def explain(
+    asked: JsonBody[ExplainIn], dispatcher: DispatcherDep, caller: CallerDep, once: OnceDep
+) -> Json[Explanation]:
+    """How a filter would be indexed, and which flows it would take; changes nothing."""
+    if asked.host is not None:
+        caller.must_act_for(asked.host)
+    return await once(lambda: dispatcher.explain(asked.space, asked.filter, asked.host), keep=False)

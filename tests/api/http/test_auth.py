@@ -1,11 +1,12 @@
-"""Tokens: who is let in, as whom, and for what."""
+"""Tokens: which callers are let in, and for which hosts they may act."""
 
 import pytest
 
-from api.http.app import OPERATIONS
+from api.http.app import ROUTERS
 from api.http.app_settings import Token
 from api.http.auth import ACCESS, Access, Guard
 from api.http.problems import ApiProblem
+from api.http.route import Route
 
 GUARD = Guard([Token("op", "operator"), Token("one", "host", "h1"), Token("two", "host", "h2")])
 
@@ -16,8 +17,11 @@ def refusal(access: Access, header: str | None) -> int:
     return caught.value.problem.status
 
 
-def test_every_operation_has_a_role_and_every_role_an_operation() -> None:
-    assert sorted(operation.route for operation in OPERATIONS) == sorted(ACCESS)
+def test_every_endpoint_has_a_role_and_every_role_an_endpoint() -> None:
+    routes = [route for router in ROUTERS for route in router.routes]
+    assert all(isinstance(route, Route) for route in routes)
+    named = [f"{m} {r.path}" for r in routes if isinstance(r, Route) for m in r.methods or ()]
+    assert sorted(named) == sorted(ACCESS)
 
 
 def test_a_token_shows_nobody_its_secret() -> None:
@@ -33,7 +37,7 @@ def test_without_tokens_everybody_may_do_everything() -> None:
     "header",
     [None, "", "Bearer", "Bearer ", "Basic b3A=", "op", "Bearer o", "Bearer opp", "Bearer \xff"],
 )
-def test_who_has_no_token_is_not_let_in(header: str | None) -> None:
+def test_a_caller_without_a_known_token_is_refused(header: str | None) -> None:
     assert refusal("host", header) == 401
     assert refusal("operator", header) == 401
     GUARD.admit("anyone", header)

@@ -5,7 +5,9 @@ import httpx
 from tests.rest import problem_of, subscription
 
 
-def test_elements_are_answered_in_order_each_as_alone(client: httpx.Client, space: str) -> None:
+def test_elements_are_answered_in_order_as_single_requests_would_be(
+    client: httpx.Client, space: str
+) -> None:
     batch = [
         subscription(space, label="0"),
         {"host": "h2", "space": space},
@@ -34,7 +36,7 @@ def test_elements_are_answered_in_order_each_as_alone(client: httpx.Client, spac
     assert {item["id"] for item in listed} == {items[0]["id"], items[6]["id"]}
 
 
-def test_a_thousand_at_once_and_away_again(client: httpx.Client, space: str) -> None:
+def test_a_thousand_are_made_and_removed_in_two_batches(client: httpx.Client, space: str) -> None:
     batch = [subscription(space, filter={"volume": {"eq": i}}) for i in range(1_000)]
     made = client.post("/subscribe", json=batch).json()
     assert {item["status"] for item in made} == {201}
@@ -50,7 +52,7 @@ def test_more_than_a_thousand_are_refused_as_a_whole(client: httpx.Client, space
     assert client.get("/subscriptions", params={"space": space}).json()["items"] == []
 
 
-def test_ends_of_a_batch_name_what_is_not_there(client: httpx.Client, space: str) -> None:
+def test_unknown_ids_in_a_batch_of_removals_are_named(client: httpx.Client, space: str) -> None:
     record = client.post("/subscribe", json=subscription(space)).json()
     advertised = client.post("/advertise", json=subscription(space)).json()
     batch = [

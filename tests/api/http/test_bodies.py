@@ -1,4 +1,4 @@
-"""Bodies are read within limits, and what is odd about them is found before use."""
+"""Bodies are read within limits, decoded and checked."""
 
 import asyncio
 import json
@@ -57,13 +57,13 @@ def test_a_length_beyond_the_limit_is_refused_before_anything_is_read() -> None:
         assert caught.value.problem.status == 413
 
 
-def test_a_body_that_does_not_come_is_given_up() -> None:
+def test_a_body_that_does_not_arrive_is_a_timeout() -> None:
     with pytest.raises(ApiProblem) as caught:
         read([b"abc", b""])
     assert caught.value.problem.status == 408
 
 
-def test_a_connection_that_ends_early_is_no_body() -> None:
+def test_a_connection_that_ends_early_is_a_timeout() -> None:
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}
 
@@ -99,7 +99,7 @@ def test_other_types_of_body_are_refused(given_type: str) -> None:
         "application/json;",
     ],
 )
-def test_json_may_be_called_json_in_several_ways(given_type: str) -> None:
+def test_the_media_type_of_json_may_be_written_in_several_ways(given_type: str) -> None:
     check_media_type(request([], {"content-type": given_type}))
 
 
@@ -163,7 +163,7 @@ def test_every_json_value_is_read_as_it_is(value: object) -> None:
 
 
 @given(st.binary(max_size=64))
-def test_no_bytes_at_all_do_harm(raw: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(raw: bytes) -> None:
     try:
         decode(raw, SETTINGS)
     except ApiProblem:

@@ -1,4 +1,4 @@
-"""The outermost layer: faults of ours, slow readers, too many requests, request ids."""
+"""The outermost layer: internal errors, slow readers, too many requests, request ids."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def answers(edge: Edge, scope: Scope = SCOPE) -> list[Message]:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a secret"), TimeoutError(), KeyError("x")])
-def test_a_fault_of_ours_is_a_problem_without_details(
+def test_an_internal_error_is_a_problem_without_details(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -48,7 +48,7 @@ def test_a_fault_of_ours_is_a_problem_without_details(
     assert caplog.records[0].exc_info
 
 
-def test_a_reader_that_does_not_read_is_given_up() -> None:
+def test_the_connection_of_a_slow_reader_is_closed() -> None:
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 

@@ -1,4 +1,4 @@
-"""Idempotency keys: repeated calls have one effect, other calls with the same key are refused."""
+"""Idempotency keys: repeated requests have one effect, others with the same key are refused."""
 
 import secrets
 
@@ -41,7 +41,7 @@ def test_another_payload_under_the_same_key_is_refused(client: httpx.Client, spa
     assert client.get("/advertisements", params={"space": space}).json()["items"] == []
 
 
-def test_a_repeated_unsubscribe_is_answered_alike(client: httpx.Client, space: str) -> None:
+def test_a_repeated_unsubscribe_gets_the_same_answer(client: httpx.Client, space: str) -> None:
     record = client.post("/subscribe", json=subscription(space)).json()
     same = key()
     first = client.post("/unsubscribe", json={"id": record["id"]}, headers=same)
@@ -50,7 +50,7 @@ def test_a_repeated_unsubscribe_is_answered_alike(client: httpx.Client, space: s
     assert again.json()["state"] == "removed"
 
 
-def test_what_was_refused_may_be_tried_again(client: httpx.Client, space: str) -> None:
+def test_a_refused_request_may_be_tried_again(client: httpx.Client, space: str) -> None:
     same = key()
     bad = subscription(space, filter={"nope": 1})
     problem_of(client.post("/subscribe", json=bad, headers=same), 422)

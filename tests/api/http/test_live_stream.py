@@ -1,4 +1,4 @@
-"""Server-sent events: what changes, to whom it may be told, and the end of a stream."""
+"""Server-sent events: which changes each caller gets, limits, and the end of a stream."""
 
 import json
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def reading(client: httpx.Client, query: str = "") -> Iterator[Reader]:
         yield reader
 
 
-def test_records_are_told_of_as_they_change(client: httpx.Client, space: str) -> None:
+def test_changes_of_records_are_sent(client: httpx.Client, space: str) -> None:
     with reading(client, "?types=record") as reader:
         record = client.post("/subscribe", json=subscription(space)).json()
         told = reader.until("record", id=record["id"], state="active")
@@ -62,7 +62,7 @@ def test_records_are_told_of_as_they_change(client: httpx.Client, space: str) ->
         reader.until("record", id=record["id"], state="removed")
 
 
-def test_spaces_are_told_of_as_they_are_read(client: httpx.Client, space: str) -> None:
+def test_changes_of_spaces_are_sent_in_the_form_of_get(client: httpx.Client, space: str) -> None:
     name = f"{space}-2"
     with reading(client, "?types=space") as reader:
         client.put(f"/spaces/{name}", json=SCHEMA).raise_for_status()
@@ -72,7 +72,7 @@ def test_spaces_are_told_of_as_they_are_read(client: httpx.Client, space: str) -
         assert reader.until("space", name=name, deleted=True)
 
 
-def test_only_the_wanted_types_are_told(client: httpx.Client, space: str) -> None:
+def test_only_the_wanted_types_are_sent(client: httpx.Client, space: str) -> None:
     with reading(client, "?types=space,network") as reader:
         client.post("/subscribe", json=subscription(space)).raise_for_status()
         client.put(f"/spaces/{space}-3", json=SCHEMA).raise_for_status()
@@ -84,7 +84,7 @@ def test_unknown_types_are_refused(client: httpx.Client) -> None:
         assert problem_of(client.get(f"/stream?types={odd}"), 422)["field"] == "types"
 
 
-def test_a_host_hears_of_its_own_records_only(
+def test_a_host_gets_changes_of_its_own_records_only(
     guarded: httpx.Client, client: httpx.Client, space: str, stack: Stack
 ) -> None:
     guarded.headers["Authorization"] = f"Bearer {stack.tokens['h1']}"
@@ -100,7 +100,7 @@ def test_a_host_hears_of_its_own_records_only(
                 break
 
 
-def test_signs_of_life_come_without_changes(client: httpx.Client) -> None:
+def test_keep_alives_are_sent_without_changes(client: httpx.Client) -> None:
     with client.stream("GET", "/stream?types=network", timeout=60) as response:
         for line in response.iter_lines():
             if line == ": still here":

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.models import Begin, RecordQuery
+from api.http.models import Begin
 from api.http.problems import KINDS, document, invalid, naming, problem, respond
 from dispatcher.errors import Problem
 
@@ -34,28 +34,21 @@ GOOD = {"host": "h1", "space": "stocks", "filter": {}}
         ({"lable": "x"}, "lable"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_named(changes: dict[str, object], field: str) -> None:
+def test_an_invalid_member_is_named(changes: dict[str, object], field: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert({**GOOD, **changes}, Begin)
-    found = invalid(caught.value)
+    found = invalid(str(caught.value))
     assert (found.status, found.field) == (422, field)
 
 
 @pytest.mark.parametrize("missing", list(GOOD))
-def test_what_is_missing_is_named(missing: str) -> None:
+def test_a_missing_member_is_named(missing: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert({k: v for k, v in GOOD.items() if k != missing}, Begin)
-    assert invalid(caught.value).field == missing
+    assert invalid(str(caught.value)).field == missing
 
 
-@pytest.mark.parametrize("limit", ["0", "1001", "x", "", "1.5", "9" * 40])
-def test_bad_parameters_are_named(limit: str) -> None:
-    with pytest.raises(msgspec.ValidationError) as caught:
-        msgspec.convert({"limit": limit}, RecordQuery, strict=False)
-    assert invalid(caught.value).field == "limit"
-
-
-def test_the_answer_has_what_the_standard_asks_for() -> None:
+def test_a_problem_has_the_members_of_the_standard() -> None:
     response = respond(problem("invalid", "no", "host"))
     body = msgspec.json.decode(response.body)
     assert response.headers["content-type"] == "application/problem+json"
@@ -71,12 +64,14 @@ def test_the_answer_has_what_the_standard_asks_for() -> None:
 
 @pytest.mark.parametrize(("after", "header"), [(None, "1"), (0.2, "1"), (2.5, "3"), (7.0, "7")])
 @pytest.mark.parametrize("status", [429, 503])
-def test_what_can_be_tried_again_says_when(status: int, after: float | None, header: str) -> None:
+def test_a_problem_that_passes_says_when_to_try_again(
+    status: int, after: float | None, header: str
+) -> None:
     response = respond(Problem(status, "busy", "Busy", "wait", retry_after=after))
     assert response.headers["retry-after"] == header
 
 
-def test_who_lacks_a_token_is_told_how_to_give_one() -> None:
+def test_a_caller_without_a_token_learns_how_to_send_one() -> None:
     assert respond(problem("no-token", "…")).headers["www-authenticate"].startswith("Bearer")
 
 

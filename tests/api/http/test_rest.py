@@ -95,7 +95,7 @@ def test_a_record_with_a_ttl_is_renewed(client: httpx.Client, space: str) -> Non
     assert empty.status_code == 200
 
 
-def test_pages_lead_through_everything_once(client: httpx.Client, space: str) -> None:
+def test_pages_list_every_record_once(client: httpx.Client, space: str) -> None:
     batch = [subscription(space, label=str(i)) for i in range(7)]
     made = {item["id"] for item in client.post("/subscribe", json=batch).json()}
     seen: list[str] = []
@@ -151,7 +151,7 @@ def test_a_filter_is_explained_without_leaving_a_trace(client: httpx.Client, spa
     assert client.get("/subscriptions", params={"space": space}).json() == before
 
 
-def test_hosts_come_move_and_go(client: httpx.Client) -> None:
+def test_hosts_are_added_moved_and_removed(client: httpx.Client) -> None:
     taken = {(h["switch"], h["port"]) for h in client.get("/hosts").json()["items"]}
     free = [port for port in range(20, 30) if ("s1", port) not in taken]
     made = client.put("/hosts/guest", json={"switch": "s1", "port": free[0]})

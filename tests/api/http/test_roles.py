@@ -5,8 +5,8 @@ import secrets
 import httpx
 import pytest
 
-from api.http.app import OPERATIONS
 from api.http.auth import ACCESS
+from api.http.bodies import BYTES, JSON
 from tests.rest import advertisement, problem_of, subscription
 from tests.stack import Stack
 
@@ -14,13 +14,11 @@ ROUTES = sorted(ACCESS)
 
 
 def call(client: httpx.Client, route: str, token: str | None) -> httpx.Response:
-    """Call a route with a body that it takes; what it does is not of interest here."""
+    """Call a route with an empty body; tests look at the status only."""
     method, path = route.split()
-    operation = next(o for o in OPERATIONS if o.route == route)
     path = path.replace("{id}", "s1-0000000000000000").replace("{name}", "nope")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    if operation.body is not None:
-        headers["Content-Type"] = operation.media
+    headers["Content-Type"] = BYTES if path == "/restore" else JSON
     with client.stream(method, path, headers=headers, content=b"") as response:
         if response.headers["content-type"].startswith("application"):
             response.read()
@@ -82,7 +80,7 @@ def test_a_host_neither_sees_nor_touches_what_others_have(
     assert client.get(path).json() == theirs
 
 
-def test_idempotency_keys_of_callers_do_not_meet(
+def test_callers_may_use_the_same_idempotency_key(
     h1: httpx.Client, space: str, client: httpx.Client
 ) -> None:
     key = {"Idempotency-Key": secrets.token_hex(8)}

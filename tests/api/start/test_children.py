@@ -1,4 +1,4 @@
-"""Child processes: their end is noticed, whatever else runs on the machine."""
+"""Child processes: their end is noticed, and they are restarted."""
 
 import asyncio
 import subprocess
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.start.children import ChildProcess, keep
+from api.start.children import ChildProcess, keep_running
+from tests.support import until
 
 _NAMELESS = r"""
 import pathlib, sys
@@ -31,39 +32,36 @@ async def _succeed(_: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bury", "said"), [(_succeed, ""), (_fail, "no such place"), (_hang, "TimeoutError")]
+    ("unregister", "logged"), [(_succeed, ""), (_fail, "no such place"), (_hang, "TimeoutError")]
 )
-async def test_a_child_that_has_died_is_told_of_and_started_anew(
-    bury: Callable[[str], Awaitable[None]],
-    said: str,
+async def test_a_child_that_has_died_is_unregistered_and_restarted(
+    unregister: Callable[[str], Awaitable[None]],
+    logged: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("api.start.children._BURY_SECONDS", 0.1)
     dead: list[str] = []
 
     async def note(key: str) -> None:
         dead.append(key)
-        await bury(key)
+        await unregister(key)
 
     child = ChildProcess("registers", "tests.api.registers", {}, tmp_path / "registers.out")
     child.start()
     pids = [child.pid]
-    keeping = asyncio.create_task(keep(child, lambda _: None, note))
+    keeping = asyncio.create_task(keep_running(child, lambda _: None, note, unregister_within=0.1))
     async with asyncio.timeout(60):
         await child.ready.wait()
         child.kill()
-        while child.pid in (None, *pids):
-            await asyncio.sleep(0.01)
+        await until(lambda: child.pid not in (None, *pids))
     assert dead == [f"dispatchers/{pids[0]}"]
     assert child.registered is None
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     child.kill()
     await child.exited.wait()
-    assert said in caplog.text
-    assert bool(said) == ("waits until its lease is over" in caplog.text)
+    assert logged in caplog.text
+    assert bool(logged) == ("wait until its lease is over" in caplog.text)
 
 
 def test_the_end_of_a_child_is_noticed_beside_processes_with_odd_names(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from configurators.store.server.server import EtcdServer, NoEtcd, find_etcd
 from dzflow import ControlPlane
-from tests.callers import Requests
+from tests.callers import RequestLoop
 from tests.dzflow.sdk.support import prices
 from tests.etcd import Cluster, three_members
 from tests.rest import SCHEMA
@@ -61,14 +61,14 @@ def test_the_service_goes_on_without_the_member_that_it_uses(
         advertised = publisher.advertise("stocks", "price >= 0")
         advertised.publish({"price": 500, "volume": 1})
         assert prices(wanted, 1) == [500]
-        with Requests(service.url) as requests:
-            requests.more(20)
+        with RequestLoop(service.url) as requests:
+            requests.wait_for_more(20)
             member = busiest(cluster)
             member.kill()
-            requests.more(60)
+            requests.wait_for_more(60)
             member.start()
-            requests.more(20)
-        states = {record["id"]: record["state"] for record in near.records("subscription")}
+            requests.wait_for_more(20)
+        states = {record["id"]: record["state"] for record in near.rest.records("subscription")}
         assert states == dict.fromkeys([*requests.kept, wanted.id], "active")
         advertised.publish({"price": 600, "volume": 1})
         assert prices(wanted, 1) == [600]
@@ -77,7 +77,7 @@ def test_the_service_goes_on_without_the_member_that_it_uses(
             "the switches hold what they should",
         )
         wanted.close()
-        near.post("/unsubscribe", [{"id": name} for name in requests.kept])
+        near.rest.post("/unsubscribe", [{"id": name} for name in requests.kept])
         advertised.close()
-        assert near.records("subscription") == near.records("advertisement") == []
+        assert near.rest.records("subscription") == near.rest.records("advertisement") == []
         assert flows(service.url, "dp") == []

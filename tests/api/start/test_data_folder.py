@@ -1,4 +1,4 @@
-"""The data folder: nobody else reads it, and what cannot be one is said."""
+"""The data folder: only its owner can read it, and a path that is no folder is refused."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_folder(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir(mode=0o755)
     for path in (tmp_path / "new", there):
@@ -32,7 +32,7 @@ def test_a_folder_with_other_things_in_it_is_not_closed_to_others(tmp_path: Path
         assert mode(tmp_path / "logs") == 0o700
 
 
-def test_what_is_no_folder_is_said(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(FolderInUse, match="cannot be used"), DataFolder(path):

@@ -1,4 +1,4 @@
-"""Logs: one line each, with what belongs to it, and without secrets."""
+"""Logs: one line for each record, with its fields, and without secrets."""
 
 import json
 import logging
@@ -71,7 +71,7 @@ def test_an_error_is_a_field_of_its_line() -> None:
     assert "ValueError: on purpose" in json.loads(line)["error"]
 
 
-def test_people_get_words() -> None:
+def test_the_console_format_is_text() -> None:
     line = logs.Lines("api-1", "console").format(record("it\nis so", record="s1-22"))
     assert line.endswith("INFO api-1 it is so record=s1-22")
 

@@ -1,4 +1,4 @@
-"""The emulated network as a process: it follows what is stored, and ends with its parent."""
+"""The emulated network as a process: it follows etcd, and ends with its parent."""
 
 import asyncio
 import os
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from api.start.children import ChildFailed, ChildProcess, keep
-from api.start.settings import EtcdSettings, Settings
+from api.start.children import ChildFailed, ChildProcess, keep_running
+from api.start.settings import Settings
+from api.start.settings_sections import EtcdSettings
 from configurators.state.network import first_network, with_host, without_host
 from configurators.store import keys
 from configurators.store.documents import Wires, decode_wires, encode
@@ -23,6 +24,7 @@ from sdn.topologies import topology
 from sdn.topology import Host
 from tests.etcd import TestEtcd
 from tests.sdn.emulator.support import Application, Controller
+from tests.support import until
 
 LIMIT = 60.0
 LINE = first_network(topology("line:3"), "legs", 1)
@@ -33,11 +35,11 @@ def settings_for(access: Access, folder: Path, **more: Any) -> Settings:
     return Settings(etcd=etcd, data_dir=folder, **more)
 
 
-def child_of(settings: Settings, heard: Callable[[Any], None] = lambda _: None) -> ChildProcess:
+def child_of(settings: Settings, on_report: Callable[[Any], None] = lambda _: None) -> ChildProcess:
     (settings.data_dir / "logs").mkdir(exist_ok=True)
     orders = {"name": "network", "settings": settings.revealed(), "rest": {}}
     output = settings.data_dir / "logs" / "network.out"
-    return ChildProcess("network", "api.start.network_process", orders, output, heard=heard)
+    return ChildProcess("network", "api.start.network_process", orders, output, on_report=on_report)
 
 
 @asynccontextmanager
@@ -92,9 +94,7 @@ async def test_switches_connect_to_the_southbound_processes_that_are_alive(
             await peer.closed.wait()
 
 
-async def test_hosts_come_move_and_go_with_what_is_stored(
-    etcd_server: TestEtcd, tmp_path: Path
-) -> None:
+async def test_hosts_follow_the_stored_network(etcd_server: TestEtcd, tmp_path: Path) -> None:
     async with (
         running(etcd_server.access(), tmp_path) as (etcd, _),
         Controller() as controller,
@@ -119,23 +119,22 @@ async def test_hosts_come_move_and_go_with_what_is_stored(
         assert await wires_of(etcd, set(before)) == before
 
 
-async def test_killed_it_is_started_anew_with_the_same_wires(
+async def test_killed_it_is_restarted_with_the_same_wires(
     etcd_server: TestEtcd, tmp_path: Path
 ) -> None:
-    said: list[str] = []
+    events: list[str] = []
     async with running(etcd_server.access(), tmp_path) as (etcd, child):
         before = await wires(etcd)
-        keeper = asyncio.create_task(keep(child, said.append))
+        keeper = asyncio.create_task(keep_running(child, events.append))
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
         await child.exited.wait()
-        while child.exited.is_set():
-            await asyncio.sleep(0.01)
+        await until(lambda: not child.exited.is_set())
         await child.await_ready(LIMIT)
         keeper.cancel()
         assert await wires(etcd) == before
-    assert len(said) == 1
-    assert "network has died" in said[0]
+    assert len(events) == 1
+    assert "network has died" in events[0]
 
 
 async def test_switches_can_be_slow(etcd_server: TestEtcd, tmp_path: Path) -> None:
@@ -164,5 +163,5 @@ async def test_it_ends_when_the_parent_closes_its_input(
     etcd_server: TestEtcd, tmp_path: Path
 ) -> None:
     async with running(etcd_server.access(), tmp_path) as (_, child):
-        child._close_input()  # what happens when a parent dies
+        child.close_input()  # as when the parent dies
         await child.exited.wait()

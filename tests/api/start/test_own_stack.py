@@ -1,6 +1,5 @@
-"""What needs a control plane of its own: readiness without etcd, restoring a backup."""
+"""Tests that need a control plane of their own: readiness without etcd, restoring a backup."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from configurators.store.server.server import EtcdServer
 from tests.etcd import running
 from tests.rest import SCHEMA, advertisement, problem_of, subscription
+from tests.service import eventually
 from tests.stack import Stack
 
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -32,13 +32,14 @@ def api(server: EtcdServer) -> Iterator[httpx.Client]:
 
 def becomes(client: httpx.Client, status: int) -> httpx.Response:
     """The answer of /readyz once it has this status."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def found() -> httpx.Response | None:
         answer = client.get("/readyz")
-        if answer.status_code == status:
-            return answer
-        assert time.monotonic() < deadline, answer.text
-        time.sleep(0.05)
+        return answer if answer.status_code == status else None
+
+    answer = eventually(found, f"/readyz answers {status}")
+    assert isinstance(answer, httpx.Response)
+    return answer
 
 
 def test_a_backup_is_restored_under_the_same_ids(api: httpx.Client, tmp_path: Path) -> None:
@@ -66,18 +67,19 @@ def test_a_backup_is_restored_under_the_same_ids(api: httpx.Client, tmp_path: Pa
         assert found["label"] == record["label"]
 
 
-def test_what_is_no_backup_is_refused(api: httpx.Client) -> None:
+def test_a_body_that_is_not_a_backup_is_refused(api: httpx.Client) -> None:
     for odd in (b"", b"nonsense", b"\x93\x01\x02\x03", b"\x00" * 1_000):
         problem_of(api.post("/restore", content=odd, headers=BYTES), 409, 422)
 
 
-def test_readiness_tells_the_truth_about_etcd(api: httpx.Client, server: EtcdServer) -> None:
+def test_without_etcd_the_service_is_not_ready(api: httpx.Client, server: EtcdServer) -> None:
     becomes(api, 200)
     server.pause()
     try:
         answer = becomes(api, 503)
         assert answer.headers["retry-after"]
         assert answer.json()["ready"] is False
+        assert answer.json()["status"] == "not ready"
         assert answer.json()["reasons"]
         assert {part["name"]: part["ok"] for part in answer.json()["parts"]}["etcd"] is False
         assert api.get("/healthz").status_code == 200

@@ -1,4 +1,4 @@
-"""Workers on Ray: where they are placed, on one node and on two, and what happens if one dies."""
+"""Workers on Ray: the nodes that they are placed on, and what happens if a node dies."""
 
 import asyncio
 import os
@@ -16,7 +16,8 @@ from pydantic import SecretStr
 
 from api.start.ray_cluster import Node, choose
 from api.start.ray_environment import NoRay, environment, temporary_folder
-from api.start.settings import EtcdSettings, RaySettings, Settings
+from api.start.settings import Settings
+from api.start.settings_sections import EtcdSettings, RaySettings
 from api.start.up import Service
 from configurators.store import keys
 from configurators.store.documents import decode_process
@@ -29,13 +30,13 @@ from tests.service import SCHEMA, eventually, is_ready, processes_with
 RAY = str(Path(sys.executable).parent / "ray")
 
 
-def test_places_go_round_the_nodes_in_a_fixed_order() -> None:
+def test_workers_are_assigned_round_robin_in_a_fixed_order() -> None:
     nodes = [Node("b", "10.0.0.1"), Node("c", "10.0.0.2"), Node("a", "10.0.0.1")]
     assert [choose(nodes, number).id for number in range(4)] == ["a", "b", "c", "a"]
     assert choose(nodes[::-1], 1) == choose(nodes, 1)
 
 
-def test_the_own_ray_is_not_led_astray_by_the_environment(
+def test_the_services_own_ray_ignores_rays_variables(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "elsewhere:6379")
@@ -59,7 +60,7 @@ def test_the_folder_for_sockets_is_short_private_and_cleared(tmp_path: Path) -> 
         folder.rmdir()
     folder.symlink_to(tmp_path)
     try:
-        with pytest.raises(NoRay, match="belongs to somebody else"):
+        with pytest.raises(NoRay, match="belongs to another user"):
             temporary_folder(deep)
     finally:
         folder.unlink()

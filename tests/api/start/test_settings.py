@@ -20,7 +20,7 @@ SECRETS = {
 }
 
 
-def test_without_anything_the_defaults_hold() -> None:
+def test_without_any_source_the_defaults_hold() -> None:
     found = load(None, {}, {})
     assert found == Settings()
     assert (found.data_plane, found.port, found.configurators) == ("emulated", 8080, 2)
@@ -68,11 +68,14 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
             "two callers have the same token",
         ),
         ({"southbound": 2, "openflow": {"ports": [1]}}, {}, "give one for each"),
+        ({"switches": {"rate": -1}}, {}, "switches.rate: "),
+        ({"switches": {"window": 0}}, {}, "switches.window: "),
+        ({}, {"DZFLOW_SWITCHES__TIMEOUT": "0"}, "switches.timeout: "),
         ({"listen": EVERYWHERE}, {}, "set tokens.operator or tokens.hosts"),
         ({"listen": "::"}, {}, "--insecure"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_invalid_settings_are_refused_by_name(
     options: dict[str, object], variables: dict[str, str], said: str
 ) -> None:
     with pytest.raises(BadSettings) as refused:
@@ -107,7 +110,7 @@ def test_loopback_needs_no_tokens(listen: str) -> None:
     assert load(None, {"listen": listen}, {}).listen == listen
 
 
-def test_elsewhere_is_listened_with_tokens_or_when_told_so() -> None:
+def test_beyond_loopback_tokens_or_insecure_are_needed() -> None:
     everywhere = {"listen": EVERYWHERE}
     assert load(None, everywhere, {"DZFLOW_TOKENS__OPERATOR": "t"}).tokens.given
     assert load(None, {**everywhere, "allow_anonymous": True}, {}).allow_anonymous
@@ -125,7 +128,7 @@ def test_secrets_are_not_shown_but_reach_the_processes() -> None:
     assert found.revealed()["tokens"]["operator"] == ["one-geheim", "two-geheim"]
 
 
-def test_workers_are_not_told_who_may_call() -> None:
+def test_workers_do_not_get_the_tokens_of_callers() -> None:
     found = load(None, {"listen": EVERYWHERE}, SECRETS)
     told = restore(found.for_workers().revealed())
     assert not told.tokens.given
@@ -155,8 +158,24 @@ def test_times_reach_the_parts_that_they_are_for() -> None:
     found = parts.configurator(settings, "c1", "n", "127.0.0.1:0").options
     assert (found.at_once, found.patience_s, found.lease_s) == (7, 0.25, 3)
     assert (found.take_over_after_s, found.take_over_first_s) == (1.5, 11)
-    below = parts.southbound(settings, "s1", "n", "127.0.0.1:0", "127.0.0.1:0")
-    assert below._options.ttl == 6
+    assert parts.southbound_options(settings, "n").ttl == 6
+
+
+def test_the_treatment_of_switches_reaches_the_southbound_process() -> None:
+    given = {
+        "DZFLOW_SWITCHES__RATE": "500",
+        "DZFLOW_SWITCHES__WINDOW": "21",
+        "DZFLOW_SWITCHES__QUEUE": "22",
+        "DZFLOW_SWITCHES__TIMEOUT": "2.5",
+        "DZFLOW_SWITCHES__ECHO_EVERY": "3.5",
+        "DZFLOW_SWITCHES__AUDIT_EVERY": "4.5",
+    }
+    found = parts.southbound_options(load(None, {}, given), "n")
+    assert (found.rate, found.window, found.queue) == (500, 21, 22)
+    assert (found.timeout, found.echo_every, found.audit_every) == (2.5, 3.5, 4.5)
+    assert found.onos_options is not None
+    assert (found.onos_options.queue, found.onos_options.audit_every) == (22, 4.5)
+    assert parts.southbound_options(load(None, {}, {}), "n").rate is None
 
 
 def test_the_documentation_lists_all_settings() -> None:

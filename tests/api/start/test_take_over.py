@@ -1,11 +1,11 @@
-"""A service whose configurators are killed and stopped while requests come."""
+"""A service whose configurators are killed and paused while requests arrive."""
 
 import os
 import signal
 from pathlib import Path
 
 from dzflow.sdk.rest import Rest
-from tests.callers import Requests
+from tests.callers import RequestLoop
 from tests.rest import SCHEMA
 from tests.service import eventually, flows, running
 
@@ -23,20 +23,20 @@ def test_requests_go_on_when_configurators_die_or_sleep(tmp_path: Path) -> None:
             return {each["configurator"] for each in rest.get("/partitions")["items"]}
 
         assert owners() == {"configurator-1", "configurator-2"}
-        with Requests(service.url) as requests:
-            requests.more(20)
+        with RequestLoop(service.url) as requests:
+            requests.wait_for_more(20)
             os.kill(pids()["configurator-1"], signal.SIGKILL)
-            requests.more(100)
+            requests.wait_for_more(100)
             eventually(lambda: len(pids()) == 2, "both are there again")
             sleeping = pids()["configurator-2"]
             os.kill(sleeping, signal.SIGSTOP)
             try:
                 eventually(lambda: owners() == {"configurator-1"}, "the other one has all of it")
-                requests.more(100)
+                requests.wait_for_more(100)
             finally:
                 os.kill(sleeping, signal.SIGCONT)
             eventually(lambda: len(pids()) == 2, "it has woken up")
-            requests.more(20)
+            requests.wait_for_more(20)
             assert owners() == {"configurator-1"}, "it does not take anything back by itself"
         states = {record["id"]: record["state"] for record in rest.records("subscription")}
         assert states == dict.fromkeys(requests.kept, "active")

@@ -1,12 +1,10 @@
-"""The whole service: started, hurt, stopped, killed, and started again on the same folder."""
+"""The whole service: started, damaged, stopped, killed, and restarted on the same folder."""
 
 import asyncio
 import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,44 +23,16 @@ from configurators.store.keys import DISPATCHERS
 from dzflow.sdk import Rest
 from dzflow.sdk.errors import NotAuthorised
 from tests.certificates import make_keys
-from tests.service import LIMIT, SCHEMA, eventually, flows, is_ready, processes_with, running
-
-COMMAND = str(Path(sys.executable).parent / "dzflow")
-
-
-class Up:
-    """`dzflow up` as a process of its own; all that belongs to it has its folder in mind."""
-
-    def __init__(self, folder: Path, *words: str) -> None:
-        # In the environment, so that each child can be told by it.
-        environment = {**os.environ, "DZFLOW_DATA_DIR": str(folder), "COLUMNS": "200"}
-        self.folder = folder
-        self.process = subprocess.Popen(
-            [COMMAND, "up", "--port", "0", *words],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def url(self) -> str:
-        """Where the API is, once everything is ready."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if found := re.search(r"http://[0-9.:]+", line):
-                return found[0]
-        raise AssertionError(self.process.communicate()[1])
-
-    def left(self) -> dict[int, str]:
-        """What runs of it, besides itself."""
-        found = processes_with(str(self.folder))
-        found.pop(self.process.pid, None)
-        return found
-
-    def end(self, how: signal.Signals) -> int:
-        self.process.send_signal(how)
-        self.process.communicate(timeout=LIMIT)
-        return self.process.returncode
+from tests.service import (
+    LIMIT,
+    SCHEMA,
+    Up,
+    eventually,
+    flows,
+    is_ready,
+    processes_with,
+    running,
+)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +78,7 @@ def test_a_process_that_is_killed_comes_back(hurt: tuple[Service, list[str]], na
     service, said = hurt
     before = service.pids[name]
     os.kill(before, signal.SIGKILL)
-    eventually(lambda: service.pids.get(name) not in (None, before), f"{name} is started anew")
+    eventually(lambda: service.pids.get(name) not in (None, before), f"{name} is restarted")
     await_whole(service.url)
     assert any(text.startswith(f"{name} has died") for text in said)
 
@@ -124,7 +94,7 @@ def test_an_api_process_that_is_killed_is_not_registered_until_its_lease_is_over
 
     pid, before = service.pids["api-1"], asyncio.run(registered())
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: service.pids.get("api-1") not in (None, pid), "it is started anew")
+    eventually(lambda: service.pids.get("api-1") not in (None, pid), "it is restarted")
     assert len(before - asyncio.run(registered())) == 1
     await_whole(service.url)
 
@@ -135,7 +105,7 @@ def test_a_worker_that_is_killed_comes_back(hurt: tuple[Service, list[str]]) -> 
     os.kill(before["configurator-1"], signal.SIGKILL)
     eventually(
         lambda: workers(service.url).get("configurator-1") not in (None, before["configurator-1"]),
-        "the configurator is started anew",
+        "the configurator is restarted",
     )
     await_whole(service.url)
     assert workers(service.url)["configurator-2"] == before["configurator-2"]
@@ -146,11 +116,11 @@ def test_ray_that_is_killed_comes_back(hurt: tuple[Service, list[str]]) -> None:
     before = set(workers(service.url).values())
     os.kill(service.pids["workers"], signal.SIGKILL)
 
-    def anew() -> bool:
+    def restarted() -> bool:
         now = set(workers(service.url).values())
         return len(now) == 2 and not now & before
 
-    eventually(anew, "all workers are started anew")
+    eventually(restarted, "all workers are restarted")
     assert not any(Path(f"/proc/{pid}").exists() for pid in before)
     await_whole(service.url)
     assert any(text.startswith("workers has died") for text in said)
@@ -181,7 +151,7 @@ def test_two_services_do_not_share_a_folder(hurt: tuple[Service, list[str]], fol
     assert is_ready(service.url)
 
 
-def test_a_port_in_use_is_said_and_nothing_is_left(
+def test_a_port_in_use_is_reported_and_no_process_is_left(
     hurt: tuple[Service, list[str]], tmp_path: Path
 ) -> None:
     service, _ = hurt
@@ -218,7 +188,7 @@ def test_secrets_are_on_no_command_line_and_readable_by_nobody_else(
         assert token.get_secret_value() not in log.read_text(), log
 
 
-def test_it_is_open_to_others_with_tokens_and_tls(tmp_path: Path) -> None:
+def test_with_tokens_and_tls_other_machines_may_call(tmp_path: Path) -> None:
     pair = make_keys(tmp_path)
     folder = tmp_path / "data"
     options: dict[str, Any] = {
@@ -244,7 +214,7 @@ def test_it_is_open_to_others_with_tokens_and_tls(tmp_path: Path) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids.values())
 
 
-def test_killed_or_stopped_it_comes_back_with_everything(tmp_path: Path) -> None:
+def test_after_a_kill_or_a_stop_all_records_are_there_again(tmp_path: Path) -> None:
     first = Up(tmp_path, "--topology", "line:3")
     with Rest(first.url()) as rest:
         rest.put_space("stocks", SCHEMA)
@@ -280,7 +250,7 @@ def test_killed_or_stopped_it_comes_back_with_everything(tmp_path: Path) -> None
     assert second.left() == {}
 
 
-def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_during_the_start_leaves_no_process(tmp_path: Path) -> None:
     up = Up(tmp_path)
     eventually(lambda: "raylet" in " ".join(up.left().values()), "Ray is being started")
     assert up.end(signal.SIGINT) == 128 + signal.SIGINT

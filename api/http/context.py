@@ -1,0 +1,21 @@
+"""What all endpoints of an application share."""
+
+from msgspec import Struct
+
+from api.http.app_settings import ApiSettings
+from api.http.auth import Guard
+from api.http.key_memory import KeyMemory
+from api.http.live_stream import Streams
+from api.http.metrics import Metrics
+from api.http.readiness import Readiness
+
+
+class Context(Struct, frozen=True, eq=False):
+    """The limits, and the parts that outlive a request."""
+
+    settings: ApiSettings
+    guard: Guard
+    metrics: Metrics
+    keys: KeyMemory
+    streams: Streams
+    readiness: Readiness

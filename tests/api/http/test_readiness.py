@@ -1,0 +1,79 @@
+"""Ready, degraded or not ready, and since when something is impaired."""
+
+from typing import cast
+
+from api.http.readiness import Readiness
+from configurators.environment import Clock
+from dispatcher.dispatcher import Dispatcher
+from dispatcher.views import Health, Impairment, Part
+
+ETCD = Part("etcd", True)
+
+
+class Reported:
+    """Stands in for a dispatcher: reports the health that the test sets."""
+
+    def __init__(self) -> None:
+        self.impaired: list[Impairment] = []
+        self.reasons: list[str] = []
+
+    def health(self) -> Health:
+        down = sum(each.kind == "switch" for each in self.impaired)
+        return Health(
+            not self.reasons, self.reasons, self.impaired, ETCD, [], [], [], 3 - down, 3, 4, 4
+        )
+
+
+class Observed:
+    """A readiness whose clock and parts the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.more: list[Part] = []
+        self.reported = Reported()
+        self._readiness = Readiness(self._more_parts, Clock(wall=lambda: self.now))
+
+    async def _more_parts(self) -> list[Part]:
+        return self.more
+
+    async def read(self) -> tuple[str, bool, dict[str, float]]:
+        """Status, whether requests are served, and since when what is impaired."""
+        found = await self._readiness.read(cast("Dispatcher", self.reported))
+        return found.status, found.ready, {each.id: each.since for each in found.impaired}
+
+
+async def test_nothing_impaired_is_ready() -> None:
+    assert await Observed().read() == ("ready", True, {})
+
+
+async def test_a_switch_that_is_down_degrades_the_service_since_it_was_first_seen_down() -> None:
+    seen = Observed()
+    seen.reported.impaired = [Impairment("switch", "s1", "it is not connected")]
+    assert await seen.read() == ("degraded", True, {"s1": 100.0})
+    seen.now = 105.0
+    seen.reported.impaired.append(Impairment("partition", "1.0/0", "loading"))
+    assert await seen.read() == ("degraded", True, {"s1": 100.0, "1.0/0": 105.0})
+
+
+async def test_an_impairment_that_comes_back_has_a_new_beginning() -> None:
+    seen = Observed()
+    down = [Impairment("switch", "s1", "it is not connected")]
+    seen.reported.impaired = down
+    await seen.read()
+    seen.reported.impaired = []
+    assert await seen.read() == ("ready", True, {})
+    seen.now, seen.reported.impaired = 110.0, down
+    assert await seen.read() == ("degraded", True, {"s1": 110.0})
+
+
+async def test_without_ray_the_service_is_degraded() -> None:
+    seen = Observed()
+    seen.more = [Part("ray", ok=False, reason="it is gone")]
+    assert await seen.read() == ("degraded", True, {"ray": 100.0})
+
+
+async def test_with_a_reason_the_service_is_not_ready_whatever_else_is_impaired() -> None:
+    seen = Observed()
+    seen.reported.reasons = ["no configurator can be used"]
+    seen.reported.impaired = [Impairment("process", "c1", "it is not alive")]
+    assert await seen.read() == ("not ready", False, {"c1": 100.0})

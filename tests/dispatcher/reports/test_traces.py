@@ -1,0 +1,126 @@
+"""Traces: a row per partial, bounded in memory and on the disk, and never in the way."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from msgspec import Struct
+
+from dispatcher.reports import traces as traces_module
+from dispatcher.reports.traces import REQUESTS, Traces
+from tests.dispatcher.support import TIMEOUT, specs, views, world
+from tests.etcd import TestEtcd
+
+
+class Event(Struct, frozen=True):
+    space: str
+    time_us: int
+    values: dict[str, Any]
+
+
+async def test_each_partial_leaves_a_row_in_the_traces(
+    etcd_server: TestEtcd, tmp_path: Path
+) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(traces=str(tmp_path), id="d1") as d,
+    ):
+        begun = views(await d.begin("subscription", specs(20), wait=TIMEOUT))
+        await d.end("subscription", [begun[0].id], wait=TIMEOUT)
+        assert d.sample_events("h1", [Event("stocks", 5, {"price": 1.5})]) == 1
+    table = pq.read_table(tmp_path / "requests")
+    assert table.schema.equals(REQUESTS)
+    rows = table.to_pylist()
+    partials = sum(len(record.partitions) for record in begun) + len(begun[0].partitions)
+    assert len(rows) == partials
+    assert {row["kind"] for row in rows} == {"subscribe", "unsubscribe"}
+    for row in rows:
+        assert row["received_us"] < row["done_us"]
+        assert row["configurator"] in ("c1", "c2")
+        assert row["outcome"] == "done"
+    first = next(row for row in rows if row["request_id"] == begun[0].id)
+    assert set(first["regions"]) <= set(begun[0].regions)
+    assert first["filter"] == '{"price":{"gte":0,"lt":5}}'
+    [event] = pq.read_table(tmp_path / "events").to_pylist()
+    assert event == {"space": "stocks", "host": "h1", "time_us": 5, "values": '{"price":1.5}'}
+    assert not list(tmp_path.glob("*/.*"))
+
+
+def test_a_full_disk_costs_rows_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    traces = Traces(tmp_path, "d1", "sna")
+    real: Callable[..., Any] = pq.ParquetWriter
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(pq, "ParquetWriter", full)
+    for number in range(2):
+        assert traces.sample("h1", [Event("stocks", number, {})]) == 1
+        traces.events.write(last=True)
+    assert traces.dropped == 2
+    assert len(caplog.records) == 1
+    monkeypatch.setattr(pq, "ParquetWriter", real)
+    traces.sample("h1", [Event("stocks", 3, {})])
+    traces.events.write(last=True)
+    assert [row["time_us"] for row in pq.read_table(tmp_path / "events").to_pylist()] == [3]
+
+
+def test_rows_beyond_the_queue_are_dropped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces_module, "_EVENTS_QUEUED", 3)
+    traces = Traces(tmp_path, "d1", "sna")
+    assert traces.sample("h1", [Event("stocks", number, {}) for number in range(5)]) == 3
+    assert traces.dropped == 2
+
+
+def test_an_event_larger_than_can_be_sent_is_dropped(tmp_path: Path) -> None:
+    traces = Traces(tmp_path, "d1", "sna")
+    large = Event("stocks", 1, {"note": "x" * 5_000})
+    assert traces.sample("h1", [large, Event("stocks", 2, {"price": 1})]) == 1
+    assert traces.dropped == 1
+
+
+def test_the_oldest_files_are_deleted_when_all_are_too_large(tmp_path: Path) -> None:
+    traces = Traces(tmp_path, "d1", "sna", most_bytes=1)
+    for number in range(3):
+        traces.sample("h1", [Event("stocks", number, {})])
+        traces.events.write(last=True)
+    assert not list(tmp_path.glob("*/*"))
+    traces = Traces(tmp_path, "d2", "sna", most_bytes=5_000)
+    for number in range(10):
+        traces.sample("h1", [Event("stocks", number, {})])
+        traces.events.write(last=True)
+    kept = pq.read_table(tmp_path / "events")["time_us"].to_pylist()
+    assert 9 in kept
+    assert 0 not in kept
+    assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 5_000
+
+
+def test_unfinished_files_of_dead_processes_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    old, new = (tmp_path / "events" / f".{name}.parquet" for name in ("old", "new"))
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (0, 0))
+    traces = Traces(tmp_path, "d1", "sna")
+    traces.start()
+    traces.close()
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_a_row_that_cannot_be_written_does_not_stop_the_writer(tmp_path: Path) -> None:
+    traces = Traces(tmp_path, "d1", "sna")
+    traces.events.put(("stocks", "h1", "no number", ""))
+    traces.events.write(last=True)
+    assert traces.dropped == 1
+    traces.sample("h1", [Event("stocks", 3, {})])
+    traces.events.write(last=True)
+    assert pq.read_table(tmp_path / "events")["time_us"].to_pylist() == [3]
