@@ -64,7 +64,6 @@ class Result(Struct):
 
 def run(
     seed: int,
-    use: Callable[[VirtualLoop], None],
     verbose: bool = False,
     only: Collection[str] = (),
     mode: Mode | None = None,
@@ -74,7 +73,6 @@ def run(
     Faults may be restricted to some kinds, and the mode may be given.
     """
     loop = VirtualLoop(seed)
-    use(loop)
     global_random.seed(seed)
     errors = LoggedErrors()
     logger = logging.getLogger()

@@ -1,16 +1,9 @@
 """A simulated control plane: all processes of one run, which can be killed and paused."""
 
 import asyncio
-import contextlib
 import logging
-import os
-import random
-import secrets
-import time
-from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Literal
-from unittest import mock
 
 from msgspec import Struct
 
@@ -19,13 +12,12 @@ from configurators.environment import Clock, Environment
 from configurators.ownership.partition_log import LogOptions
 from configurators.partition.worker import PartitionWorker
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
-from configurators.southbound.clients import SouthboundClients
 from configurators.southbound.process import SouthboundProcess
 from configurators.state.healing import coming
 from configurators.state.network import first_network, topology_of
 from configurators.state.spaces import SpaceView
 from configurators.store.documents import decode_network, decode_record, encode
-from configurators.store.etcd.client import Access, Change, Etcd, Put, StoreError
+from configurators.store.etcd.client import Access, Change, Put, StoreError
 from configurators.store.keys import (
     FINISHED,
     LOCKS,
@@ -38,8 +30,6 @@ from configurators.store.keys import (
     owner_key,
 )
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
-from configurators.streams.peers import Peers
-from configurators.streams.stream import Stream
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.options import DispatcherOptions
 from sdn.pipeline import PlanName
@@ -259,13 +249,12 @@ class World:
         self.wires = Wires(loop)
         self.environment = Environment(
             clock=Clock(lambda: loop.now, lambda: _WALL + loop.now),
-            new_id=_new_id,
+            new_id=lambda size: self.random.randbytes(size).hex(),
             pid=1,
             store=lambda access: SimEtcd(access, self.store),
             listener=self.wires.listen,
             connect=self.wires.connect,
         )
-        _Installed.world = self
         network_doc, space_doc = documents(shape)
         self._network = 0, network_doc
         self.topology = topology_of(network_doc)
@@ -404,45 +393,3 @@ class World:
             if short := [one.switch for one in reconcilers if one.lacks_room]:
                 return f"{short} lack room for what they should hold"
         return ""
-
-
-# What is not passed in yet, and replaced here
-
-
-class _Installed:
-    world: World
-    loop: VirtualLoop
-
-
-def _new_id(size: int = 16) -> str:
-    return random.randbytes(size).hex()
-
-
-@contextlib.contextmanager
-def installed() -> Iterator[Callable[[VirtualLoop], None]]:
-    """Have the product run on models; gives a function that sets the loop of the next run."""
-
-    def etcd(access: Access) -> Etcd:
-        return _Installed.world.environment.store(access)
-
-    async def connect(*args: Any, **options: Any) -> Stream:
-        return await _Installed.world.environment.connect(*args, **options)
-
-    with contextlib.ExitStack() as stack:
-        replaced: list[tuple[Any, str, Any]] = [
-            (os, "getpid", lambda: 1),
-            (secrets, "token_hex", _new_id),
-            (time, "monotonic", lambda: _Installed.loop.now),
-            (time, "perf_counter", lambda: _Installed.loop.now),
-            (time, "time", lambda: _WALL + _Installed.loop.now),
-        ]
-        for where, name, what in replaced:
-            stack.enter_context(mock.patch.object(where, name, what))
-        for dials in (Peers, SouthboundClients):
-            defaults = dials.__init__.__kwdefaults__
-            stack.enter_context(mock.patch.dict(defaults, connect=connect))
-
-        def use(loop: VirtualLoop) -> None:
-            _Installed.loop = loop
-
-        yield use
