@@ -246,11 +246,10 @@ class LockedOwnership:
         name, partitions = lock.partition, self._partitions
         replica = partitions.replicas.pop(name, None)
         worker = replica.worker if replica else self._create(name, lock.epoch)
-        worker.epoch = lock.epoch
-        worker.ready = False
+        worker.begin_epoch(lock.epoch)
         partitions.owned[name] = worker
-        log_ = self._take_over.open_log(lock, replica.position if replica else "")
-        held = self._held[name] = HeldPartition(lock, worker, log_)
+        written = self._take_over.open_log(lock, replica.position if replica else "")
+        held = self._held[name] = HeldPartition(lock, worker, written)
         partitions.changed()
         try:
             await self._become_owner(held, replica is not None)
