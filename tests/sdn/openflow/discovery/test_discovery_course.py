@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sdn.openflow.discovery.hosts import End
 from sdn.topology import Link, Topology
-from tests.sdn.openflow.cables import Cables, check, links_of
+from tests.sdn.openflow.cables import Cables, links_of
 from tests.strategies import topologies
 
 STEPS = 60
@@ -57,7 +57,7 @@ class Course:
                 cables.events += discovery.declare_parts(network.hosts[1:], links)
             case _:
                 cables.rounds(random.choice((0.1, 1, 2, 5)))
-        check(discovery)
+        discovery.validate()
 
     def recover(self) -> None:
         cables = self.cables
