@@ -319,7 +319,7 @@ def test_a_declared_link_that_is_not_there_is_told_to_be_down() -> None:
     cables.discovery.declare(LINE)
     cables.cut.add(LINK)
     cables.connect("s1")
-    assert cables.rounds(10) == []  # nobody can know yet
+    assert cables.rounds(10) == []  # discovery cannot know yet
     cables.connect("s2")
     assert cables.rounds(5) == [LinkChanged(LINK, up=False)]
     assert cables.rounds(5) == []

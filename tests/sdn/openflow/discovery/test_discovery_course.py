@@ -82,7 +82,7 @@ def test_links_follow_what_happens_to_them(network: Topology, seed: int) -> None
     told: dict[Link, bool] = {}
     for link, up in links_of(cables.events):
         assert link in network.links
-        # A link that is declared anew and not there is told to be down, even if it was before.
+        # A link that is declared again and not there is reported as down, even if it was before.
         assert told.get(link) is not up or (course.redeclares and not up), "told already"
         told[link] = up
     assert told == dict.fromkeys(network.links, True)
