@@ -31,7 +31,7 @@ class AmbiguousMatch(DzflowError):
 
 
 class Journey(Struct):
-    """What became of one event."""
+    """The fate of one event."""
 
     hosts: Counter[str]  # how often each was reached
     links: Counter[Link]  # how often each was crossed
@@ -40,7 +40,7 @@ class Journey(Struct):
 
 
 class SimulatedSwitch:
-    """Tables and groups of one switch. To add what is there or change what is not is refused."""
+    """Tables and groups of one switch; entries are added and changed strictly."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -135,7 +135,7 @@ class SimulatedNetwork:
                     self.switches[name].apply(op)
 
     def entries(self, pipeline: Pipeline) -> dict[str, set[FlowEntry]]:
-        """What requests have put on each switch: everything but the base entries."""
+        """The entries of requests on each switch, without the base entries."""
         found = {}
         for name, switch in self.switches.items():
             base = {entry.key for entry in pipeline.base_entries(self.topology, name)}
