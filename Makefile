@@ -34,14 +34,16 @@ define INSTALLED
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 	  { echo "There is no virtual environment to be had; on Debian, install python3-venv."; exit 1; }
 	@$(PIP) --require-hashes -r $(1)
-	@$(PIP) --no-deps --editable .
+	@$(PIP) --no-deps --editable dzflow --editable .
 endef
 
-$(STAMP): pyproject.toml requirements/dev.txt
+PROJECTS := pyproject.toml dzflow/pyproject.toml
+
+$(STAMP): $(PROJECTS) requirements/dev.txt
 	$(call INSTALLED,requirements/dev.txt)
 	@touch $@ $(RUN)
 
-$(RUN): pyproject.toml requirements/run.txt
+$(RUN): $(PROJECTS) requirements/run.txt
 	$(call INSTALLED,requirements/run.txt)
 	@touch $@
 
@@ -116,11 +118,13 @@ robustness: setup etcd  ## faults under traffic for MINUTES=30, from SEED=1; ARG
 bench: setup etcd lab  ## a short pass of every benchmark, a table at the end
 	$(BIN)/dzflow bench all --quick
 
-lock:  ## pin the dependencies anew (no download addresses are recorded)
+LOCK := $(VENV)/lock/bin/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-emit-package dzflow \
+	--universal --python-version 3.11 --quiet --custom-compile-command "make lock"
+lock:  ## pin the newest versions of all dependencies (no download addresses are recorded)
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(VENV)/lock/bin/uv pip compile pyproject.toml --all-extras --generate-hashes --no-emit-index-url --universal --python-version 3.11 --quiet --custom-compile-command "make lock" --output-file requirements/dev.txt
-	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra control --constraint requirements/dev.txt --generate-hashes --no-emit-index-url --universal --python-version 3.11 --quiet --custom-compile-command "make lock" --output-file requirements/run.txt
+	$(LOCK) --all-extras --output-file requirements/dev.txt
+	$(LOCK) --constraint requirements/dev.txt --output-file requirements/run.txt
 
 clean:  ## remove what the other targets made, and the data of `make run`
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tools .dzflow *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tools .dzflow build dzflow/build *.egg-info dzflow/*.egg-info

@@ -1,1 +1,4 @@
-"""Benchmarks, with the limit and a peer beside each figure."""
+"""Benchmarks: each reports its figures beside a limit or a peer that was measured in the same run.
+
+`engine`, `southbound`, `control`, `end_to_end` and `recovery` are the benchmarks of `dzflow bench`.
+"""

@@ -1,4 +1,4 @@
-"""Processor time by kind of process, of this process and all that it has started."""
+"""Processor time by kind of process, of this process and all its descendants."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-# What stands in the command line of each kind, the most telling first.
+# Substrings of command lines and the kind of process they stand for; the first match counts.
 _MARKS = (
     ("configurators", "ray::Configurator"),
     ("southbound", "ray::Southbound"),
@@ -21,40 +21,43 @@ _MARKS = (
 )
 
 
-def kind_of(arguments: str) -> str:
-    """What kind of process has this command line."""
-    return next((kind for kind, mark in _MARKS if mark in arguments), "other")
+def kind_of(command_line: str) -> str:
+    """The kind of a process with this command line."""
+    return next((kind for kind, mark in _MARKS if mark in command_line), "other")
 
 
-class Cpu:
-    """Seconds of processor time since it was made, or since it was last asked."""
+class CpuMeter:
+    """Measures processor time since its creation, or since the last reading."""
 
     def __init__(self) -> None:
         self._before = _seconds()
 
-    def spent(self) -> dict[str, float]:
-        """By kind; `load` is this process. Processes that have ended since do not count."""
+    def read(self) -> dict[str, float]:
+        """Seconds by kind of process since the last reading; `load` is this process.
+
+        Processes that have ended meanwhile do not count.
+        """
         now = _seconds()
         found: dict[str, float] = {}
         for pid, seconds in now.items():
-            kind = "load" if pid == os.getpid() else kind_of(_arguments(pid))
+            kind = "load" if pid == os.getpid() else kind_of(_command_line(pid))
             found[kind] = found.get(kind, 0.0) + seconds - self._before.get(pid, 0.0)
         self._before = now
         return found
 
 
-def below(root: int) -> dict[int, str]:
-    """A process and all that it has started, with their command lines."""
-    return {pid: _arguments(pid) for pid in _tree(root, dict(_stats()))}
+def process_tree(root: int) -> dict[int, str]:
+    """A process and its descendants, with their command lines."""
+    return {pid: _command_line(pid) for pid in _descendants(root, dict(_stats()))}
 
 
 def _seconds() -> dict[int, float]:
-    """Of each process of this tree."""
+    """Processor time of this process and each descendant."""
     stats = dict(_stats())
-    return {pid: stats[pid][1] for pid in _tree(os.getpid(), stats)}
+    return {pid: stats[pid][1] for pid in _descendants(os.getpid(), stats)}
 
 
-def _tree(root: int, stats: dict[int, tuple[int, float]]) -> Iterator[int]:
+def _descendants(root: int, stats: dict[int, tuple[int, float]]) -> Iterator[int]:
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in stats.items():
         children.setdefault(parent, []).append(pid)
@@ -66,18 +69,18 @@ def _tree(root: int, stats: dict[int, tuple[int, float]]) -> Iterator[int]:
 
 
 def _stats() -> Iterator[tuple[int, tuple[int, float]]]:
-    """Parent and seconds of all processes."""
+    """Parent and processor seconds of all processes."""
     for entry in _PROC.iterdir():
         if entry.name.isdecimal():
             try:
-                # The name in parentheses may hold anything.
+                # The name in parentheses may contain spaces and parentheses.
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended meanwhile
+                continue  # the process has ended meanwhile
             yield int(entry.name), (int(fields[1]), (int(fields[11]) + int(fields[12])) / _TICKS)
 
 
-def _arguments(pid: int) -> str:
+def _command_line(pid: int) -> str:
     try:
         return (
             (_PROC / str(pid) / "cmdline")

@@ -1,32 +1,30 @@
 """From a REST batch to the barriers of Open vSwitch: acknowledged flow-mods per second.
 
-The limit is a stream to the same switches that was encoded beforehand and does nothing else. The
-requests are those of the control plane's benchmark: subscriptions on an empty network first, then
-subscriptions and unsubscriptions in equal numbers. Needs root and Open vSwitch.
+The limit is a stream to the same switches that was encoded ahead. The requests are those of the
+control benchmark: first subscriptions on an empty network, then subscriptions and unsubscriptions
+in equal numbers. The benchmark needs root and Open vSwitch.
 """
 
 import asyncio
 import gc
-from collections.abc import Callable
 from typing import NamedTuple
 
 import uvloop
 
-from bench.control import processor_row
-from bench.cpu import Cpu
-from bench.load import Load, Measured
-from bench.report import Report, Row
-from bench.service import service
+from bench.control import processor_columns
+from bench.cpu import CpuMeter
+from bench.load.generator import LoadGenerator, LoadResult
+from bench.load.traffic import Traffic
+from bench.report import Progress, Report, Row
+from bench.service import running_url
 from bench.southbound import raw_stream
-from bench.traffic import Traffic
 from sdn.topologies import topology
 
-Progress = Callable[[str], None]
-BATCH = 100  # flow-mods with one barrier in the raw stream
+BATCH = 100  # flow-mods per barrier in the raw stream
 
 
 class Scale(NamedTuple):
-    """How much is measured."""
+    """The extent of the benchmark."""
 
     topologies: tuple[str, ...]
     active: int
@@ -41,7 +39,7 @@ QUICK = Scale(("fat-tree:102",), 1_000, 6.0, 500)
 
 
 def run(quick: bool, progress: Progress) -> Report:
-    """Measure everything; `progress` is told what comes next."""
+    """Run all measurements. `progress` is called with the name of each step."""
     scale = QUICK if quick else FULL
     report = Report("end_to_end", {"quick": quick, **scale._asdict(), "raw_batch": BATCH})
     for name in scale.topologies:
@@ -49,72 +47,74 @@ def run(quick: bool, progress: Progress) -> Report:
         network = topology(name)
         count = scale.raw * len(network.switches)
         took = asyncio.run(raw_stream(network, BATCH, count))
-        report.rows.append(_rate(name, "raw stream", count, took))
+        report.rows.append(_rate_row(name, "raw stream", count, took))
         traffic = Traffic("uniform", len(network.hosts))
-        traffic.encode(scale.active)
+        traffic.encode_ahead(scale.active)
         progress(f"{name}: starting the service")
-        with service(
+        with running_url(
             data_plane="ovs",
             topology=name,
             partitions=scale.partitions,
             configurators=scale.configurators,
         ) as url:
-            report.rows += uvloop.run(_load(url, name, scale, traffic, progress))
+            report.rows += uvloop.run(_measure_load(url, name, scale, traffic, progress))
     report.ratios = ratios(report.rows, scale.topologies[-1])
     return report
 
 
-async def _load(
+async def _measure_load(
     url: str, name: str, scale: Scale, traffic: Traffic, progress: Progress
 ) -> list[Row]:
     rows: list[Row] = []
-    cpu = Cpu()
+    cpu = CpuMeter()
 
-    def note(what: str, measured: Measured) -> None:
-        rate = _rate(name, what, measured.flow_ops, measured.seconds)
-        told = {"topology": name, "way": what}
-        rows.append(rate)
-        rows.append({"measure": "requests", **told, **measured.row()})
-        rows.append({"measure": "stages", **told, **measured.stages_row()})
-        rows.append({"measure": "processor", **told, **processor_row(cpu.spent(), measured)})
+    def add_rows(what: str, result: LoadResult) -> None:
+        columns = {"topology": name, "traffic": what}
+        rows.append(_rate_row(name, what, result.flow_ops, result.seconds))
+        rows.append({"measure": "requests", **columns, **result.columns()})
+        rows.append({"measure": "stages", **columns, **result.stage_columns()})
+        rows.append({"measure": "processor", **columns, **processor_columns(cpu.read(), result)})
 
-    load = Load(url, traffic)
+    load = LoadGenerator(url, traffic)
     await load.prepare()
     progress(f"{name}: {scale.active:,} subscriptions")
     gc.collect()
     gc.freeze()
-    cpu.spent()
+    cpu.read()
     filled = await load.fill(scale.active)
-    note("subscriptions", filled)
-    traffic.encode(int(filled.rate * scale.seconds))
+    add_rows("subscriptions", filled)
+    traffic.encode_ahead(int(filled.rate * scale.seconds))
     progress(f"{name}: subscriptions and unsubscriptions")
-    cpu.spent()
+    cpu.read()
     churned = await load.saturate(scale.seconds, "batch")
-    note("subscriptions and unsubscriptions", churned)
-    done, took = filled.flow_ops + churned.flow_ops, filled.seconds + churned.seconds
-    rows.append(_rate(name, "all requests", done, took))
+    add_rows("subscriptions and unsubscriptions", churned)
+    operations, seconds = filled.flow_ops + churned.flow_ops, filled.seconds + churned.seconds
+    rows.append(_rate_row(name, "all requests", operations, seconds))
     return rows
 
 
-def _rate(name: str, way: str, count: int, seconds: float) -> Row:
+def _rate_row(topology_name: str, traffic: str, count: int, seconds: float) -> Row:
     return {
         "measure": "rate",
-        "topology": name,
-        "way": way,
+        "topology": topology_name,
+        "traffic": traffic,
         "flow_mods": count,
         "flow_mods_per_s": count / seconds,
     }
 
 
 def ratios(rows: list[Row], name: str) -> dict[str, float]:
-    """What each way reaches of the raw stream's rate, on one topology."""
+    """The rate of each traffic over the rate of the raw stream, on one topology."""
     rates = {
-        row["way"]: row["flow_mods_per_s"]
+        row["traffic"]: row["flow_mods_per_s"]
         for row in rows
         if row["measure"] == "rate" and row["topology"] == name
     }
     raw = rates.pop("raw stream")
     return {
         "share_of_raw_stream": rates.pop("all requests") / raw,
-        **{f"share_of_raw_stream_{way.replace(' ', '_')}": r / raw for way, r in rates.items()},
+        **{
+            f"share_of_raw_stream_{traffic.replace(' ', '_')}": r / raw
+            for traffic, r in rates.items()
+        },
     }

@@ -1,19 +1,19 @@
-"""Run a measurement in a copy of this process, so that several can start from the same state."""
+"""Runs measurements in forked processes, so that several can start from the same state."""
 
 import json
 import os
 from collections.abc import Callable
-from typing import Any
 
+from bench.report import Row
 from dzflow.errors import DzflowError
 
 
 class MeasurementFailed(DzflowError):
-    """The copy of the process ended without a result."""
+    """The forked process ended without a result."""
 
 
-def forked(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `measure` returns; whatever it changes is gone with the copy."""
+def run_forked(measure: Callable[[], list[Row]]) -> list[Row]:
+    """The rows that `measure` returns. Its changes to memory end with the forked process."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
@@ -29,6 +29,6 @@ def forked(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         text = result.read()
     _, status = os.waitpid(child, 0)
     if status != 0:
-        raise MeasurementFailed(f"the measurement ended with status {status}; its output is above")
-    found: dict[str, Any] = json.loads(text)
-    return found
+        raise MeasurementFailed(f"the measurement ended with status {status}; see its output above")
+    rows: list[Row] = json.loads(text)
+    return rows

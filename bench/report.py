@@ -1,8 +1,9 @@
-"""What a benchmark writes: rows of measurements, and ratios of things measured in the same run."""
+"""The report of a benchmark: rows of measurements, and ratios between figures of one run."""
 
 import json
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 Row = dict[str, Any]
+"""One measurement: column names and values; `measure` names the table that it belongs to."""
+
+Progress = Callable[[str], None]
+"""Called with the name of each step before it begins."""
 
 
 class Report(Struct):
@@ -20,41 +25,41 @@ class Report(Struct):
     params: dict[str, Any]
     rows: list[Row] = field(default_factory=list)
     ratios: dict[str, float] = field(default_factory=dict)
-    machine: dict[str, Any] = field(default_factory=lambda: machine())
+    machine: dict[str, Any] = field(default_factory=lambda: describe_machine())
 
     def write(self, path: Path) -> None:
-        """Save as JSON."""
+        """Write the report as JSON."""
         path.write_text(json.dumps(to_builtins(self), indent=2) + "\n")
 
     def show(self, console: Console) -> None:
-        """Print one table for each kind of row, and the ratios."""
-        kinds: dict[str, list[Row]] = {}
+        """Print one table per measure, and the ratios."""
+        by_measure: dict[str, list[Row]] = {}
         for row in self.rows:
-            kinds.setdefault(row["measure"], []).append(row)
-        for kind, rows in kinds.items():
+            by_measure.setdefault(row["measure"], []).append(row)
+        for measure, rows in by_measure.items():
             names = [name for name in rows[0] if name != "measure"]
-            table = Table(title=f"{self.bench}: {kind}", title_justify="left")
+            table = Table(title=f"{self.bench}: {measure}", title_justify="left")
             for name in names:
-                number = all(isinstance(row[name], int | float | None) for row in rows)
-                table.add_column(name.replace("_", " "), justify="right" if number else "left")
+                numeric = all(isinstance(row[name], int | float | None) for row in rows)
+                table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
             for row in rows:
-                table.add_row(*(_shown(row[name]) for name in names))
+                table.add_row(*(_format(row[name]) for name in names))
             console.print(table)
         table = Table(title=f"{self.bench}: ratios", title_justify="left")
         table.add_column("ratio")
         table.add_column("value", justify="right")
         for name, value in self.ratios.items():
-            table.add_row(name, _shown(value))
+            table.add_row(name, _format(value))
         console.print(table)
 
 
 def read(path: Path) -> Report:
-    """What was saved."""
+    """Read a report that was written as JSON."""
     return convert(json.loads(path.read_text()), Report)
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+def describe_machine() -> dict[str, Any]:
+    """The machine that the figures were measured on."""
     return {
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -62,7 +67,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The whole service on this machine, started for a benchmark."""
+"""Starts the whole service on this machine, for a benchmark."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,21 +9,21 @@ from typing import Any
 from api.start.settings_sources import load
 from api.start.up import Service
 
-# What all hosts ask for together is not refused for being too much: what counts is how long it
-# takes. What one host may ask for is as it is by default.
+# Queues are long enough that the service refuses nothing: the benchmark measures how long requests
+# take. The limits per host are the defaults.
 _LIMITS = {"queue": 200_000, "wait": 120.0}
 
 
 @contextmanager
-def service(**options: Any) -> Iterator[str]:
-    """The service with these settings and all else by default; gives its address."""
-    with running(**options) as started:
+def running_url(**options: Any) -> Iterator[str]:
+    """Run a service with these settings, and yield its URL."""
+    with running_service(**options) as started:
         yield started.url
 
 
 @contextmanager
-def running(**options: Any) -> Iterator[Service]:
-    """The same, for those who need more of it than the address."""
+def running_service(**options: Any) -> Iterator[Service]:
+    """Run a service with these settings. All other settings have their defaults."""
     with TemporaryDirectory(prefix="dzflow-bench-") as folder:
         settings = load(
             options={"port": 0, "data_dir": Path(folder), "limits": _LIMITS, **options},

@@ -1,16 +1,18 @@
-"""Acknowledged flow-mods per second into Open vSwitch, beside the limit and other ways to do it.
+"""Acknowledged flow-mods per second into Open vSwitch, beside the limit and other methods.
 
-The limit is a stream that was encoded beforehand, with the same barriers. In between: the driver's
-`apply` (encoding included), `ovs-ofctl add-flows` with and without `--bundle`, os-ken's encoder.
+The limit is a stream that was encoded ahead, with the same barriers. It is compared with the
+driver's `apply` (which encodes), `ovs-ofctl add-flows` with and without `--bundle`, and os-ken's
+encoder.
 """
 
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from bench.report import Report, Row
+from bench.report import Progress, Report, Row
+from bench.switches import wait_until_up
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.emulator import EmulatedNetwork
@@ -26,21 +28,20 @@ from sdn.pipeline import MATCH_PRIORITY, Pipeline
 from sdn.topologies import topology
 from sdn.topology import Link, Topology
 
-Progress = Callable[[str], None]
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 BATCHES = (1, 10, 100, 1_000)
 SWITCHES = (1, 10)
-PARTITIONS = 16  # batches under way at a time, as from as many partitions
-WAIT = 60.0
+PARTITIONS = 16  # concurrent batches, one per partition
+TIMEOUT = 60.0  # seconds
 
 
 def run(quick: bool, progress: Progress) -> Report:
-    """Measure everything; needs root and Open vSwitch."""
+    """Run all measurements; needs root and Open vSwitch."""
     count = 20_000 if quick else 100_000
     report = Report("southbound", {"quick": quick, "flow_mods": count, "partitions": PARTITIONS})
     report.rows = asyncio.run(_measure(count, progress))
     rates = {
-        (row["way"], row["switches"], row["batch"]): row["flow_mods_per_s"]
+        (row["method"], row["switches"], row["batch"]): row["flow_mods_per_s"]
         for row in report.rows
         if row["measure"] == "rate"
     }
@@ -48,7 +49,7 @@ def run(quick: bool, progress: Progress) -> Report:
         for batch in BATCHES:
             share = rates["apply", switches, batch] / rates["raw stream", switches, batch]
             report.ratios[f"share_of_raw_stream_{switches}x{batch}"] = share
-    latency = {row["way"]: row for row in report.rows if row["measure"] == "latency"}
+    latency = {row["method"]: row for row in report.rows if row["measure"] == "latency"}
     report.ratios = {
         "share_of_raw_stream": report.ratios["share_of_raw_stream_1x100"],
         **report.ratios,
@@ -64,35 +65,36 @@ async def _measure(count: int, progress: Progress) -> list[Row]:
         network = topology(f"line:{switches}")
         names = [switch.id for switch in network.switches]
         for batch in BATCHES:
-            # One barrier a flow-mod is slow for everybody; fewer of them will do.
+            # One barrier per flow-mod is slow with every method: measure fewer.
             part = count // 10 if batch == 1 else count
             progress(f"{switches} switches, batches of {batch}")
             pipeline = Pipeline().extended(network)
-            options = DriverOptions(port=0, timeout=WAIT)
+            options = DriverOptions(port=0, timeout=TIMEOUT)
             async with OpenFlowDriver(network, pipeline, lambda _: "bench", {}, options) as driver:
-                with Lab(network, f"tcp:127.0.0.1:{driver.port}") as lab:
-                    await _all_up(driver, switches)
-                    took = await _through_apply(driver, names, batch, part)
-                    rows.append(_rate("apply", switches, batch, part, took))
+                with Lab(network, f"tcp:127.0.0.1:{driver.port}"):
+                    await wait_until_up(driver, switches)
+                    took = await _apply_all(driver, names, batch, part)
+                    rows.append(_rate_row("apply", switches, batch, part, took))
                     if switches == 1 and batch == 100:
-                        rows += await _latency(driver)
-                    del lab
+                        rows += await _measure_latency(driver)
             took = await raw_stream(network, batch, part)
-            rows.append(_rate("raw stream", switches, batch, part, took))
-            progress(f"{switches} switches, batches of {batch}, os-ken's encoder")
+            rows.append(_rate_row("raw stream", switches, batch, part, took))
             if switches == 1 and batch == 100:
-                rows.append(_rate("os-ken encoder alone", 1, batch, 5_000, _os_ken(5_000)))
+                progress("os-ken's encoder")
+                rows.append(
+                    _rate_row("os-ken encoder alone", 1, batch, 5_000, _encode_with_os_ken(5_000))
+                )
     progress("ovs-ofctl")
-    rows += _ofctl(count)
+    rows += _measure_ofctl(count)
     progress("102 emulated switches")
-    rows.append(await _start_up())
+    rows.append(await _measure_start_up())
     return rows
 
 
-def _rate(way: str, switches: int, batch: int, count: int, seconds: float) -> Row:
+def _rate_row(method: str, switches: int, batch: int, count: int, seconds: float) -> Row:
     return {
         "measure": "rate",
-        "way": way,
+        "method": method,
         "switches": switches,
         "batch": batch,
         "flow_mods_per_s": count / seconds,
@@ -100,7 +102,7 @@ def _rate(way: str, switches: int, batch: int, count: int, seconds: float) -> Ro
 
 
 def _ops(count: int) -> list[FlowOp]:
-    """Entries as the plan `legs` writes them, all different."""
+    """Additions of distinct entries, as the plan `legs` makes them."""
     scope = Scope(1)
     return [
         FlowOp(
@@ -115,7 +117,7 @@ def _ops(count: int) -> list[FlowOp]:
 
 
 def _cut(ops: list[FlowOp], switches: list[str], batch: int) -> Iterator[dict[str, list[FlowOp]]]:
-    """Batches for all switches in turn."""
+    """Batches with the same number of operations for each switch."""
     share = len(ops) // len(switches)
     for start in range(0, share, batch):
         yield {
@@ -124,7 +126,7 @@ def _cut(ops: list[FlowOp], switches: list[str], batch: int) -> Iterator[dict[st
         }
 
 
-async def _through_apply(driver: OpenFlowDriver, names: list[str], batch: int, count: int) -> float:
+async def _apply_all(driver: OpenFlowDriver, names: list[str], batch: int, count: int) -> float:
     waiting = _cut(_ops(count), names, batch)
 
     async def partition(number: int) -> None:
@@ -137,7 +139,7 @@ async def _through_apply(driver: OpenFlowDriver, names: list[str], batch: int, c
     return time.perf_counter() - began
 
 
-async def _latency(driver: OpenFlowDriver) -> list[Row]:
+async def _measure_latency(driver: OpenFlowDriver) -> list[Row]:
     (name,) = driver.connected()
     connection = driver.connection(name)
     bare, applied = [], []
@@ -151,16 +153,16 @@ async def _latency(driver: OpenFlowDriver) -> list[Row]:
     return [
         {
             "measure": "latency",
-            "way": way,
+            "method": method,
             "p50_us": 1e6 * sorted(times)[len(times) // 2],
             "p99_us": 1e6 * sorted(times)[len(times) * 99 // 100],
         }
-        for way, times in (("barrier alone", bare), ("apply of 1", applied))
+        for method, times in (("barrier alone", bare), ("apply of 1", applied))
     ]
 
 
 async def raw_stream(network: Topology, batch: int, count: int) -> float:
-    """Stream what was encoded beforehand; every switch on its own connection, all at once."""
+    """The seconds to stream encoded flow-mods to all switches at once, one connection each."""
     names = [switch.id for switch in network.switches]
     streams: list[list[bytes]] = [[] for _ in names]
     for part in _cut(_ops(count), names, batch):
@@ -172,19 +174,19 @@ async def raw_stream(network: Topology, batch: int, count: int) -> float:
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await arrived.put((reader, writer))
 
-    # A switch that is turned away comes again only seconds later.
+    # A refused switch reconnects only seconds later, so the backlog is long.
     server = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=4 * len(names) + 16)
-    async with server, asyncio.timeout(WAIT):
+    async with server, asyncio.timeout(TIMEOUT):
         with Lab(network, f"tcp:127.0.0.1:{server.sockets[0].getsockname()[1]}"):
-            held: dict[asyncio.Task[None], Peer] = {}
-            while len(held) < len(names):
+            alive: dict[asyncio.Task[None], Peer] = {}
+            while len(alive) < len(names):
                 peer = await arrived.get()
-                if session := await _greet(*peer):
-                    task = asyncio.create_task(_hold(session, *peer))
-                    held[task] = peer
-                    task.add_done_callback(lambda task: held.pop(task, None))
-            peers = list(held.values())
-            for task in list(held):
+                if session := await _shake_hands(*peer):
+                    task = asyncio.create_task(_keep_alive(session, *peer))
+                    alive[task] = peer
+                    task.add_done_callback(lambda task: alive.pop(task, None))
+            peers = list(alive.values())
+            for task in list(alive):
                 task.cancel()
             began = time.perf_counter()
             await asyncio.gather(
@@ -196,30 +198,32 @@ async def raw_stream(network: Topology, batch: int, count: int) -> float:
     return took
 
 
-async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Session | None:
-    """The session once the switch is greeted; None if it has given up waiting."""
+async def _shake_hands(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> Session | None:
+    """Shake hands with a switch; None if it closes the connection."""
     session = Session()
     while not session.ready:
         writer.write(session.outgoing())
-        if not (received := await _received(reader)):
+        if not (received := await _receive(reader)):
             writer.close()
             return None
         session.feed(received)
     return session
 
 
-async def _hold(
+async def _keep_alive(
     session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Give signs of life until the stream begins, or the switch is gone."""
-    while received := await _received(reader):
+    """Answer echo requests until the stream begins, or the switch closes the connection."""
+    while received := await _receive(reader):
         session.feed(received)
         writer.write(session.outgoing())
     writer.close()
 
 
-async def _received(reader: asyncio.StreamReader) -> bytes:
-    """Some bytes; none if the connection is over."""
+async def _receive(reader: asyncio.StreamReader) -> bytes:
+    """Received bytes; empty if the connection is closed."""
     try:
         return await reader.read(1 << 16)
     except ConnectionError:
@@ -234,7 +238,7 @@ async def _stream(
             writer.write(part)
             await writer.drain()
 
-    async def count() -> None:
+    async def count_replies() -> None:
         left = len(stream)
         while left:
             header = await reader.readexactly(8)
@@ -243,11 +247,11 @@ async def _stream(
                 await reader.readexactly(length - 8)
             left -= header[1] == 21  # a barrier reply
 
-    await asyncio.gather(send(), count())
+    await asyncio.gather(send(), count_replies())
 
 
-def _os_ken(count: int) -> float:
-    """Build and serialise with os-ken's classes; nothing is sent."""
+def _encode_with_os_ken(count: int) -> float:
+    """The seconds to build and serialise flow-mods with os-ken's classes; nothing is sent."""
     from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser
     from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
@@ -271,7 +275,7 @@ def _os_ken(count: int) -> float:
     return time.perf_counter() - began
 
 
-def _ofctl(count: int) -> list[Row]:
+def _measure_ofctl(count: int) -> list[Row]:
     network = topology("line:1")
     lines = []
     for op in _ops(count):
@@ -284,16 +288,19 @@ def _ofctl(count: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "flows"
         file.write_text("".join(lines))
-        for way, options in (("ovs-ofctl add-flows", []), ("ovs-ofctl --bundle", ["--bundle"])):
+        for method, options in (("ovs-ofctl add-flows", []), ("ovs-ofctl --bundle", ["--bundle"])):
             with Lab(network) as lab:
                 began = time.perf_counter()
                 lab.ofctl("s1", "add-flows", str(file), *options)
-                rows.append(_rate(way, 1, count, count, time.perf_counter() - began))
+                rows.append(_rate_row(method, 1, count, count, time.perf_counter() - began))
     return rows
 
 
-async def _start_up() -> Row:
-    """From the start of 102 emulated switches until all are set up and all links are found."""
+async def _measure_start_up() -> Row:
+    """The time from the start of 102 emulated switches until the driver has discovered all links.
+
+    The driver discovers links here. In the service no setting turns discovery on yet.
+    """
     network = topology("fat-tree:102")
     pipeline = Pipeline().extended(network)
     async with OpenFlowDriver(
@@ -303,7 +310,7 @@ async def _start_up() -> Row:
         async with EmulatedNetwork(network, controllers=[("127.0.0.1", driver.port)]):
             up: set[str] = set()
             links: set[Link] = set()
-            async with asyncio.timeout(WAIT):
+            async with asyncio.timeout(TIMEOUT):
                 while len(up) < len(network.switches) or len(links) < len(network.links):
                     event = await driver.events.get()
                     if isinstance(event, SwitchUp):
@@ -317,12 +324,3 @@ async def _start_up() -> Row:
         "links": len(network.links),
         "seconds": took,
     }
-
-
-async def _all_up(driver: OpenFlowDriver, count: int) -> None:
-    up: set[str] = set()
-    async with asyncio.timeout(WAIT):
-        while len(up) < count:
-            event = await driver.events.get()
-            if isinstance(event, SwitchUp):
-                up.add(event.switch)

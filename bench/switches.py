@@ -1,4 +1,4 @@
-"""Emulated switches in a process of their own, as the service has them, for its peers to drive."""
+"""Runs emulated switches in a separate process, as the service does, for the peers to drive."""
 
 import asyncio
 import subprocess
@@ -10,23 +10,36 @@ import uvloop
 
 from configurators.gc_tuning import tune_garbage_collector
 from sdn.emulator import EmulatedNetwork, SwitchModel
+from sdn.network_events import SwitchUp
+from sdn.openflow.driver import OpenFlowDriver
 from sdn.topologies import topology
 
-STOP = 10.0  # seconds for the process to end
+STOP_TIMEOUT = 10.0  # seconds
+CONNECT_TIMEOUT = 60.0  # seconds
 
 
 @contextmanager
-def switches(name: str, port: int, acknowledge_after: float = 0.0) -> Iterator[int]:
-    """The switches of a topology connect to this port; gives the process that has them."""
+def emulated_switches(name: str, port: int, acknowledge_after: float = 0.0) -> Iterator[int]:
+    """Run the switches of a topology, which connect to this port; yields the process id."""
     command = [sys.executable, "-m", "bench.switches", name, str(port), str(acknowledge_after)]
-    # It ends when its input does, so also when this process dies.
+    # The process ends when its standard input closes, so also when this process dies.
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:  # noqa: S603
         try:
             yield process.pid
         finally:
             assert process.stdin
             process.stdin.close()
-            process.wait(STOP)
+            process.wait(STOP_TIMEOUT)
+
+
+async def wait_until_up(driver: OpenFlowDriver, count: int) -> None:
+    """Wait until this many switches are connected to the driver and set up."""
+    up: set[str] = set()
+    async with asyncio.timeout(CONNECT_TIMEOUT):
+        while len(up) < count:
+            event = await driver.events.get()
+            if isinstance(event, SwitchUp):
+                up.add(event.switch)
 
 
 async def _run(name: str, port: int, acknowledge_after: float) -> None:

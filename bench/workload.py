@@ -1,4 +1,4 @@
-"""The workload of thesis section 6.6: spaces, filters, events and requests, from a seed."""
+"""The workload of thesis section 6.6: space, filters, events and requests, made from a seed."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,16 +16,16 @@ from dzflow.space import Space
 Distribution = Literal["uniform", "zipf"]
 
 ATTRIBUTES = 10
-TOP = 1023
+TOP = 1023  # the largest value of an attribute
 HOSTS = 64
 PUBLISHERS = 8
 HOTSPOTS = 8
-# How many attributes a filter names: 1 to 6, in percent.
+# Percent of the filters that name 1, 2, … 6 attributes.
 NAMED = (10, 40, 30, 10, 5, 5)
 
 
 def make_space(kind: Literal["fields", "zorder"], budget: int = 8, shapes: int = 64) -> Space:
-    """Ten attributes in [0, 1023]."""
+    """The space: ten attributes in [0, 1023]."""
     return Space.from_json(
         "bench",
         {
@@ -38,7 +38,7 @@ def make_space(kind: Literal["fields", "zorder"], budget: int = 8, shapes: int =
 
 
 def make_index(space: Space) -> Index:
-    """Its index; that ten times ten bits lose four of them is known here."""
+    """The index of a space. Its ten attributes of ten bits lose four bits: no warning is needed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossWarning)
         return build_index(space)
@@ -48,15 +48,15 @@ def make_index(space: Space) -> Index:
 def learned_index(
     distribution: Distribution, sample: int, budget: int = 8, shapes: int = 64
 ) -> FieldsIndex:
-    """An index of kind `fields` whose dictionary was learned from a sample of the workload."""
+    """An index of kind `fields` with shapes that were learned from a sample of the workload."""
     space = make_space("fields", budget, shapes)
     workload = Workload(space, distribution, seed=2)
-    filters = [ask.filter for ask in workload.asks(sample)]
+    filters = [subscription.filter for subscription in workload.subscriptions(sample)]
     return FieldsIndex(space, 0, learn_shapes(space, filters, workload.events(sample // 2)))
 
 
-class Ask(NamedTuple):
-    """A filter that a host subscribes to."""
+class HostFilter(NamedTuple):
+    """A filter that a host subscribes to, or advertises."""
 
     host: str
     filter: Filter
@@ -73,47 +73,48 @@ class Workload:
             [self._random.randint(0, TOP) for _ in range(ATTRIBUTES)] for _ in range(HOTSPOTS)
         ]
 
-    def publishers(self, count: int = PUBLISHERS) -> list[Ask]:
-        """Hosts, spread over the network, that advertise an eighth of the space each."""
+    def publishers(self, count: int = PUBLISHERS) -> list[HostFilter]:
+        """Advertisements of hosts across the network, an eighth of the space each."""
         size = (TOP + 1) // PUBLISHERS
         found = []
         for n in range(count):
             low = n % PUBLISHERS * size
             wanted = Filter.of(self.space, [Conjunction({"a0": ((low, low + size),)})])
-            found.append(Ask(f"h{1 + n * HOSTS // count}", wanted))
+            found.append(HostFilter(f"h{1 + n * HOSTS // count}", wanted))
         return found
 
-    def asks(self, count: int) -> Iterator[Ask]:
-        """Subscriptions: ranges of a 64th to a quarter of the domain on one to six attributes."""
+    def subscriptions(self, count: int) -> Iterator[HostFilter]:
+        """Subscriptions to ranges of a 64th to a quarter of the domain on one to six attributes."""
         random = self._random
         for _ in range(count):
             named = random.choices(range(1, len(NAMED) + 1), NAMED)[0]
-            centre = self._place()
+            centre = self._draw_point()
             ranges = {}
             for n in random.sample(range(ATTRIBUTES), named):
                 width = int(2 ** random.uniform(4, 8))
                 low = min(max(0, centre[n] - width // 2), TOP + 1 - width)
                 ranges[f"a{n}"] = ((low, low + width),)
-            yield Ask(f"h{random.randint(1, HOSTS)}", Filter.of(self.space, [Conjunction(ranges)]))
+            host = f"h{random.randint(1, HOSTS)}"
+            yield HostFilter(host, Filter.of(self.space, [Conjunction(ranges)]))
 
     def events(self, count: int) -> list[tuple[Key, ...]]:
-        """Events where the subscriptions are."""
-        return [tuple(self._place()) for _ in range(count)]
+        """Events from the same distribution as the subscriptions."""
+        return [tuple(self._draw_point()) for _ in range(count)]
 
-    def _place(self) -> list[int]:
+    def _draw_point(self) -> list[int]:
         random = self._random
         if self.distribution == "uniform":
             return [random.randint(0, TOP) for _ in range(ATTRIBUTES)]
         hotspot = random.choices(self._hotspots, [1 / (k + 1) for k in range(HOTSPOTS)])[0]
-        # Distances from the hotspot fall off as 1/distance, to both sides, round the domain's end.
-        return [(c + random.choice((-1, 1)) * _zipf(random)) % (TOP + 1) for c in hotspot]
+        # The density falls as 1/distance on both sides of the hotspot; the domain wraps around.
+        return [(c + random.choice((-1, 1)) * _zipf_distance(random)) % (TOP + 1) for c in hotspot]
 
 
-def _zipf(random: Random) -> int:
-    """A distance of 1 to 512 with a probability proportional to its reciprocal."""
+def _zipf_distance(random: Random) -> int:
+    """A distance of 1 to 512, with a probability proportional to its reciprocal."""
     return int(512 ** random.random())
 
 
-def request(index: Index, name: str, ask: Ask, advertised: bool = False) -> Request:
-    """The request that asks for a filter."""
-    return Request(advertised, name, ask.host, index.regions(ask.filter))
+def make_request(index: Index, name: str, wanted: HostFilter, advertised: bool = False) -> Request:
+    """The request with this id for the filter of a host."""
+    return Request(advertised, name, wanted.host, index.regions(wanted.filter))

@@ -1,22 +1,20 @@
-"""What a process takes from outside: clock, ids, the store, streams. Simulations pass in others."""
+"""What a process takes from outside: clock, ids, etcd, streams. Simulations pass in their own."""
 
 import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from configurators.store.etcd.client import Access, Etcd
-from configurators.streams.stream import Listener, Stream, connect
+from configurators.streams.listener import Connect, Listen, Listener, connect
 
-Connect = Callable[..., Coroutine[Any, Any, Stream]]
-"""Opens a stream; called as `configurators.streams.stream.connect`."""
+__all__ = ["Clock", "Connect", "Environment", "Listen"]
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time in seconds: `monotonic` for durations, `wall` since the epoch."""
+    """The time in seconds: `monotonic` for durations, `wall` since 1970."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -27,8 +25,8 @@ class Environment:
     """The real environment, unless a field says otherwise."""
 
     clock: Clock = field(default_factory=Clock)
-    new_id: Callable[[int], str] = secrets.token_hex  # random, twice as many hex digits
+    new_id: Callable[[int], str] = secrets.token_hex  # random hex digits, two per byte
     pid: int = field(default_factory=os.getpid)
     store: Callable[[Access], Etcd] = Etcd
-    listener: type[Listener] = Listener
+    listener: Listen = Listener
     connect: Connect = connect

@@ -1,1 +1,1 @@
-"""Indexing, routing, journaling and gathering of requests; what the REST service asks."""
+"""Carries out requests: takes them in, stores them, has partitions do them, answers callers."""

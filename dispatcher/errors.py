@@ -1,4 +1,4 @@
-"""What a call to the dispatcher can be refused with, and how that is told to its caller."""
+"""The errors of calls to the dispatcher, and how callers see them."""
 
 import re
 
@@ -14,7 +14,7 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class DispatcherError(DzflowError):
-    """A call that was refused; `status` is the HTTP status that says so, `kind` a short name."""
+    """A call was refused; `status` is the HTTP status for it, `kind` a short name."""
 
     status = 500
     default_kind = "internal"
@@ -39,10 +39,11 @@ class Forbidden(DispatcherError):
 
 
 class Conflict(DispatcherError):
-    """What is asked for is in conflict with what there is; `kind` says in which way.
+    """The call conflicts with the present state; `kind` says in which way.
 
     Kinds: `key-reused` (idempotency key of another call), `conflict` (anything else). `ids` are the
-    records in the way: those that use what is to be deleted, or that do not fit a new schema.
+    records in the way: those that use a space or host that is to be deleted, or that do not fit a
+    new schema.
     """
 
     status = 409
@@ -54,7 +55,7 @@ class Conflict(DispatcherError):
 
 
 class Retryable(DispatcherError):
-    """Not now; `retry_after` says in how many seconds it may be tried again."""
+    """The call cannot be served now; the caller may retry after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: float = 1.0, kind: str = "") -> None:
         super().__init__(message, kind)
@@ -76,7 +77,7 @@ class Unavailable(Retryable):
 
 
 class Failed(DispatcherError):
-    """Switches refused the change (a table is full, say); nothing of it is left on any of them."""
+    """A switch refused the change (its table is full, say); it was undone on all switches."""
 
     status = 502
     default_kind = "failed"
@@ -99,7 +100,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 
 
 def problem_of(error: DzflowError, id: str | None = None) -> Problem:
-    """An error as it is told: bad input is 422, unknown things are 404, the rest says itself."""
+    """The problem that an error is shown as: bad input is 422, unknown hosts and spaces are 404."""
     if isinstance(error, DispatcherError):
         return Problem(
             error.status,

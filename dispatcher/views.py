@@ -1,60 +1,14 @@
-"""What the dispatcher is asked and what it answers."""
+"""What users see: records, spaces, the network, the control plane, and changes of all of them."""
 
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from configurators.store.model import RecordKind, State
-from dispatcher.changes.damping import Patience
-from sdn.pipeline import PlanName
-
-
-class DispatcherOptions(Struct, frozen=True):
-    """How a dispatcher works; the defaults are for one machine."""
-
-    id: str = ""  # made up, and different at each start, if it is empty
-    node: str = ""
-    plan: PlanName = "legs"
-    partitions_per_configurator: int = 4
-    partitions: int | None = None  # of a new space, instead of the above
-    mode: Literal["sna", "sea"] = "sna"
-    window: int = 4_000  # operations in flight
-    window_per_host: int = 64  # what runs is worked off in its order, whoever else comes
-    most_per_host: int = 512  # the same with operations that take long, for a switch say
-    queue: int = 20_000  # operations that wait for the window
-    queue_per_host: int = 5_000
-    rate: float | None = None  # operations a second, overall
-    rate_per_host: float | None = None
-    burst_s: float = 2.0  # of a rate that may come at once
-    finished_ttl: float = 3_600.0  # how long removed and failed records are kept
-    key_ttl: float = 86_400.0  # how long idempotency keys are kept
-    lease_ttl: int = 10
-    grace: float = 5.0  # how long old index versions and trees stay after publishers were told
-    network_timeout: float = 30.0  # for a changed host to be taken up everywhere
-    patience: Patience = Patience()  # with switches and links that fail
-    traces: str | None = None  # folder for traces; none are written without
-    traces_bytes: int = 2 << 30  # that they may take on the disk; then the oldest go
-
-
-class Ask(Struct, frozen=True):
-    """A subscription or advertisement that somebody wants."""
-
-    host: str
-    space: str
-    filter: Any
-    label: str | None = None
-    ttl: float | None = None
-
-
-class Refused(Struct, frozen=True):
-    """An element of a batch that was found wrong before; its answer carries this problem."""
-
-    problem: Any  # as the caller wants to find it in the answer
-    status: int = 422
 
 
 class TimingView(Struct, frozen=True, gc=False):
-    """Where the time of the last operation went; total is exactly the sum of the rest."""
+    """How long each stage of the last operation took; the total is exactly the sum of the rest."""
 
     indexed_ms: float
     journaled_ms: float
@@ -87,25 +41,6 @@ class RecordView(Struct, frozen=True):
     updating: bool = False
 
 
-class Answer(Struct, frozen=True):
-    """What has become of one element: a record, or a problem, and the HTTP status that fits.
-
-    201: begun; 200: ended or updated; 202: durable, but not at its end yet. The problem is a
-    `Problem`, or what a `Refused` brought along.
-    """
-
-    status: int
-    record: RecordView | None = None
-    problem: Any = None
-
-
-class Page(Struct, frozen=True):
-    """Records, and where to go on (`after`), if there may be more."""
-
-    items: list[RecordView]
-    next: str | None
-
-
 class SpaceView(Struct, frozen=True):
     """A space. Publishers write `version` and one of the usable `trees` into addresses."""
 
@@ -121,9 +56,9 @@ class SpaceView(Struct, frozen=True):
 
 
 class HostView(Struct, frozen=True):
-    """Where a host hangs; `wire` is where applications reach it on an emulated network.
+    """The switch and port of a host; `wire` is its address on an emulated network.
 
-    `unreachable` says why others cannot reach it, if they cannot.
+    `unreachable` says why other hosts cannot reach it, if they cannot.
     """
 
     id: str
@@ -146,9 +81,9 @@ class LinkView(Struct, frozen=True):
 
 
 class TreeView(Struct, frozen=True):
-    """A tree, whether every link and switch of it is up, and if not, what is broken.
+    """A tree: `whole` if all its links and switches are up, else `broken` lists those that are not.
 
-    One that is not `used` is being installed, or goes soon.
+    A tree that is not `used` is being installed, or is about to be removed.
     """
 
     number: int
@@ -172,7 +107,7 @@ class SwitchView(Struct, frozen=True):
 
 
 class TopologyView(Struct, frozen=True):
-    """The network: all trees carry every space; `spaces` has the usable ones of each."""
+    """The network. All trees carry every space; `spaces` has the usable trees of each space."""
 
     switches: list[SwitchView]
     links: list[LinkView]
@@ -198,7 +133,7 @@ class FlowView(Struct, frozen=True):
 
 
 class PartitionView(Struct, frozen=True):
-    """A partition, its owner and its load; `state` is unknown until the owner has told."""
+    """A partition, its owner and its load; `state` is unknown until the owner has reported it."""
 
     id: str
     space: str
@@ -215,7 +150,7 @@ class PartitionView(Struct, frozen=True):
 
 
 class ConfiguratorView(Struct, frozen=True):
-    """A configurator; it is down if it is known from partitions only."""
+    """A configurator; it is down if it is not registered, but owns partitions."""
 
     id: str
     state: Literal["up", "unreachable", "down"]
@@ -264,7 +199,7 @@ class Health(Struct, frozen=True):
 
 
 class TouchedFlow(Struct, frozen=True):
-    """A flow operation that a request would take."""
+    """A flow operation that a request would cause."""
 
     switch: str
     change: Literal["add", "modify", "delete"]
@@ -272,7 +207,7 @@ class TouchedFlow(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """What a filter comes to. `note` says what was not looked at for the flows."""
+    """What a filter leads to. `note` says what the flows leave out."""
 
     regions: list[str]
     cells: list[str]
@@ -293,7 +228,7 @@ class SpaceGone(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """Something changed: the data is the new view of it (as JSON can say it).
+    """Something has changed; `data` is its new view.
 
     | type | data |
     | --- | --- |
@@ -302,7 +237,7 @@ class Change(Struct, frozen=True):
     | network | {"revision", "trees": [TreeView]} |
     | switch | SwitchView |
     | configurator | ConfiguratorView |
-    | lagged | None: the reader was too slow and must read everything anew; the last one |
+    | lagged | None: the reader was too slow, and must read everything again; nothing follows |
     """
 
     type: ChangeType
@@ -310,7 +245,7 @@ class Change(Struct, frozen=True):
 
 
 class Restored(Struct, frozen=True):
-    """What a restore has brought back, and how many records the switches refused."""
+    """How many spaces and records were restored, and how many records the switches refused."""
 
     spaces: int
     records: int

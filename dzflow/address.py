@@ -16,14 +16,16 @@ DELIVERY = int(IPv6Address("ff1e::d2"))  # where every subscriber listens
 DELIVERY_MAC = "33:33:00:00:00:d2"
 EVENT_PORT = 9700
 
-OWN_SPACE = 0  # never given to users: entries of no space carry it
-MAX_SPACE = (1 << 10) - 1
-MAX_VERSION = (1 << 2) - 1
-MAX_TREE = (1 << 4) - 1
+SPACE_BITS, VERSION_BITS, TREE_BITS = 10, 2, 4
+OWN_SPACE = 0  # the number in dzflow's own entries that belong to no space; no space has it
+MAX_SPACE = (1 << SPACE_BITS) - 1
+MAX_VERSION = (1 << VERSION_BITS) - 1
+MAX_TREE = (1 << TREE_BITS) - 1
 
 ALL = (1 << 128) - 1
-_TREE = MAX_TREE << WIDTH
+TREE_MASK = MAX_TREE << WIDTH  # where a mask fixes the tree
 _ABOVE_REGION = ALL ^ FULL
+_SCOPE = MAX_SPACE << 2 | MAX_VERSION  # space and version, in 12 bits
 
 
 class BadAddress(BadInput):
@@ -77,7 +79,7 @@ class Scope(NamedTuple):
     def match(self, region: Region, tree: int | None = None) -> Match:
         """What matches a region's events, on one tree or, without a number, on all of them."""
         if tree is None:
-            return Match(self.base(0) | region.bits, (_ABOVE_REGION ^ _TREE) | region.mask)
+            return Match(self.base(0) | region.bits, (_ABOVE_REGION ^ TREE_MASK) | region.mask)
         return Match(self.base(tree) | region.bits, _ABOVE_REGION | region.mask)
 
 
@@ -87,6 +89,36 @@ class Parts(NamedTuple):
     scope: Scope
     tree: int
     bits: int
+
+
+def space_of(address: int) -> int:
+    """The number of the space in an address, whatever its prefix is."""
+    return address >> 102 & MAX_SPACE
+
+
+def scope_bits(address: int) -> int:
+    """Space and index version of an address as one number."""
+    return address >> 100 & _SCOPE
+
+
+def tree_of(address: int) -> int:
+    """The number of the tree in an address."""
+    return address >> WIDTH & MAX_TREE
+
+
+def on_tree(match: Match, tree: int) -> Match:
+    """A match for all trees, narrowed down to one tree."""
+    return Match(match.address | tree << WIDTH, match.mask | TREE_MASK)
+
+
+def on_all_trees(match: Match) -> Match:
+    """A match for one tree, widened to all trees."""
+    return Match(match.address & ~TREE_MASK, match.mask & ~TREE_MASK)
+
+
+def match_prefix(prefix: int) -> Match:
+    """Matches all addresses that start with a 16-bit prefix."""
+    return Match(prefix << 112, ALL ^ (ALL >> 16))
 
 
 def read(address: int, prefix: int = PREFIX) -> Parts:
@@ -99,8 +131,8 @@ def read(address: int, prefix: int = PREFIX) -> Parts:
 
 def read_match(match: Match, prefix: int = PREFIX) -> tuple[Scope, int | None, Region]:
     """The scope, tree (None: all) and region that a match stands for."""
-    if match.mask | _TREE | FULL != ALL:
+    if match.mask | TREE_MASK | FULL != ALL:
         raise BadAddress(f"{match} does not fix prefix, space and version")
     parts = read(match.address, prefix)
-    tree = parts.tree if match.mask & _TREE == _TREE else None
+    tree = parts.tree if match.mask & TREE_MASK == TREE_MASK else None
     return parts.scope, tree, Region(parts.bits, match.mask & FULL)

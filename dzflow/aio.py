@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,61 @@ def log_failure(task: "asyncio.Task[Any]") -> None:
     """Log the error that ended a task; for `add_done_callback`."""
     if not task.cancelled() and (error := task.exception()):
         _log.error("the task %r failed", task.get_name(), exc_info=error)
+
+
+class CriticalTasks:
+    """Tasks that a process cannot do without: the first one that fails ends `until`.
+
+    Use as an async context manager; at exit all tasks are cancelled and have ended.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._failed = asyncio.Event()
+        self._error: BaseException | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Start a task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def watch(self, task: "asyncio.Task[Any]") -> None:
+        """Have a task's failure end `until`, too; the caller cancels the task itself."""
+        task.add_done_callback(self._ended)
+
+    async def until(self, stop: asyncio.Event) -> None:
+        """Wait until `stop` is set; raises the error of the first task that fails before."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (stop, self._failed)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self._error:
+            raise self._error
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error and self._error is None:
+            self._error = error
+            self._failed.set()
 
 
 class OncePerTurn:

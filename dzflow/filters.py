@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 from dzflow import expr
 from dzflow.attribute import Attribute, FieldError, WrongType, near, shown
 from dzflow.errors import BadInput
+from dzflow.filter_text import ranges_text
 from dzflow.intervals import (
     Key,
     Ranges,
@@ -24,7 +25,6 @@ from dzflow.intervals import (
     union,
 )
 from dzflow.space import Space
-from dzflow.words import write
 
 OPERATORS = ("eq", "ne", "lt", "lte", "gt", "gte", "in", "between", "prefix")
 MAX_CONJUNCTIONS = 64
@@ -173,14 +173,9 @@ def parse_filter(space: Space, source: object) -> Filter:
     return Filter._of(space, algebra.simplify(found))
 
 
-def words(space: Space, conjunction: Conjunction) -> str:
-    """The conjunction as an expression that people like to read."""
-    return write(space, conjunction.ranges)
-
-
-def filter_words(space: Space, wanted: Filter) -> str:
-    """The filter as an expression; `parse_filter` reads it back to the same normal form."""
-    return " or ".join(words(space, conjunction) for conjunction in wanted.any)
+def conjunction_text(space: Space, conjunction: Conjunction) -> str:
+    """The conjunction as a readable expression; `parse_filter` reads it back."""
+    return ranges_text(space, conjunction.ranges)
 
 
 def condition(attribute: Attribute, operator: object, operand: object) -> Ranges:

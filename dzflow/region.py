@@ -108,9 +108,9 @@ def prefix_mask(length: int) -> int:
     return FULL ^ (FULL >> length)
 
 
-def is_prefix(mask: int) -> bool:
-    """Whether a mask fixes leading bits only."""
-    open_bits = FULL ^ mask
+def is_prefix(mask: int, full: int = FULL) -> bool:
+    """Whether a mask fixes leading bits only; `full` fixes all bits, by default of a region."""
+    open_bits = full ^ mask
     return not open_bits & (open_bits + 1)
 
 

@@ -4,7 +4,7 @@ from configurators.engine.engine import Engine
 from configurators.engine.partials import Request
 from configurators.engine.partition_map import PartitionMap, route
 from dzflow.address import Scope
-from dzflow.filters import parse_filter, words
+from dzflow.filters import conjunction_text, parse_filter
 from dzflow.index import build_index
 from dzflow.space import Space
 from sdn.pipeline import Pipeline
@@ -42,7 +42,9 @@ for name, host, text, advertised in [
     engine.commit(decision)
     operations = sum(len(ops) for batch in decision.rounds for ops in batch.values())
     print(f"{host} {text!r}: {len(regions)} regions, {operations} flow operations")
-    print("   ", " or ".join(words(space, index.conjunction(region)) for region in regions))
+    print(
+        "   ", " or ".join(conjunction_text(space, index.conjunction(region)) for region in regions)
+    )
 
 for event in [{"price": 500, "symbol": "ACME"}, {"price": 950, "symbol": "ACME"}]:
     address = scope.event(index.point(space.keys(event)), tree=0)

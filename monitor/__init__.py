@@ -1,1 +1,1 @@
-"""Load, balancing and the dashboard (not built yet)."""
+"""Watches load, moves partitions, and serves the dashboard. Not built yet."""

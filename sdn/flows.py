@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from dzflow.address import Match
+from dzflow.address import Match, scope_bits
 
 COOKIE_MARK = 0xD2F1  # the first 16 bits of every cookie of ours
 
@@ -60,7 +60,7 @@ class FlowEntry(Struct, frozen=True, gc=False):
     @property
     def cookie(self) -> int:
         """Names project, space and index version, so that our entries can be told from others'."""
-        scope = self.match.address >> 100 & 0xFFF if self.match else 0
+        scope = scope_bits(self.match.address) if self.match else 0
         return COOKIE_MARK << 48 | scope
 
 

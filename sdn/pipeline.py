@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dzflow.address import ALL, PREFIX, Match
+from dzflow.address import PREFIX, match_prefix
 from dzflow.errors import BadInput
 from sdn.flows import Action, FlowEntry, GroupEntry, Output, ToGroup
 from sdn.topology import Host, Leg, ToHost, Topology, ToSwitch
@@ -82,7 +82,7 @@ class Pipeline(Struct, frozen=True):
 
     def base_entries(self, topology: Topology, switch: str) -> Iterator[FlowEntry]:
         """What a switch holds without any request: admission from switches, drops, misses."""
-        ours = Match(self.prefix << 112, ALL ^ (ALL >> 16))
+        ours = match_prefix(self.prefix)
         for port in topology.switch_ports(switch):
             yield FlowEntry(
                 self.first_table, ADMIT_PRIORITY, ours, goto=self.forward_table, in_port=port

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from dzflow.address import OWN_SPACE
+from dzflow.address import OWN_SPACE, space_of
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, difference
 
 BASE = "base"
@@ -105,7 +105,7 @@ class Shadow:
         return difference({"": have}, {"": want}).get("", [])
 
     def _owner(self, entry: FlowEntry) -> str | None:
-        if entry.match is None or entry.match.address >> 102 & 0x3FF == OWN_SPACE:
+        if entry.match is None or space_of(entry.match.address) == OWN_SPACE:
             return BASE
         return self._partition_of(entry)
 

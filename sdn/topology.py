@@ -248,21 +248,6 @@ class Topology:
         gone = self.host(host)
         return self._with_hosts(h for h in self.hosts if h is not gone)
 
-    def without_link(self, link: Link) -> Topology:
-        """This topology without the link; `NotConnected` if it falls apart."""
-        if self._wiring.links.get((link.a, link.a_port)) != link:
-            raise UnknownLink(f"there is no link {link}; `dzflow topology` lists them", link)
-        return Topology.build(self.switches, (x for x in self.links if x != link), self.hosts)
-
-    def without_switch(self, switch: str) -> Topology:
-        """This topology without the switch and its hosts; `NotConnected` if it falls apart."""
-        gone = self.switch(switch)
-        return Topology.build(
-            (s for s in self.switches if s is not gone),
-            (link for link in self.links if switch not in (link.a, link.b)),
-            (host for host in self.hosts if host.switch != switch),
-        )
-
     def _with_hosts(self, hosts: Iterable[Host]) -> Topology:
         edge = _attach(self._wiring, hosts)
         return replace(self, hosts=tuple(edge.hosts.values()), _edge=edge)

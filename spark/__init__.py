@@ -1,1 +1,1 @@
-"""PySpark jobs on request traces (not built yet)."""
+"""Runs PySpark jobs on request traces, to propose better partition maps. Not built yet."""

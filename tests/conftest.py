@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from api.start.up import Service
 from configurators.store.server.server import EtcdServer, NoEtcd, find_etcd
-from tests.etcd import TestEtcd
+from tests.etcd import TestEtcd, TestLoop
 from tests.service import running
 
 # How long an example takes says nothing on a machine that has other things to do.
@@ -16,9 +16,9 @@ settings.load_profile("dzflow")
 
 
 @pytest.fixture(scope="session")
-def anyio_backend() -> str:
+def anyio_backend() -> tuple[str, dict[str, object]]:
     """Async tests and fixtures run on asyncio."""
-    return "asyncio"
+    return "asyncio", {"loop_factory": TestLoop}
 
 
 @pytest.fixture(scope="session")

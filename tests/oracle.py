@@ -1,4 +1,4 @@
-"""Who must get an event, and what tables must hold: written out plainly, from the definitions."""
+"""Which hosts must get an event, and which entries switches must hold, by the definitions."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,9 +13,9 @@ from sdn.trees import Tree, legs
 
 
 def receivers(active: Iterable[Request], publisher: str, point: int) -> set[str]:
-    """The hosts that must get an event, and nobody else may: others with a region that holds it.
+    """The hosts that must get an event, and no others may: those with a region that holds it.
 
-    Provided that the publisher advertises it; otherwise nobody.
+    No host may get an event that its publisher does not advertise.
     """
     active = list(active)
     advertised = any(

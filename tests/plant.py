@@ -6,14 +6,9 @@ from random import Random
 from msgspec.structs import replace
 
 from configurators.engine.engine import Engine, Ordering
+from configurators.engine.map_planner import plan_map
 from configurators.engine.partials import Kind, Partial, Request
-from configurators.engine.partition_map import (
-    PartitionMap,
-    plan_map,
-    route,
-    route_removal,
-    route_update,
-)
+from configurators.engine.partition_map import PartitionMap, route, route_removal
 from configurators.engine.recut import recut
 from configurators.engine.validation import validate
 from dzflow.address import Scope
@@ -138,7 +133,7 @@ class Plant:
     # The network and the map
 
     def cut(self, sample: Sequence[Region], count: int) -> None:
-        """Cut the space anew."""
+        """Go over to a new partition map."""
         new_map = plan_map(sample, self.pipeline.plan, count)
         result = recut(self.plan, self.engines, self.active.values(), new_map)
         self._apply([result.batch])
@@ -231,3 +226,16 @@ class Plant:
 
 def _changed(request: Request, regions: Iterable[Region]) -> Request:
     return replace(request, regions=tuple(regions))
+
+
+def route_update(partition_map: PartitionMap, old: Request, new: Request) -> dict[str, Partial]:
+    """The partials that replace a request's regions, by partition.
+
+    A partition that had nothing of the request gets a subscription (or advertisement), one that has
+    nothing of it any more gets a removal, and the others get an update.
+    """
+    now, before = route(partition_map, new), route_removal(partition_map, old)
+    partials = {name: partial for name, partial in before.items() if name not in now}
+    for name, partial in now.items():
+        partials[name] = replace(partial, kind=Kind.UPDATE) if name in before else partial
+    return partials

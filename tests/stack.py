@@ -30,7 +30,7 @@ from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
 from dispatcher.changes.damping import Patience
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.emulator import EmulatedNetwork
 from sdn.pipeline import PlanName
 from sdn.topologies import topology

@@ -1,13 +1,44 @@
-"""Helpers that tests of every layer use."""
+"""Helpers that tests of all layers share."""
 
 import asyncio
-from collections.abc import Callable
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 
-WAIT = 60.0  # seconds, after which a test has waited in vain
+WAIT = 30.0  # seconds that a test waits for something before it fails
+_EVERY = 0.01
 
 
-async def until(holds: Callable[[], object], within: float = WAIT) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(within):
-        while not holds():
-            await asyncio.sleep(0.001)
+async def until(condition: Callable[[], object | Awaitable[object]], timeout: float = WAIT) -> None:
+    """Wait until a condition (a plain or an async function) holds; TimeoutError if it does not."""
+    async with asyncio.timeout(timeout):
+        while True:
+            found = condition()
+            if await found if inspect.isawaitable(found) else found:
+                return
+            await asyncio.sleep(_EVERY)
+
+
+def until_sync(condition: Callable[[], object], timeout: float = WAIT) -> None:
+    """The same for tests without an event loop."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the condition did not come true in time")
+        time.sleep(_EVERY)
+
+
+@asynccontextmanager
+async def running(
+    run: Callable[[asyncio.Event], Coroutine[None, None, None]],
+) -> AsyncIterator[None]:
+    """Run a process of the service until the block ends."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        async with asyncio.timeout(WAIT):
+            await task

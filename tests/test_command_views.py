@@ -16,7 +16,7 @@ import typer
 from api.start.up import Service
 from dzflow.cli import views
 from dzflow.sdk import Rest
-from dzflow.sdk.talk import Kind
+from dzflow.sdk.api_protocol import Kind
 
 COMMAND = str(Path(sys.executable).parent / "dzflow")
 SPACE = "of-commands"

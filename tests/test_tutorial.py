@@ -13,7 +13,7 @@ FENCE = re.compile(r"^```sh ?([a-z-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
-    steps = FENCE.findall((ROOT / "docs/tutorial.md").read_text())
+    steps = FENCE.findall((ROOT / "docs/start/tutorial.md").read_text())
     assert len(steps) >= 5
     with running(tmp_path, topology="fat-tree:10") as service:
         commands = str(Path(sys.executable).parent)

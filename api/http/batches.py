@@ -11,8 +11,9 @@ from api.http.bodies import JSON
 from api.http.models import Begin, ElementOut, End, In, ProblemOut
 from api.http.problems import ApiProblem, document, invalid, naming, respond
 from api.http.route import ApiRequest
+from dispatcher.calls import Answer
 from dispatcher.errors import Problem
-from dispatcher.views import Answer, RecordView
+from dispatcher.views import RecordView
 
 _MEMBERS = RecordView.__struct_fields__
 

@@ -15,7 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.reports.metrics import LATENCY_BOUNDS
+from dispatcher.metrics import LATENCY_BOUNDS
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _MOST_SERIES = 10_000

@@ -27,7 +27,7 @@ async def load_or_store_network(etcd: Etcd, settings: Settings) -> NetworkDoc:
         ):
             raise BadSettings(
                 "topology: say what your network is like: name a file that describes its switches,"
-                " hosts and links (docs/topologies.md)"
+                " hosts and links (docs/reference/topologies.md)"
             )
         doc = first_network(topology(settings.topology), settings.plan, settings.trees)
         done = await etcd.transact([absent(keys.NETWORK)], [Put(keys.NETWORK, encode(doc))])

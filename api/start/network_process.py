@@ -20,7 +20,7 @@ from configurators.store.documents import (
     encode,
 )
 from configurators.store.etcd.client import Etcd, StoreUnavailable
-from configurators.store.following import follow
+from configurators.store.mirror import Snapshot, follow, follow_key
 from configurators.store.model import NetworkDoc
 from dzflow.errors import DzflowError
 from sdn.emulator import EmulatedNetwork
@@ -48,22 +48,20 @@ async def emulate(
     )
 
     async def follow_hosts() -> None:
-        async for news in follow(etcd, keys.NETWORK):
-            for change in news.changes:
-                if change.key == keys.NETWORK and change.value is not None:
-                    await network.set_hosts(decode_network(change.value).hosts)
-                    await _store_wires(etcd, network)
+        async for stored in follow_key(etcd, keys.NETWORK):
+            await network.set_hosts(decode_network(stored.value).hosts)
+            await _store_wires(etcd, network)
 
     async def follow_controllers() -> None:
         alive: dict[str, Address] = {}
-        async for news in follow(etcd, keys.SOUTHBOUND):
-            if news.whole:
+        async for update in follow(etcd, keys.SOUTHBOUND):
+            if isinstance(update, Snapshot):
                 alive.clear()
-            for change in news.changes:
+            for change in update.changes:
                 if change.value is None:
-                    alive.pop(change.key, None)
+                    alive.pop(change.name, None)
                 else:
-                    alive[change.key] = address_of(decode_process(change.value).openflow)
+                    alive[change.name] = address_of(decode_process(change.value).openflow)
             # While none is registered, the switches keep trying the last known ones.
             if alive:
                 network.set_controllers(list(alive.values()))

@@ -4,12 +4,12 @@ from msgspec.structs import replace
 
 from api.http.app_settings import ApiSettings, Token
 from api.start.settings import Settings
-from configurators.ownership.locked import SharedConfigurator
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
-from configurators.southbound.process import SouthboundOptions, SouthboundProcess
+from configurators.southbound.options import SouthboundOptions
+from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
 from dispatcher.changes.damping import Patience
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
 from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
@@ -99,11 +99,11 @@ def configurator(settings: Settings, id: str, node: str, listen: str) -> Configu
         take_over_after_s=times.take_over_after,
         take_over_first_s=times.take_over_first,
         node=node,
+        mode=settings.mode,
         at_once=settings.sea.at_once,
         patience_s=settings.sea.patience_ms / 1000,
     )
-    kind = SharedConfigurator if settings.mode == "sea" else ConfiguratorProcess
-    return kind(access(settings), stream_token(settings), id, listen, options)
+    return ConfiguratorProcess(access(settings), stream_token(settings), id, listen, options)
 
 
 def southbound_options(settings: Settings, node: str) -> SouthboundOptions:

@@ -119,5 +119,5 @@ def _nearest(name: str, known: Mapping[str, Any]) -> str | None:
 
 def _hint(near: str | None, before: str) -> str:
     if near is None:
-        return "; docs/configuration.md lists them"
+        return "; docs/reference/configuration.md lists them"
     return f"; did you mean {before}{near.upper() if before == PREFIX else near}?"

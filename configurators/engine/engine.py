@@ -1,9 +1,9 @@
-"""The engine: the CP-config of one partition, and what it takes to change it.
+"""The engine: the CP-config of one partition, and the flow operations that change it.
 
-Pure: it takes partials and returns flow operations. All state follows from the active requests and
-the routes; nothing depends on the order in which they came. A change is made in two steps: `decide`
-says which operations it takes, and when the switches have acknowledged these, `commit` makes it
-final; `discard` takes it back and says which operations undo it.
+The engine is pure: it takes partials and returns flow operations. All state follows from the active
+requests and the routes, not from the order in which requests came. A change has two steps. `decide`
+returns the operations. When the switches have acknowledged these, `commit` makes the change final;
+`discard` takes it back and returns the operations that undo it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from configurators.engine.partials import Kind, Partial
-from configurators.engine.region_state import ALL, Offer, Record, Work, counted
+from configurators.engine.region_state import ALL, Offer, RegionState, Work, counted
 from dzflow.errors import BadInput, DzflowError
 from dzflow.region import Region
 from dzflow.region_map import OverlapMap, RegionMap
@@ -43,7 +43,7 @@ class NotContinued(BadInput):
 
 
 class NotLoadable(BadInput):
-    """Something else than an active subscription or advertisement is to be loaded."""
+    """A partial to be loaded that is not an active subscription or advertisement."""
 
 
 class DecisionPending(DzflowError):
@@ -55,10 +55,10 @@ class NotPending(DzflowError):
 
 
 class Decision(Struct, frozen=True, eq=False):
-    """The operations that a change takes.
+    """The operations of a change, in rounds.
 
-    Rounds follow each other: the next one starts when all switches have acknowledged the one
-    before. Within a round each switch proceeds by itself.
+    A round starts when all switches have acknowledged the one before. Within a round the switches
+    do not wait for each other.
     """
 
     rounds: tuple[Batch, ...]
@@ -84,7 +84,7 @@ class _Step(NamedTuple):
 
 
 class _Undo(NamedTuple):
-    """What takes the pending decision back."""
+    """How to take the pending decision back."""
 
     steps: list[_Step]
     active: dict[str, _Active | None]
@@ -97,7 +97,7 @@ class Engine:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._active: dict[str, _Active] = {}
-        self._records: RegionMap[Record] = RegionMap()
+        self._states: RegionMap[RegionState] = RegionMap()
         self._offers: OverlapMap[Offer] = OverlapMap()
         self._pending: tuple[Decision, _Undo] | None = None
 
@@ -119,9 +119,9 @@ class Engine:
         return list(self._active)
 
     def active(self) -> list[Partial]:
-        """The active requests: a snapshot, since loading them into a new engine gives the same.
+        """The active requests: a snapshot that can be loaded into a new engine.
 
-        A pending decision counts as made, here and in all that can be read.
+        A pending decision counts as made, here and in all other methods that read.
         """
         return [self._partial(name, active) for name, active in self._active.items()]
 
@@ -137,12 +137,12 @@ class Engine:
 
     def contributions(self) -> dict[Region, Contribution]:
         """What each region contributes."""
-        return {r.region: (r.own, r.inherited) for r in self._records}
+        return {r.region: (r.own, r.inherited) for r in self._states}
 
     def counts(self) -> dict[Region, tuple[dict[int, int], dict[int, int], int, dict[int, int]]]:
-        """Who counts on each region: subscribers, hosts admitted, publishers, advertisers."""
+        """The hosts of each region: subscribers, admitted hosts, publishers, advertisers."""
         wanted = {
-            r.region: (dict(r.subscribers), dict(r.admitted), r.publishers) for r in self._records
+            r.region: (dict(r.subscribers), dict(r.admitted), r.publishers) for r in self._states
         }
         offered = {region: dict(offer.counts) for region, offer in self._offers}
         nobody: tuple[dict[int, int], dict[int, int], int] = ({}, {}, 0)
@@ -155,24 +155,24 @@ class Engine:
         """The entries of this partition by switch: all, or those of some switches."""
         found: dict[str, list[FlowEntry]] = {}
         within = ALL if switches is None else self.plan.routes.slots_at(switches)
-        for record in self._records:
-            if record.own & within:
+        for state in self._states:
+            if state.own & within:
                 for switch, entry in self.plan.entries(
-                    record.region, (record.own, record.inherited), within
+                    state.region, (state.own, state.inherited), within
                 ):
                     found.setdefault(switch, []).append(entry)
         return found
 
     def count(self) -> int:
         """How many entries this partition has, on all switches together."""
-        return sum(self.plan.count((record.own, record.inherited)) for record in self._records)
+        return sum(self.plan.count((state.own, state.inherited)) for state in self._states)
 
     # Deciding
 
     def load(self, active: Iterable[Partial]) -> None:
-        """Take up requests that are active already, as after a restart: no operations follow.
+        """Load requests that are active already, as after a restart, without operations.
 
-        Hosts that the topology does not have (any more) are taken, too; they have no entries.
+        Requests of hosts that the topology lacks are loaded, too; they have no entries.
         """
         partials = list(active)
         self._check(partials, load=True)
@@ -182,12 +182,12 @@ class Engine:
         self._apply([step for step in steps if step], None)
 
     def decide(self, partials: Sequence[Partial], ordering: Ordering = "net") -> Decision:
-        """Decide a slice: partials that may be taken in any order.
+        """Decide a slice: partials that may be decided in any order.
 
-        `fifo` decides each partial by itself as they came, `ordered` coarse ones first (fine ones
-        first when removing); both take partials of one kind only. `net` decides all together, of
-        whatever kinds, so that only the net difference remains; what updates take away goes in a
-        second round, after all that is added.
+        `fifo` decides the partials one by one as they came, `ordered` coarse ones first (fine ones
+        first when removing); both take partials of one kind only. `net` decides partials of all
+        kinds together, so that only the net difference remains; updates remove their old entries in
+        a second round, after all additions.
         """
         self._check(partials, mixed=ordering == "net")
         if ordering == "ordered":
@@ -196,7 +196,7 @@ class Engine:
         both = [self._steps(partial) for partial in partials]
         for partial in partials:
             self._note(partial)
-        # Either or: only an update both adds and takes away, and that it does in two rounds.
+        # Only an update both adds and removes, and it does so in two rounds.
         first = [step for grow, shrink in both if (step := grow or shrink)]
         second = [shrink for grow, shrink in both if grow and shrink]
         if ordering == "ordered":
@@ -216,8 +216,8 @@ class Engine:
     def rewire(self, plan: Plan) -> Decision:
         """Decide to go over to other routes: with a tree added or removed, a host moved or gone.
 
-        The new plan's routes must continue ours (`Routes(…, after=…)`). Entries are added before
-        others are deleted.
+        The new plan's routes must continue the current ones (`Routes(…, after=…)`). Entries are
+        added before others are deleted.
         """
         self._check_none_pending()
         before = self.plan
@@ -229,17 +229,18 @@ class Engine:
         return self._pend(Decision((batch,) if batch else ()), _Undo([], {}, before))
 
     def commit(self, decision: Decision) -> None:
-        """The switches have acknowledged: the decision is final."""
+        """Make the pending decision final: the switches have acknowledged it."""
         self._take_pending(decision)
 
     def discard(self, decision: Decision) -> Decision:
-        """Take the pending decision back; returns what undoes it on the switches, already final.
+        """Take the pending decision back; returns the operations that undo it, already final.
 
-        That is for switches that have carried it out; others are to be reconciled.
+        They are for switches that have carried out the whole decision (see `partition.undo` for
+        the others).
         """
         undo = self._take_pending(decision)
         if undo.plan is not self.plan:
-            # Numbers of slots that fell free may mean something else by now: compare entries.
+            # The number of a slot that fell free may mean another slot by now: compare entries.
             decided = self.entries()
             self._replan(undo.plan, None)
             batch = difference(decided, self.entries())
@@ -258,7 +259,7 @@ class Engine:
                 rounds.append(batch)
         return Decision(tuple(rounds))
 
-    # Checking: everything that can be refused is, before anything changes
+    # Checking: all errors are found before anything changes
 
     def _check(self, partials: Sequence[Partial], load: bool = False, mixed: bool = False) -> None:
         self._check_none_pending()
@@ -313,7 +314,7 @@ class Engine:
         return min((region.size for region in regions), default=0)
 
     def _steps(self, partial: Partial) -> tuple[_Step | None, _Step | None]:
-        """What a partial adds and what it takes away."""
+        """What a partial adds and what it removes."""
         known = self._active.get(partial.id)
         if known is None:
             host = self.plan.routes.host_number(partial.host)
@@ -354,15 +355,15 @@ class Engine:
         )
 
     def _apply(self, steps: Iterable[_Step], changes: Changes | None) -> None:
-        """Change counts, then contributions, then what others inherit; note the operations."""
-        work = Work(self._records, self.plan)
+        """Change counts, then contributions, then inherited sets; note the operations."""
+        work = Work(self._states, self.plan)
         for step in steps:
             if step.advertised:
                 self._offer(step, work)
                 for region in step.edge:
-                    record = self._record(region, work)
-                    record.admitted = counted(record.admitted, step.host, step.sign)
-                    work.dirty[record] = ALL
+                    state = self._state_of(region, work)
+                    state.admitted = counted(state.admitted, step.host, step.sign)
+                    work.dirty[state] = ALL
             else:
                 self._want(step, work)
         work.settle(changes)
@@ -370,15 +371,15 @@ class Engine:
     def _want(self, step: _Step, work: "Work") -> None:
         sign, host, dirty = step.sign, step.host, work.dirty
         for region in step.regions:
-            record = self._record(region, work)
-            count = record.subscribers.get(host, 0) + sign
+            state = self._state_of(region, work)
+            count = state.subscribers.get(host, 0) + sign
             if count:
-                record.subscribers[host] = count
+                state.subscribers[host] = count
                 if count == 1 and sign > 0:
-                    dirty[record] = dirty.get(record, 0) | 1 << host
+                    dirty[state] = dirty.get(state, 0) | 1 << host
             else:
-                del record.subscribers[host]
-                dirty[record] = ALL
+                del state.subscribers[host]
+                dirty[state] = ALL
 
     def _offer(self, step: _Step, work: "Work") -> None:
         bit = 1 << step.host
@@ -389,28 +390,28 @@ class Engine:
             offer.counts = counted(offer.counts, step.host, step.sign)
             if offer.counts.get(step.host) == 1 and step.sign > 0:
                 offer.hosts |= bit
-                for record in self._records.overlapping(region):
-                    if not record.publishers & bit:
-                        record.publishers |= bit
-                        work.dirty[record] = ALL
+                for state in self._states.overlapping(region):
+                    if not state.publishers & bit:
+                        state.publishers |= bit
+                        work.dirty[state] = ALL
             elif step.host not in offer.counts:
                 offer.hosts ^= bit
                 if not offer.hosts:
                     self._offers.remove(region)
-                for record in self._records.overlapping(region):
-                    publishers = self._publishers(record.region)
-                    if publishers != record.publishers:
-                        record.publishers = publishers
-                        work.dirty[record] = ALL
+                for state in self._states.overlapping(region):
+                    publishers = self._publishers(state.region)
+                    if publishers != state.publishers:
+                        state.publishers = publishers
+                        work.dirty[state] = ALL
 
-    def _record(self, region: Region, work: "Work") -> Record:
-        record = self._records.get(region)
-        if record is None:
-            record = Record(region, self._publishers(region))
-            self._records.add(region, record)
-            work.touched[record] = NOTHING
-            work.inherit[record] = None
-        return record
+    def _state_of(self, region: Region, work: "Work") -> RegionState:
+        state = self._states.get(region)
+        if state is None:
+            state = RegionState(region, self._publishers(region))
+            self._states.add(region, state)
+            work.touched[state] = NOTHING
+            work.inherit[state] = None
+        return state
 
     def _publishers(self, region: Region) -> int:
         hosts = 0
@@ -420,13 +421,13 @@ class Engine:
 
     def _replan(self, plan: Plan, changes: Changes | None) -> None:
         self.plan = plan
-        work = Work(self._records, plan)
-        work.dirty.update(dict.fromkeys(self._records, ALL))
+        work = Work(self._states, plan)
+        work.dirty.update(dict.fromkeys(self._states, ALL))
         work.settle(changes)
 
 
 def _once(regions: tuple[Region, ...]) -> tuple[Region, ...]:
-    """Each region once: asking twice for one in a request is asking once."""
+    """Each region once: a request that names a region twice has it once."""
     return regions if len(regions) < 2 else tuple(dict.fromkeys(regions))
 
 

@@ -8,28 +8,18 @@ A leaf is named by its path: `3-0.7-x` is where bit 3 is 0 and bit 7 is not fixe
 name is the dz, such as `010`; the only leaf of a map is `all`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from configurators.engine.partials import Kind, Partial, Request
-from dzflow.errors import BadInput
-from dzflow.index import Index
-from dzflow.index.prior import typical_boxes
 from dzflow.region import WIDTH, Region
-from dzflow.region_map import RegionMap
 from sdn.pipeline import PlanName
 
 ONLY = "all"
-_SAMPLE = 1500
-_MOST_TOLD = 1 << 16  # patterns of tested bits for which it is remembered who is told
-
-
-class BadPartitionCount(BadInput):
-    """A number of partitions that makes no sense."""
+_MOST_TOLD = 1 << 16  # patterns of tested bits whose partitions are cached
 
 
 class Node(Struct, frozen=True):
@@ -54,8 +44,8 @@ class PartitionMap(Struct, frozen=True, dict=True):
     def parts(self, region: Region, told: bool = False) -> list[tuple[str, Region]]:
         """The partitions that own a region, each with its part of it.
 
-        With `told`, also those that may hold regions overlapping it: who must know of it when it is
-        advertised.
+        With `told`, also the partitions that may hold regions overlapping it; they must know of an
+        advertisement.
         """
         return list((self._compiled.told if told else self._compiled.owners)(region))
 
@@ -68,7 +58,7 @@ class PartitionMap(Struct, frozen=True, dict=True):
         return _Compiled(self)
 
     def find(self, region: Region, told: bool) -> list[tuple[str, Region]]:
-        """What `parts` gives, by its definition: slow and plain."""
+        """The same as `parts`, computed from the definition: slow and plain."""
         found: list[tuple[str, Region]] = []
         self._descend(self.root, region, [], told, found)
         return found
@@ -90,7 +80,7 @@ class PartitionMap(Struct, frozen=True, dict=True):
             if fixed and bool(region.bits & bit) != bool(value):
                 continue
             if fixed or told or self.plan == "lpm":
-                # Only prefixes are cut: elsewhere a region is told of whole, or not at all.
+                # Only prefixes are split: under `legs` a partition is told the whole region.
                 part = region
                 if not fixed and self.plan == "lpm":
                     part = Region(region.bits | value * bit, region.mask | bit)
@@ -110,12 +100,12 @@ _Branch = tuple[int, Any, Any, Any]  # the bit that is tested, and what follows 
 
 
 class _Compiled:
-    """A map in a form that answers quickly, and remembers who is told of what."""
+    """A map in a form that answers quickly, and caches which partitions are told."""
 
     def __init__(self, partition_map: PartitionMap) -> None:
         self._map = partition_map
         self._tested = 0  # all bits that the map tests: no others matter
-        self._cuts = partition_map.plan == "lpm"
+        self._splits = partition_map.plan == "lpm"
         self._root = self._branch(partition_map.root, [])
         self._told: dict[tuple[int, int], tuple[str, ...]] = {}
 
@@ -131,14 +121,14 @@ class _Compiled:
         return bit, zero, one, unfixed
 
     def owner(self, region: Region) -> str | None:
-        """The partition that owns a region whole; None if it has to be cut."""
+        """The partition that owns the whole region; None if the region has to be split."""
         bits, mask = region.bits, region.mask
         at: Any = self._root
         while type(at) is tuple:
             bit, zero, one, unfixed = at
             if mask & bit:
                 at = one if bits & bit else zero
-            elif self._cuts:
+            elif self._splits:
                 return None
             else:
                 at = unfixed
@@ -152,7 +142,7 @@ class _Compiled:
 
     def told(self, region: Region) -> _Parts:
         """The partitions that may hold regions overlapping one."""
-        if self._cuts:
+        if self._splits:
             return self.owners(region)
         key = region.bits & self._tested, region.mask & self._tested
         names = self._told.get(key)
@@ -166,11 +156,11 @@ class _Compiled:
 def route(partition_map: PartitionMap, request: Request) -> dict[str, Partial]:
     """The partials that make a request active, by partition.
 
-    An advertisement is told to every partition that may hold an overlapping subscription; its entry
-    at the edge belongs to one.
+    Every partition that may hold an overlapping subscription is told of an advertisement. Its entry
+    at the edge belongs to one of them.
     """
     compiled = partition_map._compiled
-    owned = _gathered(compiled.owners, request.regions)
+    owned = _by_partition(compiled.owners, request.regions)
     if not request.advertised:
         return {
             name: Partial(Kind.SUBSCRIBE, request.id, request.host, tuple(parts))
@@ -180,11 +170,11 @@ def route(partition_map: PartitionMap, request: Request) -> dict[str, Partial]:
         name: Partial(
             Kind.ADVERTISE, request.id, request.host, tuple(parts), tuple(owned.get(name, ()))
         )
-        for name, parts in _gathered(compiled.told, request.regions).items()
+        for name, parts in _by_partition(compiled.told, request.regions).items()
     }
 
 
-def _gathered(
+def _by_partition(
     find: Callable[[Region], _Parts], regions: Iterable[Region]
 ) -> dict[str, list[Region]]:
     found: dict[str, list[Region]] = {}
@@ -201,120 +191,3 @@ def route_removal(partition_map: PartitionMap, request: Request) -> dict[str, Pa
     """The partials that end a request, by partition."""
     kind = Kind.UNADVERTISE if request.advertised else Kind.UNSUBSCRIBE
     return {name: Partial(kind, request.id) for name in route(partition_map, request)}
-
-
-def route_update(partition_map: PartitionMap, old: Request, new: Request) -> dict[str, Partial]:
-    """The partials that replace a request's regions, by partition.
-
-    Where the request comes new it is a subscription (or advertisement), where it goes a removal.
-    """
-    now, before = route(partition_map, new), route_removal(partition_map, old)
-    partials = {name: partial for name, partial in before.items() if name not in now}
-    for name, partial in now.items():
-        partials[name] = replace(partial, kind=Kind.UPDATE) if name in before else partial
-    return partials
-
-
-def first_map(index: Index, plan: PlanName, count: int) -> PartitionMap:
-    """A map with at most `count` partitions from the schema alone."""
-    boxes = typical_boxes(index.space, index.axes, _SAMPLE)
-    sample = [region for box in boxes for region in index.cover(box, index.space.index.budget)]
-    return plan_map(sample, plan, count)
-
-
-def plan_map(sample: Sequence[Region], plan: PlanName, count: int) -> PartitionMap:
-    """A map with at most `count` partitions that spreads a sample of regions evenly.
-
-    The heaviest leaf is cut, again and again, by the bit that leaves the lightest heaviest part and
-    separates few regions from those that cover them.
-    """
-    if count < 1:
-        raise BadPartitionCount(f"{count} partitions are asked for; at least one is needed")
-    root = _Draft(list(sample), 0)
-    leaves = [root]
-    more = 2 if plan == "legs" else 1
-    while len(leaves) + more <= count:
-        heaviest = max(leaves, key=lambda leaf: len(leaf.sample))
-        if not (heaviest.cut_by_dz() if plan == "lpm" else heaviest.cut()):
-            if heaviest.sample:
-                heaviest.sample = []  # cannot be cut further; the others may
-                continue
-            break
-        leaves.remove(heaviest)
-        leaves.extend(heaviest.children)
-    return PartitionMap(plan, root.node())
-
-
-class _Draft:
-    """A node while the map is being made."""
-
-    def __init__(self, sample: list[Region], depth: int) -> None:
-        self.sample = sample
-        self.bit = -1
-        self.depth = depth
-        self.children: list[_Draft] = []
-
-    def node(self) -> Node | None:
-        """This node, ready."""
-        return Node(self.bit, *(child.node() for child in self.children)) if self.children else None
-
-    def cut_by_dz(self) -> bool:
-        """Cut by the next bit of the dz."""
-        if self.depth >= WIDTH:
-            return False
-        self._divide(self.depth)
-        del self.children[2]
-        return True
-
-    def cut(self) -> bool:
-        """Cut by the best bit; False if no bit divides the sample."""
-        size = len(self.sample)
-        costs = {}
-        separated = _separated_pairs(self.sample)
-        pairs = max(1, sum(separated.values()))
-        for place, (zeros, ones) in _fixed_counts(self.sample).items():
-            heaviest = max(zeros, ones, size - zeros - ones)
-            if heaviest < size:
-                costs[place] = heaviest / size + separated.get(place, 0) / pairs
-        if not costs:
-            return False
-        self._divide(min(costs, key=lambda place: (costs[place], place)))
-        return True
-
-    def _divide(self, place: int) -> None:
-        self.bit = place
-        bit = 1 << (WIDTH - 1 - place)
-        parts: tuple[list[Region], ...] = ([], [], [])
-        for region in self.sample:
-            parts[2 if not region.mask & bit else 1 if region.bits & bit else 0].append(region)
-        self.children = [_Draft(part, self.depth + 1) for part in parts]
-        self.sample = []
-
-
-def _fixed_counts(sample: Sequence[Region]) -> Mapping[int, tuple[int, int]]:
-    """For each place, how many regions have a 0 there, and how many a 1."""
-    counts: dict[int, list[int]] = {}
-    for region in sample:
-        for place in _places(region.mask):
-            one = region.bits >> (WIDTH - 1 - place) & 1
-            counts.setdefault(place, [0, 0])[one] += 1
-    return {place: (zeros, ones) for place, (zeros, ones) in counts.items()}
-
-
-def _separated_pairs(sample: Sequence[Region]) -> Mapping[int, int]:
-    """For each place, how many pairs of coverer and covered a test of it would separate."""
-    known: RegionMap[Region] = RegionMap()
-    for region in dict.fromkeys(sample):
-        known.add(region, region)
-    pairs: dict[int, int] = {}
-    for region in sample:
-        for coverer in known.coverers(region):
-            for place in _places(region.mask & ~coverer.mask):
-                pairs[place] = pairs.get(place, 0) + 1
-    return pairs
-
-
-def _places(mask: int) -> Iterator[int]:
-    while mask:
-        yield WIDTH - mask.bit_length()
-        mask ^= 1 << (mask.bit_length() - 1)

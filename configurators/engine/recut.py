@@ -1,4 +1,4 @@
-"""Cut the event space anew: from the partitions of one map to those of another."""
+"""Goes over from one partition map to another: new engines, and the operations this takes."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,8 +14,8 @@ from sdn.plans import Plan
 class Recut(Struct, frozen=True):
     """The engines of the new map, and the operations that lead there.
 
-    Entries that lose their coverer are added before those that gain one are deleted, so nothing
-    that is needed is ever missing. The old engines stay as they were, in case it fails.
+    Entries that lose their coverer are added before entries that gain one are deleted, so no needed
+    entry is ever missing. The old engines stay unchanged, in case the operations fail.
     """
 
     engines: dict[str, Engine]
@@ -28,7 +28,7 @@ def recut(
     requests: Iterable[Request],
     new_map: PartitionMap,
 ) -> Recut:
-    """Decide the way to another map. Partitions that both maps have keep their engines."""
+    """Decide how to go over to another map. Partitions in both maps keep their engines."""
     for name, engine in engines.items():
         if engine.pending:
             raise DecisionPending(f"partition {name}: commit or discard its decision first")

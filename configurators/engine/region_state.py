@@ -1,4 +1,4 @@
-"""What the engine knows of each region, and how a change of it spreads to those below."""
+"""What the engine knows of each region, and how a change spreads to the regions it covers."""
 
 from dzflow.region import Region
 from dzflow.region_map import RegionMap
@@ -6,8 +6,8 @@ from sdn.plans import Changes, Contribution, Plan
 from sdn.routes import bits
 
 
-class Record:
-    """What is known of one region; there is one for each that somebody asks for."""
+class RegionState:
+    """What the engine knows of one region that hosts subscribe to or are admitted to publish in."""
 
     __slots__ = ("admitted", "inherited", "own", "publishers", "region", "subscribers")
 
@@ -20,11 +20,11 @@ class Record:
         self.inherited = 0
 
 
-_NOBODY: dict[int, int] = {}  # shared, never written to: few records have anybody admitted
+_NOBODY: dict[int, int] = {}  # shared, never written to: few regions have hosts admitted
 
 
 class Offer:
-    """Who advertises a region: hosts with how many advertisements, and as bits."""
+    """The hosts that advertise a region: with their number of advertisements, and as bits."""
 
     __slots__ = ("counts", "hosts")
 
@@ -37,60 +37,62 @@ ALL = -1
 
 
 class Work:
-    """One step of change on its way through the records."""
+    """One step of change on its way through the states of all regions."""
 
-    __slots__ = ("dirty", "inherit", "plan", "records", "touched")
+    __slots__ = ("dirty", "inherit", "plan", "states", "touched")
 
-    def __init__(self, records: RegionMap[Record], plan: Plan) -> None:
-        self.records = records
+    def __init__(self, states: RegionMap[RegionState], plan: Plan) -> None:
+        self.states = states
         self.plan = plan
-        self.dirty: dict[Record, int] = {}  # the hosts that were added (a bit each), or ALL
-        self.inherit: dict[Record, None] = {}  # those whose coverers must be looked at again
-        self.touched: dict[Record, Contribution] = {}  # before
+        self.dirty: dict[RegionState, int] = {}  # the hosts that were added (a bit each), or ALL
+        self.inherit: dict[
+            RegionState, None
+        ] = {}  # those whose inherited set must be computed again
+        self.touched: dict[RegionState, Contribution] = {}  # what they were before
 
     def settle(self, changes: Changes | None) -> None:
-        """Bring contributions up to date and note the operations that this takes, if wanted."""
-        touched, plan, records = self.touched, self.plan, self.records
-        for record, hosts in self.dirty.items():
-            own = self._own(record, hosts)
-            if own != record.own:
-                if record not in touched:
-                    touched[record] = record.own, record.inherited
-                added, removed = own & ~record.own, record.own & ~own
-                record.own = own
-                self._pass_on(record, added, removed)
-        for record in self.inherit:
+        """Bring contributions up to date; with `changes`, note the operations that this takes."""
+        touched, plan, states = self.touched, self.plan, self.states
+        for state, hosts in self.dirty.items():
+            own = self._own(state, hosts)
+            if own != state.own:
+                if state not in touched:
+                    touched[state] = state.own, state.inherited
+                added, removed = own & ~state.own, state.own & ~own
+                state.own = own
+                self._pass_on(state, added, removed)
+        for state in self.inherit:
             inherited = 0
-            for coverer in records.coverers(record.region):
+            for coverer in states.coverers(state.region):
                 inherited |= coverer.own
-            record.inherited = inherited
-        for record in self.dirty:
-            if not record.subscribers and not record.admitted:
-                records.remove(record.region)
-        for record, before in touched.items() if changes else ():
+            state.inherited = inherited
+        for state in self.dirty:
+            if not state.subscribers and not state.admitted:
+                states.remove(state.region)
+        for state, before in touched.items() if changes else ():
             assert changes
-            plan.change(record.region, before, (record.own, record.inherited), changes)
+            plan.change(state.region, before, (state.own, state.inherited), changes)
 
-    def _own(self, record: Record, hosts: int) -> int:
+    def _own(self, state: RegionState, hosts: int) -> int:
         routes = self.plan.routes
-        publishers = record.publishers
+        publishers = state.publishers
         if hosts == ALL:
             own = 0
-            for host in record.subscribers:
+            for host in state.subscribers:
                 own |= routes.to_host(publishers, host)
-            for host in record.admitted:
+            for host in state.admitted:
                 own |= routes.edge(host)
             return own
-        own = record.own
+        own = state.own
         for host in bits(hosts):
             own |= routes.to_host(publishers, host)
         return own
 
-    def _pass_on(self, record: Record, added: int, removed: int) -> None:
+    def _pass_on(self, state: RegionState, added: int, removed: int) -> None:
         touched, inherit = self.touched, self.inherit
         # An entry of its own for each leg does not change with what coverers send elsewhere.
         always = self.plan.name != "legs"
-        for child in self.records.covered(record.region):
+        for child in self.states.covered(state.region):
             if added & ~child.inherited:
                 if (always or added & child.own) and child not in touched:
                     touched[child] = child.own, child.inherited

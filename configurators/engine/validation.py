@@ -1,4 +1,4 @@
-"""Check a CP-config against its definition: slow, plain, and meant for tests and doubts."""
+"""Checks a CP-config against its definition: slow and plain, for tests and for diagnosis."""
 
 from configurators.engine.engine import Engine
 from dzflow.errors import DzflowError
@@ -7,7 +7,7 @@ from sdn.plans import tables
 
 
 class Invalid(DzflowError):
-    """A CP-config that is not what its active requests make it: a bug."""
+    """A CP-config that does not follow from its active requests: a bug."""
 
 
 def validate(engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""How a configurator that (re)starts claims what is its own."""
+"""A configurator that starts claims the partitions whose owner keys name it."""
 
 import asyncio
 import logging
@@ -8,14 +8,14 @@ from configurators.store.keys import OWNERS
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 100
-_RETRY = 0.5
+_AT_ONCE = 100  # keys in one transaction
+_RETRY = 0.5  # seconds
 
 
 async def claim(etcd: Etcd, owner: str) -> tuple[dict[str, int], int]:
-    """Put all keys anew that name this owner: new epochs, which nobody else has.
+    """Write all keys again that name this owner: each gets a new revision, which is its epoch.
 
-    Returns the epoch of each partition, and a revision after which owners are to be followed.
+    Returns the epoch of each partition, and the revision after which to follow the owner keys.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Work that is done for many at once, asked for by each alone."""
+"""Coalesces calls that concern one partition each into calls for many partitions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,47 +8,47 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-class Gathered(Generic[A, R]):
-    """Does something for all who ask while the last time is under way, together.
+class Coalescer(Generic[A, R]):
+    """Coalesces concurrent calls: callers that arrive during a run share the next run.
 
-    `do` gets what each asks with, by name, and returns a result for each.
+    `do` gets the arguments of all callers by name, and returns a result for each name.
     """
 
     def __init__(self, do: Callable[[Mapping[str, A]], Awaitable[Mapping[str, R]]]) -> None:
         self._do = do
-        self._asking: dict[str, tuple[A, asyncio.Future[R]]] = {}
+        self._waiting: dict[str, tuple[A, asyncio.Future[R]]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def ask(self, name: str, what: A) -> R:
-        """Ask for it to be done, from now on; the result."""
+    async def call(self, name: str, argument: A) -> R:
+        """The result for a name, of a run that begins after this call."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._asking[name] = what, future
+        self._waiting[name] = argument, future
         if self._task is None:
-            self._task = asyncio.create_task(self._work())
+            self._task = asyncio.create_task(self._run())
         return await future
 
     async def close(self) -> None:
-        """Stop what is under way."""
+        """Cancel the run that is in progress."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         try:
-            while self._asking:
-                asking, self._asking = self._asking, {}
-                await self._answer(asking)
+            while self._waiting:
+                calls, self._waiting = self._waiting, {}
+                await self._run_once(calls)
         finally:
             self._task = None
 
-    async def _answer(self, asking: "Mapping[str, tuple[A, asyncio.Future[R]]]") -> None:
+    async def _run_once(self, calls: "Mapping[str, tuple[A, asyncio.Future[R]]]") -> None:
         try:
-            found = await self._do({name: what for name, (what, _) in asking.items()})
-        except Exception as error:  # whoever asked gets it
-            for _, future in asking.values():
+            found = await self._do({name: argument for name, (argument, _) in calls.items()})
+        except Exception as error:  # every caller gets it
+            for _, future in calls.values():
                 if not future.done():
                     future.set_exception(error)
             return
-        for name, (_, future) in asking.items():
+        for name, (_, future) in calls.items():
             if not future.done():
                 future.set_result(found[name])

@@ -1,219 +1,87 @@
-"""A configurator in mode `sea`: all configurators share all partitions, and lock what they work on.
+"""Mode `sea`: configurators share all partitions, and lock those that they work on.
 
-Dispatchers offer tasks to all. Whoever has room takes the first offer whose partition it has locked
-or can lock at once. A lock is kept until somebody else waits for it, and every owner begins with
-what the one before left: the journal of the partition says what was done, a mark that it was left
-in order; without the mark the switches are compared.
+Dispatchers offer tasks to all configurators. A configurator with room takes the first offer whose
+partition it has locked or can lock at once. It keeps a lock until another configurator waits for
+it. The revision at which the lock's key was created is the epoch. Every owner begins with the state
+that the one before left: the partition's log says what was done, a mark says that it was left in
+order.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from zlib import crc32
 
-from configurators.ownership.coalesce import Gathered
-from configurators.ownership.partition_log import Journal, Mark
-from configurators.partition.replica import build, catch_up
-from configurators.partition.replies import tell
-from configurators.partition.worker import Worker
-from configurators.process import ConfiguratorOptions, ConfiguratorProcess
-from configurators.state.loading import Loaded, read
-from configurators.store.etcd.client import Access, StoreError
+from msgspec import Struct
+
+from configurators.ownership.held_partition import HeldPartition
+from configurators.ownership.lock_take_over import LockTakeOver
+from configurators.ownership.offers import Offer, OfferBook
+from configurators.ownership.ownership import OwnershipContext
+from configurators.ownership.partition_log import CleanMark, LogOptions
+from configurators.partition.replica import Replica
+from configurators.partition.replies import TaskSource, send_if_open
+from configurators.partition.worker import PartitionWorker
 from configurators.store.locks import Lock, Locks
-from configurators.store.model import NetworkDoc
-from configurators.streams.messages import Done, Offers, Take, Task, Tasks, Waiting
+from configurators.streams.messages import Done, Offers, Take, Tasks, Waiting
 from configurators.streams.stream import Stream
+from dzflow.aio import OncePerTurn
 from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)
 
-ADOPT_EVERY = 0.2  # seconds between looks for partitions that nobody has locked
-ADOPT_WITHIN = 0.4  # seconds over which configurators spread their attempts at each
-STOPPING = 3.0  # seconds to end what is under way
+ADOPT_EVERY = 0.2  # seconds between searches for partitions that nobody has locked
+ADOPT_WITHIN = 0.4  # seconds over which configurators spread their attempts to lock each of them
+STOPPING = 3.0  # seconds that slices in progress have to end
 
 
-class _Offer:
-    """What dispatchers have for a partition."""
+class LockedOptions(Struct, frozen=True):
+    """Times are in seconds."""
 
-    def __init__(self, now: float) -> None:
-        self.since = now  # when it came, or some of it was last taken
-        self.counts: dict[Stream, int] = {}
-
-
-class _Hold:
-    """A partition that is ours."""
-
-    def __init__(self, lock: Lock, worker: Worker, journal: Journal) -> None:
-        self.lock = lock
-        self.worker = worker
-        self.journal = journal
-        self.asked: set[Stream] = set()  # who has not answered yet
-        self.before = worker.done
-        self.run: asyncio.Task[str] | None = None
-        self.cutting: asyncio.Task[None] | None = None
-
-    @property
-    def stuck(self) -> bool:
-        """Whether it waits for a switch."""
-        return self.worker.reason is not None and self.worker.unfinished > 0
-
-    @property
-    def busy(self) -> bool:
-        """Whether it takes up room: one that waits for a switch does not."""
-        return not (self.idle or self.stuck)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing was taken that is not done."""
-        return not (self.worker.unfinished or self.asked)
+    at_once: int = 4  # partitions that are worked on at the same time
+    patience: float = 0.1  # before the process waits for a lock that another configurator has
+    slice_limit: int = 500
+    lease: int = 5
+    log: LogOptions = LogOptions()
 
 
-class SharedConfigurator(ConfiguratorProcess):
-    """A configurator that owns nothing for good; `run` works until it is told to stop."""
+class LockedOwnership:
+    """Owns the partitions that it has locked, and takes tasks that dispatchers offer."""
 
     def __init__(
         self,
-        access: Access,
-        token: bytes,
-        id: str,
-        listen: str = "127.0.0.1:0",
-        options: ConfiguratorOptions | None = None,
+        context: OwnershipContext,
+        options: LockedOptions,
+        make_locks: Callable[..., Locks] = Locks,
     ) -> None:
-        super().__init__(access, token, id, listen, options)
-        self._locks = Locks(
-            self._etcd,
-            id,
-            self.options.lease_s,
-            on_change=lambda _: self._look_soon(),
-            on_lost=self._locks_lost,
+        self._id = context.id
+        self._known = context.known
+        self._partitions = context.partitions
+        self._southbound = context.southbound
+        self._replies = context.replies
+        self._tasks = context.tasks
+        self._clock = context.clock
+        self._options = options
+        self._search = OncePerTurn(self._find_work)
+        self._locks = make_locks(
+            context.etcd,
+            context.id,
+            options.lease,
+            on_change=lambda _: self._search.schedule(),
+            on_lost=self._lose_all,
         )
-        self._offers: dict[str, _Offer] = {}
-        self._holds: dict[str, _Hold] = {}
-        # Partitions that are not ours now, with the place in their journals that they are at.
-        self._replicas: dict[str, tuple[Worker, str]] = {}
-        self._serving: dict[str, asyncio.Task[None]] = {}
-        self._trying: set[str] = set()
-        self._unclaimed: dict[str, float] = {}  # since when nobody has them
-        self._looking = False
+        self._take_over = LockTakeOver(
+            context.etcd, context.known, context.southbound, self._create, options.log
+        )
+        self._offers = OfferBook(context.clock)
+        self._held: dict[str, HeldPartition] = {}
+        self._serving: dict[str, asyncio.Task[None]] = {}  # partitions to be locked, or held
+        self._trying: set[str] = set()  # partitions that may be locked at once
+        self._unclaimed: dict[str, float] = {}  # since when nobody has locked them
         self._closing = False
-        self._raises = Gathered(self._raise_epochs)
-        self._reads = Gathered(self._read_records)
-        self._declares = Gathered(self._declare)
 
-    # What dispatchers send
-
-    def _hear(self, stream: Stream, message: Tasks | Offers) -> None:
-        if isinstance(message, Offers):
-            self._take_offers(stream, message)
-            return
-        for partition, tasks in message.tasks.items():
-            hold = self._holds.get(partition)
-            if hold:
-                hold.asked.discard(stream)
-                self._note_taken(partition, stream, len(tasks))
-                hold.worker.put(tasks, stream)
-            else:
-                for task in tasks:
-                    self._answer(stream, Done(partition, task.id, task.seq, 0, "moved"))
-        self._look_soon()
-
-    def _take_offers(self, stream: Stream, message: Offers) -> None:
-        now = asyncio.get_running_loop().time()
-        gone = False
-        for partition, count in message.counts.items():
-            offer = self._offers.setdefault(partition, _Offer(now))
-            if count < offer.counts.pop(stream, 0):
-                offer.since = now
-            if count:
-                offer.counts[stream] = count
-            elif not offer.counts:
-                del self._offers[partition]
-                gone = True
-        if gone:
-            self._locks.look_again()
-        self._look_soon()
-
-    def _note_taken(self, partition: str, stream: Stream, count: int) -> None:
-        """Some of an offer is taken; that is told, too, but only afterwards."""
-        offer = self._offers.get(partition)
-        if offer and stream in offer.counts:
-            offer.since = asyncio.get_running_loop().time()
-            offer.counts[stream] -= count
-            if offer.counts[stream] <= 0:
-                del offer.counts[stream]
-
-    def _answer(self, to: object, answer: Done | Waiting) -> None:
-        super()._answer(to, answer)
-        self._look_soon()
-
-    # What to work on
-
-    def _look_soon(self) -> None:
-        """Look for work with the next turn of the loop: something has changed."""
-        if not self._looking:
-            self._looking = True
-            asyncio.get_running_loop().call_soon(self._look)
-
-    def _look(self) -> None:
-        self._looking = False
-        if self._closing or not self._network or not self._spaces_read:
-            return
-        room = self.options.at_once - sum(hold.busy for hold in self._holds.values())
-        room -= len(self._trying)
-        for name, offer in list(self._offers.items()):
-            for stream in [stream for stream in offer.counts if stream.closed.is_set()]:
-                del offer.counts[stream]
-            if not offer.counts:
-                del self._offers[name]
-                continue
-            hold = self._holds.get(name)
-            if hold:
-                room -= self._take(hold, offer, room)
-            elif name not in self._serving and room > 0 and self._view(name):
-                room -= self._try(name, offer)
-        for hold in self._holds.values():
-            self._give_others_a_turn(hold, room)
-
-    def _take(self, hold: _Hold, offer: _Offer, room: int) -> int:
-        """Take what is offered for a partition of ours; 1 if it takes up room from now on."""
-        worker = hold.worker
-        hold.asked = {stream for stream in hold.asked if not stream.closed.is_set()}
-        starts = not hold.busy
-        if not worker.ready or hold.stuck or (starts and room <= 0):
-            return 0
-        for stream in offer.counts.keys() - hold.asked:
-            limit = self.options.slice_limit - worker.unfinished
-            if limit > 0:
-                hold.asked.add(stream)
-                tell(stream, Take(worker.name, worker.epoch, limit))
-        return int(starts and hold.busy)
-
-    def _try(self, name: str, offer: _Offer) -> int:
-        """Begin to lock a partition that is offered, if that may be; 1 if it takes up room."""
-        loop = asyncio.get_running_loop()
-        left = offer.since + self.options.patience_s - loop.time()
-        if self._locks.free(name):
-            self._serve(name, wait=False)
-            return 1
-        if left <= 0:
-            self._serve(name, wait=True)
-        else:
-            loop.call_later(left, self._look_soon)
-        return 0
-
-    def _give_others_a_turn(self, hold: _Hold, room: int) -> None:
-        """Release what others wait for: after a slice, or if we do not get to it."""
-        worker, lock = hold.worker, hold.lock
-        if not any(claim.epoch > lock.epoch for claim in self._locks.table.claims(worker.name)):
-            return
-        worked = worker.done != hold.before
-        if worker.ready and (
-            worked or (hold.idle and (room <= 0 or worker.name not in self._offers))
-        ):
-            worker.stop_soon()
-
-    async def _follow_owners(self) -> None:
-        """Locks take the place of owners."""
+    async def run(self) -> None:
+        """Lock partitions and work on them; at the end release all locks."""
         async with self._locks:
             try:
                 while True:
@@ -222,51 +90,138 @@ class SharedConfigurator(ConfiguratorProcess):
             finally:
                 await self._release_all()
 
+    # Tasks
+
+    def receive(self, stream: Stream, message: Tasks | Offers) -> None:
+        """Note what is offered; queue tasks that this process has asked for."""
+        if isinstance(message, Offers):
+            if self._offers.update(stream, message):
+                self._locks.look_again()
+            self._search.schedule()
+            return
+        for partition, tasks in message.tasks.items():
+            held = self._held.get(partition)
+            if held:
+                held.asked.discard(stream)
+                self._offers.note_taken(partition, stream, len(tasks))
+                held.worker.put(tasks, stream)
+            else:
+                for task in tasks:
+                    self._reply(stream, Done(partition, task.id, task.seq, 0, "moved"))
+        self._search.schedule()
+
+    def _reply(self, to: TaskSource | None, reply: Done | Waiting) -> None:
+        self._replies.reply(to, reply)
+        self._search.schedule()
+
+    # What to work on
+
+    def review(self) -> None:
+        """Forget replicas of partitions that no longer exist, and search for work."""
+        replicas = self._partitions.replicas
+        for name in [name for name in replicas if not self._known.view(name)]:
+            del replicas[name]
+        self._search.schedule()
+
+    def _find_work(self) -> None:
+        """Ask for tasks of held partitions, lock others, and give up locks that others wait for."""
+        if self._closing or not self._known.complete:
+            return
+        room = self._options.at_once - sum(held.busy for held in self._held.values())
+        room -= len(self._trying)
+        for name, offer in self._offers.open():
+            held = self._held.get(name)
+            if held:
+                room -= self._ask_for_tasks(held, offer, room)
+            elif name not in self._serving and room > 0 and self._known.view(name):
+                room -= self._begin_to_lock(name, offer)
+        for held in self._held.values():
+            self._release_if_wanted(held, room)
+
+    def _ask_for_tasks(self, held: HeldPartition, offer: Offer, room: int) -> int:
+        """Ask dispatchers for tasks of a held partition; 1 if it takes up room from now on."""
+        worker = held.worker
+        held.asked = {stream for stream in held.asked if not stream.closed.is_set()}
+        starts = not held.busy
+        if not worker.ready or held.stuck or (starts and room <= 0):
+            return 0
+        for stream in offer.counts.keys() - held.asked:
+            limit = self._options.slice_limit - worker.unfinished
+            if limit > 0:
+                held.asked.add(stream)
+                send_if_open(stream, Take(worker.name, worker.epoch, limit))
+        return int(starts and held.busy)
+
+    def _begin_to_lock(self, name: str, offer: Offer) -> int:
+        """Lock an offered partition if it is free, or wait for it if the offer is old enough.
+
+        Returns 1 if that takes up room.
+        """
+        left = offer.since + self._options.patience - self._clock.monotonic()
+        if self._locks.free(name):
+            self._serve(name, wait=False)
+            return 1
+        if left <= 0:
+            self._serve(name, wait=True)
+        else:
+            asyncio.get_running_loop().call_later(left, self._search.schedule)
+        return 0
+
+    def _release_if_wanted(self, held: HeldPartition, room: int) -> None:
+        """Release a lock that others wait for: after a slice, or if there is no room for one."""
+        worker, lock = held.worker, held.lock
+        if not any(claim.epoch > lock.epoch for claim in self._locks.table.claims(worker.name)):
+            return
+        without_work = held.idle and (room <= 0 or worker.name not in self._offers)
+        if worker.ready and (held.has_worked or without_work):
+            worker.stop_soon()
+
     def _adopt(self) -> None:
-        """Lock what nobody has: somebody has to see to it that switches hold what they should."""
-        now = asyncio.get_running_loop().time()
-        nobodys = [
+        """Lock partitions that nobody has: only an owner sees to it that switches hold its entries.
+
+        Configurators try at different times, so that they share the partitions.
+        """
+        now = self._clock.monotonic()
+        free = [
             name
-            for view in self._spaces
+            for view in self._known.spaces
             for name in view.partitions()
             if name not in self._serving and self._locks.free(name)
         ]
-        self._unclaimed = {name: self._unclaimed.get(name, now) for name in nobodys}
+        self._unclaimed = {name: self._unclaimed.get(name, now) for name in free}
         for name, since in self._unclaimed.items():
-            turn = crc32(f"{self.id} {name}".encode()) / (1 << 32) * ADOPT_WITHIN
-            if self._network and now - since >= turn:
+            turn = crc32(f"{self._id} {name}".encode()) / (1 << 32) * ADOPT_WITHIN
+            if self._known.network and now - since >= turn:
                 self._serve(name, wait=False)
 
     async def _release_all(self) -> None:
         self._closing = True
-        for hold in self._holds.values():
-            hold.worker.stop_soon()
+        for held in self._held.values():
+            held.worker.stop_soon()
         serving = list(self._serving.values())
         for name, task in self._serving.items():
-            if name not in self._holds:
+            if name not in self._held:
                 task.cancel()
         if serving:
             await asyncio.wait(serving, timeout=STOPPING)
         for task in serving:
             task.cancel()
-        gathering = (self._raises.close(), self._reads.close(), self._declares.close())
-        await asyncio.gather(*serving, *gathering, return_exceptions=True)
+        await asyncio.gather(*serving, self._take_over.close(), return_exceptions=True)
 
-    # The time of a lock
+    # From a lock to its release
 
     def _serve(self, name: str, wait: bool) -> None:
-        task = asyncio.get_running_loop().create_task(self._have(name, wait))
+        task = asyncio.get_running_loop().create_task(self._lock_and_work(name, wait))
         self._serving[name] = task
+        task.add_done_callback(lambda _: self._served(name))
+        self._tasks.watch(task)
 
-        def ended(task: "asyncio.Task[None]") -> None:
-            del self._serving[name]
-            self._ended(task)
-            self._look_soon()
+    def _served(self, name: str) -> None:
+        del self._serving[name]
+        self._search.schedule()
 
-        task.add_done_callback(ended)
-
-    async def _have(self, name: str, wait: bool) -> None:
-        """Lock a partition, work on it while it is ours, and release it."""
+    async def _lock_and_work(self, name: str, wait: bool) -> None:
+        """Lock a partition, work on it while this process has the lock, and release it."""
         if wait:
             lock = await self._locks.wait(name, lambda: name in self._offers)
         else:
@@ -277,146 +232,86 @@ class SharedConfigurator(ConfiguratorProcess):
                 self._trying.discard(name)
         if lock is None:
             return
-        mark: bytes | None = None
+        mark: CleanMark | None = None
         try:
-            if self._view(name) and self._network:
+            if self._known.view(name) and self._known.network:
                 mark = await self._work_under(lock)
         except StaleEpoch as stale:
-            log.warning("partition %s is no longer ours: %s", name, stale)
+            log.warning("partition %s is lost: %s", name, stale)
         finally:
-            await self._locks.release(lock, mark)
+            await self._locks.release(lock, mark.encode() if mark else None)
 
-    async def _work_under(self, lock: Lock) -> bytes | None:
-        """Work until the lock is to be released; a mark if everything is in order."""
-        name = lock.partition
-        worker, place = self._replicas.pop(name, (None, ""))
-        known = worker is not None
-        if worker is None:
-            worker = self._make(name, lock.epoch)
+    async def _work_under(self, lock: Lock) -> CleanMark | None:
+        """Work until the lock is to be released; a mark if the partition is left in order."""
+        name, partitions = lock.partition, self._partitions
+        replica = partitions.replicas.pop(name, None)
+        worker = replica.worker if replica else self._create(name, lock.epoch)
         worker.epoch = lock.epoch
         worker.ready = False
-        self._workers[name] = worker
-        hold = self._holds[name] = _Hold(lock, worker, Journal(self._etcd, lock, place))
-        self._tell_soon()
+        partitions.owned[name] = worker
+        log_ = self._take_over.open_log(lock, replica.position if replica else "")
+        held = self._held[name] = HeldPartition(lock, worker, log_)
+        partitions.changed()
         try:
-            await self._begin(hold, known)
-            worker = hold.worker
-            hold.run = asyncio.create_task(worker.run())
-            self._look_soon()
-            if self._view(name):
-                await asyncio.wait([hold.run])
+            await self._become_owner(held, replica is not None)
+            worker = held.worker
+            working = held.start()
+            self._search.schedule()
+            if self._known.view(name):
+                await asyncio.wait([working])
         finally:
-            await self._leave(hold)
-        if hold.run.cancelled():
+            await self._leave(held)
+        if working.cancelled():
             await worker.clear()
             return None
-        if reason := hold.run.result():
+        if reason := working.result():
             raise StaleEpoch(reason)
-        mark = Mark(lock.epoch, worker.network)
+        mark = CleanMark(lock.epoch, worker.network)
         worker.follow_networks()
-        self._replicas[name] = worker, hold.journal.place
-        # A lost switch has not done what was left out: when it is back, somebody has to tell it.
-        return mark.encode() if self._holders.all_told else None
+        partitions.replicas[name] = Replica(worker, held.log.position)
+        # A lost switch has not carried out what was left out for it. When it is back, the next
+        # owner has to declare the partition to it, so the partition is not in order.
+        return mark if self._southbound.all_told else None
 
-    async def _begin(self, hold: _Hold, known: bool) -> None:
-        """Become the owner: nobody older gets through, and the state is what was left."""
-        lock, worker = hold.lock, hold.worker
-        name = worker.name
-        await self._raises.ask(name, lock.epoch)
-        found = await hold.journal.read()
-        if known and not (found.gap and self._view(name)):
-            catch_up(worker, found.tasks)
-        else:
-            if known:
-                worker = hold.worker = self._make(name, lock.epoch)
-                hold.before = 0
-                hold.journal = Journal(self._etcd, lock)
-                found = await hold.journal.read()
-            build(worker, await self._reads.ask(name, None), found.tasks)
-        worker.keep = lambda tasks: self._keep(hold, tasks)
-        self._loaded[name] = worker
-        # If it was left in order, southbound processes know what switches should hold; unless they
-        # came while nobody owned it. Those that come from now on are told by us.
-        in_order = lock.mark is not None and Mark.decode(lock.mark).network == worker.network
-        if not in_order or not await self._raises.ask(name, lock.epoch):
-            await self._declares.ask(name, worker)
-        worker.ready = True
-        self._tell_soon()
+    async def _become_owner(self, held: HeldPartition, is_replica: bool) -> None:
+        await self._take_over.raise_and_load(held, is_replica)
+        self._partitions.loaded[held.worker.name] = held.worker
+        await self._take_over.declare_unless_in_order(held)
+        held.worker.ready = True
+        self._partitions.changed()
 
-    async def _keep(self, hold: _Hold, tasks: Sequence[Task]) -> None:
-        await hold.journal.write(tasks)
-        if hold.journal.long and (hold.cutting is None or hold.cutting.done()):
-            hold.cutting = asyncio.create_task(self._cut(hold.journal))
+    def _create(self, name: str, epoch: int) -> PartitionWorker:
+        worker = self._partitions.create(name, epoch, self._reply)
+        self._partitions.owned[name] = worker
+        return worker
 
-    async def _cut(self, journal: Journal) -> None:
-        try:
-            await journal.cut()
-        except (StoreError, StaleEpoch) as error:
-            log.info("a journal is not cut now: %s", error)
+    async def _leave(self, held: HeldPartition) -> None:
+        """Stop work on a partition; its tasks are sent back, for the next owner."""
+        name = held.worker.name
+        await held.stop()
+        del self._held[name]
+        self._partitions.owned.pop(name, None)
+        self._partitions.loaded.pop(name, None)
+        held.worker.leave()
+        self._partitions.changed()
 
-    async def _leave(self, hold: _Hold) -> None:
-        """Stop work on a partition; what is left of its tasks is for the next owner."""
-        name = hold.worker.name
-        tasks = [task for task in (hold.run, hold.cutting) if task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        del self._holds[name]
-        self._workers.pop(name, None)
-        self._loaded.pop(name, None)
-        hold.worker.leave()
-        self._tell_soon()
+    # Losing
 
-    def _locks_lost(self) -> None:
-        """All locks are lost; others may have done anything since."""
-        self._replicas.clear()
-        for name in list(self._holds):
-            self._lose(name, "the lease of its lock was not renewed")
+    def _lose_all(self) -> None:
+        """Give up all partitions: the lease has expired, so others may have done anything since."""
+        self._partitions.replicas.clear()
+        for name in list(self._held):
+            self.lose(name, "the lease of its lock was not renewed")
 
-    def _lose(self, name: str, reason: str) -> None:
-        """Somebody else owns a partition: what is left of its tasks is for them."""
-        if name in self._holds:
-            log.warning("partition %s is no longer ours: %s", name, reason)
-            self._serving[name].cancel()
+    def lose(self, partition: str, reason: str) -> None:
+        """Stop work on a partition; its tasks are sent back, for the next owner."""
+        if partition in self._held:
+            log.warning("partition %s is lost: %s", partition, reason)
+            self._serving[partition].cancel()
 
-    def _drop(self, name: str, reason: str) -> None:
-        """Nobody needs a partition any more: its entries go."""
-        hold = self._holds.get(name)
-        if hold and hold.run:
-            log.info("partition %s is cleared: %s", name, reason)
-            hold.run.cancel()
-
-    # Network and spaces
-
-    def _go_over(self, doc: NetworkDoc, revision: int) -> None:
-        super()._go_over(doc, revision)
-        assert self._network
-        for worker, _ in self._replicas.values():
-            worker.take_up(revision, self._network)
-            worker.follow_networks()
-
-    async def _take_over_from_others(self) -> None:
-        """Locks of the dead expire; whoever gets them next takes over."""
-
-    def _take_over_known(self) -> None:
-        """Work with what is known now of spaces and network."""
-        for name in [name for name in self._replicas if not self._view(name)]:
-            del self._replicas[name]
-        self._look_soon()
-
-    # For several partitions at once
-
-    async def _raise_epochs(self, epochs: Mapping[str, int]) -> Mapping[str, bool]:
-        """Raise fences; whether all southbound processes know what switches should hold."""
-        undeclared = await self._holders.raise_epochs(epochs)
-        return {name: name not in undeclared for name in epochs}
-
-    async def _read_records(self, names: Mapping[str, None]) -> Mapping[str, list[Loaded]]:
-        views = {name: view for name in names if (view := self._view(name))}
-        # What is under way is in the journals, as far as it was done.
-        found = await read(self._etcd, views, settled=True)
-        return {name: [] for name in names} | found
-
-    async def _declare(self, workers: Mapping[str, Worker]) -> Mapping[str, None]:
-        await self._holders.declare(list(workers.values()))
-        return dict.fromkeys(workers)
+    def drop(self, partition: str, reason: str) -> None:
+        """Stop work on a partition that no longer exists, and delete its entries."""
+        held = self._held.get(partition)
+        if held and held.working:
+            log.info("partition %s is cleared: %s", partition, reason)
+            held.working.cancel()

@@ -1,9 +1,10 @@
-"""The journal of a partition in mode `sea`: what was done there, for whoever owns it next.
+"""The log of a partition in mode `sea`: what was done there, for the next owner.
 
-An entry is written when the switches have acknowledged a slice, under the owner's lock, and only
-then dispatchers are told. What a partition has of a record is what the last entry says that names
-it; if none does, it is what the settled record says. So an entry may be dropped when none of its
-records has an operation under way, or when later entries name them; others are written once more.
+The owner writes an entry when the switches have acknowledged a slice. It writes under its lock, and
+replies to dispatchers only afterwards. What a partition has of a record is what the last entry says
+that names the record; if no entry names it, it is what the settled record says. So an entry may be
+dropped when none of its records has an operation in progress, or when later entries name these
+records. What cannot be dropped is written again at the end of the log.
 """
 
 import asyncio
@@ -22,73 +23,79 @@ from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)
 
-KEPT = 64  # entries that are never dropped: others may have to catch up, and late tasks come
-DROPPED_AT_ONCE = 100
 _PER_ENTRY = 1 << 19  # bytes; etcd takes a little more than a megabyte at once
-_RETRY = 0.2
+_RETRY = 0.2  # seconds
 
 _encoder = msgpack.Encoder()
 _tasks = msgpack.Decoder(list[Task])
 
 
-class Mark(Struct, frozen=True, array_like=True):
-    """What an owner leaves who releases a partition with nothing under way."""
+class LogOptions(Struct, frozen=True):
+    """How many entries a log keeps."""
+
+    kept: int = 64  # the newest entries, never dropped: replicas catch up from them
+    dropped_at_once: int = 100
+
+
+class CleanMark(Struct, frozen=True, array_like=True):
+    """What an owner leaves that releases a partition while nothing is in progress."""
 
     epoch: int
-    network: int  # the revision of the network that its entries are for
+    network: int  # the revision of the network that the partition's entries are for
 
     def encode(self) -> bytes:
         """The bytes to be stored."""
         return _encoder.encode(self)
 
     @classmethod
-    def decode(cls, data: bytes) -> "Mark":
-        """The opposite."""
+    def decode(cls, data: bytes) -> "CleanMark":
+        """The mark that was stored as these bytes."""
         return msgpack.decode(data, type=cls)
 
 
-class Read(NamedTuple):
-    """What a journal says behind a place: the last task of each id in order, and the new place.
+class LoggedTasks(NamedTuple):
+    """The last task of each id behind a position of the log, in order.
 
-    If it does not reach back to that place, `gap` is set, and it is about the rest only.
+    If entries behind that position were dropped, `gap` is set, and the tasks are incomplete.
     """
 
     tasks: list[Task]
-    place: str
     gap: bool
 
 
-class Journal:
-    """A partition's journal, written by the owner of its lock.
+class PartitionLog:
+    """A partition's log, written by the holder of its lock.
 
-    `place` is the last entry that the owner has taken up or written.
+    `position` is the key of the last entry that the holder has read or written.
     """
 
-    def __init__(self, etcd: Etcd, lock: Lock, place: str = "") -> None:
-        self.place = place
+    def __init__(self, etcd: Etcd, lock: Lock, options: LogOptions, position: str = "") -> None:
+        self.position = position
         self._etcd = etcd
         self._lock = lock
-        self._number = _number(place)  # of the last entry, counted over all owners
+        self._options = options
+        self._number = _number(position)  # of the last entry, counted over all owners
         self._dropped = 0  # the last number that was dropped
         self._writing = asyncio.Lock()
 
     @property
-    def long(self) -> bool:
-        """Whether it should be cut."""
-        return self._number - self._dropped >= KEPT + DROPPED_AT_ONCE
+    def needs_cut(self) -> bool:
+        """Whether enough entries can be dropped for `cut` to be worth it."""
+        options = self._options
+        return self._number - self._dropped >= options.kept + options.dropped_at_once
 
-    async def read(self) -> Read:
-        """What was written behind `place`, which moves to the end. StaleEpoch if it is not ours."""
+    async def read(self) -> LoggedTasks:
+        """The tasks behind `position`, which moves to the end. StaleEpoch if the lock is lost."""
         prefix = journal_of(self._lock.partition)
         while True:
             try:
                 found = await self._etcd.get(CUTS + self._lock.partition)
-                page = await self._etcd.range(prefix, after=self.place or None)
+                page = await self._etcd.range(prefix, after=self.position or None)
                 break
             except StoreError as error:
-                await self._pause(f"the journal of {self._lock.partition} cannot be read: {error}")
+                await self._pause(f"the log of {self._lock.partition} cannot be read: {error}")
         cut = found.value.decode() if found else ""
-        gap = cut > self.place
+        gap = cut > self.position
         self._dropped = _number(cut)
         last: dict[str, Task] = {}
         for item in page.items:
@@ -96,25 +103,26 @@ class Journal:
                 last.pop(task.id, None)
                 last[task.id] = task
         if page.items:
-            self.place = page.items[-1].key
-            self._number = _number(self.place)
-        return Read(list(last.values()), self.place, gap)
+            self.position = page.items[-1].key
+            self._number = _number(self.position)
+        return LoggedTasks(list(last.values()), gap)
 
     async def write(self, tasks: Sequence[Task]) -> None:
-        """Keep what was done; StaleEpoch if the lock is not ours any more."""
+        """Append tasks that were carried out; StaleEpoch if the lock is lost."""
         async with self._writing:
             for some in _portions(tasks):
-                await self._commit([Put(self._next(), _encoder.encode(some))])
+                await self._commit([Put(self._next_key(), _encoder.encode(some))])
 
     async def cut(self) -> None:
-        """Drop the oldest entries; StaleEpoch if the lock is not ours any more."""
+        """Drop the oldest entries; StaleEpoch if the lock is lost."""
         async with self._writing:
             await self._cut()
 
     async def _cut(self) -> None:
-        prefix = journal_of(self._lock.partition)
+        prefix, options = journal_of(self._lock.partition), self._options
         page = await self._etcd.range(prefix)
-        oldest = page.items[: max(0, min(len(page.items) - KEPT, DROPPED_AT_ONCE))]
+        most = min(len(page.items) - options.kept, options.dropped_at_once)
+        oldest = page.items[: max(0, most)]
         if not oldest:
             return
         last: dict[str, Task] = {}
@@ -123,9 +131,9 @@ class Journal:
         for item in page.items[len(oldest) :]:
             for task in _tasks.decode(item.value):
                 last.pop(task.id, None)
-        still = [last[name] for name in await self._open(last)]
-        carried = [Put(self._next(), _encoder.encode(some)) for some in _portions(still)]
-        # What is said once more comes first: whoever reads in between finds it twice.
+        still_needed = [last[name] for name in await self._open(last)]
+        carried = [Put(self._next_key(), _encoder.encode(some)) for some in _portions(still_needed)]
+        # Write these first: a reader in between finds the tasks twice, never not at all.
         for put in carried[1:]:
             await self._commit([put])
         ops: list[Op] = [Delete(item.key) for item in oldest]
@@ -134,33 +142,34 @@ class Journal:
         self._dropped = _number(oldest[-1].key)
 
     async def _open(self, ids: Iterable[str]) -> list[str]:
-        """Those that have an operation under way."""
-        names = list(ids)
+        """The ids of records that have an operation in progress."""
+        names, at_once = list(ids), self._options.dropped_at_once
         found: list[str] = []
-        for at in range(0, len(names), DROPPED_AT_ONCE):
-            some = names[at : at + DROPPED_AT_ONCE]
+        for at in range(0, len(names), at_once):
+            some = names[at : at + at_once]
             result = await self._etcd.transact([], [Get(record_key(name)) for name in some])
             for name, items in zip(some, result.gets, strict=True):
                 if any(decode_record(item.value).open for item in items):
                     found.append(name)
         return found
 
-    def _next(self) -> str:
+    def _next_key(self) -> str:
+        """The key of the next entry, which is the position from now on."""
         self._number += 1
         lock = self._lock
-        self.place = f"{journal_of(lock.partition)}{lock.epoch:016x}.{self._number:08x}"
-        return self.place
+        self.position = f"{journal_of(lock.partition)}{lock.epoch:016x}.{self._number:08x}"
+        return self.position
 
     async def _commit(self, ops: Sequence[Op]) -> None:
-        """Carry out a transaction that can be repeated, as the owner of the lock."""
+        """Carry out a transaction that can be repeated, as the holder of the lock."""
         while True:
             try:
                 result = await self._etcd.transact([self._lock.holds], ops)
             except StoreError as error:
-                await self._pause(f"{self._lock.partition} cannot be journaled: {error}")
+                await self._pause(f"the log of {self._lock.partition} cannot be written: {error}")
                 continue
             if not result.succeeded:
-                raise StaleEpoch(f"the lock of {self._lock.partition} is somebody else's")
+                raise StaleEpoch(f"another configurator has the lock of {self._lock.partition}")
             return
 
     async def _pause(self, reason: str) -> None:
@@ -171,7 +180,7 @@ class Journal:
 
 
 def _number(key: str) -> int:
-    """The number of an entry."""
+    """The number in the key of an entry."""
     return int(key.rpartition(".")[2], 16) if key else 0
 
 

@@ -1,29 +1,30 @@
-"""Partitions whose configurator is dead are taken over by those that are alive.
+"""Live configurators take over the partitions of configurators that are dead.
 
-Which is whose, all who see the same agree upon; where they do not, the first to store it wins.
+Every configurator computes the same new owner for each partition from the same list of live
+configurators. Where their lists differ, the first one to write the owner key wins.
 """
 
 import asyncio
 import logging
-import time
-from collections.abc import Iterable
 
+from configurators.environment import Clock
 from configurators.southbound.rendezvous import share
 from configurators.store.etcd.client import Compare, Etcd, Put, StoreError, absent, unchanged
-from configurators.store.following import News, follow
 from configurators.store.keys import CONFIGURATORS, OWNERS
+from configurators.store.mirror import Mirror
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 50  # keys in one transaction
-_TICK = 0.25  # seconds between looks while somebody is gone
+_TICK = 0.25  # seconds between checks while an owner is dead
 
 
 class Orphans:
-    """Who owns what and who is alive, as far as this configurator has seen. Pure.
+    """Finds the partitions whose owners are dead, among what this configurator has seen. Pure.
 
-    One that goes has `grace` seconds to come back; those that were gone when this one started have
-    `first_grace`, so that a restart of all does not give everything to the first.
+    A configurator that goes has `grace` seconds to come back. One that was gone already when this
+    one started has `first_grace` seconds, so that the first configurator to come up after a restart
+    of all does not get every partition.
     """
 
     def __init__(self, me: str, grace: float, first_grace: float, now: float) -> None:
@@ -32,34 +33,24 @@ class Orphans:
         self._until = now + first_grace
         self._owners: dict[str, tuple[str, int]] = {}
         self._alive: set[str] = set()
-        self._gone: dict[str, float] = {}  # since when
+        self._gone: dict[str, float] = {}  # since when each dead configurator is gone
 
     def owned(self, partition: str, owner: str | None, revision: int) -> None:
-        """A partition has an owner, or (None) is no more."""
+        """Note the owner of a partition; None if the partition no longer exists."""
         if owner is None:
             self._owners.pop(partition, None)
         else:
             self._owners[partition] = owner, revision
 
     def came(self, name: str) -> None:
-        """A configurator is alive."""
+        """Note that a configurator is alive."""
         self._alive.add(name)
         self._gone.pop(name, None)
 
     def went(self, name: str, now: float) -> None:
-        """A configurator is not alive (any more)."""
+        """Note that a configurator is not alive."""
         self._alive.discard(name)
         self._gone.setdefault(name, now)
-
-    def only_alive(self, names: Iterable[str], now: float) -> None:
-        """No others are alive."""
-        for name in self._alive - set(names):
-            self.went(name, now)
-
-    def only_owned(self, partitions: Iterable[str]) -> None:
-        """There are no other partitions."""
-        for partition in self._owners.keys() - set(partitions):
-            self.owned(partition, None, 0)
 
     @property
     def any(self) -> bool:
@@ -67,9 +58,9 @@ class Orphans:
         return any(owner not in self._alive for owner, _ in self._owners.values())
 
     def due(self, now: float) -> dict[str, tuple[str, int]]:
-        """What this one should take over now: partitions with their dead owner and revision."""
+        """The partitions to take over now, each with its dead owner and the key's revision."""
         if self._me not in self._alive:
-            return {}  # others take this one for dead, too
+            return {}  # the other configurators consider this one dead, too
         orphans = {}
         for partition, (owner, revision) in self._owners.items():
             if owner not in self._alive:
@@ -81,43 +72,39 @@ class Orphans:
 
 
 class TakeOver:
-    """Puts this configurator's id where the owner is dead; whoever follows owners does the rest."""
+    """Writes this configurator's id into owner keys of dead owners.
 
-    def __init__(self, etcd: Etcd, me: str, grace: float, first_grace: float) -> None:
+    The ownership follows the owner keys and does the rest.
+    """
+
+    def __init__(self, etcd: Etcd, me: str, grace: float, first_grace: float, clock: Clock) -> None:
         self._etcd = etcd
         self._me = me
-        self._orphans = Orphans(me, grace, first_grace, time.monotonic())
+        self._clock = clock
+        self._orphans = Orphans(me, grace, first_grace, clock.monotonic())
         self._changed = asyncio.Event()
+        self._configurators = Mirror(etcd, CONFIGURATORS, bytes, self._configurator_changed)
+        self._owners = Mirror(etcd, OWNERS, bytes.decode, self._owner_changed)
 
     async def run(self) -> None:
-        """Look, and take over, until cancelled."""
+        """Take over whenever partitions are due, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(CONFIGURATORS))
-            group.create_task(self._follow(OWNERS))
-            group.create_task(self._look())
+            group.create_task(self._configurators.run())
+            group.create_task(self._owners.run())
+            group.create_task(self._take_over_due())
 
-    async def _follow(self, prefix: str) -> None:
-        async for news in follow(self._etcd, prefix):
-            self._take(prefix, news)
-            self._changed.set()
+    def _configurator_changed(self, name: str, process: bytes | None, _: int) -> None:
+        if process is None:
+            self._orphans.went(name, self._clock.monotonic())
+        else:
+            self._orphans.came(name)
+        self._changed.set()
 
-    def _take(self, prefix: str, news: News) -> None:
-        now = time.monotonic()
-        seen = {change.key.removeprefix(prefix) for change in news.changes}
-        if news.whole and prefix == CONFIGURATORS:
-            self._orphans.only_alive(seen, now)
-        elif news.whole:
-            self._orphans.only_owned(seen)
-        for change in news.changes:
-            name, value = change.key.removeprefix(prefix), change.value
-            if prefix == OWNERS:
-                self._orphans.owned(name, value.decode() if value else None, change.revision)
-            elif value is None:
-                self._orphans.went(name, now)
-            else:
-                self._orphans.came(name)
+    def _owner_changed(self, partition: str, owner: str | None, revision: int) -> None:
+        self._orphans.owned(partition, owner, revision)
+        self._changed.set()
 
-    async def _look(self) -> None:
+    async def _take_over_due(self) -> None:
         while True:
             try:
                 async with asyncio.timeout(_TICK if self._orphans.any else None):
@@ -125,15 +112,15 @@ class TakeOver:
             except TimeoutError:
                 pass
             self._changed.clear()
-            due = list(self._orphans.due(time.monotonic()).items())
+            due = list(self._orphans.due(self._clock.monotonic()).items())
             try:
                 for at in range(0, len(due), _AT_ONCE):
-                    await self._take_over(dict(due[at : at + _AT_ONCE]))
+                    await self._write_owner(dict(due[at : at + _AT_ONCE]))
             except StoreError as error:
                 log.warning("partitions cannot be taken over: %s", error)
                 await asyncio.sleep(_TICK)
 
-    async def _take_over(self, due: dict[str, tuple[str, int]]) -> None:
+    async def _write_owner(self, due: dict[str, tuple[str, int]]) -> None:
         compares: list[Compare] = [absent(CONFIGURATORS + o) for o in {o for o, _ in due.values()}]
         compares += [unchanged(OWNERS + name, revision) for name, (_, revision) in due.items()]
         puts = [Put(OWNERS + name, self._me.encode()) for name in due]

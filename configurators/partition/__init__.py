@@ -1,1 +1,1 @@
-"""Works on one partition: queues its tasks, decides slices, pushes them, and undoes refusals."""
+"""Works on partitions: queues tasks, pushes slices or undoes them, keeps up with the network."""

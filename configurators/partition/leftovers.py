@@ -1,65 +1,75 @@
-"""What a dispatcher had done too late, and did not live to take back.
+"""Removes requests from partitions whose records no longer exist.
 
-A dispatcher that was slow may have a partition do something for a record that others have ended
-meanwhile. When it finds that out, it takes it back; if it dies before, nobody else knows of it. So
-whenever a dispatcher is gone, partitions are compared with the records there are.
+A slow dispatcher may have a partition carry out a task of a record that other dispatchers have
+ended meanwhile. The slow dispatcher withdraws the request when it finds out. If it dies before
+that, nobody else knows of it. So whenever the stream to a dispatcher is closed, the configurator
+compares its partitions with the records in etcd.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from configurators.partition.worker import Worker
+from configurators.partition.worker import PartitionWorker
 from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.keys import RECORDS, PartitionName
 from configurators.streams.stream import Stream
 
 log = logging.getLogger(__name__)
 
-AFTER = 1.0  # seconds in which several may go, and what they have sent is worked on
+DELAY = 1.0  # seconds from a closed stream to the comparison: others may close, work may end
 
 
-class Leftovers:
-    """Looks for what is left in partitions of ours of records that are no more."""
+class LeftoverRemover:
+    """Compares partitions with the records in etcd whenever a dispatcher is gone."""
 
-    def __init__(self, etcd: Etcd, workers: Callable[[], Collection[Worker]]) -> None:
+    def __init__(
+        self,
+        etcd: Etcd,
+        workers: Callable[[], Collection[PartitionWorker]],
+        delay: float = DELAY,
+    ) -> None:
         self._etcd = etcd
         self._workers = workers
-        self._lost = asyncio.Event()
+        self._delay = delay
+        self._due = asyncio.Event()
 
     async def watch(self, stream: Stream) -> None:
-        """Look when the dispatcher at the other end is gone."""
+        """Have partitions compared when the dispatcher at the other end is gone."""
         await stream.closed.wait()
-        self._lost.set()
+        self._due.set()
 
     async def run(self) -> None:
-        """Look whenever somebody is gone, until cancelled."""
+        """Compare whenever a dispatcher is gone, until cancelled."""
         while True:
-            await self._lost.wait()
-            self._lost.clear()
-            await asyncio.sleep(AFTER)
-            at_work = self._at_work()
-            await self._look()
-            if at_work:
-                while self._at_work() and not self._lost.is_set():
-                    await asyncio.sleep(AFTER)
-                self._lost.set()  # so that what has come of it is seen, too
+            await self._due.wait()
+            self._due.clear()
+            await asyncio.sleep(self._delay)
+            in_work = self._gone_dispatchers_have_tasks()
+            await self._compare_or_retry()
+            if in_work:
+                while self._gone_dispatchers_have_tasks() and not self._due.is_set():
+                    await asyncio.sleep(self._delay)
+                self._due.set()  # to compare what came of these tasks, too
 
-    def _at_work(self) -> bool:
-        """Whether something is worked on that somebody has sent who is gone."""
-        return any(_works_for_the_gone(worker) for worker in self._workers())
+    def _gone_dispatchers_have_tasks(self) -> bool:
+        return any(
+            item.to and item.to.closed.is_set()
+            for worker in self._workers()
+            for item in worker.open_items()
+        )
 
-    async def _look(self) -> None:
+    async def _compare_or_retry(self) -> None:
         try:
             await self._compare(list(self._workers()))
         except StoreError as error:
             log.warning("records cannot be read: %s", error)
-            self._lost.set()
+            self._due.set()
 
-    async def _compare(self, workers: Iterable[Worker]) -> None:
-        spaces: dict[int, list[tuple[Worker, list[str]]]] = {}
+    async def _compare(self, workers: Iterable[PartitionWorker]) -> None:
+        spaces: dict[int, list[tuple[PartitionWorker, list[str]]]] = {}
         for worker in workers:
-            # Before records are read: whatever is there has, or had, a record by now.
+            # Before records are read: every id in the engine has, or had, a record by then.
             known = worker, worker.engine.ids()
             spaces.setdefault(PartitionName.parse(worker.name).space, []).append(known)
         for number, some in spaces.items():
@@ -68,9 +78,10 @@ class Leftovers:
             for worker, ids in some:
                 left = [name for name in ids if name not in there]
                 if left:
-                    log.warning("%s: %d records are no more: %s", worker.name, len(left), left[:5])
+                    log.warning(
+                        "partition %s: the records of %d requests no longer exist: %s",
+                        worker.name,
+                        len(left),
+                        left[:5],
+                    )
                     worker.withdraw(left)
-
-
-def _works_for_the_gone(worker: Worker) -> bool:
-    return any(isinstance(to, Stream) and to.closed.is_set() for to in worker.asked_by())

@@ -1,41 +1,45 @@
 """A decision on its way to the switches: what came of it so far, and when to try again."""
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from configurators.engine.engine import Decision
+from configurators.environment import Clock
 from sdn.flows import Batch, Change, FlowOp
 from sdn.outcomes import Acknowledged, Failed, Outcome
 
 
 class Push:
-    """A decision on its way to the switches."""
+    """A decision on its way to the switches; `again` decides the same once more."""
 
     def __init__(self, decision: Decision, again: Callable[[], Decision]) -> None:
         self.decision = decision
-        self.again = again  # decides the same once more
+        self.again = again
         self.round = 0
-        self.restart = False
+        self.restart = False  # whether the current round has to be pushed from its beginning
         self.tally = (0, 0, 0)  # operations that add, modify, delete
         self.carried_out: dict[str, list[FlowOp]] = {}
 
-    def note(self, seen: "Seen") -> None:
+    def note(self, results: "BatchResults") -> None:
         """Remember what was carried out."""
-        for switch, ops in seen.carried_out.items():
+        for switch, ops in results.carried_out.items():
             self.carried_out.setdefault(switch, []).extend(ops)
 
 
-class Seen(NamedTuple):
-    """What came of a batch: what was carried out, why some was refused, or is not known."""
+class BatchResults(NamedTuple):
+    """The operations that switches have carried out, and the last reason why one has not.
+
+    `refused` is empty unless a switch refused an operation, `unknown` unless nobody knows what a
+    switch has done.
+    """
 
     carried_out: dict[str, list[FlowOp]]
     refused: str
     unknown: str
 
 
-def see(left: Batch, outcomes: dict[str, Outcome]) -> Seen:
-    """Sort outcomes out; only what is not known is left of the batch."""
+def sort_outcomes(left: Batch, outcomes: dict[str, Outcome]) -> BatchResults:
+    """Sort the outcomes of a batch; in `left` remain the switches whose outcome is unknown."""
     carried_out: dict[str, list[FlowOp]] = {}
     refused = unknown = ""
     for switch, outcome in outcomes.items():
@@ -48,24 +52,25 @@ def see(left: Batch, outcomes: dict[str, Outcome]) -> Seen:
                 refused = f"switch {switch}: {next(iter(places.values()))}"
             case _:
                 unknown = outcome.reason
-    return Seen(carried_out, refused, unknown)
+    return BatchResults(carried_out, refused, unknown)
 
 
-class Pause:
-    """Longer and longer pauses."""
+class Backoff:
+    """Pauses that double from the shortest to the longest."""
 
-    def __init__(self, shortest: float, longest: float) -> None:
-        self._since = time.monotonic()
+    def __init__(self, shortest: float, longest: float, clock: Clock) -> None:
+        self._clock = clock
+        self._since = clock.monotonic()
         self._length = shortest
         self._longest = longest
 
     @property
     def lasted(self) -> float:
         """Seconds since the beginning."""
-        return time.monotonic() - self._since
+        return self._clock.monotonic() - self._since
 
     def next(self) -> float:
-        """How long to pause now."""
+        """How long to pause now, in seconds."""
         length = self._length
         self._length = min(2 * length, self._longest)
         return length
@@ -91,6 +96,6 @@ def tally(decision: Decision) -> tuple[int, int, int]:
 
 
 def shares(total: int, parts: int) -> list[int]:
-    """A number of operations spread evenly; the first get what does not divide."""
+    """A number of operations spread evenly; the first parts get the remainder."""
     each, more = divmod(total, parts)
     return [each + 1] * more + [each] * (parts - more)

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from configurators.engine.engine import Engine, Ordering
 from configurators.engine.partials import Kind, Partial
+from configurators.partition.replies import TaskSource
 from configurators.streams.messages import Task
 from configurators.streams.packing import BadPacking, unpack_regions
 from dzflow.errors import BadInput
@@ -15,15 +16,15 @@ TOMBSTONES = 10_000  # ids that are gone, of which the last `seq` is remembered
 
 
 class Item(NamedTuple):
-    """A task that waits, whom to answer, and since when (any clock)."""
+    """A task that waits, where its reply goes, and since when it waits (any clock)."""
 
     task: Task
-    to: object
+    to: TaskSource | None
     at: float
 
 
 class Slice(Struct, frozen=True, eq=False):
-    """Tasks that are decided together; `partials[i]` is what `items[i]` means to the engine."""
+    """Tasks that are decided together; `partials[i]` is what the engine gets for `items[i]`."""
 
     items: Sequence[Item]
     partials: Sequence[Partial]
@@ -34,7 +35,7 @@ class Slice(Struct, frozen=True, eq=False):
     def parts(self) -> tuple[Self, Self]:
         """Two slices to try one after the other when this one does not fit as a whole.
 
-        What only makes room goes first; otherwise it is halved.
+        Removals go first, because they make room. A slice of one sort is halved.
         """
         removes = [i for i, partial in enumerate(self.partials) if partial.kind.removes]
         first = removes if 0 < len(removes) < len(self) else range(len(self) // 2)
@@ -42,15 +43,16 @@ class Slice(Struct, frozen=True, eq=False):
         return self.of(first), self.of(i for i in range(len(self)) if i not in chosen)
 
     def of(self, places: Iterable[int]) -> Self:
-        """The slice of some of the tasks."""
+        """A slice with the tasks at these places."""
         chosen = list(places)
         return type(self)([self.items[i] for i in chosen], [self.partials[i] for i in chosen])
 
 
 class Taken(Struct, frozen=True, eq=False):
-    """What was taken from a queue: a slice to decide, and tasks that come to their end without.
+    """Tasks taken from a queue: a slice to decide, and tasks that end without a decision.
 
-    `settled` asks for what is so already; `refused` for what cannot be, with the reason.
+    `settled` tasks ask for what the engine has already, `refused` tasks for something impossible,
+    with the reason.
     """
 
     slice: Slice
@@ -63,8 +65,8 @@ class Queue:
 
     def __init__(self, tombstones: int = TOMBSTONES) -> None:
         self._waiting: dict[str, Item] = {}
-        self._seqs: dict[str, int] = {}  # of all that wait, are worked on or active
-        self._gone: dict[str, int] = {}  # of the last that were removed
+        self._seqs: dict[str, int] = {}  # of all ids that wait, are in work or active
+        self._gone: dict[str, int] = {}  # of the ids that were removed last
         self._limit = tombstones
         self.newest = 0.0  # when the last task came
 
@@ -81,11 +83,11 @@ class Queue:
 
     @property
     def oldest(self) -> float | None:
-        """Since when the first task waits."""
+        """Since when the first task waits; None if no task waits."""
         return next(iter(self._waiting.values())).at if self._waiting else None
 
     def know(self, name: str, seq: int) -> list[Item]:
-        """An id is active since before, under this `seq`; returns what no longer counts by that."""
+        """Note that an id is active under this `seq`; returns a waiting task that is superseded."""
         waiting = self._waiting.get(name)
         if waiting and waiting.task.seq >= seq:
             return []
@@ -93,9 +95,9 @@ class Queue:
         return [self._waiting.pop(name)] if waiting else []
 
     def put(self, item: Item) -> list[Item]:
-        """Let a task wait; returns those that no longer count, perhaps this one itself.
+        """Queue a task; returns the tasks that are superseded, perhaps this one itself.
 
-        One that comes again is answered once, to whom it came from last.
+        A task that comes again gets one reply, to the source from which it came last.
         """
         name, seq = item.task.id, item.task.seq
         if seq < self.seq(name):
@@ -108,18 +110,18 @@ class Queue:
         return [before] if before and before.task.seq < seq else []
 
     def seq(self, name: str) -> int:
-        """The highest `seq` that was seen of an id; -1 if it is not known."""
+        """The highest `seq` seen of an id; -1 if the id is not known."""
         known = self._seqs.get(name)
         return self._gone.get(name, -1) if known is None else known
 
     def counts(self, item: Item) -> bool:
-        """Whether nothing newer came for the id of a task that is being worked on."""
+        """Whether a task in work still counts: no newer one has come for its id."""
         return self.seq(item.task.id) <= item.task.seq
 
     def take(self, engine: Engine, ordering: Ordering, limit: int) -> Taken:
-        """Take the first tasks that can be decided together, at most so many.
+        """Take the first tasks that can be decided together, at most `limit`.
 
-        Under `net` these are any; otherwise they are all of one kind.
+        With the ordering `net` these are tasks of all kinds, otherwise of one kind.
         """
         taken = Taken(Slice([], []), [], [])
         items: list[Item] = []
@@ -148,7 +150,7 @@ class Queue:
         return Taken(Slice(items, partials), taken.settled, taken.refused)
 
     def ended(self, engine: Engine, items: Iterable[Item]) -> None:
-        """Tasks have come to their end: what is not active any more is remembered as gone."""
+        """Note that tasks have ended; the `seq` of an id that is not active is kept for a while."""
         for item in items:
             name = item.task.id
             if name not in engine and name not in self._waiting and name in self._seqs:
@@ -157,16 +159,16 @@ class Queue:
             del self._gone[next(iter(self._gone))]
 
     def clear(self) -> list[Item]:
-        """Take everything out, to be answered otherwise."""
+        """Take out and return all waiting tasks."""
         items = list(self._waiting.values())
         self._waiting.clear()
         return items
 
 
 def partial_of(engine: Engine, task: Task) -> Partial | None:
-    """What a task means to an engine; None if it asks for what is so already.
+    """What the engine has to do for a task; None if it has done that already.
 
-    BadInput if it asks for what cannot be: a host that the network does not have, say.
+    BadInput if the task asks for something impossible, such as a host that the network lacks.
     """
     known = engine.get(task.id)
     try:

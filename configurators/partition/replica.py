@@ -1,10 +1,11 @@
-"""Keeping a partition's state up to date with what others have done there (mode `sea`)."""
+"""Brings a partition's state up to date with what other configurators have done (mode `sea`)."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from configurators.engine.partials import Kind, Partial
 from configurators.partition.queue import Item, partial_of
-from configurators.partition.worker import Worker
+from configurators.partition.worker import PartitionWorker
 from configurators.state.loading import Loaded
 from configurators.streams.messages import Task
 from configurators.streams.packing import unpack_regions
@@ -12,31 +13,42 @@ from dzflow.errors import BadInput
 from sdn.flows import Change, count
 
 
-def build(worker: Worker, settled: Iterable[Loaded], journal: Iterable[Task]) -> None:
-    """Build a partition from nothing: what settled records say, unless the journal says more.
+class Replica(NamedTuple):
+    """The state of a partition that this process has owned and released.
 
-    Of each id the journal has one task, its last.
+    `position` is the last entry of the partition's log that the state includes.
     """
-    tasks = {task.id: task for task in journal}
+
+    worker: PartitionWorker
+    position: str
+
+
+def build(worker: PartitionWorker, settled: Iterable[Loaded], logged: Iterable[Task]) -> None:
+    """Build a partition from nothing: from settled records, and from logged tasks.
+
+    `logged` has the last task of each id that the partition's log names; these ids are built from
+    the task instead of the record.
+    """
+    tasks = {task.id: task for task in logged}
     loaded = [one for one in settled if one.partial.id not in tasks]
     worker.engine.load(one.partial for one in loaded)
-    worker.engine.load(_begun(task) for task in tasks.values() if task.regions)
+    worker.engine.load(_active_partial(task) for task in tasks.values() if task.regions)
     worker.know((one.partial.id, one.seq) for one in loaded)
     _know(worker, tasks.values())
     worker.entries = worker.engine.count()
 
 
-def catch_up(worker: Worker, journal: Iterable[Task]) -> None:
-    """Take up what others have done since: one task of each id, its last."""
-    tasks = list(journal)
+def catch_up(worker: PartitionWorker, logged: Iterable[Task]) -> None:
+    """Apply what other configurators have done since: the last logged task of each id."""
+    tasks = list(logged)
     engine = worker.engine
     changed: list[Partial] = []
     for task in tasks:
         try:
             partial = partial_of(engine, task)
         except BadInput:
-            # Its host is not there any more; it has no entries, until it is back.
-            engine.load([_begun(task)])
+            # Its host is gone. The request has no entries until the host is back.
+            engine.load([_active_partial(task)])
         else:
             if partial:
                 changed.append(partial)
@@ -47,14 +59,14 @@ def catch_up(worker: Worker, journal: Iterable[Task]) -> None:
     _know(worker, tasks)
 
 
-def _begun(task: Task) -> Partial:
+def _active_partial(task: Task) -> Partial:
     kind = Kind.ADVERTISE if task.advertised else Kind.SUBSCRIBE
     regions, edge = unpack_regions(task.regions), unpack_regions(task.edge)
     return Partial(kind, task.id, task.host, regions, edge)
 
 
-def _know(worker: Worker, tasks: Iterable[Task]) -> None:
-    """Late tasks that are older do not count."""
+def _know(worker: PartitionWorker, tasks: Iterable[Task]) -> None:
+    """Have the queue supersede late tasks that are older than these."""
     items = [Item(task, None, 0.0) for task in tasks]
     worker.know((item.task.id, item.task.seq) for item in items)
     worker.queue.ended(worker.engine, items)

@@ -1,4 +1,4 @@
-"""The way back for a switch that has carried out only a part of what was decided."""
+"""Undoes a decision on a switch that has carried out only a part of it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,12 +10,12 @@ def way_back(
 ) -> Sequence[FlowOp]:
     """The operations that bring a switch back to where it was before a decision.
 
-    `decided` are all operations of the decision for this switch, `undo` is what would take back all
-    of them, and `carried_out` is what the switch has done of either, in order.
+    `decided` are all operations of the decision for this switch, `undo` would take back all of
+    them, and `carried_out` are the operations of either that the switch has carried out, in order.
     """
     before: dict[FlowKey, FlowEntry | None] = {}
     for op in (*decided, *undo):
-        # Where nothing is to be undone, the end is as the beginning was.
+        # Replaying the decision and its undoing ends with the entries as they were before.
         _carry_out(op, before, blindly=True)
     now = dict(before)
     for op in carried_out:
@@ -28,7 +28,7 @@ def _carry_out(op: FlowOp, at: dict[FlowKey, FlowEntry | None], blindly: bool = 
     if op.change is Change.DELETE:
         at[key] = None
     elif blindly or op.change is Change.ADD or at.get(key) is not None:
-        at[key] = op.entry  # a switch does not modify what it does not have
+        at[key] = op.entry  # a switch ignores a modification of an entry it lacks
 
 
 def _there(entries: dict[FlowKey, FlowEntry | None]) -> list[FlowEntry]:

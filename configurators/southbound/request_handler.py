@@ -1,7 +1,6 @@
-"""The desk of a southbound process: answers what configurators ask, by means of a driver."""
+"""Handles the requests of configurators and dispatchers to a southbound process, with a driver."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Collection, Iterable
 from typing import Any
 
@@ -22,41 +21,38 @@ from sdn.driver import SwitchDriver
 from sdn.fence import StaleEpoch
 from sdn.outcomes import Acknowledged, Outcome, Undefined
 
-log = logging.getLogger(__name__)
-
 _ACKNOWLEDGED = Acknowledged()
 
 
-class Desk:
-    """Answers questions about the switches that this process is responsible for.
+class RequestHandler:
+    """Answers requests about the switches that this process is responsible for.
 
-    A partition has to be declared on a switch before anything is carried out for it there: until
-    then nobody here knows what the switch should hold of it.
+    A partition has to be declared for a switch before batches of it are carried out there: until
+    then this process does not know what the switch should hold of the partition.
     """
 
     def __init__(self, driver: SwitchDriver) -> None:
-        self.driver = driver
-        self.operations = 0  # acknowledged
-        self.switches: frozenset[str] = frozenset()  # those that we are responsible for
+        self.switches: frozenset[str] = frozenset()  # that this process is responsible for
+        self._driver = driver
         self._declaring: dict[str, asyncio.Event] = {}  # by partition; set when that is done
 
-    def take(self, switches: Iterable[str], generation: int) -> None:
+    def set_switches(self, switches: Iterable[str], generation: int) -> None:
         """Be responsible for these switches from now on, and for no others."""
         self.switches = frozenset(switches)
-        self.driver.assign(self.switches, generation)
+        self._driver.assign(self.switches, generation)
 
-    def hear(self, _: Stream, message: ToSouthbound) -> "Awaitable[Any]":
-        """The answer to a question.
+    def handle(self, _: Stream, message: ToSouthbound) -> "Awaitable[Any]":
+        """Carry a request out, and return its answer.
 
-        Of one partition, what comes behind a declaration is carried out after it: a declaration
-        that was overtaken would take back what is newer.
+        Requests of one partition that follow a declaration are carried out after it: a declaration
+        that was overtaken would revert what is newer.
         """
         if type(message) is Apply:
             return self._apply(message, self._declaring.get(message.partition))
         if type(message) is RaiseEpochs:
             return self._raise(message)
         if type(message) is Declare:
-            before = [gate for name in message.epochs if (gate := self._declaring.get(name))]
+            before = [done for name in message.epochs if (done := self._declaring.get(name))]
             done = asyncio.Event()
             self._declaring.update(dict.fromkeys(message.epochs, done))
             return self._declare_in_turn(message, before, done)
@@ -69,39 +65,30 @@ class Desk:
         partition = message.partition
         outcomes: dict[str, Outcome] = {}
         batch = {}
-        count = 0
         for switch, packed in message.batch.items():
             if switch not in self.switches:
                 outcomes[switch] = _not_ours(switch)
-            elif partition not in self.driver.declared(switch):
+            elif partition not in self._driver.declared(switch):
                 outcomes[switch] = Undefined(
                     f"switch {switch}: partition {partition} has to be declared there first"
                 )
             else:
-                batch[switch] = ops = unpack_ops(packed)
-                count += len(ops)
+                batch[switch] = unpack_ops(packed)
         try:
-            found = await self.driver.apply(partition, message.epoch, batch)
+            found = await self._driver.apply(partition, message.epoch, batch)
         except StaleEpoch as error:
             return Applied({}, str(error))
-        if any(type(outcome) is not Acknowledged for outcome in found.values()):
-            count = sum(
-                len(batch[switch])
-                for switch, outcome in found.items()
-                if isinstance(outcome, Acknowledged)
-            )
-        self.operations += count
         return Applied(outcomes | found if outcomes else found)
 
     async def _raise(self, message: RaiseEpochs) -> Raised:
         stale = {}
         for partition, epoch in message.epochs.items():
             try:
-                await self.driver.raise_epoch(partition, epoch)
+                await self._driver.raise_epoch(partition, epoch)
             except StaleEpoch as error:
                 stale[partition] = str(error)
-        known = [self.driver.declared(switch) for switch in self.switches]
-        undeclared = [name for name in message.epochs if any(name not in some for some in known)]
+        declared = [self._driver.declared(switch) for switch in self.switches]
+        undeclared = [name for name in message.epochs if any(name not in d for d in declared)]
         return Raised(stale, undeclared)
 
     async def _declare_in_turn(
@@ -109,8 +96,8 @@ class Desk:
     ) -> Applied:
         asked = self.switches if message.switches is None else message.switches
         try:
-            for gate in before:
-                await gate.wait()
+            for earlier in before:
+                await earlier.wait()
             await self._declare(message, asked)
         except StaleEpoch as error:
             return Applied({}, str(error))
@@ -122,21 +109,21 @@ class Desk:
         outcomes: dict[str, Outcome] = {s: _not_ours(s) for s in asked}
         ours = [switch for switch in asked if switch in self.switches]
         if message.check:
-            return Applied(outcomes | await self.driver.audit(*ours))
+            return Applied(outcomes | await self._driver.audit(*ours))
         return Applied(outcomes | dict.fromkeys(ours, _ACKNOWLEDGED))
 
     async def _declare(self, message: Declare, asked: Collection[str]) -> None:
         for partition, epoch in message.epochs.items():
-            # What was given away meanwhile is for others to know.
+            # Each time: another process may have become responsible for a switch meanwhile.
             ours = [switch for switch in asked if switch in self.switches]
             packed = message.entries.get(partition, {})
             expected = {s: unpack_entries(packed[s]) for s in ours if s in packed}
-            await self.driver.declare(partition, epoch, expected, ours)
-            await asyncio.sleep(0)  # for those who wait for something smaller
+            await self._driver.declare(partition, epoch, expected, ours)
+            await asyncio.sleep(0)  # let smaller requests through
 
     async def _read(self, message: ReadFlows) -> Flows:
         try:
-            return Flows(pack_entries(await self.driver.read(message.switch)))
+            return Flows(pack_entries(await self._driver.read(message.switch)))
         except (DzflowError, TimeoutError) as error:
             return Flows(b"", str(error) or f"switch {message.switch} does not answer in time")
 

@@ -1,9 +1,10 @@
-"""Entries that no space has any more are removed, whoever was to clear them.
+"""Removes the entries of deleted spaces that no configurator has cleared.
 
-A configurator clears a partition when its space, or a version of it, is gone; but it may die before
-that is done, and in mode `sea` perhaps nobody has the partition. So whoever has seen in etcd that a
-version was deleted removes what switches still hold of it, after a while. A version that was never
-seen tells nothing: etcd may have been lost, and be restored later.
+A configurator clears a partition when its space, or a version of the space, is deleted. But it may
+die before it is done, and in mode `sea` the partition may have no owner at all. So a southbound
+process that has seen a version being deleted in etcd removes what switches still hold of it, after
+a while. It leaves versions alone that it has never seen: etcd may have been lost, and be restored
+later.
 """
 
 import asyncio
@@ -23,35 +24,40 @@ from sdn.topology import UnknownSwitch
 
 log = logging.getLogger(__name__)
 
-SWEEP_AFTER = 5.0  # seconds for configurators to clear by themselves
-RETRY = 0.5
-REST, LONGEST_REST = 9, 5.0  # times as long as a switch was compared; at most so many seconds
+_REST, _LONGEST_REST = 9, 5.0  # times as long as comparing a switch took; at most so many seconds
 _LATEST = 1 << 63  # an epoch that no fence is above
 
 Scopes = set[tuple[int, int]]
 """Numbers of spaces, each with a version."""
 
+Switches = Callable[[], Collection[str]]
+"""The switches that this process is responsible for now."""
+
 
 class Sweeper:
-    """Finds out which entries are nobody's, and has them removed from some switches."""
+    """Finds entries of deleted spaces, and has them removed from this process's switches.
 
-    def __init__(self, etcd: Etcd, spaces: Spaces, switches: Callable[[], Collection[str]]) -> None:
+    Configurators have `after` seconds to clear the entries themselves.
+    """
+
+    def __init__(self, etcd: Etcd, spaces: Spaces, after: float, retry: float = 0.5) -> None:
         self._etcd = etcd
         self._spaces = spaces
-        self._switches = switches
-        self._deleted: Scopes = set()  # those that we have seen go
-        self._suspects: Scopes = set()  # of these, those that a switch may hold something of
-        self._gone: Scopes = set()  # while a switch is compared because of them
-        self._found = 0  # entries of those
+        self._after = after
+        self._retry = retry
+        self._deleted: Scopes = set()  # versions that this process has seen being deleted
+        self._suspects: Scopes = set()  # of these, those that a switch may have entries of
+        self._sweeping: Scopes = set()  # those that a switch is being compared for
+        self._found = 0  # entries of these versions on that switch
         self._wake = asyncio.Event()
 
     def partition_of(self, entry: FlowEntry) -> str | None:
-        """Which partition an entry that was seen belongs to; None if that is not known (yet)."""
+        """The partition of an entry that a switch has; None if that is not known (yet)."""
         found = self._spaces.partition_of(entry)
         scope = None if found else self._scope(entry)
         if scope is None or self._spaces.has(*scope):
             return found
-        if scope in self._gone:
+        if scope in self._sweeping:
             self._found += 1
             return NOBODY
         if scope in self._deleted:
@@ -59,26 +65,26 @@ class Sweeper:
         return None
 
     def changed(self, before: Scopes) -> None:
-        """Spaces were changed or deleted, of which there were these versions."""
+        """Note that spaces were changed or deleted; before, there were these versions."""
         there = self._spaces.scopes()
         self._deleted -= there
         if gone := before - there:
-            asyncio.get_running_loop().call_later(SWEEP_AFTER, self._over, gone)
+            asyncio.get_running_loop().call_later(self._after, self._expire, gone)
 
-    async def run(self, driver: SwitchDriver) -> None:
-        """Have entries removed whenever there are some that may be nobody's."""
+    async def run(self, driver: SwitchDriver, switches: Switches) -> None:
+        """Remove entries of deleted versions whenever switches may have some, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             try:
-                await self._sweep(driver)
+                await self._sweep(driver, switches)
             except StoreError as error:
-                log.warning("it cannot be found out which entries are nobody's: %s", error)
+                log.warning("cannot find out which spaces were deleted, retrying: %s", error)
                 self._wake.set()
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(self._retry)
 
-    def _over(self, gone: Scopes) -> None:
-        """Configurators have had their time."""
+    def _expire(self, gone: Scopes) -> None:
+        """The time of configurators to clear these versions is over."""
         left = gone - self._spaces.scopes()
         self._deleted |= left
         self._suspect(left)
@@ -94,54 +100,52 @@ class Sweeper:
             return None
         return (scope.space, scope.version) if scope else None
 
-    async def _sweep(self, driver: SwitchDriver) -> None:
-        """Compare all switches because of the suspects: one at a time, and there is no hurry."""
+    async def _sweep(self, driver: SwitchDriver, switches: Switches) -> None:
+        """Compare all switches because of the suspects: slowly, one after the other."""
         suspects, self._suspects = self._suspects, set()
         clock = asyncio.get_running_loop().time
         removed = 0
         try:
-            for switch in sorted(self._switches()):
-                # Each time: what is there again by now may have entries, too.
-                if not (gone := await self._gone_of(suspects)):
+            for switch in sorted(switches()):
+                # Each time: a version that exists again by now may have entries, too.
+                if not (gone := await self._still_deleted(suspects)):
                     break
+                if switch not in switches():
+                    continue  # the process that has it now has seen the deletion, too
                 began = clock()
                 removed += await self._clear(driver, switch, gone)
-                await asyncio.sleep(min(REST * (clock() - began), LONGEST_REST))
+                await asyncio.sleep(min(_REST * (clock() - began), _LONGEST_REST))
         except StoreError:
             self._suspects |= suspects
             raise
         finally:
             if removed:
-                log.warning("%d entries of spaces that are gone were removed", removed)
+                log.warning("%d entries of deleted spaces were removed", removed)
 
     async def _clear(self, driver: SwitchDriver, switch: str, gone: Scopes) -> int:
-        """Remove what a switch holds of versions that are gone; returns how many entries."""
-        if switch not in self._switches():
-            return 0  # it is for somebody else to do, who has seen it, too
-        self._gone, self._found = gone, 0
+        """Remove what a switch holds of deleted versions; returns how many entries."""
+        self._sweeping, self._found = gone, 0
         try:
             for name in driver.holding(switch):
                 scope = _scope_of(name)
                 if scope and scope in gone and not self._spaces.has(*scope):
                     await driver.declare(name, _LATEST, {}, [switch])
-                    await asyncio.sleep(0)  # for those who wait for something smaller
+                    await asyncio.sleep(0)  # let smaller work through
             outcomes = await driver.audit(switch)
         except UnknownSwitch:
             return 0  # the network has changed meanwhile
         finally:
-            self._gone = set()
+            self._sweeping = set()
         return self._found if isinstance(outcomes[switch], Acknowledged) else 0
 
-    async def _gone_of(self, suspects: Scopes) -> Scopes:
-        """Those of some versions that are not there, as etcd says now."""
+    async def _still_deleted(self, suspects: Scopes) -> Scopes:
+        """Those of some versions that etcd does not have now; none if a space is unreadable."""
         found: Scopes = set()
         for item in (await self._etcd.range(SPACES)).items:
             try:
                 doc = decode_space(item.value)
             except BadDocument as error:
-                log.error(
-                    "%s cannot be read, so no entry is taken for nobody's: %s", item.key, error
-                )
+                log.error("%s cannot be read, so no entry is removed: %s", item.key, error)
                 return set()
             found.update((doc.number, version) for version in doc.versions)
         return suspects - found
@@ -151,5 +155,5 @@ def _scope_of(partition: str) -> tuple[int, int] | None:
     try:
         name = PartitionName.parse(partition)
     except ValueError:
-        return None  # not of a space: the base
+        return None  # the base, which belongs to no space
     return name.space, name.version

@@ -14,6 +14,7 @@ from configurators.store.etcd.client import Etcd, Page, StoreError
 from configurators.store.keys import RECORDS
 from configurators.store.model import Record
 from configurators.streams.packing import unpack_regions
+from configurators.streams.task_numbers import first_number, last_number
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def last_seq(record: Record) -> int:
     Tasks of an operation that is still open come again, and must not be taken for old ones; those
     of one that is settled count no more, whichever of its phases they are from.
     """
-    return record.seq * 4 - 1 if record.open else record.seq * 4 + 3
+    return first_number(record.seq) - 1 if record.open else last_number(record.seq)
 
 
 def partials(

@@ -1,4 +1,4 @@
-"""Spaces as they are stored, and what follows from them: indexes, regions, partitions."""
+"""Stored spaces, and what follows from them: indexes, regions, partitions."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,8 +8,9 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
+from configurators.engine.map_planner import first_map
 from configurators.engine.partials import Partial, Request
-from configurators.engine.partition_map import PartitionMap, first_map, route
+from configurators.engine.partition_map import PartitionMap, route
 from configurators.store.keys import PartitionName
 from configurators.store.model import SpaceDoc, Version
 from dzflow.address import MAX_VERSION, PREFIX, BadAddress, Scope, read_match
@@ -25,21 +26,21 @@ VERSIONS_AT_ONCE = 2
 
 
 class UnfitIndex(BadInput):
-    """A kind of index whose regions the plan of the network cannot hold."""
+    """The plan of the network cannot hold the regions of this kind of index."""
 
 
 class TooManyVersions(BadInput):
-    """A schema is to be changed while an earlier change of it is not over."""
+    """A schema cannot be changed while an earlier change of it is in progress."""
 
 
 class UnknownSpace(BadInput):
-    """A space is named that there is not."""
+    """There is no space of this name."""
 
 
 def new_space(
     name: str, number: int, schema: object, plan: PlanName, partitions: int, prefix: int = PREFIX
 ) -> SpaceDoc:
-    """What is stored of a new space; BadSchema or UnfitIndex if it cannot be one.
+    """The document of a new space; BadSchema or UnfitIndex if the schema cannot be used.
 
     Under `lpm` a schema that names no kind of index gets `zorder`.
     """
@@ -48,22 +49,22 @@ def new_space(
 
 
 def new_version(doc: SpaceDoc, schema: object, partitions: int) -> SpaceDoc:
-    """The space with one more version, for a changed schema; publishers still write the old one.
+    """The space with a second version, for a changed schema; publishers still use the old one.
 
     TooManyVersions if it has two already.
     """
     if len(doc.versions) >= VERSIONS_AT_ONCE:
         raise TooManyVersions(
-            f"the schema of {doc.name!r} is being changed already; try again when that is over"
+            f"the schema of {doc.name!r} is being changed already; try again when that is done"
         )
-    number = (doc.current + 1) % (MAX_VERSION + 1)  # the next in turn, not one just given up
+    number = (doc.current + 1) % (MAX_VERSION + 1)  # not a number that was just given up
     plan = doc.versions[doc.current].map.plan
     made = _new_version(doc.name, number, schema, plan, partitions)
     return replace(doc, versions={**doc.versions, number: made})
 
 
 def with_current(doc: SpaceDoc, version: int) -> SpaceDoc:
-    """The space with publishers told to write another of its versions."""
+    """The space with another of its versions for publishers."""
     return replace(doc, current=version)
 
 
@@ -104,7 +105,7 @@ def _space(name: str, schema: object, plan: PlanName) -> Space:
 
 
 def _quiet_index(space: Space, version: int, shapes: Iterable[Shape] | None = None) -> Index:
-    # What is lost stands in `index.lost`, for whoever answers the user.
+    # `index.lost` says what is lost; the dispatcher tells the user.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossWarning)
         return build_index(space, version, shapes)
@@ -126,12 +127,8 @@ class VersionView:
         """The global names of its partitions."""
         return tuple(self._names.values())
 
-    def name_of(self, leaf: str) -> str:
-        """The global name of a partition."""
-        return self._names[leaf]
-
     def scope(self, prefix: int = PREFIX) -> Scope:
-        """The events that this version writes."""
+        """The scope of the addresses of this version's events."""
         return Scope(self.number, self.version, prefix)
 
     def route(self, request: Request) -> dict[str, Partial]:
@@ -151,7 +148,7 @@ def _view(name: str, number: int, version: int, stored: bytes) -> VersionView:
 
 
 class SpaceView:
-    """A space, ready for use: all that its stored form says, and what follows from it."""
+    """A space, ready for use: its document, and what follows from it."""
 
     def __init__(self, doc: SpaceDoc, versions: Mapping[int, VersionView]) -> None:
         self.doc = doc
@@ -175,13 +172,13 @@ class SpaceView:
         return self.current.space
 
     def filter(self, given: object) -> Filter:
-        """A filter as it was given, in normal form under the current schema."""
+        """A filter that a user gave, in normal form under the current schema."""
         return parse_filter(self.space, given)
 
     def regions(self, given: object) -> dict[int, tuple[Region, ...]]:
-        """The regions of a filter (as it was given) in each version; BadInput if one has none.
+        """The regions of a filter that a user gave, in each version; BadInput if one has none.
 
-        The same words may mean other keys under another schema, so each version reads them itself.
+        The same text may mean another filter under another schema, so each version parses it.
         """
         return {n: v.index.regions(parse_filter(v.space, given)) for n, v in self.versions.items()}
 
@@ -191,7 +188,7 @@ class SpaceView:
 
 
 class Spaces:
-    """All spaces there are, by name and by number. Changed only by `put` and `drop`."""
+    """All spaces, by name and by number. Changed only by `put` and `drop`."""
 
     def __init__(self, docs: Iterable[SpaceDoc] = (), prefix: int = PREFIX) -> None:
         self.prefix = prefix
@@ -207,14 +204,14 @@ class Spaces:
         return len(self._by_name)
 
     def put(self, doc: SpaceDoc) -> SpaceView:
-        """Take up a space that is new or has changed."""
+        """Add a space, or replace it."""
         self.drop(doc.name)
         view = SpaceView.of(doc)
         self._by_name[doc.name] = self._by_number[doc.number] = view
         return view
 
     def drop(self, name: str) -> SpaceView | None:
-        """Forget a space; returns it if it was known."""
+        """Remove a space; returns it if it was known."""
         known = self._by_name.pop(name, None)
         if known:
             self._by_number.pop(known.number, None)
@@ -230,7 +227,7 @@ class Spaces:
             return self._by_name[name]
         except KeyError:
             raise UnknownSpace(
-                f"there is no space {name[:64]!r}; GET /spaces lists those there are"
+                f"there is no space {name[:64]!r}; GET /spaces lists all spaces"
             ) from None
 
     def scopes(self) -> set[tuple[int, int]]:
@@ -252,7 +249,7 @@ class Spaces:
         return space.versions.get(partition.version) if space else None
 
     def partition_of(self, entry: FlowEntry) -> str | None:
-        """Which partition an entry belongs to, as its match tells; None if nobody's."""
+        """The partition that an entry belongs to, by its match; None if there is none."""
         if entry.match is None:
             return None
         try:

@@ -1,6 +1,6 @@
-"""Stored documents as bytes: msgpack, arrays of fields in the order of the model.
+"""Stored documents as bytes: msgpack arrays of the fields, in the order of the model.
 
-Fields may be added at the end of a struct, with a default: older bytes can still be read.
+Fields may be added at the end of a struct with a default: older bytes can still be read then.
 """
 
 from typing import TypeAlias, TypeVar
@@ -12,12 +12,12 @@ from configurators.store.model import KeyUse, NetworkDoc, Process, Record, Space
 
 Document: TypeAlias = Record | SpaceDoc | NetworkDoc | Process | KeyUse
 Wires: TypeAlias = dict[str, tuple[str, int]]
-"""Where applications reach each host of an emulated network."""
+"""Where applications reach each host of an emulated network: address and port."""
 D = TypeVar("D")
 
 
 class BadDocument(StoreError):
-    """What is stored under a key is not what should be there."""
+    """The bytes under a key are not the document that belongs there."""
 
 
 _encoder = msgpack.Encoder()
@@ -60,7 +60,7 @@ def decode_key_use(data: bytes) -> KeyUse:
 
 
 def decode_wires(data: bytes) -> Wires:
-    """Where each host is reached; BadDocument if the bytes do not say so."""
+    """Where each host is reached; BadDocument if the bytes are something else."""
     return _decoded(_wires, data)
 
 

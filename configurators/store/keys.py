@@ -1,21 +1,21 @@
-"""Where things are in etcd. All keys begin with the prefix of the installation.
+"""The keys of etcd, all below the prefix of the installation.
 
 | key | value |
 | --- | --- |
 | `spaces/NAME` | `SpaceDoc` |
-| `numbers/NUMBER` | the name of the space that has this number, also some time after it is gone |
+| `numbers/NUMBER` | the name of the space with this number; kept for a while after its deletion |
 | `network` | `NetworkDoc` |
-| `records/SPACE/ID` | `Record`; SPACE is the number in hexadecimal, which the id names, too |
+| `records/SPACE/ID` | `Record`; SPACE is the number in hexadecimal, as in the id |
 | `finished/SPACE/ID` | `Record` that was removed or has failed; kept for a while (leased) |
-| `ttl/ID` | when a record that has a ttl expires, as a decimal number |
+| `ttl/ID` | when a record with a ttl expires, as a decimal number |
 | `owners/PARTITION` | the configurator's id; the key's mod revision is the epoch (mode `sna`) |
 | `locks/PARTITION/LEASE` | the id of a configurator that has the lock, or waits for it |
-| `clean/PARTITION` | left by who released the lock with nothing under way; see `Mark` |
+| `clean/PARTITION` | left by an owner that released its lock with nothing in progress; see `Mark` |
 | `journal/PARTITION/EPOCH.N` | tasks that were done under a lock, until records say the same |
-| `cuts/PARTITION` | the key of the last that was dropped from the partition's journal |
+| `cuts/PARTITION` | the last key that was dropped from the partition's journal |
 | `keys/HASH` | `KeyUse` of an idempotency key (leased) |
 | `dispatchers/ID`, `configurators/ID`, `southbound/ID` | `Process`, leased: gone when it dies |
-| `generation` | put to get a new generation: the put's revision |
+| `generation` | put to get a new generation: the revision of the put |
 | `wires` | where applications reach each host of an emulated network: host -> [address, port] |
 | `ray` | `Process` that started or joined Ray and watches over the workers, leased |
 
@@ -24,6 +24,7 @@ The global name of a partition is `SPACE.VERSION/LEAF`, as in `1f.0/3-0.7-x`.
 
 import re
 import secrets
+from collections.abc import Callable
 from typing import NamedTuple
 
 from configurators.store.model import RecordKind
@@ -48,16 +49,21 @@ GENERATION = "generation"
 WIRES = "wires"
 RAY = "ray"
 
-_RECORD_ID = re.compile(r"[sa][0-9a-f]+-[0-9A-Za-z_-]+")
-_LETTER: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
+RECORD_PATTERN = r"[as][0-9a-f]{1,3}-[0-9a-f]{16}"
+"""The ids of records: kind, number of the space, and a random part."""
+
+LETTERS: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
+"""The first letter of the ids of each kind."""
+
+_RECORD_ID = re.compile(RECORD_PATTERN)
 
 
 class BadRecordId(BadInput):
-    """A text that is not the id of any record."""
+    """A text that cannot be the id of a record."""
 
 
 class PartitionName(NamedTuple):
-    """A partition of all that there are: space, index version, leaf of its partition map."""
+    """The global name of a partition: space, index version, leaf of its partition map."""
 
     space: int
     version: int
@@ -68,20 +74,27 @@ class PartitionName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "PartitionName":
-        """Read the text form."""
+        """The name from its text form; ValueError if the text is none."""
         scope, _, leaf = text.partition("/")
         space, _, version = scope.partition(".")
         return cls(int(space, 16), int(version), leaf)
 
 
-def new_record_id(kind: RecordKind, space: int) -> str:
-    """An id that nothing else has; it names the space, so that the record can be found."""
-    return f"{_LETTER[kind]}{space:x}-{secrets.token_hex(8)}"
+def new_record_id(
+    kind: RecordKind, space: int, new_id: Callable[[int], str] = secrets.token_hex
+) -> str:
+    """A unique id for a record of a space; `new_id` gives a random text for a number of bytes."""
+    return f"{LETTERS[kind]}{space:x}-{new_id(8)}"
+
+
+def is_record_id(text: str) -> bool:
+    """Whether a text can be the id of a record."""
+    return _RECORD_ID.fullmatch(text) is not None
 
 
 def record_key(record_id: str, finished: bool = False) -> str:
     """The key of a record; BadRecordId if no record can have this id."""
-    if len(record_id) > 32 or not _RECORD_ID.fullmatch(record_id):
+    if not is_record_id(record_id):
         raise BadRecordId(f"{record_id[:32]!r} is not the id of a subscription or advertisement")
     space = record_id[1:].partition("-")[0]
     return f"{FINISHED if finished else RECORDS}{space}/{record_id}"
@@ -98,12 +111,12 @@ def owner_key(partition: str) -> str:
 
 
 def owners_of_space(space: int) -> str:
-    """The prefix of the owners of all partitions of a space, in all versions."""
+    """The prefix of the owners of a space's partitions, in all versions."""
     return f"{OWNERS}{space:x}."
 
 
 def locks_of(partition: str) -> str:
-    """The prefix of the keys of all who have a partition's lock or wait for it."""
+    """The prefix of the keys of all processes that have a partition's lock or wait for it."""
     return f"{LOCKS}{partition}/"
 
 
@@ -113,6 +126,6 @@ def journal_of(partition: str) -> str:
 
 
 def history_of(space: int, version: int | None = None) -> list[str]:
-    """The prefixes of what owners in mode `sea` left of partitions of a space, or one version."""
+    """The prefixes of what owners in mode `sea` store for partitions of a space, or one version."""
     under = f"{space:x}." if version is None else f"{space:x}.{version}/"
     return [kind + under for kind in (CLEAN, JOURNAL, CUTS)]

@@ -1,7 +1,7 @@
-"""Locks on partitions: a leased key for each who has or wants one, and the oldest key has it.
+"""Locks on partitions: each process that has or wants a lock has a leased key; the oldest wins.
 
-The revision at which a key was created is the epoch: it grows from owner to owner, fences compare
-it, and whatever an owner stores compares that its key is still there. Keys are never put again.
+The revision at which a key was created is the epoch. It grows from owner to owner, fences compare
+it, and every transaction of an owner compares that its key still exists. Keys are never put twice.
 """
 
 import asyncio
@@ -24,8 +24,9 @@ from configurators.store.etcd.client import (
     none_newer,
     unchanged,
 )
-from configurators.store.following import News, follow
 from configurators.store.keys import CLEAN, LOCKS, locks_of
+from configurators.store.mirror import Snapshot, Update, follow
+from dzflow.aio import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ _AT_ONCE = 100  # keys in one transaction
 
 
 class Claim(NamedTuple):
-    """A key under a partition's lock; the lowest epoch of all has it."""
+    """The key of a process that has or wants a lock; the claim with the lowest epoch has it."""
 
     epoch: int
     key: str
@@ -42,53 +43,59 @@ class Claim(NamedTuple):
 
 
 class LockTable:
-    """Who has which lock, and who waits, as far as is known; kept up to date with news."""
+    """Which process has each lock, and which ones wait for it, as far as is known."""
 
     def __init__(self) -> None:
         self.revision = 0
         self._claims: dict[str, list[Claim]] = {}  # by partition, lowest epoch first
 
-    def take(self, news: News) -> set[str]:
-        """Take up news of all locks; the partitions that they concern."""
+    def apply(self, update: Update) -> set[str]:
+        """Apply an update of all locks; returns the partitions that it concerns."""
         changed: set[str] = set()
-        if news.whole:
+        if isinstance(update, Snapshot):
             changed |= self._claims.keys()
             self._claims.clear()
-        for change in news.changes:
-            partition = change.key.removeprefix(LOCKS).rpartition("/")[0]
-            changed.add(partition)
-            claims = [c for c in self._claims.pop(partition, ()) if c.key != change.key]
-            if change.value is not None:
-                claims.append(Claim(change.revision, change.key, change.value.decode()))
-                claims.sort()
-            if claims:
-                self._claims[partition] = claims
-        self.revision = news.revision
+        for change in update.changes:
+            who = None if change.value is None else change.value.decode()
+            changed.add(self.set(change.name, who, change.revision))
+        self.revision = update.revision
         return changed
 
+    def set(self, name: str, who: str | None, revision: int) -> str:
+        """Put the claim of a process under a key (without `LOCKS`), or remove it (None).
+
+        Returns the partition.
+        """
+        key = LOCKS + name
+        partition = name.rpartition("/")[0]
+        claims = [c for c in self._claims.pop(partition, ()) if c.key != key]
+        if who is not None:
+            claims.append(Claim(revision, key, who))
+            claims.sort()
+        if claims:
+            self._claims[partition] = claims
+        return partition
+
     def partitions(self) -> list[str]:
-        """Those that somebody has locked, or wants to."""
+        """The partitions that a process has locked, or wants to."""
         return list(self._claims)
 
     def claims(self, partition: str) -> list[Claim]:
-        """All who have or want a lock, in the order in which they get it."""
+        """All claims to a lock, in the order in which they get it."""
         return self._claims.get(partition, [])
 
     def holder(self, partition: str) -> Claim | None:
-        """Who has a lock."""
+        """The claim that has a lock, if any."""
         claims = self._claims.get(partition)
         return claims[0] if claims else None
 
     def holders(self) -> dict[str, Claim]:
-        """Who has which lock."""
+        """The claim that has each lock, by partition."""
         return {partition: claims[0] for partition, claims in self._claims.items()}
 
 
 class Lock:
-    """A lock that is ours. `mark` is what the owner before left when it released it, if it did.
-
-    `lost` is set when the lease is over; `alive` looks at the clock itself.
-    """
+    """A lock that this process has; `mark` is what the previous owner left on release, if any."""
 
     def __init__(self, partition: str, epoch: int, key: str, lease: Lease) -> None:
         self.partition = partition
@@ -98,26 +105,21 @@ class Lock:
         self._lease = lease
 
     @property
-    def lost(self) -> asyncio.Event:
-        """Set when it is not ours any more for lack of a sign of life."""
-        return self._lease.lost
-
-    @property
     def alive(self) -> bool:
-        """Whether it is ours for certain, unless somebody removed the key by hand."""
+        """Whether this process has it for certain, unless the key was deleted by hand."""
         return self._lease.alive
 
     @property
     def holds(self) -> Compare:
-        """What every transaction compares that only the owner may carry out."""
+        """The comparison of every transaction that only the owner may carry out."""
         return unchanged(self.key, self.epoch)
 
 
 class Locks:
     """The locks of one process, all on one lease; use as an async context manager.
 
-    `table` follows all locks; `on_change` is called with the partitions that changed, `on_lost`
-    when the lease is lost, and all locks with it. After that there is another lease.
+    `table` follows all locks. `on_change` is called with the partitions that changed, `on_lost`
+    when the lease is lost, and all locks with it; a new lease follows.
     """
 
     def __init__(
@@ -138,13 +140,11 @@ class Locks:
         self._leased = asyncio.Event()
         self._known = asyncio.Event()
         self._changed = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
 
     async def __aenter__(self) -> Self:
-        for work in (self._keep(), self._follow()):
-            task = asyncio.create_task(work)
-            task.add_done_callback(_complain)
-            self._tasks.append(task)
+        self._tasks.spawn(self._keep_lease(), "keep the lease of locks")
+        self._tasks.spawn(self._follow(), "follow locks")
         await self._known.wait()
         await self._leased.wait()
         await self._drop_older()
@@ -156,12 +156,10 @@ class Locks:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def try_lock(self, partition: str) -> Lock | None:
-        """Lock a partition if nobody has it or waits for it; None if somebody does."""
+        """Lock a partition; None if another process has it or waits for it."""
         lease = await self._current()
         key = self._key(partition, lease)
         mark = CLEAN + partition
@@ -172,8 +170,8 @@ class Locks:
                 [Get(locks_of(partition), prefix=True)],
             )
         except StoreError as error:
-            # Perhaps we have it all the same: whoever tries again finds that.
-            log.warning("partition %s cannot be locked: %s", partition, error)
+            # The lock may have been taken: the next attempt finds that out.
+            log.warning("cannot lock partition %s: %s", partition, error)
             await asyncio.sleep(_RETRY)
             return None
         if result.succeeded:
@@ -186,12 +184,12 @@ class Locks:
         return None
 
     async def wait(self, partition: str, wanted: Callable[[], bool]) -> Lock | None:
-        """Lock a partition when its turn has come; None if it is not wanted any more before."""
+        """Queue for a lock until it is this process's turn; None if it is no longer `wanted`."""
         lease = await self._current()
         key = self._key(partition, lease)
         lock = await self._queue(partition, key, lease)
         if lock is None:
-            await asyncio.sleep(_RETRY)  # there will be another lease
+            await asyncio.sleep(_RETRY)  # until there is a new lease
             return None
         ours: Lock | None = None
         try:
@@ -207,7 +205,7 @@ class Locks:
                 await self.release(lock, None)
 
     async def release(self, lock: Lock, mark: bytes | None) -> None:
-        """Give a lock to whoever is next; with a mark, if nothing was under way."""
+        """Release a lock; leave a mark for the next owner if nothing was in progress."""
         ops: list[Op] = [Delete(lock.key)]
         if mark is not None:
             ops.append(Put(CLEAN + lock.partition, mark))
@@ -215,27 +213,27 @@ class Locks:
             try:
                 await self._etcd.transact([lock.holds], ops)
             except StoreError as error:
-                log.warning("the lock of %s cannot be released yet: %s", lock.partition, error)
+                log.warning("cannot release the lock of %s yet: %s", lock.partition, error)
                 await asyncio.sleep(_RETRY)
             else:
                 return
 
     def free(self, partition: str) -> bool:
-        """Whether a lock is nobody's, or ours without our knowing, as far as is known."""
+        """Whether no other process has a lock, as far as is known."""
         first = self.table.holder(partition)
         return first is None or bool(self._lease and first.key == self._key(partition, self._lease))
 
     def look_again(self) -> None:
-        """Have all who wait look whether they still want to."""
+        """Have all calls of `wait` check again whether they are still wanted."""
         self._changed.set()
         self._changed = asyncio.Event()
 
-    # Keys
+    # Claims
 
     async def _drop_older(self) -> None:
-        """Take away what a process before us with the same name had, without waiting for its end.
+        """Delete the claims of an earlier process with the same name, before its lease ends.
 
-        If it is alive all the same, what it does compares its keys, and fails.
+        If that process is still alive, its transactions fail, because they compare its keys.
         """
         lease = await self._current()
         own = f"/{lease.id:x}"
@@ -250,7 +248,7 @@ class Locks:
             try:
                 await self._etcd.transact([], deletes)
             except StoreError as error:
-                log.warning("locks of an older %s are left to expire: %s", self._who, error)
+                log.warning("the locks of an earlier %s are left to expire: %s", self._who, error)
                 return
 
     def _key(self, partition: str, lease: Lease) -> str:
@@ -262,7 +260,7 @@ class Locks:
         return self._lease
 
     async def _queue(self, partition: str, key: str, lease: Lease) -> Lock | None:
-        """Put the key behind all others, unless it is there already."""
+        """Put the key behind all others, unless it exists already."""
         while lease.alive:
             try:
                 put = Put(key, self._who.encode(), lease.id)
@@ -270,7 +268,7 @@ class Locks:
             except LeaseGone:
                 return None
             except StoreError as error:
-                log.warning("cannot wait for the lock of %s: %s", partition, error)
+                log.warning("cannot queue for the lock of %s: %s", partition, error)
                 await asyncio.sleep(_RETRY)
                 continue
             epoch = result.revision if result.succeeded else result.gets[0][0].created
@@ -278,14 +276,14 @@ class Locks:
         return None
 
     async def _begin(self, lock: Lock) -> Lock | None:
-        """The lock is ours: take the mark away, which is about the owner before."""
+        """Read and delete the mark of the previous owner: the lock is this process's now."""
         mark = CLEAN + lock.partition
         while lock.alive:
             try:
                 result = await self._etcd.transact([lock.holds], [Get(mark), Delete(mark)])
             except StoreError as error:
-                # If it was carried out, the mark is lost, and the lock counts as found dirty.
-                log.warning("cannot begin with the lock of %s: %s", lock.partition, error)
+                # If it was carried out, the mark is lost: the lock counts as not released cleanly.
+                log.warning("cannot read the mark of the lock of %s: %s", lock.partition, error)
                 await asyncio.sleep(_RETRY)
                 continue
             if not result.succeeded:
@@ -296,8 +294,8 @@ class Locks:
 
     # In the background
 
-    async def _keep(self) -> None:
-        """Have a lease; a new one when it is lost."""
+    async def _keep_lease(self) -> None:
+        """Keep a lease, and replace it when it is lost."""
         while True:
             try:
                 async with self._etcd.lease(self._ttl) as lease:
@@ -309,16 +307,16 @@ class Locks:
                     self._on_lost()
                     self.look_again()
             except StoreError as error:
-                log.warning("there is no lease for locks: %s", error)
+                log.warning("cannot get a lease for locks, retrying: %s", error)
             await asyncio.sleep(_RETRY)
 
     async def _follow(self) -> None:
-        async for news in follow(self._etcd, LOCKS):
-            self._take(news)
+        async for update in follow(self._etcd, LOCKS):
+            self._apply(update)
             self._known.set()
 
-    def _take(self, news: News) -> None:
-        changed = self.table.take(news)
+    def _apply(self, update: Update) -> None:
+        changed = self.table.apply(update)
         self.look_again()
         if changed:
             self._on_change(changed)
@@ -326,8 +324,3 @@ class Locks:
 
 def _value(found: Iterable[Stored]) -> bytes | None:
     return next((item.value for item in found), None)
-
-
-def _complain(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()):
-        log.error("locks are no longer kept", exc_info=error)

@@ -1,4 +1,4 @@
-"""What is stored: records, spaces, the network. All are msgpack in etcd, and never changed."""
+"""The stored documents: records, spaces, the network, processes. All are immutable."""
 
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ RecordKind = Literal["subscription", "advertisement"]
 
 
 class Timing(Struct, frozen=True, array_like=True, gc=False):
-    """Where the time of the last operation went, in milliseconds; total is the sum of the rest."""
+    """How long each stage of the last operation took, in milliseconds; `total_ms` is the sum."""
 
     indexed_ms: float = 0.0
     journaled_ms: float = 0.0
@@ -25,7 +25,7 @@ class Timing(Struct, frozen=True, array_like=True, gc=False):
 
 
 class NextFilter(Struct, frozen=True, array_like=True):
-    """What an update that is under way leads to."""
+    """The filter that an update in progress leads to."""
 
     filter: Any
     regions: dict[int, bytes]
@@ -34,21 +34,21 @@ class NextFilter(Struct, frozen=True, array_like=True):
 class Record(Struct, frozen=True, array_like=True):
     """A subscription or advertisement.
 
-    `seq` counts its operations: what is told to partitions under a higher number replaces what was
-    told under a lower one. `by` is the dispatcher that drives the open operation, if there is one:
-    the record is pending or removing, or has a `next` filter. Until an operation is settled, what
-    counts is what was before: nothing (pending), or `regions`.
+    `seq` counts its operations: a task with a higher number replaces one with a lower number. `by`
+    is the dispatcher that drives the open operation, if there is one: the record is pending or
+    removing, or has a `next` filter. Until an operation is settled, the state before it counts:
+    nothing (pending), or `regions`.
     """
 
     id: str
     kind: RecordKind
     host: str
     space: str
-    filter: Any  # as it was given
+    filter: Any  # as the user gave it
     regions: dict[int, bytes]  # by index version, packed (`pack_regions`)
     state: State
     seq: int
-    created: float  # seconds since the epoch, as all times that are stored
+    created: float  # seconds since 1970, as all stored times
     by: str = ""
     acknowledged: float | None = None
     flow_ops: int = 0
@@ -56,12 +56,12 @@ class Record(Struct, frozen=True, array_like=True):
     label: str | None = None
     ttl: float | None = None
     expires: float | None = None
-    reason: str | None = None  # why it is not done yet, or failed
+    reason: str | None = None  # why the operation waits, or has failed
     next: NextFilter | None = None
 
     @property
     def open(self) -> bool:
-        """Whether an operation on it is under way."""
+        """Whether an operation on it is in progress."""
         return self.next is not None or self.state in ("pending", "removing")
 
 
@@ -80,11 +80,11 @@ class SpaceDoc(Struct, frozen=True, array_like=True):
     number: int
     versions: dict[int, Version]
     current: int
-    by: str = ""  # the dispatcher that is changing the schema, if one is
+    by: str = ""  # the dispatcher that is changing the schema, if any
 
 
 class TreeDoc(Struct, frozen=True, array_like=True):
-    """A spanning tree; each part of the network that is cut off has a root of its own."""
+    """A spanning tree; each part of the network that is cut off has its own root."""
 
     links: tuple[Link, ...]
     root: str
@@ -92,17 +92,17 @@ class TreeDoc(Struct, frozen=True, array_like=True):
 
 
 class Lost(Struct, frozen=True, array_like=True):
-    """Switches and links that are out of order: trees avoid them, nobody waits for them."""
+    """Switches and links that are down: trees avoid them, and no request waits for them."""
 
     switches: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
 
 
 class NetworkDoc(Struct, frozen=True, array_like=True):
-    """The network: topology, tables and groups that were given out, trees by number.
+    """The network: topology, the numbers of tables and groups, trees by number.
 
-    Entries stand on all `trees`. Publishers write `current` numbers (None: all there are);
-    `retired` ones go after a while, and the others are not told of until all entries stand.
+    All `trees` have entries. Publishers use the `current` numbers (None: all). `retired` trees are
+    removed after a while; the others are not announced until all their entries are installed.
     """
 
     switches: tuple[Switch, ...]
@@ -112,30 +112,29 @@ class NetworkDoc(Struct, frozen=True, array_like=True):
     trees: dict[int, TreeDoc]
     lost: Lost = Lost()
     current: tuple[int, ...] | None = None
-    retired: dict[int, float] = {}  # since when publishers are told of others
+    retired: dict[int, float] = {}  # since when publishers use other trees
     wanted: int = 0  # how many trees there should be; 0: as many as there are
-    last: int = -1  # the number that was given last
+    last: int = -1  # the number that was assigned last
 
     @property
     def tree_count(self) -> int:
-        """How many trees there are when nothing is lost."""
+        """How many trees there are when nothing is down."""
         return self.wanted or len(self.trees)
 
     @property
     def usable(self) -> frozenset[int]:
-        """The trees that publishers may write."""
+        """The trees that publishers may use."""
         return frozenset(self.trees if self.current is None else self.current)
 
 
 class Process(Struct, frozen=True, array_like=True):
-    """A process of the control plane that is alive: where its stream listens."""
+    """A process of the control plane that is alive, and where it listens for streams."""
 
     id: str
     address: str  # host:port
     pid: int
     node: str  # the machine (Ray node) it runs on
     openflow: str = ""  # host:port where switches connect, for southbound processes
-    generation: int = 0  # likewise
 
 
 class KeyUse(Struct, frozen=True, array_like=True):

@@ -1,12 +1,14 @@
-"""A process makes itself known in etcd, for as long as it lives."""
+"""The registration of a process in etcd, for as long as it lives."""
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from configurators.store.documents import encode
 from configurators.store.etcd.client import (
     Compare,
     Etcd,
+    Lease,
     Put,
     StoreError,
     StoreUnavailable,
@@ -18,39 +20,54 @@ from dzflow.errors import DzflowError
 
 log = logging.getLogger(__name__)
 
-TTL = 10  # seconds after which a process that gives no sign of life is taken for dead
+TTL = 10  # seconds without a sign of life after which others take a process for dead
 _RETRY = 0.5
 
 
 class Superseded(DzflowError):
-    """Another process has registered under the same id: it does the work from now on."""
+    """Another process has registered with the same id, and does the work from now on."""
 
 
 class Registration:
-    """The leased key of a process; `known` is set while it stands, since `revision`."""
+    """The leased key of a process; `known` is set while it is registered, since `revision`.
 
-    def __init__(self, etcd: Etcd, key: str, process: Process, ttl: int = TTL) -> None:
+    `on_lost` is awaited after the lease was lost, before the process registers again.
+    """
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        key: str,
+        process: Process,
+        ttl: int = TTL,
+        on_lost: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self.known = asyncio.Event()
         self.revision = 0
         self._etcd = etcd
         self._key = key
+        self._process = process
         self._value = encode(process)
         self._ttl = ttl
+        self._on_lost = on_lost
         self._lease = 0
+        self._replaced_at = 0  # the revision of another process's registration with this id
+        self._replaced = asyncio.Event()
 
     def stands(self) -> Compare:
-        """What holds in etcd for as long as nobody takes this process for dead.
+        """The comparison that holds in etcd for as long as the registration does.
 
-        StoreUnavailable if it was never registered.
+        StoreUnavailable if the process was never registered.
         """
         if not self.revision:  # it would mean that there is no such key
             raise StoreUnavailable(f"{self._key} is not registered yet")
         return unchanged(self._key, self.revision)
 
     async def keep(self) -> None:
-        """Stand registered until cancelled, again after etcd was away.
+        """Stay registered until cancelled; register again after etcd was away.
 
-        The first time it replaces whoever has the id; Superseded if somebody does later.
+        The first registration replaces that of an older process with the same id. Superseded if
+        another process registers with it later.
         """
         first = True
         while True:
@@ -60,15 +77,25 @@ class Registration:
                     await self._put(anyway=first)
                     first = False
                     self.known.set()
-                    await lease.lost.wait()
+                    await self._wait(lease)
+                log.warning("%s is no longer registered: its lease was not renewed", self._key)
             except StoreError as error:
                 log.warning("%s is not registered: %s", self._key, error)
             finally:
                 self.known.clear()
+            if self._on_lost and not first:
+                await self._on_lost()
             await asyncio.sleep(_RETRY)
 
+    def observe(self, process: Process, revision: int) -> None:
+        """Note what etcd has under the key; `keep` ends if that is another, newer process."""
+        if process != self._process:
+            self._replaced_at = max(self._replaced_at, revision)
+            if self._replaced_at > self.revision > 0:
+                self._replaced.set()
+
     async def confirm(self) -> None:
-        """Wait until it is certain that the id is ours; Superseded if it is another's."""
+        """Wait until it is certain that the id is this process's; Superseded if it is not."""
         while True:
             await self.known.wait()
             try:
@@ -80,14 +107,30 @@ class Registration:
                 return
 
     async def _put(self, anyway: bool = False) -> None:
-        """Store the key, unless it is another's."""
+        """Store the key, unless another process has it."""
         while True:
             stored = None if anyway else await self._etcd.get(self._key)
             if stored and stored.value != self._value:
-                raise Superseded(f"another process is {self._key} now; this one stops")
+                raise self._superseded()
             compare = unchanged(self._key, stored.revision) if stored else absent(self._key)
             put = Put(self._key, self._value, self._lease)
             result = await self._etcd.transact([] if anyway else [compare], [put])
             if result.succeeded:
                 self.revision = result.revision
+                if self._replaced_at > self.revision:
+                    raise self._superseded()
                 return
+
+    async def _wait(self, lease: Lease) -> None:
+        """Wait until the lease is lost; Superseded if another process has registered."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (lease.lost, self._replaced)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self._replaced.is_set():
+            raise self._superseded()
+
+    def _superseded(self) -> Superseded:
+        return Superseded(f"another process is {self._key} now; this one stops")

@@ -1,7 +1,7 @@
-"""What keeps etcd from filling up: shared leases for what need not be kept, and compaction.
+"""Keeps etcd from filling up: shared leases for keys that expire, and compaction.
 
-At thousands of requests a second, a lease for each finished record would be too many: all that
-finish within a while share one.
+At thousands of requests a second, a lease for each finished record would be too many: all records
+that finish within a minute share one.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ _log = logging.getLogger(__name__)
 
 
 class SharedLeases:
-    """Leases for keys that shall be gone some time after they were written.
+    """Leases for keys that expire some time after they were written.
 
-    A key lives for `retention` seconds at least, and at most for `rotation` seconds longer.
+    A key lives for at least `retention` seconds, and at most for `rotation` seconds longer.
     """
 
     def __init__(
@@ -50,20 +50,20 @@ class SharedLeases:
         return self._lease
 
     def forget(self) -> None:
-        """Take a new lease next time: etcd has said that this one is gone."""
+        """Take a new lease next time, because etcd says that this one has ended."""
         self._until = 0.0
 
 
 async def keep_compacted(
     etcd: Etcd, every: float = 30.0, keep: int = 10_000, stop: asyncio.Event | None = None
 ) -> None:
-    """Compact etcd's history again and again, all but what is younger than `keep` revisions.
+    """Compact etcd's history regularly, except the newest `keep` revisions.
 
-    Any number of processes may do so at once. The history stays until it is one turn old, too, so
-    that slow readers and watchers can follow. Runs until `stop`; a failure is told and tried again.
+    Any number of processes may do so at once. History is kept for at least one period, so that slow
+    readers and watchers can follow. Runs until `stop` is set; logs failures, and tries again.
     """
     stop = stop or asyncio.Event()
-    oldest = 0  # the newest revision of the turn before
+    oldest = 0  # the newest revision of the period before
     while not stop.is_set():
         try:
             newest = await etcd.maintenance.revision()
@@ -72,7 +72,7 @@ async def keep_compacted(
                 await etcd.maintenance.compact(target)
             oldest = newest
         except StoreError as trouble:
-            _log.warning("etcd was not compacted: %s", trouble)
+            _log.warning("cannot compact etcd, retrying: %s", trouble)
         try:
             await asyncio.wait_for(stop.wait(), every)
         except TimeoutError:
@@ -80,7 +80,7 @@ async def keep_compacted(
 
 
 class Room(Struct, frozen=True):
-    """How full the fullest member is, in bytes; `full` if etcd takes no more writes."""
+    """How full the fullest member is, in bytes; `full` if etcd accepts no more writes."""
 
     size: int
     in_use: int
@@ -99,10 +99,10 @@ async def room(etcd: Etcd) -> Room:
 
 
 async def make_room(etcd: Etcd) -> None:
-    """Drop all history, give the space back to the disk, and let etcd take writes again.
+    """Drop all history, give the space back to the disk, and let etcd accept writes again.
 
-    Every member stands still for a while, one after the other. Works under a user of etcd with
-    the role root, if it has authentication.
+    Each member is blocked for a while, one after the other. If etcd has authentication, the user
+    needs the role root.
     """
     await etcd.maintenance.compact(await etcd.maintenance.revision(), physical=True)
     await etcd.maintenance.defragment()

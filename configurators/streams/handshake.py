@@ -1,13 +1,14 @@
-"""Two ends of a stream convince each other that they know the same token; nothing of it is sent.
+"""The handshake of a stream: both ends prove that they know the same token, without sending it.
 
     listener                          dialler
        Challenge(nonce)        ->
                                <-     Proof(nonce, name, code)
        Welcome(name, code)     ->
 
-Without I/O: frames in, frames out. The dialler proves itself first, so that whoever just connects
-costs a listener next to nothing. It keeps strangers out; against somebody who can change packets
-between the machines, use a network that is your own or encrypted.
+Without I/O: frames in, frames out. The dialler proves itself first, so that a stranger's connection
+costs the listener next to nothing. The handshake keeps strangers out. It does not protect against
+attackers that can change packets between the machines: against them, use a private or encrypted
+network.
 """
 
 import hmac
@@ -25,18 +26,18 @@ MAX_FRAME = 1024  # of a handshake
 
 
 class NotTrusted(DzflowError):
-    """The other end does not know the token, or is no stream of ours at all."""
+    """The other end does not know the token, or does not speak this protocol."""
 
 
 class Challenge(Struct, frozen=True, array_like=True):
-    """What a listener begins with."""
+    """The first message, of the listener."""
 
     magic: str
     nonce: bytes
 
 
 class Proof(Struct, frozen=True, array_like=True):
-    """A dialler's answer."""
+    """The dialler's answer to a challenge."""
 
     nonce: bytes
     name: str
@@ -44,7 +45,7 @@ class Proof(Struct, frozen=True, array_like=True):
 
 
 class Welcome(Struct, frozen=True, array_like=True):
-    """A listener's answer to a proof that holds."""
+    """The listener's answer to a correct proof."""
 
     name: str
     code: bytes
@@ -56,7 +57,7 @@ _WELCOME = msgspec.msgpack.Decoder(Welcome)
 
 
 class Handshake:
-    """One end's view; `peer` is the other end's name as soon as it is trusted."""
+    """The state of one end; `peer` is the other end's name as soon as it is trusted."""
 
     def __init__(self, token: bytes, name: str, listens: bool) -> None:
         if not token:
@@ -69,31 +70,31 @@ class Handshake:
         self._theirs: bytes | None = None
 
     def first(self) -> bytes | None:
-        """What to send at once, if it is our turn."""
+        """The frame to send at once, if this end begins."""
         if not self._listens:
             return None
         return msgspec.msgpack.encode(Challenge(MAGIC, self._nonce))
 
     def receive(self, frame: bytes | memoryview) -> bytes | None:
-        """What to answer to a frame, if anything; raises NotTrusted."""
+        """The answer to a frame, if there is one; NotTrusted if the frame is wrong."""
         try:
             if self._listens:
-                return self._prove(_PROOF.decode(frame))
+                return self._verify_proof(_PROOF.decode(frame))
             if self._theirs is None:
-                return self._answer(_CHALLENGE.decode(frame))
-            self._check(_WELCOME.decode(frame))
+                return self._answer_challenge(_CHALLENGE.decode(frame))
+            self._verify_welcome(_WELCOME.decode(frame))
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise NotTrusted("the other end is not a stream of this program") from None
+            raise NotTrusted("the other end does not speak the protocol of dzflow") from None
         return None
 
-    def _answer(self, challenge: Challenge) -> bytes:
+    def _answer_challenge(self, challenge: Challenge) -> bytes:
         if challenge.magic != MAGIC or len(challenge.nonce) != NONCE:
             raise NotTrusted(f"the other end speaks {challenge.magic[:40]!r} instead of {MAGIC!r}")
         self._theirs = challenge.nonce
         code = self._code("dials", challenge.nonce, self._nonce, self._name)
         return msgspec.msgpack.encode(Proof(self._nonce, self._name, code))
 
-    def _prove(self, proof: Proof) -> bytes:
+    def _verify_proof(self, proof: Proof) -> bytes:
         if len(proof.nonce) != NONCE or len(proof.name) > MAX_NAME:
             raise NotTrusted("the other end sent a proof of the wrong size")
         code = self._code("dials", self._nonce, proof.nonce, proof.name)
@@ -103,7 +104,7 @@ class Handshake:
         code = self._code("listens", self._nonce, proof.nonce, self._name)
         return msgspec.msgpack.encode(Welcome(self._name, code))
 
-    def _check(self, welcome: Welcome) -> None:
+    def _verify_welcome(self, welcome: Welcome) -> None:
         assert self._theirs is not None
         code = self._code("listens", self._theirs, self._nonce, welcome.name)
         if not hmac.compare_digest(code, welcome.code):

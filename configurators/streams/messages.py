@@ -157,10 +157,10 @@ class Declare(Struct, frozen=True, array_like=True, tag="declare"):
     `check`, these switches are then compared, once for all partitions, and the difference is sent.
     Answered by `Applied`, with an outcome for each switch (without `check`: acknowledged).
 
-    A southbound process that has begun to hold a switch (it is new in its `Holds`, or the stream is
-    new) does not know what partitions should have there: it leaves their entries alone, and answers
-    `Apply` with an undefined outcome until the partition was declared for that switch. So declare
-    all partitions for all switches that are new in a `Holds`, also those that are down.
+    A southbound process that has begun to hold a switch (the switch is new in its `SwitchReport`,
+    or the stream is new) does not know what partitions should have there: it leaves their entries
+    alone, and answers `Apply` with an undefined outcome until the partition was declared for that
+    switch. So declare all partitions for all new switches, also those that are down.
     """
 
     epochs: dict[str, int]
@@ -182,8 +182,8 @@ class Flows(Struct, frozen=True, array_like=True, tag="flows"):
     reason: str | None = None
 
 
-class Holds(Struct, frozen=True, array_like=True, tag="holds"):
-    """What a southbound process tells when it is asked by nobody: at the start, and on a change.
+class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
+    """What a southbound process reports when a stream opens, and on each change.
 
     `switches` are those that it is master of and that are up; `down` gives reasons for those that
     it is responsible for and cannot use. `network` is the revision of the network that it has
@@ -195,10 +195,9 @@ class Holds(Struct, frozen=True, array_like=True, tag="holds"):
     down: dict[str, str]
     network: int
     ports_down: list[tuple[str, int]]
-    operations: int = 0  # acknowledged since the process started
 
 
 ToConfigurator = Tasks | Offers
 FromConfigurator = Dones | Waiting | Load | Take
 ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows
-FromSouthbound = Applied | Raised | Flows | Holds
+FromSouthbound = Applied | Raised | Flows | SwitchReport

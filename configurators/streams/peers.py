@@ -3,29 +3,32 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from configurators.store.documents import BadDocument, decode_process
+from configurators.store.documents import decode_process
 from configurators.store.etcd.client import Etcd
-from configurators.store.following import News, follow, whole
+from configurators.store.mirror import Mirror
 from configurators.store.model import Process
-from configurators.streams.stream import CannotConnect, Habits, Hear, Stream, connect
+from configurators.streams.listener import CannotConnect, Connect, connect
+from configurators.streams.stream import OnMessage, Stream, StreamOptions
+from dzflow.aio import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
 FIRST_RETRY, LONGEST_RETRY = 0.05, 2.0  # seconds
 
-Told = Callable[[str, Stream], None]
+OnStream = Callable[[str, Stream], None]
+"""Called with the id of a process, and the stream to it."""
 
 
 class Peers:
     """Streams by the id of the process; use as an async context manager.
 
-    A process is dialled as long as it is registered, again and again; its stream ends when it no
-    longer is. `on_open` (before anything is heard) and `on_close` tell of streams, `on_change` of
-    who is registered.
+    `Peers` connects to each process for as long as the process is registered, again after each
+    failure, and closes the stream when it no longer is. `on_open` (before any message is handled)
+    and `on_close` report streams, `on_change` that a process was registered or is gone.
     """
 
     def __init__(
@@ -33,36 +36,33 @@ class Peers:
         etcd: Etcd,
         prefix: str,
         token: bytes,
-        hear: Hear,
+        on_message: OnMessage,
         receives: Any,
-        on_open: Told | None = None,
-        on_close: Told | None = None,
+        on_open: OnStream | None = None,
+        on_close: OnStream | None = None,
         *,
         name: str = "",
         on_change: Callable[[], None] | None = None,
-        habits: Habits | None = None,
+        options: StreamOptions | None = None,
+        connect: Connect = connect,
     ) -> None:
-        self.processes: dict[str, Process] = {}
-        self._etcd = etcd
+        self._registered = Mirror(etcd, prefix, decode_process, self._registration_changed)
         self._prefix = prefix
         self._token = token
-        self._hear = hear
+        self._on_message = on_message
         self._receives = receives
         self._on_open = on_open
         self._on_close = on_close
         self._name = name
         self._on_change = on_change
-        self._habits = habits
+        self._options = options
+        self._connect = connect
         self._streams: dict[str, Stream] = {}
-        self._keeping: dict[str, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
-        self._following: asyncio.Task[None] | None = None
+        self._connecting: dict[str, tuple[Process, asyncio.Task[None]]] = {}
+        self._tasks = BackgroundTasks()
 
     async def __aenter__(self) -> Self:
-        page = await self._etcd.range(self._prefix)
-        self._take(whole(page))
-        self._following = asyncio.create_task(self._follow(page.revision))
-        self._following.add_done_callback(_ended)
+        await self._registered.start()
         return self
 
     async def __aexit__(
@@ -71,14 +71,16 @@ class Peers:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        assert self._following
-        tasks = [self._following, *self._keeping.values()]
         streams = list(self._streams.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, *self._ending, return_exceptions=True)
+        await self._registered.stop()
+        await self._tasks.cancel()
         for stream in streams:
             await stream.closed.wait()
+
+    @property
+    def processes(self) -> Mapping[str, Process]:
+        """The processes that are registered, by id."""
+        return self._registered.values
 
     def __getitem__(self, process: str) -> Stream | None:
         """The stream to a process, None if there is none at the moment."""
@@ -88,49 +90,32 @@ class Peers:
         """All streams that are open now, by process."""
         return dict(self._streams)
 
-    async def _follow(self, revision: int) -> None:
-        async for news in follow(self._etcd, self._prefix, revision):
-            self._take(news)
-
-    def _take(self, news: News) -> None:
-        found = {} if news.whole else dict(self.processes)
-        for change in news.changes:
-            name = change.key.removeprefix(self._prefix)
-            found.pop(name, None)
-            if change.value is not None:
-                try:
-                    found[name] = decode_process(change.value)
-                except BadDocument as error:
-                    log.error("%s cannot be reached: %s", change.key, error)
-        before, self.processes = self.processes, found
-        for name, process in before.items():
-            if found.get(name) != process:
-                self._release(name)
-        for name, process in found.items():
-            if name not in self._keeping:
-                self._keeping[name] = task = asyncio.create_task(self._keep(name, process))
-                task.add_done_callback(_ended)
-        if found != before and self._on_change:
+    def _registration_changed(self, name: str, process: Process | None, _: int) -> None:
+        known, task = self._connecting.get(name, (None, None))
+        if process == known:
+            return  # registered once more, as before
+        if task:
+            task.cancel()
+            del self._connecting[name]
+        if process:
+            work = self._stay_connected(name, process)
+            task = self._tasks.spawn(work, f"stream to {self._prefix}{name}")
+            self._connecting[name] = process, task
+        if self._on_change:
             self._on_change()
 
-    def _release(self, name: str) -> None:
-        task = self._keeping.pop(name)
-        task.cancel()
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    async def _keep(self, name: str, process: Process) -> None:
-        """Have a stream to a process, until cancelled."""
+    async def _stay_connected(self, name: str, process: Process) -> None:
+        """Connect to a process, again and again, until cancelled."""
         pause = FIRST_RETRY
         while True:
-            if await self._use(name, process):
+            if await self._use_stream(name, process):
                 pause = FIRST_RETRY
-            # Those who lost the same process do not all come back at the same moment.
+            # Not all peers of a process that was restarted connect at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             pause = min(2 * pause, LONGEST_RETRY)
 
-    async def _use(self, name: str, process: Process) -> bool:
-        """Connect to a process, and return when the stream is over; False if there was none."""
+    async def _use_stream(self, name: str, process: Process) -> bool:
+        """Connect, and return when the stream has ended; False if there was none."""
         used: Stream | None = None
 
         def opened(stream: Stream) -> None:
@@ -142,23 +127,18 @@ class Peers:
             if self._on_open:
                 self._on_open(name, stream)
 
-        common = self._token, self._hear, self._receives, self._name, self._habits
+        common = self._token, self._on_message, self._receives, self._name, self._options
         try:
-            stream = await connect(process.address, *common, opened)
+            stream = await self._connect(process.address, *common, opened)
             await stream.closed.wait()
-            log.info("%s%s is lost: %s", self._prefix, name, stream.reason)
+            log.info("the stream to %s%s is lost: %s", self._prefix, name, stream.reason)
         except CannotConnect as error:
-            log.info("%s%s is not reached: %s", self._prefix, name, error)
+            log.info("%s%s cannot be reached: %s", self._prefix, name, error)
         finally:
             if used is not None:
                 if self._streams.get(name) is used:
                     del self._streams[name]
-                used.close("the process is not registered any more, or nobody needs it")
+                used.close("the process is no longer registered, or its peer stops")
                 if self._on_close:
                     self._on_close(name, used)
         return used is not None
-
-
-def _ended(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()):
-        log.error("a stream is no longer kept", exc_info=error)

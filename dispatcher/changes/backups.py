@@ -1,7 +1,6 @@
-"""The state of the control plane as one document, and back."""
+"""Saves the state of the control plane as one document, and restores it."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,19 +8,22 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from configurators.environment import Clock
 from configurators.state.spaces import SpaceView
 from configurators.store.documents import decode_space
 from configurators.store.etcd.client import Etcd, Put, unchanged
 from configurators.store.keys import NUMBERS, RECORDS, SPACES, BadRecordId, record_key
 from configurators.store.model import RecordKind, SpaceDoc
+from dispatcher.calls import RecordSpec
 from dispatcher.changes.hosts import Hosts
 from dispatcher.changes.spaces import SpaceChanges
 from dispatcher.errors import Conflict, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.requests.calls import Call
-from dispatcher.requests.intake import Draft, Intake
-from dispatcher.requests.reading import scan
-from dispatcher.views import Ask, Restored
+from dispatcher.requests.intake import Intake
+from dispatcher.requests.operation import Operation
+from dispatcher.requests.pending_reply import PendingReply
+from dispatcher.requests.stored_records import scan
+from dispatcher.views import Restored
 from dzflow.errors import BadInput
 from sdn.topology import Host
 
@@ -31,7 +33,7 @@ _PATIENCE = 300.0
 
 
 class BadBackup(BadInput):
-    """This is not a backup, or one of another version."""
+    """A document that is not a backup, or is one of another version."""
 
 
 class SavedRecord(Struct, frozen=True):
@@ -67,12 +69,14 @@ class Backups:
         intake: Intake,
         hosts: Hosts,
         changes: SpaceChanges,
+        clock: Clock,
     ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
         self._intake = intake
         self._hosts = hosts
         self._changes = changes
+        self._clock = clock
 
     async def backup(self) -> bytes:
         """All spaces, hosts and active records, as JSON."""
@@ -96,13 +100,13 @@ class Backups:
                     )
                 )
         hosts = list(network.hosts) if network else []
-        made = Backup(_FORMAT, time.time(), spaces, hosts, records)
+        made = Backup(_FORMAT, self._clock.wall(), spaces, hosts, records)
         return await asyncio.to_thread(msgspec.json.encode, made)
 
     async def restore(self, data: bytes) -> Restored:
-        """Bring back what was saved, with the same ids, and wait until it is active.
+        """Restore a backup under the same ids, and wait until all records are active.
 
-        BadBackup if it is none, Conflict if there are records or something else is in the way.
+        BadBackup if it is not a backup, Conflict if there are records, or a space is in the way.
         """
         saved = await asyncio.to_thread(_read, data)
         if (await self._etcd.range(RECORDS, limit=1)).items:
@@ -132,25 +136,33 @@ class Backups:
             raise Conflict(f"number {doc.number} of space {doc.name!r} belongs to {owner!r} now")
         compare = unchanged(key, number.revision if number else 0)
         if not await self._changes.store_new(doc, [compare], [Put(key, doc.name.encode())]):
-            raise Conflict(f"somebody else is making the space {doc.name!r}; try again")
+            raise Conflict(f"another call is making the space {doc.name!r}; try again")
 
     async def _restore_records(self, some: Sequence[SavedRecord]) -> int:
-        """Begin records anew; how many did not become active."""
-        call = Call(len(some))
+        """Begin records under their old ids; how many of them did not become active."""
+        reply = PendingReply(len(some))
+        now = self._clock.monotonic()
         for place, saved in enumerate(some):
-            draft = Draft("begin", saved.kind, call, place)
-            draft.ask = Ask(saved.host, saved.space, saved.filter, saved.label, saved.ttl)
-            draft.id, draft.created = saved.id, saved.created
-            self._intake.force(draft)
-        await call.wait(_PATIENCE)
-        for answer in call.answers:
+            spec = RecordSpec(saved.host, saved.space, saved.filter, saved.label, saved.ttl)
+            self._intake.force(
+                Operation.begin(
+                    saved.kind,
+                    spec,
+                    now,
+                    reply.element(place),
+                    id=saved.id,
+                    created=saved.created,
+                )
+            )
+        await reply.wait(_PATIENCE)
+        for answer in reply.answers:
             if answer is None:
-                raise Unavailable("not everything is restored yet, but it goes on by itself", 10.0)
-        return sum(answer is not None and answer.problem is not None for answer in call.answers)
+                raise Unavailable("not all records are active yet; the restore goes on", 10.0)
+        return sum(answer is not None and answer.problem is not None for answer in reply.answers)
 
 
 def _settled(doc: SpaceDoc) -> SpaceDoc:
-    """A space without what a change of its schema has brought so far."""
+    """A space without the changes of a schema change that is under way."""
     return replace(doc, versions={doc.current: doc.versions[doc.current]}, by="")
 
 

@@ -1,8 +1,8 @@
-"""What of the network counts as lost, from what southbound processes tell. Pure.
+"""Which switches and links count as lost, from the reports of southbound processes. Pure.
 
-A switch is lost when its connection is for a while, a link as soon as a port of it is down. What
-comes back is used again when it has stayed for a while, which doubles each time that it was lost:
-something that comes and goes is left alone.
+A switch is lost when it has been disconnected for a while, a link as soon as one of its ports is
+down. A switch or link that comes back is used again when it has stayed for a while. That time
+doubles with each loss, so that one that comes and goes stays out of use (damping).
 """
 
 from math import inf
@@ -16,8 +16,8 @@ from sdn.topology import Link
 T = TypeVar("T")
 
 
-class Sight(Struct, frozen=True):
-    """What is told of the network at some moment."""
+class Observation(Struct, frozen=True):
+    """What southbound processes report at some moment."""
 
     up: frozenset[str]
     down: frozenset[str]
@@ -25,103 +25,103 @@ class Sight(Struct, frozen=True):
 
 
 class Patience(Struct, frozen=True):
-    """How long to wait; all times are in seconds."""
+    """How long the damper waits, in seconds."""
 
-    down_after: float = 3.0  # for a switch whose connection is lost, and most others' are not
-    absent_after: float = 30.0  # for one that was never seen, or if more than half are away
-    back_after: float = 2.0  # before something that has come back is used again
-    longest: float = 600.0  # the same for what was lost again and again; then that is forgotten
+    down_after: float = 3.0  # a switch that is disconnected, while most others are connected
+    absent_after: float = 30.0  # a switch that was never seen, or when more than half are away
+    back_after: float = 2.0  # a switch or link that has come back, before it is used again
+    longest: float = 600.0  # the same after many losses; after it, former losses are forgotten
 
 
-class _Thing(Struct):
-    """A switch or a link."""
+class _Part(Struct):
+    """What is known of a switch or a link."""
 
-    down: bool | None = None  # None: nobody knows
+    down: bool | None = None  # None: not known
     since: float = 0.0  # when that began
-    seen: bool = False  # up, by the process that tells of it now
+    seen: bool = False  # up, by the process that reports it now
     lost: bool = False
-    times: int = 0  # that it was lost lately
+    times: int = 0  # how often it was lost lately
     lost_at: float = 0.0
 
 
 class Damper:
-    """Remembers what was seen of switches and links. The clock is the caller's."""
+    """Decides which switches and links are lost, from all observations so far."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
-        self._switches: dict[str, _Thing] = {}
-        self._links: dict[Link, _Thing] = {}
-        self._most_away_at = -inf  # when more than half of the switches were, lately
+        self._switches: dict[str, _Part] = {}
+        self._links: dict[Link, _Part] = {}
+        self._most_away_at = -inf  # when more than half of the switches were away last
 
-    def see(self, doc: NetworkDoc, sight: Sight, now: float) -> None:
-        """Take up what is told now."""
-        self._look_for_most(doc, now)  # as they were until now
+    def observe(self, doc: NetworkDoc, observed: Observation, now: float) -> None:
+        """Note what is observed now."""
+        self._note_if_most_are_away(doc, now)  # before the change
         for switch in doc.switches:
             name = switch.id
-            down = False if name in sight.up else True if name in sight.down else None
+            down = False if name in observed.up else True if name in observed.down else None
             _note(_of(self._switches, name, name in doc.lost.switches, now), down, now)
         for link in doc.links:
-            if not sight.ports_down.isdisjoint(link.ends):
+            if not observed.ports_down.isdisjoint(link.ends):
                 down = True
             else:
-                down = False if {link.a, link.b} <= sight.up else None
+                down = False if {link.a, link.b} <= observed.up else None
             _note(_of(self._links, link, link in doc.lost.links, now), down, now)
 
     def lost(self, doc: NetworkDoc, now: float) -> Lost:
-        """What counts as lost now."""
+        """The switches and links that count as lost now."""
         patience = self._patience
-        self._look_for_most(doc, now)
+        self._note_if_most_are_away(doc, now)
         switches = self._known(doc)
         links = {link: self._links[link] for link in doc.links if link in self._links}
-        for thing in switches.values():
-            # Those that come back last were cut off like the others.
-            alone = now - max(thing.since, self._most_away_at)
-            quick = thing.seen and alone >= patience.down_after
-            self._judge(thing, 0.0 if quick else patience.absent_after, now)
-        for thing in links.values():
-            self._judge(thing, 0.0, now)
+        for part in switches.values():
+            # The switches that come back last were cut off like the others.
+            alone = now - max(part.since, self._most_away_at)
+            quick = part.seen and alone >= patience.down_after
+            self._judge(part, 0.0 if quick else patience.absent_after, now)
+        for part in links.values():
+            self._judge(part, 0.0, now)
         return Lost(
-            tuple(name for name, thing in switches.items() if thing.lost),
-            tuple(link for link, thing in links.items() if thing.lost),
+            tuple(name for name, part in switches.items() if part.lost),
+            tuple(link for link, part in links.items() if part.lost),
         )
 
-    def _known(self, doc: NetworkDoc) -> dict[str, _Thing]:
+    def _known(self, doc: NetworkDoc) -> dict[str, _Part]:
         return {s.id: self._switches[s.id] for s in doc.switches if s.id in self._switches}
 
-    def _look_for_most(self, doc: NetworkDoc, now: float) -> None:
-        """If most switches are away, it is more likely that we are cut off."""
+    def _note_if_most_are_away(self, doc: NetworkDoc, now: float) -> None:
+        """If most switches are away, it is more likely that the southbound process is cut off."""
         switches = self._known(doc)
-        away = sum(thing.lost or thing.down is True for thing in switches.values())
+        away = sum(part.lost or part.down is True for part in switches.values())
         if 2 * away > len(switches):
             self._most_away_at = now
 
     @property
     def calm(self) -> bool:
-        """Whether nothing is lost or about to be: time alone changes nothing."""
-        things = (*self._switches.values(), *self._links.values())
-        return not any(thing.lost or thing.down for thing in things)
+        """Whether nothing is lost or about to be, so that time alone changes nothing."""
+        parts = (*self._switches.values(), *self._links.values())
+        return not any(part.lost or part.down for part in parts)
 
-    def _judge(self, thing: _Thing, limit: float, now: float) -> None:
+    def _judge(self, part: _Part, limit: float, now: float) -> None:
         patience = self._patience
-        lasted = now - thing.since
-        if thing.lost:
-            hold = min(patience.back_after * 2.0 ** min(thing.times - 1, 60), patience.longest)
-            thing.lost = thing.down is not False or lasted < hold
-        elif thing.down and lasted >= limit:
-            forgotten = now - thing.lost_at > patience.longest
-            thing.times = 1 if forgotten else thing.times + 1
-            thing.lost, thing.lost_at = True, now
+        lasted = now - part.since
+        if part.lost:
+            hold = min(patience.back_after * 2.0 ** min(part.times - 1, 60), patience.longest)
+            part.lost = part.down is not False or lasted < hold
+        elif part.down and lasted >= limit:
+            forgotten = now - part.lost_at > patience.longest
+            part.times = 1 if forgotten else part.times + 1
+            part.lost, part.lost_at = True, now
 
 
-def _of(things: dict[T, _Thing], name: T, lost: bool, now: float) -> _Thing:
-    thing = things.get(name)
-    if thing is None:
-        thing = things[name] = _Thing(None, now, False, lost, int(lost), now)
-    return thing
+def _of(parts: dict[T, _Part], name: T, lost: bool, now: float) -> _Part:
+    part = parts.get(name)
+    if part is None:
+        part = parts[name] = _Part(None, now, False, lost, int(lost), now)
+    return part
 
 
-def _note(thing: _Thing, down: bool | None, now: float) -> None:
-    if down is not thing.down:
-        thing.down, thing.since = down, now
+def _note(part: _Part, down: bool | None, now: float) -> None:
+    if down is not part.down:
+        part.down, part.since = down, now
         if down is not True:
-            thing.seen = down is False
+            part.seen = down is False

@@ -1,134 +1,120 @@
-"""Records with a ttl end when nobody renews them. Every dispatcher sees to it; one succeeds."""
+"""Ends records whose time is up. Every dispatcher tries; etcd lets one of them succeed."""
 
 import asyncio
 import heapq
 import logging
-import time
-from collections.abc import Callable
 
-from configurators.store.etcd.client import Etcd, Put, StoreError, unchanged
-from configurators.store.keys import TTL, record_key, ttl_key
-from dispatcher.knowledge.follower import Follower, complain
-from dispatcher.reports.metrics import Metrics
-from dispatcher.requests.intake import Draft, Intake
-from dispatcher.requests.reading import Held, read_many
+from configurators.environment import Clock
+from configurators.store.etcd.client import Etcd, StoreError, unchanged
+from configurators.store.keys import ttl_key
+from dispatcher.knowledge.expiry_times import ExpiryTimes
+from dispatcher.knowledge.siblings import Siblings
+from dispatcher.metrics import Metrics
+from dispatcher.requests.intake import Intake
+from dispatcher.requests.operation import Operation
+from dispatcher.requests.stored_records import read_many
+from dzflow.aio import BackgroundTasks
 
 _log = logging.getLogger(__name__)
 
 _STAGGER = 1.0  # seconds between the attempts of different dispatchers
-_AGAIN = 15.0  # when it could not be ended
-_GRACE = 10.0  # after a start: those who renew had nobody to renew with
+_RETRY = 15.0  # seconds before the next attempt to end a record
+_PAUSE = 1.0  # seconds before etcd is read again
+_GRACE = 10.0  # seconds after a start: hosts could not renew while no dispatcher was alive
+_AT_ONCE = 1_000
 
 
 class Expiry:
-    """Knows when records expire, and ends them then."""
+    """Ends each record when its expiry time is over and nobody has renewed it."""
 
     def __init__(
-        self, etcd: Etcd, intake: Intake, metrics: Metrics, rank: Callable[[str], int]
+        self,
+        etcd: Etcd,
+        times: ExpiryTimes,
+        intake: Intake,
+        siblings: Siblings,
+        metrics: Metrics,
+        clock: Clock,
     ) -> None:
         self._etcd = etcd
+        self._times = times
         self._intake = intake
+        self._siblings = siblings
         self._metrics = metrics
-        self._rank = rank
-        self._times: dict[str, tuple[float, int]] = {}  # with the revision of the key
+        self._clock = clock
         self._heap: list[tuple[float, str]] = []
-        self._more = asyncio.Event()
-        self._not_before = 0.0
-        self._follower = Follower(etcd, TTL, self._take)
-        self._task: asyncio.Task[None] | None = None
+        self._sooner = asyncio.Event()  # something expires before all that was known
+        self._starting = False
+        self._tasks = BackgroundTasks()
+        self._running: asyncio.Task[None] | None = None
+        times.changed.subscribe(self._time_changed)
 
     async def start(self) -> None:
-        """Read all times, and watch them."""
-        self._not_before = time.time() + _GRACE
-        await self._follower.start()
-        self._not_before = 0.0
-        self._task = asyncio.create_task(self._run(), name="expire")
-        self._task.add_done_callback(complain)
+        """Read all expiry times, and end records from now on."""
+        self._starting = True
+        await self._times.start()
+        self._starting = False
+        self._running = self._tasks.spawn(self._run(), "end expired records")
 
     async def close(self) -> None:
-        """End nothing any more."""
-        await self._follower.stop()
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """End no more records."""
+        await self._times.stop()
+        await self._tasks.cancel()
 
     def tasks(self) -> list["asyncio.Task[None]"]:
-        """What goes on in the background, and never ends by itself."""
-        return [*self._follower.tasks(), *([self._task] if self._task else [])]
+        """Background tasks; they never end by themselves."""
+        return [*self._times.tasks(), *([self._running] if self._running else [])]
 
-    def expires(self, name: str) -> float | None:
-        """When a record expires, as far as is known here."""
-        known = self._times.get(name)
-        return known[0] if known else None
+    def _time_changed(self, id: str, until: float) -> None:
+        grace = self._clock.wall() + _GRACE
+        self._schedule(max(until, grace) if self._starting else until, id)
 
-    async def renew(self, held: Held) -> bool:
-        """Let a record live for another ttl from now; not if it has changed since it was read."""
-        record = held.record
-        assert record.ttl is not None
-        put = Put(ttl_key(record.id), str(time.time() + record.ttl).encode())
-        result = await self._etcd.transact([unchanged(record_key(record.id), held.revision)], [put])
-        if result.succeeded:
-            self._take(record.id, put.value, result.revision)
-        return result.succeeded
-
-    def _take(self, name: str, value: bytes | None, revision: int) -> None:
-        if value is None:
-            self._times.pop(name, None)
-            return
-        until = float(value)
-        known = self._times.get(name)
-        if known and known[1] >= revision:
-            return
-        self._times[name] = until, revision
-        self._push(max(until, min(self._not_before, time.time() + _GRACE)), name)
-
-    def _push(self, at: float, name: str) -> None:
-        heapq.heappush(self._heap, (at + self._rank(name) * _STAGGER, name))
-        if self._heap[0][1] == name:
-            self._more.set()
+    def _schedule(self, at: float, id: str) -> None:
+        heapq.heappush(self._heap, (at + self._siblings.rank(id) * _STAGGER, id))
+        if self._heap[0][1] == id:
+            self._sooner.set()
 
     async def _run(self) -> None:
         while True:
-            wait = self._heap[0][0] - time.time() if self._heap else None
+            wait = self._heap[0][0] - self._clock.wall() if self._heap else None
             if wait is None or wait > 0:
                 try:
                     async with asyncio.timeout(wait):
-                        await self._more.wait()
+                        await self._sooner.wait()
                 except TimeoutError:
                     pass
-                self._more.clear()
+                self._sooner.clear()
                 continue
             try:
-                await self._expire(self._due())
+                await self._end(self._due())
             except StoreError as error:
                 _log.warning("expired records cannot be read: %s", error)
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(_PAUSE)
 
     def _due(self) -> list[str]:
-        """Those whose time is over. They are looked at again later, should they still be there."""
-        now = time.time()
+        """The records whose time is over; each is scheduled again, in case it still exists."""
+        now = self._clock.wall()
         due: dict[str, None] = {}
-        while self._heap and self._heap[0][0] <= now and len(due) < 1_000:
-            _, name = heapq.heappop(self._heap)
-            known = self._times.get(name)
-            if known and known[0] <= now:
-                due[name] = None
-        for name in due:
-            self._push(now + _AGAIN, name)
+        while self._heap and self._heap[0][0] <= now and len(due) < _AT_ONCE:
+            _, id = heapq.heappop(self._heap)
+            until = self._times.get(id)
+            if until is not None and until <= now:
+                due[id] = None
+        for id in due:
+            self._schedule(now + _RETRY, id)
         return list(due)
 
-    async def _expire(self, due: list[str]) -> None:
+    async def _end(self, due: list[str]) -> None:
         found = await read_many(self._etcd, due)
-        for name in due:
-            known = self._times.get(name)
-            held = found.get(name)
-            if known is None:
+        for id in due:
+            revision = self._times.revision(id)
+            stored = found.get(id)
+            if not revision:
                 continue
-            if held is None:
-                await self._etcd.delete(ttl_key(name))
-            elif held.record.state != "removing":
-                draft = Draft("end", held.record.kind, None, 0)
-                draft.id, draft.record, draft.revision = name, held.record, held.revision
-                draft.compares = [unchanged(ttl_key(name), known[1])]
+            if stored is None:
+                await self._etcd.delete(ttl_key(id))
+            elif stored.record.state != "removing":
+                not_renewed = unchanged(ttl_key(id), revision)
+                now = self._clock.monotonic()
                 self._metrics.expired += 1
-                self._intake.force(draft)
+                self._intake.force(Operation.end(stored, now, only_if=[not_renewed]))

@@ -1,61 +1,63 @@
-"""Sees to it that the network goes on when switches, links and ports fail and come back.
+"""Replaces trees when switches, links and ports fail, and when they come back.
 
-All dispatchers look; the one with the lowest id decides. If two think that they are it, the second
-to store its decision is refused, and looks again.
+All dispatchers observe the network; the one with the lowest id decides. If two dispatchers think so
+of themselves, etcd refuses the second decision, and that dispatcher looks again.
 """
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Collection
 
+from configurators.environment import Clock
 from configurators.state.healing import coming, next_network
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd, Put, StoreError, unchanged
 from configurators.store.keys import NETWORK
-from dispatcher.changes.damping import Damper, Patience, Sight
+from dispatcher.changes.damping import Damper, Observation, Patience
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
-from dispatcher.knowledge.reachability import Reach
+from dispatcher.knowledge.reachability import Reachability
+from dispatcher.knowledge.siblings import Siblings
 
 _log = logging.getLogger(__name__)
 
-_TICK = 0.25  # seconds between looks while something is lost, or on its way
-_PAUSE = 1.0  # after the store could not be reached
-_IMPATIENT = 60.0  # seconds after which a new tree is used, though not all have installed it
+_TICK = 0.25  # seconds between decisions while something is lost, or being replaced
+_PAUSE = 1.0  # seconds after etcd did not answer
+_IMPATIENT = 60.0  # seconds after which a new tree is used, though some have not installed it
 
 
 class Healer:
-    """Replaces trees that use what is lost; `run` does so for ever."""
+    """Replaces trees that use lost switches and links; `run` does so until it is cancelled."""
 
     def __init__(
         self,
         etcd: Etcd,
         me: str,
-        alive: Callable[[], Collection[str]],
+        siblings: Siblings,
         catalogue: Catalogue,
         fleet: Fleet,
-        reach: Reach,
+        reachability: Reachability,
         patience: Patience,
         grace: float,
+        clock: Clock,
     ) -> None:
         self._etcd = etcd
         self._me = me
-        self._alive = alive
+        self._siblings = siblings
         self._catalogue = catalogue
         self._fleet = fleet
-        self._reach = reach
+        self._reachability = reachability
         self._damper = Damper(patience)
         self._grace = grace
+        self._clock = clock
         self._changed = asyncio.Event()
         self._since = (0, 0.0)  # the revision of the network, and when it was first seen here
-        fleet.on_holds.append(self._see)
-        fleet.on_configurator.append(lambda _: self._changed.set())
-        catalogue.on_network.append(self._see)
+        fleet.switches_changed.subscribe(self._observe)
+        fleet.configurator_changed.subscribe(lambda _: self._changed.set())
+        catalogue.network_changed.subscribe(self._observe)
 
     async def run(self) -> None:
-        """Look and decide, until cancelled."""
-        self._see()
+        """Observe and decide, until cancelled."""
+        self._observe()
         while True:
             try:
                 await self._decide()
@@ -64,14 +66,14 @@ class Healer:
                 await asyncio.sleep(_PAUSE)
             await self._wait()
 
-    def _see(self) -> None:
-        """At once, so that nothing short is missed."""
-        doc, holds = self._catalogue.network_doc, self._fleet.holds.values()
+    def _observe(self) -> None:
+        """Note the present state at once, so that no short failure is missed."""
+        doc, reports = self._catalogue.network_doc, self._fleet.switch_reports.values()
         if doc is not None:
-            up = frozenset(switch for one in holds for switch in one.switches)
-            down = frozenset(switch for one in holds for switch in one.down) - up
-            ports = frozenset(port for one in holds for port in one.ports_down)
-            self._damper.see(doc, Sight(up, down, ports), time.monotonic())
+            up = frozenset(switch for report in reports for switch in report.switches)
+            down = frozenset(switch for report in reports for switch in report.down) - up
+            ports = frozenset(port for report in reports for port in report.ports_down)
+            self._damper.observe(doc, Observation(up, down, ports), self._clock.monotonic())
         self._changed.set()
 
     async def _wait(self) -> None:
@@ -88,20 +90,19 @@ class Healer:
         doc, revision = self._catalogue.network_doc, self._catalogue.network_revision
         if doc is None:
             return
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if self._since[0] != revision:
             self._since = revision, now
         lost = self._damper.lost(doc, now)
-        if self._me != min(self._alive(), default=self._me):
+        if self._me != min(self._siblings.alive):
             return
         impatient = now - self._since[1] > _IMPATIENT
-        changed = next_network(
-            doc, lost, impatient or self._reach.taken_up(), time.time(), self._grace
-        )
+        applied = impatient or self._reachability.network_applied()
+        changed = next_network(doc, lost, applied, self._clock.wall(), self._grace)
         if changed == doc:
             return
         _log.warning(
-            "the network changes: lost are switches %s and links %s; trees %s are used, of %s",
+            "the network changes: switches %s and links %s are lost; trees %s of %s are used",
             ", ".join(changed.lost.switches) or "none",
             ", ".join(map(str, changed.lost.links)) or "none",
             sorted(changed.usable),

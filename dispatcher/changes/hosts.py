@@ -1,9 +1,9 @@
-"""Hosts added, moved and removed; answered when everybody has taken the change up."""
+"""Adds, moves and removes hosts; a call returns when all processes have applied the change."""
 
 import asyncio
-import time
 from collections.abc import Callable
 
+from configurators.environment import Clock
 from configurators.state.network import with_host, without_host
 from configurators.store.documents import decode_network, encode
 from configurators.store.etcd.client import Etcd, Put, unchanged
@@ -12,8 +12,8 @@ from configurators.store.model import NetworkDoc
 from dispatcher.errors import Conflict, NotFound, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
-from dispatcher.knowledge.reachability import Reach
-from dispatcher.requests.reading import scan
+from dispatcher.knowledge.reachability import Reachability
+from dispatcher.requests.stored_records import scan
 from dispatcher.views import HostView
 from sdn.topology import Host
 
@@ -26,15 +26,22 @@ class Hosts:
     """The hosts of the network."""
 
     def __init__(
-        self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, reach: Reach, timeout: float
+        self,
+        etcd: Etcd,
+        catalogue: Catalogue,
+        fleet: Fleet,
+        reachability: Reachability,
+        timeout: float,
+        clock: Clock,
     ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
-        self._reach = reach
+        self._reachability = reachability
         self._timeout = timeout
+        self._clock = clock
         self._changed = asyncio.Event()
-        fleet.on_holds.append(self._changed.set)
-        fleet.on_configurator.append(lambda _: self._changed.set())
+        fleet.switches_changed.subscribe(self._changed.set)
+        fleet.configurator_changed.subscribe(lambda _: self._changed.set())
 
     def views(self) -> list[HostView]:
         """All hosts."""
@@ -51,11 +58,11 @@ class Hosts:
             host.mac,
             host.ipv6,
             f"{wire[0]}:{wire[1]}" if wire else None,
-            self._reach.cut_off(host.id),
+            self._reachability.cut_off(host.id),
         )
 
     async def put(self, host: Host) -> HostView:
-        """Add or move a host; TopologyError if it does not fit, Unavailable if not all follow."""
+        """Add or move a host; TopologyError if it does not fit, Unavailable if not all apply it."""
         await self._change(lambda doc: with_host(doc, host))
         return self.view(host)
 
@@ -72,7 +79,7 @@ class Hosts:
         try:
             await self._check_unused(name)
         except Conflict:
-            # Something has begun before everybody knew that the host goes.
+            # A record of the host was begun before all dispatchers knew that the host goes.
             await self._change(lambda doc: with_host(doc, known))
             raise
         return self.view(known)
@@ -92,7 +99,7 @@ class Hosts:
         for host in doc.hosts if doc else ():
             if host.id == name:
                 return host
-        raise NotFound(f"there is no host {name[:64]!r}; GET /hosts lists all there are")
+        raise NotFound(f"there is no host {name[:64]!r}; GET /hosts lists all hosts")
 
     async def _change(self, change: Callable[[NetworkDoc], NetworkDoc]) -> None:
         for _ in range(_TRIES):
@@ -102,23 +109,23 @@ class Hosts:
             doc = decode_network(stored.value)
             changed = change(doc)
             if changed == doc:
-                await self._until_taken_up(stored.revision)
+                await self._wait_until_applied(stored.revision)
                 return
             result = await self._etcd.transact(
                 [unchanged(NETWORK, stored.revision)], [Put(NETWORK, encode(changed))]
             )
             if result.succeeded:
                 await self._catalogue.refresh_network()
-                await self._until_taken_up(result.revision)
+                await self._wait_until_applied(result.revision)
                 return
         raise Unavailable("others are changing the network at the same time; try again")
 
-    async def _until_taken_up(self, revision: int) -> None:
-        deadline = time.monotonic() + self._timeout
-        while missing := self._reach.missing(revision):
-            if time.monotonic() > deadline:
+    async def _wait_until_applied(self, revision: int) -> None:
+        deadline = self._clock.monotonic() + self._timeout
+        while missing := self._reachability.missing(revision):
+            if self._clock.monotonic() > deadline:
                 raise Unavailable(
-                    f"the change is stored, but not taken up yet by {', '.join(missing)}", 5.0
+                    f"the change is stored, but not applied yet by {', '.join(missing)}", 5.0
                 )
             self._changed.clear()
             try:

@@ -1,6 +1,6 @@
-"""A changed schema on its way: a second version of the index beside the first, until that goes.
+"""Changes the schema of a space: a second index version is installed beside the first one.
 
-What is stored says how far the change has come, so that any dispatcher can go on with it (`by`
+The stored space says how far the change has come, so that any dispatcher can go on with it (`by`
 names the one that does):
 
 | stored | what is done next |
@@ -12,10 +12,12 @@ names the one that does):
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
+from configurators.environment import Clock
 from configurators.state.spaces import SpaceView, with_current, without_version
 from configurators.store.documents import decode_space, encode
 from configurators.store.etcd.client import Delete, Etcd, Put, StoreError, unchanged
@@ -23,10 +25,14 @@ from configurators.store.keys import RECORDS, SPACES, owners_of_space, record_ke
 from configurators.store.model import SpaceDoc
 from dispatcher.errors import Conflict, Failed
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.requests.calls import Call
-from dispatcher.requests.intake import Draft, Intake
-from dispatcher.requests.reading import Held, scan
-from dispatcher.requests.record_writer import Journal, Verdict, Write
+from dispatcher.knowledge.siblings import Siblings
+from dispatcher.requests.adoption import Adoption
+from dispatcher.requests.intake import Intake
+from dispatcher.requests.operation import Operation
+from dispatcher.requests.pending_reply import PendingReply
+from dispatcher.requests.record_writer import RecordWriter
+from dispatcher.requests.stored_records import StoredRecord, scan
+from dispatcher.requests.writes import Write, WriteResult
 from dzflow.address import MAX_VERSION
 from dzflow.errors import BadInput
 from dzflow.filters import parse_filter
@@ -34,10 +40,10 @@ from dzflow.filters import parse_filter
 _log = logging.getLogger(__name__)
 
 _INSTALLED_AT_ONCE = 500
-_NAMED = 20  # records that an error names
+_NAMED = 20  # records that an error lists
 _PAUSE = 0.5
 _INSTALL_TIME = 120.0
-_ROUNDS = 3  # of installing what was refused, before it is given up
+_ROUNDS = 3  # attempts to install what switches refuse, before the change is taken back
 _PATIENCE = 30.0  # seconds that a call waits for publishers to be told
 
 
@@ -47,8 +53,8 @@ def newer_version(doc: SpaceDoc) -> int | None:
     return following if following in doc.versions else None
 
 
-class Migration:
-    """Changes of schemas that this dispatcher drives."""
+class SchemaChanges:
+    """The schema changes that this dispatcher carries out."""
 
     def __init__(
         self,
@@ -56,17 +62,23 @@ class Migration:
         me: str,
         grace: float,
         catalogue: Catalogue,
+        siblings: Siblings,
+        adoption: Adoption,
         intake: Intake,
-        journal: Journal,
+        writer: RecordWriter,
+        clock: Clock,
     ) -> None:
         self._etcd = etcd
         self._me = me
         self._grace = grace
         self._catalogue = catalogue
+        self._siblings = siblings
         self._intake = intake
-        self._journal = journal
+        self._writer = writer
+        self._clock = clock
         self._driven: dict[str, asyncio.Task[None]] = {}
-        self._told: dict[str, asyncio.Future[None]] = {}  # set when publishers are told
+        self._announced: dict[str, asyncio.Future[None]] = {}  # set when publishers are told
+        adoption.looking.subscribe(self.adopt)
 
     async def close(self) -> None:
         """Stop; another dispatcher goes on with changes that are under way."""
@@ -76,7 +88,7 @@ class Migration:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def check_fit(self, doc: SpaceDoc, version: int) -> None:
-        """Conflict if there are records whose filters mean nothing under a version."""
+        """Conflict if there are records whose filters do not fit a version."""
         space = SpaceView.of(doc).versions[version].space
         wrong: list[str] = []
         reason = ""
@@ -101,39 +113,40 @@ class Migration:
                 ids=tuple(wrong[:_NAMED]),
             )
 
-    async def wait_until_told(self, name: str) -> None:
-        """Until publishers are told of the new version; not for ever."""
-        told = self._told.get(name)
-        if told is not None:
-            await asyncio.wait([told], timeout=_PATIENCE)
-            if told.done() and not told.cancelled():
-                told.result()
+    async def wait_until_announced(self, name: str) -> None:
+        """Wait until publishers are told of the new version, but not forever."""
+        announced = self._announced.get(name)
+        if announced is not None:
+            await asyncio.wait([announced], timeout=_PATIENCE)
+            if announced.done() and not announced.cancelled():
+                announced.result()
 
-    def dispatcher_gone(self, alive: Collection[str]) -> None:
-        """Take over changes that nobody goes on with."""
+    def adopt(self) -> None:
+        """Go on with changes whose dispatcher is gone."""
         for space in list(self._catalogue.spaces):
-            # What bears our own name is from before a restart, if it is not driven already.
-            if space.doc.by and (space.doc.by not in alive or space.doc.by == self._me):
+            by = space.doc.by
+            # A change that bears our own id is from before a restart, unless it is under way here.
+            if by and (by == self._me or by not in self._siblings.alive):
                 self.drive(space.name)
 
     def drive(self, name: str) -> None:
-        """Go on with the change of a space until it is over."""
+        """Carry out the change of a space, until it is over."""
         if name not in self._driven:
-            self._told[name] = asyncio.get_running_loop().create_future()
+            self._announced[name] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(self._run(name), name=f"change {name}")
             self._driven[name] = task
             task.add_done_callback(lambda task: self._ended(name, task))
 
     def _ended(self, name: str, task: "asyncio.Task[None]") -> None:
         del self._driven[name]
-        told = self._told.pop(name, None)
+        announced = self._announced.pop(name, None)
         error = None if task.cancelled() else task.exception()
-        if told and not told.done():
+        if announced and not announced.done():
             if error:
-                told.set_exception(error)
-                told.exception()  # whoever waits gets it; nobody need
+                announced.set_exception(error)
+                announced.exception()  # no caller need be waiting for it
             else:
-                told.cancel()
+                announced.cancel()
         if error:
             _log.error("the change of space %s stopped: %s", name, error, exc_info=error)
 
@@ -147,7 +160,7 @@ class Migration:
                 await asyncio.sleep(_PAUSE)
 
     async def _step(self, name: str) -> bool:
-        """Go one step on; True if it is over."""
+        """Take the next step; True if the change is over."""
         stored = await self._etcd.get(SPACES + name)
         doc = decode_space(stored.value) if stored else None
         if stored is None or doc is None or not doc.by:
@@ -159,25 +172,25 @@ class Migration:
         if version is not None:
             await self._install(doc, stored.revision, version)
         elif len(doc.versions) > 1:
-            self._tell_told(name)
+            self._announce(name)
             if (await self._etcd.range(f"{RECORDS}{doc.number:x}/", limit=1)).items:
                 await asyncio.sleep(self._grace)
             older = next(number for number in doc.versions if number != doc.current)
             await self._store(without_version(doc, older), stored.revision)
         else:
-            self._tell_told(name)
+            self._announce(name)
             if await self._strip(doc, stored.revision):
                 await self._store(replace(doc, by=""), stored.revision)
                 await self._catalogue.refresh_spaces()
         return False
 
-    def _tell_told(self, name: str) -> None:
-        told = self._told.get(name)
-        if told and not told.done():
-            told.set_result(None)
+    def _announce(self, name: str) -> None:
+        announced = self._announced.get(name)
+        if announced and not announced.done():
+            announced.set_result(None)
 
     async def _install(self, doc: SpaceDoc, revision: int, version: int) -> None:
-        """Have all records in the newer version, then tell publishers; or take it back."""
+        """Install all records in the newer version, then tell publishers; or take it back."""
         await self._catalogue.refresh_spaces()
         try:
             await self.check_fit(doc, version)
@@ -188,26 +201,26 @@ class Migration:
                 if refusals >= _ROUNDS:
                     raise Failed(f"the new version does not fit onto the switches: {refused}")
         except (Conflict, Failed) as error:
-            told = self._told.get(doc.name)
-            if told and not told.done():
-                told.set_exception(error)
-                told.exception()
+            announced = self._announced.get(doc.name)
+            if announced and not announced.done():
+                announced.set_exception(error)
+                announced.exception()
             _log.warning("the change of space %s is taken back: %s", doc.name, error)
             await self._store(without_version(doc, version), revision)
             return
         await self._store(with_current(doc, version), revision)
 
-    async def _without(self, doc: SpaceDoc, version: int) -> list[Held]:
-        """Records that are not in a version; all are in it when there are none, now and later."""
-        found: list[Held] = []
+    async def _without(self, doc: SpaceDoc, version: int) -> list[StoredRecord]:
+        """Some records that are not in a version; none if all are in it, now and later."""
+        found: list[StoredRecord] = []
         waits = False
-        async for _, held in scan(self._etcd, f"{RECORDS}{doc.number:x}/"):
-            if version in held.record.regions or held.record.state == "removing":
+        async for _, stored in scan(self._etcd, f"{RECORDS}{doc.number:x}/"):
+            if version in stored.record.regions or stored.record.state == "removing":
                 continue
-            if held.record.open:
-                waits = True  # whoever drives it installs it in both versions
+            if stored.record.open:
+                waits = True  # its operation installs it in both versions
             else:
-                found.append(held)
+                found.append(stored)
                 if len(found) == _INSTALLED_AT_ONCE:
                     return found
         if waits and not found:
@@ -215,28 +228,27 @@ class Migration:
             return await self._without(doc, version)
         return found
 
-    async def _install_some(self, some: Sequence[Held]) -> str | None:
-        """Update records to their own filters, in all versions; a reason if some were refused."""
-        call = Call(len(some))
-        for place, (record, revision) in enumerate(some):
-            draft = Draft("update", record.kind, call, place)
-            draft.id, draft.record, draft.revision = record.id, record, revision
-            draft.given = record.filter
-            self._intake.force(draft)
-        await call.wait(_INSTALL_TIME)
-        for answer in call.answers:
+    async def _install_some(self, some: Sequence[StoredRecord]) -> str | None:
+        """Update records to the filters they have; the reason if some were refused."""
+        reply = PendingReply(len(some))
+        now = self._clock.monotonic()
+        for place, stored in enumerate(some):
+            filter = stored.record.filter
+            self._intake.force(Operation.update(stored, filter, now, reply.element(place)))
+        await reply.wait(_INSTALL_TIME)
+        for answer in reply.answers:
             if answer and answer.problem and answer.status >= 500:
                 return str(answer.problem.detail)
         return None
 
     async def _strip(self, doc: SpaceDoc, revision: int) -> bool:
-        """Take out what is left of versions that are gone: their owners (configurators empty the
-        partitions), and regions in records; True if no record has any left."""
+        """Remove what is left of versions that are gone: owners (configurators then empty the
+        partitions) and regions in records. True if no record has any left."""
         gone = [version for version in range(MAX_VERSION + 1) if version not in doc.versions]
         owners = [Delete(f"{owners_of_space(doc.number)}{v}/", prefix=True) for v in gone]
         await self._etcd.transact([unchanged(SPACES + doc.name, revision)], owners)
         clean = True
-        writes: list[asyncio.Future[Verdict]] = []
+        writes: list[asyncio.Future[WriteResult]] = []
         async for key, (record, at) in scan(self._etcd, f"{RECORDS}{doc.number:x}/"):
             if all(version in doc.versions for version in record.regions):
                 continue
@@ -244,17 +256,10 @@ class Migration:
             if record.open:
                 continue
             regions = {v: packed for v, packed in record.regions.items() if v in doc.versions}
-            future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[WriteResult] = asyncio.get_running_loop().create_future()
             writes.append(future)
-            self._journal.write(
-                Write(
-                    key,
-                    at,
-                    [Put(record_key(record.id), encode(replace(record, regions=regions)))],
-                    _stripped,
-                    future,
-                )
-            )
+            put = Put(record_key(record.id), encode(replace(record, regions=regions)))
+            self._writer.write(Write(key, at, [put], partial(_stripped, future)))
         await asyncio.gather(*writes)
         if not clean and not writes:
             await asyncio.sleep(_PAUSE)
@@ -266,6 +271,6 @@ class Migration:
         return stored.succeeded
 
 
-def _stripped(write: Write, verdict: Verdict) -> None:
-    if not write.about.done():  # nobody waits for it if the dispatcher is closing
-        write.about.set_result(verdict)
+def _stripped(future: "asyncio.Future[WriteResult]", _: Write, result: WriteResult) -> None:
+    if not future.done():  # it is cancelled if the dispatcher is closing
+        future.set_result(result)

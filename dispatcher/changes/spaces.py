@@ -1,7 +1,7 @@
-"""Spaces made, changed and deleted, as callers ask for it."""
+"""Makes, changes and deletes spaces, as callers ask for it."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -31,17 +31,18 @@ from configurators.store.keys import (
     owners_of_space,
 )
 from configurators.store.model import SpaceDoc
-from dispatcher.changes.schema_change import Migration, newer_version
+from dispatcher.changes.schema_change import SchemaChanges, newer_version
 from dispatcher.errors import Conflict, NotFound, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.views import DispatcherOptions
+from dispatcher.knowledge.fleet import Fleet
+from dispatcher.options import DispatcherOptions
 from dzflow.address import MAX_SPACE
 from sdn.pipeline import PlanName
 
 _TRIES = 10
 _AT_ONCE = 100  # keys in one transaction
-_NAMED = 20  # records that an error names
-_NUMBER_REST = 120  # seconds before the number of a deleted space is given again
+_NAMED = 20  # records that an error lists
+_NUMBER_REST = 120  # seconds before the number of a deleted space is used again
 
 
 class SpaceChanges:
@@ -53,21 +54,21 @@ class SpaceChanges:
         me: str,
         options: DispatcherOptions,
         catalogue: Catalogue,
-        migration: Migration,
-        configurators: Callable[[], Collection[str]],
+        fleet: Fleet,
+        schema_changes: SchemaChanges,
     ) -> None:
         self._etcd = etcd
         self._me = me
         self._options = options
         self._catalogue = catalogue
-        self._migration = migration
-        self._configurators = configurators
+        self._fleet = fleet
+        self._schema_changes = schema_changes
 
     async def put(self, name: str, schema: object) -> SpaceView:
-        """Make a space or change its schema, until publishers are told of it.
+        """Make a space or change its schema; returns when publishers are told of it.
 
-        BadInput if the schema is none, Conflict if it is being changed already or if filters do
-        not fit, Failed if switches refuse it, Unavailable if no configurator is there.
+        BadInput if the schema is not valid, Conflict if it is being changed already or if filters
+        do not fit, Failed if switches refuse it, Unavailable if no configurator is alive.
         """
         for _ in range(_TRIES):
             stored = await self._etcd.get(SPACES + name)
@@ -77,12 +78,12 @@ class SpaceChanges:
                 continue
             doc = decode_space(stored.value)
             if await asyncio.to_thread(same_schema, doc, schema):
-                await self._migration.wait_until_told(name)
+                await self._schema_changes.wait_until_announced(name)
                 return await self._known(name)
             if await self._change(doc, stored.revision, schema):
-                await self._migration.wait_until_told(name)
+                await self._schema_changes.wait_until_announced(name)
                 return await self._known(name)
-        raise Unavailable(f"others are changing {name!r} at the same time; try again")
+        raise Unavailable(f"other calls are changing {name!r} at the same time; try again")
 
     async def delete(self, name: str) -> SpaceView:
         """Delete a space, returned as it was; NotFound, or Conflict while records are in it."""
@@ -111,12 +112,12 @@ class SpaceChanges:
             if result.succeeded:
                 await self._catalogue.refresh_spaces()
                 return SpaceView.of(doc)
-        raise Unavailable(f"others are changing {name!r} at the same time; try again")
+        raise Unavailable(f"other calls are changing {name!r} at the same time; try again")
 
     async def store_new(
         self, doc: SpaceDoc, compares: Sequence[Compare], more: Sequence[Op]
     ) -> bool:
-        """Store a space as it is given, with owners; False if it or something else is there."""
+        """Store a given space, with owners; False if it exists, or a comparison does not hold."""
         absence = absent(SPACES + doc.name)
         return await self._put_with_owners([absence, *compares], doc, doc.current, more)
 
@@ -141,19 +142,20 @@ class SpaceChanges:
         changed = await asyncio.to_thread(new_version, doc, schema, self._partitions())
         version = newer_version(changed)
         assert version is not None
-        await self._migration.check_fit(changed, version)
+        await self._schema_changes.check_fit(changed, version)
         compares = [unchanged(SPACES + doc.name, revision)]
         if await self._put_with_owners(compares, replace(changed, by=self._me), version, []):
-            self._migration.drive(doc.name)
+            self._schema_changes.drive(doc.name)
             return True
         return False
 
     async def _put_with_owners(
         self, compares: Sequence[Compare], doc: SpaceDoc, version: int, more: Sequence[Op]
     ) -> bool:
-        """Store a space, and before or with it who owns the partitions of a version.
+        """Store a space, and before or with it the owners of the partitions of one version.
 
-        In mode `sea` nobody does yet, and nothing is left of partitions that had the same names.
+        In mode `sea` they have no owners yet; instead, what is left of former partitions with
+        the same names is deleted.
         """
         view = await asyncio.to_thread(SpaceView.of, doc)
         owners = self._spread(view.versions[version].partitions())
@@ -167,8 +169,8 @@ class SpaceChanges:
         return (await self._etcd.transact(compares, [*owners, *more, put])).succeeded
 
     def _spread(self, partitions: Sequence[str]) -> list[Op]:
-        """Owners for partitions: always the configurator that has the fewest."""
-        counts = dict.fromkeys(sorted(self._configurators()), 0)
+        """Owner keys for partitions: each goes to the configurator that owns the fewest."""
+        counts = dict.fromkeys(sorted(self._fleet.configurators.processes), 0)
         if not counts:
             raise Unavailable("no configurator is alive to own the space's partitions", 2.0)
         for owner, _ in self._catalogue.owners.values():
@@ -184,7 +186,7 @@ class SpaceChanges:
     def _partitions(self) -> int:
         options = self._options
         each = options.partitions_per_configurator
-        return options.partitions or max(1, each * len(self._configurators()))
+        return options.partitions or max(1, each * len(self._fleet.configurators.processes))
 
     def _plan(self) -> PlanName:
         doc = self._catalogue.network_doc

@@ -1,1 +1,1 @@
-"""What the dispatcher knows of the rest: spaces, network, owners, processes, other dispatchers."""
+"""What a dispatcher knows: spaces, network, owners, expiry times, processes, other dispatchers."""

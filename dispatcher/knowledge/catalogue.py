@@ -1,96 +1,74 @@
-"""What the dispatcher knows of spaces, network and owners, kept up to date from the store."""
+"""Spaces, network and owners of partitions, kept up to date from etcd."""
 
 import asyncio
-import logging
-from collections.abc import Callable
-
-from msgspec import msgpack
+from typing import Any
 
 from configurators.state.network import Network
 from configurators.state.spaces import Spaces, SpaceView
-from configurators.store.documents import decode_network, decode_space
-from configurators.store.etcd.client import Change, Compare, Etcd, none_newer, unchanged
-from configurators.store.following import News
-from configurators.store.keys import (
-    LOCKS,
-    NETWORK,
-    OWNERS,
-    SPACES,
-    WIRES,
-    PartitionName,
-    owners_of_space,
-)
-from configurators.store.locks import LockTable
-from configurators.store.model import NetworkDoc
+from configurators.store.documents import Wires, decode_network, decode_space, decode_wires
+from configurators.store.etcd.client import Compare, Etcd, unchanged
+from configurators.store.keys import NETWORK, SPACES, WIRES
+from configurators.store.mirror import Mirror
+from configurators.store.model import NetworkDoc, SpaceDoc
 from dispatcher.errors import Unavailable
-from dispatcher.knowledge.follower import Follower
-from dispatcher.requests.routing import Routing
+from dispatcher.knowledge.owners import AssignedOwners, LockedOwners, OwnerChanged, Owners
+from dispatcher.knowledge.signals import Signal
 from dzflow.address import PREFIX
-
-_log = logging.getLogger(__name__)
 
 
 class Catalogue:
-    """Spaces, network and owners. Functions in `on_…` are called after each change.
-
-    In mode `sea`, who has locked a partition is its owner; one that nobody has locked is "".
-    """
+    """Spaces, network and owners; owners are the holders of locks if these are `shared`."""
 
     def __init__(self, etcd: Etcd, shared: bool = False) -> None:
-        self._etcd = etcd
-        self.shared = shared
-        self._locks = LockTable()
         self.spaces = Spaces()
-        self.routing = Routing()
         self.network_doc: NetworkDoc | None = None
         self.network_revision = 0
-        self.owners: dict[str, tuple[str, int]] = {}  # configurator and epoch of each partition
         self.wires: dict[str, tuple[str, int]] = {}
-        self.on_space: list[Callable[[str], None]] = []
-        self.on_network: list[Callable[[], None]] = []
-        self.on_owner: list[Callable[[str, int | None], None]] = []
+        self.space_changed: Signal[str] = Signal()
+        """Emitted with the name of a space that was made, changed or deleted."""
+        self.network_changed: Signal[()] = Signal()
+        self.owner_changed: OwnerChanged = Signal()
         self._network: Network | None = None
         self._revisions: dict[str, int] = {}  # of spaces
-        self._newest_owner: dict[int, int] = {}  # the highest epoch by number of space
-        self._spaces = Follower(etcd, SPACES, self._take_space)
-        self._owners = (
-            Follower(etcd, LOCKS, self._take_lock)
+        self._spaces = Mirror(etcd, SPACES, decode_space, self._space_stored)
+        self._owners: Owners = (
+            LockedOwners(etcd, self.owner_changed, self.spaces)
             if shared
-            else Follower(etcd, OWNERS, self._take_owner)
+            else AssignedOwners(etcd, self.owner_changed)
         )
-        self._network_key = Follower(etcd, NETWORK, self._take_network)
-        self._followers = [
+        self.owners = self._owners.by_partition  # configurator and epoch of each partition
+        self._network_key = Mirror(etcd, NETWORK, decode_network, self._network_stored)
+        self._mirrors: list[Mirror[Any]] = [
             self._network_key,
-            Follower(etcd, WIRES, self._take_wires),
+            Mirror(etcd, WIRES, decode_wires, self._wires_stored),
             self._spaces,
-            self._owners,
+            self._owners.mirror,
         ]
 
     async def start(self) -> None:
         """Read everything, and keep it up to date."""
-        for follower in self._followers:
-            await follower.start()
+        for mirror in self._mirrors:
+            await mirror.start()
 
     async def stop(self) -> None:
-        """Keep nothing up to date any more."""
-        await asyncio.gather(*(follower.stop() for follower in self._followers))
+        """Stop keeping it up to date."""
+        await asyncio.gather(*(mirror.stop() for mirror in self._mirrors))
 
     def tasks(self) -> list["asyncio.Task[None]"]:
-        """What goes on in the background, and never ends by itself."""
-        return [task for follower in self._followers for task in follower.tasks()]
+        """Background tasks; they never end by themselves."""
+        return [task for mirror in self._mirrors for task in mirror.tasks()]
 
     async def refresh(self, space: SpaceView) -> None:
-        """Take up at once what changed about a space."""
+        """Read now what has changed about a space."""
         await self._spaces.refresh(space.name)
-        if not self.shared:
-            await self._owners.refresh(owners_of_space(space.number)[len(OWNERS) :])
+        await self._owners.refresh(space)
 
     async def refresh_spaces(self) -> None:
-        """Take up at once what changed about any space."""
+        """Read now what has changed about any space."""
         await self._spaces.refresh()
 
     async def refresh_network(self) -> None:
-        """Take up at once what changed about the network."""
+        """Read now what has changed about the network."""
         await self._network_key.refresh()
 
     # Reading
@@ -113,6 +91,11 @@ class Catalogue:
         """Whether the network has a host."""
         return host in self._hosts
 
+    @property
+    def partitions_move(self) -> bool:
+        """Whether partitions go from one configurator to another all the time."""
+        return self._owners.moving
+
     def epoch(self, partition: str) -> int | None:
         """The epoch of a partition's owner, None if it has none."""
         owner = self.owners.get(partition)
@@ -123,78 +106,34 @@ class Catalogue:
         return self._revisions.get(space.name, 0)
 
     def guards(self, space: SpaceView) -> tuple[Compare, ...]:
-        """What must hold for what is known of a space to be still true: its document, owners.
-
-        In mode `sea` owners do not matter: what each has done is in the partition's journal.
-        """
+        """What must hold in etcd so that all that is known of a space is still true."""
         document = unchanged(SPACES + space.name, self.space_revision(space))
-        if self.shared:
-            return (document,)
-        newest = self._newest_owner.get(space.number, 0)
-        return document, none_newer(owners_of_space(space.number), newest)
+        return document, *self._owners.guards(space)
 
     # Keeping up to date
 
     _hosts: frozenset[str] = frozenset()
 
-    def _take_space(self, name: str, value: bytes | None, revision: int) -> None:
+    def _space_stored(self, name: str, value: SpaceDoc | None, revision: int) -> None:
         if value is None:
             self.spaces.drop(name)
             self._revisions.pop(name, None)
         else:
-            self.spaces.put(decode_space(value))
+            self.spaces.put(value)
             self._revisions[name] = revision
-        if self.shared:
-            self._note_partitions()
-        for tell in self.on_space:
-            tell(name)
+        self._owners.spaces_changed()
+        self.space_changed.emit(name)
 
-    def _take_owner(self, partition: str, value: bytes | None, revision: int) -> None:
-        number = PartitionName.parse(partition).space
-        if value is None:
-            self.owners.pop(partition, None)
-        else:
-            self.owners[partition] = value.decode(), revision
-            self._newest_owner[number] = max(self._newest_owner.get(number, 0), revision)
-        epoch = None if value is None else revision
-        for tell in self.on_owner:
-            tell(partition, epoch)
-
-    def _take_lock(self, key: str, value: bytes | None, revision: int) -> None:
-        change = Change(LOCKS + key, value, revision)
-        for partition in self._locks.take(News([change], revision)):
-            if partition in self.owners:
-                self._note_holder(partition)
-
-    def _note_partitions(self) -> None:
-        """Know the partitions of all spaces, also those that nobody has locked."""
-        names = {name for space in self.spaces for name in space.partitions()}
-        for name in names - self.owners.keys():
-            self._note_holder(name)
-        for name in self.owners.keys() - names:
-            del self.owners[name]
-            for tell in self.on_owner:
-                tell(name, None)
-
-    def _note_holder(self, partition: str) -> None:
-        holder = self._locks.holder(partition)
-        owner = (holder.who, holder.epoch) if holder else ("", 0)
-        if self.owners.get(partition) != owner:
-            self.owners[partition] = owner
-            for tell in self.on_owner:
-                tell(partition, owner[1])
-
-    def _take_network(self, key: str, value: bytes | None, revision: int) -> None:
+    def _network_stored(self, key: str, value: NetworkDoc | None, revision: int) -> None:
         if key or value is None:
             return
-        self.network_doc = decode_network(value)
+        self.network_doc = value
         self.network_revision = revision
         self.spaces.prefix = self.network_doc.pipeline.prefix
         self._network = None
         self._hosts = frozenset(host.id for host in self.network_doc.hosts)
-        for tell in self.on_network:
-            tell()
+        self.network_changed.emit()
 
-    def _take_wires(self, key: str, value: bytes | None, revision: int) -> None:  # noqa: ARG002
+    def _wires_stored(self, key: str, value: Wires | None, revision: int) -> None:  # noqa: ARG002
         if not key:
-            self.wires = msgpack.decode(value, type=dict[str, tuple[str, int]]) if value else {}
+            self.wires = value or {}

@@ -1,62 +1,69 @@
-"""The other processes: streams to configurators and southbound processes, and what they tell."""
+"""Streams to configurators and southbound processes, and what these processes report."""
 
 import logging
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import CONFIGURATORS, SOUTHBOUND
+from configurators.streams.listener import Connect, connect
 from configurators.streams.messages import (
     Dones,
     FromConfigurator,
     FromSouthbound,
-    Holds,
     Load,
+    SwitchReport,
     Take,
     Waiting,
 )
 from configurators.streams.peers import Peers
 from configurators.streams.stream import Stream
+from dispatcher.knowledge.signals import Signal
 
 _log = logging.getLogger(__name__)
 
 
 class Fleet:
-    """Streams to all processes, and the last that each has told. Functions in `on_…` are called
-    when something was told or changed."""
+    """Streams to all configurators and southbound processes, and the last report of each."""
 
-    def __init__(self, etcd: Etcd, token: bytes, me: str) -> None:
+    def __init__(self, etcd: Etcd, token: bytes, me: str, connect: Connect = connect) -> None:
         self.loads: dict[str, Load] = {}
-        self.holds: dict[str, Holds] = {}
-        self.on_dones: Callable[[Dones, str], None] = lambda *_: None
-        self.on_waiting: Callable[[Waiting], None] = lambda _: None
-        self.on_take: Callable[[Stream, Take], None] = lambda *_: None
-        self.on_connected: Callable[[str], None] = lambda _: None
-        self.on_disconnected: Callable[[Stream], None] = lambda _: None
-        self.on_configurator: list[Callable[[str], None]] = []
-        self.on_holds: list[Callable[[], None]] = []
+        self.switch_reports: dict[str, SwitchReport] = {}
+        self.tasks_done: Signal[Dones, str] = Signal()
+        """Emitted with the answers to tasks, and the id of the configurator."""
+        self.tasks_waiting: Signal[Waiting] = Signal()
+        self.tasks_wanted: Signal[Stream, Take] = Signal()
+        """Emitted when a configurator takes tasks that were offered."""
+        self.connected: Signal[str] = Signal()
+        """Emitted with the id of a configurator to which a stream is open now."""
+        self.disconnected: Signal[Stream] = Signal()
+        self.configurator_changed: Signal[str] = Signal()
+        """Emitted with the id of a configurator that came, went, or has sent its load."""
+        self.switches_changed: Signal[()] = Signal()
+        """Emitted when southbound processes come, go, or report which switches they have."""
         self.configurators = Peers(
             etcd,
             CONFIGURATORS,
             token,
-            self._hear,
+            self._received,
             FromConfigurator,
-            self._opened,
-            self._closed,
+            self._configurator_connected,
+            self._configurator_disconnected,
             name=me,
-            on_change=self._registered,
+            on_change=self._registrations_changed,
+            connect=connect,
         )
         self.southbound = Peers(
             etcd,
             SOUTHBOUND,
             token,
-            self._hear,
+            self._received,
             FromSouthbound,
-            on_close=self._lost,
+            on_close=self._southbound_disconnected,
             name=me,
-            on_change=self._tell_holds,
+            on_change=self.switches_changed.emit,
+            connect=connect,
         )
         self._stack = AsyncExitStack()
         self._known: set[str] = set()
@@ -81,51 +88,43 @@ class Fleet:
         return self.configurators[configurator]
 
     def switch_holder(self, switch: str) -> str | None:
-        """The southbound process that has a switch, as far as is known."""
-        for name, holds in self.holds.items():
-            if switch in holds.switches and self.southbound[name] is not None:
+        """The southbound process that has the connection of a switch, as far as is known."""
+        for name, report in self.switch_reports.items():
+            if switch in report.switches and self.southbound[name] is not None:
                 return name
         return None
 
-    def _hear(self, stream: Stream, message: object) -> None:
+    def _received(self, stream: Stream, message: object) -> None:
         if isinstance(message, Dones):
-            self.on_dones(message, stream.peer)
+            self.tasks_done.emit(message, stream.peer)
         elif isinstance(message, Waiting):
-            self.on_waiting(message)
+            self.tasks_waiting.emit(message)
         elif isinstance(message, Take):
-            self.on_take(stream, message)
+            self.tasks_wanted.emit(stream, message)
         elif isinstance(message, Load):
             self.loads[message.configurator] = message
-            self._tell_configurator(message.configurator)
-        elif isinstance(message, Holds):
-            self.holds[message.southbound] = message
-            self._tell_holds()
+            self.configurator_changed.emit(message.configurator)
+        elif isinstance(message, SwitchReport):
+            self.switch_reports[message.southbound] = message
+            self.switches_changed.emit()
         else:
-            _log.warning("%s told something that nobody asked for: %r", stream.peer, message)
+            _log.warning("%s has sent a message that nobody expects: %r", stream.peer, message)
 
-    def _opened(self, name: str, stream: Stream) -> None:  # noqa: ARG002 - called with both
-        self.on_connected(name)
-        self._tell_configurator(name)
+    def _configurator_connected(self, id: str, stream: Stream) -> None:  # noqa: ARG002
+        self.connected.emit(id)
+        self.configurator_changed.emit(id)
 
-    def _closed(self, name: str, stream: Stream) -> None:
-        self.loads.pop(name, None)
-        self.on_disconnected(stream)
-        self._tell_configurator(name)
+    def _configurator_disconnected(self, id: str, stream: Stream) -> None:
+        self.loads.pop(id, None)
+        self.disconnected.emit(stream)
+        self.configurator_changed.emit(id)
 
-    def _lost(self, name: str, stream: Stream) -> None:  # noqa: ARG002 - called with both
-        self.holds.pop(name, None)
-        self._tell_holds()
+    def _southbound_disconnected(self, id: str, stream: Stream) -> None:  # noqa: ARG002
+        self.switch_reports.pop(id, None)
+        self.switches_changed.emit()
 
-    def _registered(self) -> None:
+    def _registrations_changed(self) -> None:
         known = set(self.configurators.processes)
-        for name in known ^ self._known:
-            self._tell_configurator(name)
+        for id in known ^ self._known:
+            self.configurator_changed.emit(id)
         self._known = known
-
-    def _tell_configurator(self, name: str) -> None:
-        for tell in self.on_configurator:
-            tell(name)
-
-    def _tell_holds(self) -> None:
-        for tell in self.on_holds:
-            tell()

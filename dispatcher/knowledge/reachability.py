@@ -1,12 +1,12 @@
-"""Which hosts can be reached, and whether all have taken up the network as it is."""
+"""Which hosts can be reached, and which processes have not applied a network change yet."""
 
 from configurators.state.healing import cut_off
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 
 
-class Reach:
-    """What of the network is out of order, as it is stored."""
+class Reachability:
+    """What is out of order in the network as it is stored, and whom that cuts off."""
 
     def __init__(self, catalogue: Catalogue, fleet: Fleet) -> None:
         self._catalogue = catalogue
@@ -14,7 +14,7 @@ class Reach:
         self._cut_off: dict[str, str] = {}
         self._switches: dict[str, str] = {}  # of hosts
         self._lost: frozenset[str] = frozenset()
-        catalogue.on_network.append(self._network_changed)
+        catalogue.network_changed.subscribe(self._network_changed)
 
     def _network_changed(self) -> None:
         doc = self._catalogue.network_doc
@@ -28,28 +28,28 @@ class Reach:
         return self._cut_off.get(host)
 
     def switch_away(self, host: str) -> str | None:
-        """Why nobody can install anything for a host; None if its switch is there."""
+        """Why nothing can be installed for a host; None if its switch is connected."""
         switch = self._switches.get(host, "")
         if switch in self._lost:
             return self._cut_off[host]
-        for holds in self._fleet.holds.values():
-            if switch in holds.down and self._fleet.switch_holder(switch) is None:
-                return f"switch {switch}: {holds.down[switch]}"
+        for report in self._fleet.switch_reports.values():
+            if switch in report.down and self._fleet.switch_holder(switch) is None:
+                return f"switch {switch}: {report.down[switch]}"
         return None
 
     def missing(self, revision: int) -> list[str]:
-        """Who has not told that they have taken up a revision of the network."""
+        """Processes that have not reported that they have applied a revision of the network."""
         fleet = self._fleet
         missing = [
             name
             for name in fleet.southbound.processes
-            if name not in fleet.holds or fleet.holds[name].network < revision
+            if name not in fleet.switch_reports or fleet.switch_reports[name].network < revision
         ] + [
             name
             for name in fleet.configurators.processes
             if name not in fleet.loads or fleet.loads[name].network < revision
         ]
-        if self._catalogue.shared:
+        if self._catalogue.partitions_move:
             # A partition may be on its way from one configurator to another.
             ready = {
                 one.partition
@@ -60,8 +60,8 @@ class Reach:
             missing += [f"partition {name}" for name in self._catalogue.owners.keys() - ready]
         return missing
 
-    def taken_up(self) -> bool:
-        """Whether the network as it is known stands in all partitions."""
+    def network_applied(self) -> bool:
+        """Whether all partitions have the entries of the network as it is known."""
         if self.missing(self._catalogue.network_revision):
             return False
         ready = {

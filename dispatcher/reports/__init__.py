@@ -1,1 +1,1 @@
-"""What the dispatcher reports: status, flows, the change feed, traces, and metrics."""
+"""What a dispatcher reports: status, flow entries, the change feed, and traces."""

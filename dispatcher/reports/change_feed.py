@@ -1,4 +1,4 @@
-"""What changes, for readers of the live stream; each has a bounded queue of its own."""
+"""Tells readers of the live stream what changes; each reader has its own bounded queue."""
 
 import asyncio
 import contextlib
@@ -9,13 +9,14 @@ from typing import Any
 
 from configurators.store.documents import BadDocument, decode_record
 from configurators.store.etcd.client import Etcd
-from configurators.store.following import follow
 from configurators.store.keys import FINISHED, RECORDS
+from configurators.store.mirror import Changes, follow
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
-from dispatcher.reports.status import Insight
-from dispatcher.requests.replies import Answers
+from dispatcher.reports.status import Status
+from dispatcher.requests.record_view import RecordViews
 from dispatcher.views import Change, ChangeType, SpaceGone
+from dzflow.aio import BackgroundTasks
 
 _log = logging.getLogger(__name__)
 
@@ -38,29 +39,28 @@ class _Reader:
         self.woken.set()
 
 
-class News:
-    """Tells readers of changes. Records are watched only while somebody wants to know of them."""
+class ChangeFeed:
+    """Tells readers of changes. Records are watched only while a reader wants to know of them."""
 
     def __init__(
-        self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, insight: Insight, answers: Answers
+        self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, status: Status, views: RecordViews
     ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
-        self._insight = insight
-        self._answers = answers
+        self._status = status
+        self._views = views
         self._readers: set[_Reader] = set()
         self._watching: list[asyncio.Task[None]] = []
-        self._last: dict[tuple[ChangeType, str], Any] = {}  # what was told of each thing
-        catalogue.on_space.append(self._space_changed)
-        catalogue.on_network.append(self._network_changed)
-        fleet.on_holds.append(self._network_changed)
-        fleet.on_configurator.append(self._configurator_changed)
+        self._tasks = BackgroundTasks()
+        self._last: dict[tuple[ChangeType, str], Any] = {}  # the last published view of each thing
+        catalogue.space_changed.subscribe(self._space_changed)
+        catalogue.network_changed.subscribe(self._network_changed)
+        fleet.switches_changed.subscribe(self._network_changed)
+        fleet.configurator_changed.subscribe(self._configurator_changed)
 
     async def close(self) -> None:
         """End all readers."""
-        for task in self._watching:
-            task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
+        await self._tasks.cancel()
         for reader in list(self._readers):
             reader.lagged = True
             reader.queue.clear()
@@ -69,8 +69,8 @@ class News:
     async def changes(self, types: Collection[ChangeType]) -> AsyncGenerator[Change, None]:
         """Changes of some types; first the present state of all but records.
 
-        From the first one on, everything is told. A reader that is too slow is told so
-        (`lagged`), and that is the end.
+        From the first one on, no change is left out. A reader that is too slow gets `lagged`, and
+        that is the end.
         """
         reader = _Reader(types)
         self._readers.add(reader)
@@ -97,19 +97,19 @@ class News:
                 self._watching.clear()
 
     def _present(self) -> Iterator[tuple[str, Change]]:
-        for space in self._insight.spaces():
+        for space in self._status.spaces():
             yield space.name, Change("space", space)
         yield "", Change("network", self._network())
-        for switch in self._insight.switches():
+        for switch in self._status.switches():
             yield switch.id, Change("switch", switch)
-        for configurator in self._insight.configurators():
+        for configurator in self._status.configurators():
             yield configurator.id, Change("configurator", configurator)
 
     def _network(self) -> dict[str, Any]:
-        return {"revision": self._catalogue.network_revision, "trees": self._insight.trees()}
+        return {"revision": self._catalogue.network_revision, "trees": self._status.trees()}
 
-    def _tell(self, kind: ChangeType, name: str, data: Any) -> None:
-        """Tell of a thing, unless nothing about it is different."""
+    def _publish(self, kind: ChangeType, name: str, data: Any) -> None:
+        """Put a view into the queues of all readers, unless it is the same as the last one."""
         if self._last.get((kind, name)) == data:
             return
         self._last[kind, name] = data
@@ -122,40 +122,41 @@ class News:
             return
         space = self._catalogue.spaces.get(name)
         if space is None:
-            self._tell("space", name, SpaceGone(name))
+            self._publish("space", name, SpaceGone(name))
         else:
-            self._tell("space", name, self._insight.space(space))
+            self._publish("space", name, self._status.space(space))
 
     def _network_changed(self) -> None:
         if not self._readers:
             return
-        self._tell("network", "", self._network())
-        for view in self._insight.switches():
-            self._tell("switch", view.id, view)
+        self._publish("network", "", self._network())
+        for view in self._status.switches():
+            self._publish("switch", view.id, view)
         for space in self._catalogue.spaces:
-            self._space_changed(space.name)  # the trees that it can use may be others
+            self._space_changed(space.name)  # the trees that it can use may have changed
 
     def _configurator_changed(self, name: str) -> None:
         if self._readers:
-            self._tell("configurator", name, self._insight.configurator(name))
+            self._publish("configurator", name, self._status.configurator(name))
 
     async def _watch_records(self) -> None:
-        """From a moment before this returns, everything about records is told."""
+        """Watch records; from a moment before this returns, no change of a record is left out."""
         revision = (await self._etcd.range(RECORDS, limit=1)).revision
         if not self._watching:
             for prefix in (RECORDS, FINISHED):
-                self._watching.append(asyncio.create_task(self._watch(prefix, revision)))
+                watch = self._watch(prefix, revision)
+                self._watching.append(self._tasks.spawn(watch, f"watch {prefix}"))
 
     async def _watch(self, prefix: str, revision: int) -> None:
-        async with contextlib.aclosing(follow(self._etcd, prefix, revision)) as news:
-            async for some in news:
-                for change in () if some.whole else some.changes:
+        async with contextlib.aclosing(follow(self._etcd, prefix, revision)) as updates:
+            async for update in updates:
+                for change in update.changes if isinstance(update, Changes) else ():
                     if change.value is None:
-                        continue  # finished ones are told of where they go; others expire
+                        continue  # a finished record is put under the other prefix
                     try:
-                        view = self._answers.view(decode_record(change.value))
+                        view = self._views.view(decode_record(change.value))
                     except BadDocument as error:
-                        _log.error("%s: %s", change.key, error)
+                        _log.error("%s%s: %s", prefix, change.name, error)
                         continue
                     for reader in self._readers:
                         if "record" in reader.types:

@@ -1,4 +1,4 @@
-"""Flow entries as the control plane or a switch has them, and what a filter would come to."""
+"""Flow entries, computed from the records or read from a switch; and what a filter leads to."""
 
 import asyncio
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ from configurators.streams.stream import RemoteError, StreamClosed
 from dispatcher.errors import Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
-from dispatcher.reports.status import Insight
-from dispatcher.requests.reading import MOST_LOOKED_AT, scan
+from dispatcher.reports.status import Status
+from dispatcher.requests.stored_records import MOST_LOOKED_AT, scan
 from dispatcher.views import Explanation, FlowView, TouchedFlow
 from dzflow.address import BadAddress, read_match
-from dzflow.filters import parse_filter, words
+from dzflow.filters import conjunction_text, parse_filter
 from sdn.flows import FlowEntry, Output
 
 Source = Literal["cp", "dp"]
@@ -35,27 +35,26 @@ _NAME = "explained"
 class FlowReader:
     """Computes what switches should hold, and reads what they do hold."""
 
-    def __init__(self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, insight: Insight) -> None:
+    def __init__(self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, status: Status) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
         self._fleet = fleet
-        self._insight = insight
+        self._status = status
         self._computing = asyncio.Lock()  # all records are in memory meanwhile
 
     async def flows(self, switch: str, source: Source) -> list[FlowView]:
-        """Our entries of a switch; NotFound if there is none such, Unavailable if it is away."""
-        view = self._insight.switch(switch)
+        """The entries of dzflow on a switch; NotFound, or Unavailable if it is not connected."""
+        view = self._status.switch(switch)
         spaces = Spaces((space.doc for space in self._catalogue.spaces), self._catalogue.prefix)
         if source == "dp":
             if view.state != "up":
-                raise Unavailable(
-                    f"switch {switch} is {view.state}: {view.reason or 'no word yet'}"
-                )
+                reason = view.reason or "no southbound process has reported it yet"
+                raise Unavailable(f"switch {switch} is {view.state}: {reason}")
             return flow_views(spaces, await self._read(switch))
         network = self._catalogue.network_doc
         assert network
         async with self._computing:
-            records = [held.record async for _, held in scan(self._etcd)]
+            records = [stored.record async for _, stored in scan(self._etcd)]
             entries = await asyncio.to_thread(computed, network, spaces, records, switch)
         return flow_views(spaces, entries)
 
@@ -73,9 +72,9 @@ class FlowReader:
         return unpack_entries(answer.entries)
 
     async def explain(self, space: SpaceView, given: Any, host: str | None) -> Explanation:
-        """What a filter comes to; with a host, also the operations that subscribing would take.
+        """What a filter leads to; with a host, also the operations that subscribing would take.
 
-        BadInput if it is none, UnknownHost if there is no such host.
+        BadInput if the filter is not valid, UnknownHost if there is no such host.
         """
         version = space.current
         wanted = parse_filter(version.space, given)
@@ -91,7 +90,7 @@ class FlowReader:
             under = f"{RECORDS}{space.number:x}/"
             async with self._computing:
                 found = scan(self._etcd, under, most=MOST_LOOKED_AT)
-                records = [held.record async for _, held in found]
+                records = [stored.record async for _, stored in found]
                 flows = await asyncio.to_thread(
                     _touched, network, space.doc, version.version, records, routed
                 )
@@ -99,7 +98,10 @@ class FlowReader:
                 note = f"only {MOST_LOOKED_AT} records were looked at; there may be fewer flows"
         return Explanation(
             [str(region) for region in regions],
-            [words(version.space, version.index.conjunction(region)) for region in regions],
+            [
+                conjunction_text(version.space, version.index.conjunction(region))
+                for region in regions
+            ],
             version.index.unwanted(wanted),
             list(routed),
             flows,

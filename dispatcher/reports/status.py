@@ -1,19 +1,21 @@
-"""What there is to see: topology and trees, switches, partitions, configurators, health."""
+"""The status of the system: topology and trees, switches, partitions, configurators, health."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from configurators.state.spaces import SpaceView
 from configurators.store.keys import PartitionName
-from dispatcher import views as asks
+from dispatcher import views
 from dispatcher.changes.hosts import Hosts
 from dispatcher.errors import NotFound
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from sdn.topology import Link
 
+_NO_REPORT = "it is registered, but has not reported which switches it has"
 
-class Insight:
-    """Views of what is known now. Nothing here asks anybody."""
+
+class Status:
+    """Views of what this dispatcher knows now; nothing here asks another process."""
 
     def __init__(self, catalogue: Catalogue, fleet: Fleet, hosts: Hosts) -> None:
         self._catalogue = catalogue
@@ -22,11 +24,11 @@ class Insight:
 
     # The network
 
-    def topology(self) -> asks.TopologyView:
+    def topology(self) -> views.TopologyView:
         """Switches, links, hosts and trees."""
         doc = self._catalogue.network_doc
         down = self._ports_down()
-        return asks.TopologyView(
+        return views.TopologyView(
             self.switches(),
             [_link(link, down) for link in doc.links] if doc else [],
             self._hosts.views(),
@@ -34,7 +36,7 @@ class Insight:
             {space.name: self.usable_trees() for space in self._catalogue.spaces},
         )
 
-    def trees(self) -> list[asks.TreeView]:
+    def trees(self) -> list[views.TreeView]:
         """All trees, and what is broken of each."""
         doc = self._catalogue.network_doc
         if doc is None:
@@ -49,11 +51,11 @@ class Insight:
             members = {tree.root, *(end for link in tree.links for end in (link.a, link.b))}
             broken += sorted(members & lost)
             used = number in doc.usable
-            found.append(asks.TreeView(number, tree.root, links, not broken, broken, used))
+            found.append(views.TreeView(number, tree.root, links, not broken, broken, used))
         return found
 
     def usable_trees(self) -> list[int]:
-        """The trees that publishers should use: those of the current of which least is broken."""
+        """The trees that publishers should use: the current ones with the fewest failures."""
         doc = self._catalogue.network_doc
         if doc is None:
             return []
@@ -69,13 +71,14 @@ class Insight:
         least = min(broken.values(), default=0)
         return sorted(number for number, count in broken.items() if count == least)
 
-    def switches(self) -> list[asks.SwitchView]:
+    def switches(self) -> list[views.SwitchView]:
         """All switches, and whether they can be used."""
         doc = self._catalogue.network_doc
         if doc is None:
             return []
-        held = {s: name for name, holds in self._fleet.holds.items() for s in holds.switches}
-        down = {s: why for holds in self._fleet.holds.values() for s, why in holds.down.items()}
+        reports = self._fleet.switch_reports
+        up = {s: name for name, report in reports.items() for s in report.switches}
+        down = {s: why for report in reports.values() for s, why in report.down.items()}
         hosts: dict[str, int] = {}
         links: dict[str, int] = {}
         for host in doc.hosts:
@@ -84,19 +87,19 @@ class Insight:
             for switch in (link.a, link.b):
                 links[switch] = links.get(switch, 0) + 1
         return [
-            asks.SwitchView(
+            views.SwitchView(
                 switch.id,
                 switch.dpid,
-                "up" if switch.id in held else "down" if switch.id in down else "unknown",
-                None if switch.id in held else down.get(switch.id),
-                held.get(switch.id),
+                "up" if switch.id in up else "down" if switch.id in down else "unknown",
+                None if switch.id in up else down.get(switch.id),
+                up.get(switch.id),
                 hosts.get(switch.id, 0),
                 links.get(switch.id, 0),
             )
             for switch in doc.switches
         ]
 
-    def switch(self, name: str) -> asks.SwitchView:
+    def switch(self, name: str) -> views.SwitchView:
         """One switch; NotFound if there is none of this name."""
         for view in self.switches():
             if view.id == name:
@@ -104,17 +107,19 @@ class Insight:
         raise NotFound(f"there is no switch {name[:64]!r}; GET /switches lists all there are")
 
     def _ports_down(self) -> set[tuple[str, int]]:
-        return {port for holds in self._fleet.holds.values() for port in holds.ports_down}
+        reports = self._fleet.switch_reports.values()
+        return {port for report in reports for port in report.ports_down}
 
     def _lost(self) -> set[str]:
-        held = {s for holds in self._fleet.holds.values() for s in holds.switches}
-        return {s for holds in self._fleet.holds.values() for s in holds.down} - held
+        reports = self._fleet.switch_reports.values()
+        up = {switch for report in reports for switch in report.switches}
+        return {switch for report in reports for switch in report.down} - up
 
     # Spaces
 
-    def space(self, view: SpaceView) -> asks.SpaceView:
+    def space(self, view: SpaceView) -> views.SpaceView:
         """A space as users see it."""
-        return asks.SpaceView(
+        return views.SpaceView(
             view.name,
             view.number,
             view.doc.current,
@@ -126,13 +131,13 @@ class Insight:
             bool(view.doc.by),
         )
 
-    def spaces(self) -> list[asks.SpaceView]:
+    def spaces(self) -> list[views.SpaceView]:
         """All spaces in the order of their names."""
         return [self.space(view) for view in sorted(self._catalogue.spaces, key=lambda s: s.name)]
 
     # Partitions and configurators
 
-    def partitions(self) -> list[asks.PartitionView]:
+    def partitions(self) -> list[views.PartitionView]:
         """All partitions."""
         loads = {p.partition: p for load in self._fleet.loads.values() for p in load.partitions}
         found = []
@@ -140,11 +145,11 @@ class Insight:
             number, version, leaf = PartitionName.parse(name)
             space = self._catalogue.spaces.numbered(number)
             load = loads.get(name)
-            view = asks.PartitionView(
+            view = views.PartitionView(
                 name, space.name if space else "", version, leaf, owner, epoch, "unknown"
             )
             if load and load.epoch == epoch:
-                view = asks.PartitionView(
+                view = views.PartitionView(
                     view.id,
                     view.space,
                     version,
@@ -161,7 +166,7 @@ class Insight:
             found.append(view)
         return found
 
-    def configurators(self) -> list[asks.ConfiguratorView]:
+    def configurators(self) -> list[views.ConfiguratorView]:
         """All configurators that are alive or own something."""
         owned: dict[str, int] = {}
         for owner, _ in self._catalogue.owners.values():
@@ -170,7 +175,7 @@ class Insight:
         names = sorted({*owned, *self._fleet.configurators.processes})
         return [self.configurator(name, owned.get(name, 0)) for name in names]
 
-    def configurator(self, name: str, owned: int | None = None) -> asks.ConfiguratorView:
+    def configurator(self, name: str, owned: int | None = None) -> views.ConfiguratorView:
         """One configurator, also one that is gone."""
         if owned is None:
             owned = sum(owner == name for owner, _ in self._catalogue.owners.values())
@@ -178,7 +183,7 @@ class Insight:
         load = self._fleet.loads.get(name)
         loads = load.partitions if load else []
         reached = self._fleet.configurators[name] is not None
-        return asks.ConfiguratorView(
+        return views.ConfiguratorView(
             name,
             "down" if process is None else "up" if reached else "unreachable",
             process.address if process else None,
@@ -192,40 +197,55 @@ class Insight:
 
     # Health
 
-    def health(self, etcd: asks.Part, dispatchers: Collection[str]) -> asks.Health:
-        """Whether requests can be served, and if not, why."""
+    def health(
+        self, me: str, etcd: views.Part, dispatchers: Collection[str], stopped: Sequence[str]
+    ) -> views.Health:
+        """Whether requests can be served, and if not, why.
+
+        `stopped` are the background tasks of this dispatcher that should run, and do not.
+        """
+        reports = self._fleet.switch_reports
         configurators = [
-            asks.Part(view.id, view.state == "up", _why(view)) for view in self.configurators()
+            views.Part(view.id, view.state == "up", _why_not_up(view))
+            for view in self.configurators()
         ]
         southbound = [
-            asks.Part(name, name in self._fleet.holds, _told(name in self._fleet.holds))
+            views.Part(name, name in reports, None if name in reports else _NO_REPORT)
             for name in sorted(self._fleet.southbound.processes)
         ]
+        why = "; ".join(
+            f"the task {task!r} is no longer running: restart this process" for task in stopped
+        )
+        alive = [
+            views.Part(name, not (why and name == me), why if why and name == me else None)
+            for name in sorted(dispatchers)
+        ]
         switches = self.switches()
-        reasons = [] if etcd.ok else [f"{etcd.name}: {etcd.reason}"]
+        # Without these, no request can be served.
+        reasons = [f"{part.name}: {part.reason}" for part in (etcd, *alive) if not part.ok]
         for what, parts in (("configurator", configurators), ("southbound process", southbound)):
             if not any(part.ok for part in parts):
                 reasons.append(f"no {what} can be used")
         if self._catalogue.network_doc is None:
-            reasons.append("there is no network yet")
+            reasons.append("there is no network yet: no southbound process has started")
         impaired = [
-            asks.Impairment("process", part.name, part.reason or "")
+            views.Impairment("process", part.name, part.reason or "")
             for part in (*configurators, *southbound)
             if not part.ok
         ]
         impaired += [
-            asks.Impairment("switch", switch.id, switch.reason or "it is not connected")
+            views.Impairment("switch", switch.id, switch.reason or "it is not connected")
             for switch in switches
             if switch.state != "up"
         ]
         partitions = self._partitions_not_ready()
-        impaired += [asks.Impairment("partition", name, why) for name, why in partitions.items()]
-        return asks.Health(
+        impaired += [views.Impairment("partition", name, why) for name, why in partitions.items()]
+        return views.Health(
             not reasons,
             reasons,
             impaired,
             etcd,
-            [asks.Part(name, True) for name in sorted(dispatchers)],
+            alive,
             configurators,
             southbound,
             sum(switch.state == "up" for switch in switches),
@@ -250,17 +270,13 @@ class Insight:
         return found
 
 
-def _why(view: asks.ConfiguratorView) -> str | None:
+def _why_not_up(view: views.ConfiguratorView) -> str | None:
     if view.state == "up":
         return None
     if view.state == "down":
-        return f"it is not alive, and owns {view.partitions} partitions"
-    return f"it is registered, but cannot be reached at {view.address}"
+        return f"it is not running, but owns {view.partitions} partitions"
+    return f"it is registered, but does not answer at {view.address}"
 
 
-def _told(known: bool) -> str | None:
-    return None if known else "it is registered, but has not told which switches it has"
-
-
-def _link(link: Link, down: set[tuple[str, int]]) -> asks.LinkView:
-    return asks.LinkView(link.a, link.a_port, link.b, link.b_port, not down & set(link.ends))
+def _link(link: Link, down: set[tuple[str, int]]) -> views.LinkView:
+    return views.LinkView(link.a, link.a_port, link.b, link.b_port, not down & set(link.ends))

@@ -1,8 +1,8 @@
-"""Traces in Parquet: a row per partial, and sampled events. Written apart from the hot path.
+"""Traces in Parquet: a row per partial, and sampled events, written by a thread of their own.
 
-Rows wait in bounded queues; when these are full, or the disk is, rows are dropped and counted. A
-file gets its name when it is whole, so that readers never see a part of one. All files together
-take a bounded part of the disk: the oldest go first.
+Rows wait in bounded queues; when a queue or the disk is full, rows are dropped and counted. A file
+gets its final name when it is complete, so that readers never see a part of one. All files together
+take a bounded amount of disk space: the oldest are deleted first.
 
 `received_us` and `done_us` are times (microseconds since the epoch); `queued_us`, `decided_us` and
 `pushed_us` say how long that took.
@@ -10,9 +10,9 @@ take a bounded part of the disk: the oldest go first.
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,18 +21,19 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from configurators.environment import Clock
 from configurators.streams.messages import Done
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.routing import region_texts
-from dzflow.event_wire import MAX_PAYLOAD
+from dzflow.host_protocol import MAX_PAYLOAD
 
 _log = logging.getLogger(__name__)
 
 _QUEUED = 100_000  # rows that wait for the writer
 _EVENTS_QUEUED = 40_000
 _EVENT_BYTES = 4 * MAX_PAYLOAD  # of an event as JSON, which is longer than what is sent
-_STALE_SECONDS = 3_600.0  # after which an unfinished file is that of a process which is gone
-_LOOK_EVERY = 0.1  # seconds; little by little, for requests wait meanwhile
+_STALE_SECONDS = 3_600.0  # after which the process that wrote an unfinished file must be gone
+_WRITE_EVERY = 0.1  # seconds: a few rows at a time, because requests wait for the interpreter
 _GROUP = 10_000  # rows that are written together
 _ROLL_ROWS = 500_000
 _ROLL_BYTES = 64 << 20
@@ -101,7 +102,7 @@ class Sample(Protocol):
 
 
 class Traces:
-    """Takes rows, and has them written by a thread of its own."""
+    """Queues rows, and writes them in a thread."""
 
     def __init__(
         self,
@@ -109,41 +110,52 @@ class Traces:
         name: str,
         mode: str,
         most_bytes: int = 2 << 30,
+        clock: Clock | None = None,
         roll_seconds: float = _ROLL_SECONDS,
         roll_rows: int = _ROLL_ROWS,
     ) -> None:
         self._mode = mode
-        self._began = time.time() - time.monotonic()
-        tidy = partial(_tidy, folder, most_bytes)
+        self._clock = clock = clock or Clock()
+        self._began = clock.wall() - clock.monotonic()
+        tidy = partial(_tidy, folder, most_bytes, clock)
         self.requests = _Table(
-            folder / "requests", name, REQUESTS, _request_row, tidy, roll_seconds, roll_rows
+            folder / "requests", name, REQUESTS, _request_row, tidy, clock, roll_seconds, roll_rows
         )
         self.events = _Table(
-            folder / "events", name, EVENTS, tuple, tidy, roll_seconds, roll_rows, _EVENTS_QUEUED
+            folder / "events",
+            name,
+            EVENTS,
+            tuple,
+            tidy,
+            clock,
+            roll_seconds,
+            roll_rows,
+            _EVENTS_QUEUED,
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Write what is left; takes a moment."""
+        """Write the rows that are left; takes a moment."""
         self._stop.set()
         self._thread.join()
 
-    def note(self, operation: Operation, done: Done, configurator: str) -> None:
-        """A partial has come to its end."""
-        task = operation.latest.get(done.partition)
+    def task_ended(self, operation: Operation, done: Done, configurator: str) -> None:
+        """A configurator has done or refused a task."""
+        task = operation.rollout.latest.get(done.partition)
         if task is None or task.seq != done.seq:
             return
+        now = self._clock.monotonic()
         self.requests.put(
-            (operation, done, task.regions, configurator, self._mode, time.monotonic(), self._began)
+            (operation, done, task.regions, configurator, self._mode, now, self._began)
         )
 
     def sample(self, host: str, events: Iterable[Sample]) -> int:
-        """Take sampled events; how many there was room for. None is larger than can be sent."""
+        """Queue sampled events; how many there was room for. Too large ones are dropped."""
         taken = 0
         for event in events:
             values = msgspec.json.encode(event.values)
@@ -155,12 +167,12 @@ class Traces:
 
     @property
     def dropped(self) -> int:
-        """Rows that could not be kept."""
+        """How many rows were dropped."""
         return self.requests.dropped + self.events.dropped
 
     def _run(self) -> None:
         self.requests.tidy()
-        while not self._stop.wait(_LOOK_EVERY):
+        while not self._stop.wait(_WRITE_EVERY):
             self.requests.write()
             self.events.write()
         self.requests.write(last=True)
@@ -177,6 +189,7 @@ class _Table:
         schema: pa.Schema,
         row: Callable[[Row], Row],
         tidy: Callable[[], None],
+        clock: Clock,
         roll_seconds: float,
         roll_rows: int,
         most: int = _QUEUED,
@@ -187,6 +200,7 @@ class _Table:
         self._schema = schema
         self._row = row
         self._tidy = tidy
+        self._clock = clock
         self._most = most
         self._roll_seconds = roll_seconds
         self._roll_rows = roll_rows
@@ -197,7 +211,7 @@ class _Table:
         self._rows = 0
         self._opened = 0.0
         self._number = 0
-        self._complained = False
+        self._reported = False
 
     def put(self, row: Row) -> bool:
         """Queue a row; False if there is no room."""
@@ -208,11 +222,11 @@ class _Table:
         return True
 
     def write(self, last: bool = False) -> None:
-        """Write what is queued, if it is enough or high time, and roll the file."""
-        age = time.monotonic() - self._opened if self._opened else 0.0
+        """Write the queued rows, if they are many or old enough, and roll the file."""
+        age = self._clock.monotonic() - self._opened if self._opened else 0.0
         due = last or age > self._roll_seconds
         if (self._queue or self._ready) and not self._opened:
-            self._opened = time.monotonic()
+            self._opened = self._clock.monotonic()
         try:
             while self._queue:
                 self._ready.append(self._row(self._queue.popleft()))
@@ -223,8 +237,8 @@ class _Table:
                     self._roll()
             if due:
                 self._roll()
-        except Exception as error:  # whatever it is, the rows to come are written
-            self._give_up(error)
+        except Exception as error:  # whatever it is, later rows must be written
+            self._drop_rows(error)
 
     def _append(self, rows: Sequence[Row]) -> None:
         self._rows += len(rows)  # they are lost if the writing fails
@@ -236,7 +250,8 @@ class _Table:
         if self._writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._number += 1
-            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+            now = datetime.fromtimestamp(self._clock.wall(), UTC)
+            stamp = now.strftime("%Y%m%dT%H%M%S")
             self._file = self._folder / f".{stamp}-{self._name}-{self._number}.parquet"
             self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
@@ -251,24 +266,24 @@ class _Table:
             self.tidy()
         self._writer = self._file = None
         self._rows = 0
-        self._opened = time.monotonic() if self._ready else 0.0
-        self._complained = False
+        self._opened = self._clock.monotonic() if self._ready else 0.0
+        self._reported = False
 
     def tidy(self) -> None:
-        """Make room for files to come."""
+        """Make room for the next files."""
         try:
             self._tidy()
         except OSError as error:
             _log.warning("old traces cannot be removed: %s", error)
 
-    def _give_up(self, error: Exception) -> None:
-        """Rows that cannot be written are lost; requests go on."""
+    def _drop_rows(self, error: Exception) -> None:
+        """Drop the rows that cannot be written."""
         self.dropped += self._rows
-        if not self._complained:
-            text = "traces cannot be written to %s, and are dropped: %s"
-            told = None if isinstance(error, OSError) else error
-            _log.error(text, self._folder, error, exc_info=told)
-        self._complained = True
+        if not self._reported:
+            text = "cannot write traces to %s; they are dropped: %s"
+            cause = None if isinstance(error, OSError) else error
+            _log.error(text, self._folder, error, exc_info=cause)
+        self._reported = True
         writer, file = self._writer, self._file
         self._writer = self._file = None
         self._rows = 0
@@ -288,7 +303,7 @@ def _request_row(row: Row) -> Row:
     regions, configurator, mode, now, began = row[2:]
     record = operation.record
     name = record.id if operation.action == "begin" else f"{record.id}.{record.seq}"
-    waited = round((now - operation.journal_ended) * 1e6) - done.decided_us - done.pushed_us
+    waited = round((now - operation.write_ended) * 1e6) - done.decided_us - done.pushed_us
     given = record.next.filter if operation.action == "update" and record.next else record.filter
     return (
         name,
@@ -315,8 +330,8 @@ def _request_row(row: Row) -> Row:
     )
 
 
-def _tidy(folder: Path, most_bytes: int) -> None:
-    """Remove the oldest files if all take too much, and what dead processes have not finished.
+def _tidy(folder: Path, most_bytes: int, clock: Clock) -> None:
+    """Delete unfinished files of dead processes, and the oldest files if all are too large.
 
     Several processes may write to the folder, and do this at the same time.
     """
@@ -328,7 +343,7 @@ def _tidy(folder: Path, most_bytes: int) -> None:
             continue
         if not path.name.startswith("."):
             found.append((about.st_mtime, about.st_size, path))
-        elif time.time() - about.st_mtime > _STALE_SECONDS:
+        elif clock.wall() - about.st_mtime > _STALE_SECONDS:
             path.unlink(missing_ok=True)
     taken = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):

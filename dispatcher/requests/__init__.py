@@ -1,1 +1,1 @@
-"""The path of a request: admission, indexing, the record in etcd, delivery, settling, the reply."""
+"""The way of a request: take in, write to etcd, deliver to partitions, settle, reply."""

@@ -2,8 +2,6 @@
 
 import asyncio
 import hashlib
-import time
-from collections.abc import Sequence
 from typing import Any
 
 from msgspec import msgpack
@@ -20,30 +18,28 @@ _PAUSE = 0.2
 
 
 def fingerprint(action: str, content: Any) -> bytes:
-    """What tells one call from another; equal calls have equal ones."""
+    """A digest of a call: equal calls have equal ones, different calls different ones."""
     try:
         text = msgpack.encode([action, content], order="deterministic")
     except (OverflowError, UnicodeEncodeError, TypeError, RecursionError):
-        # Something in it is refused anyway; the rest is still to be told apart.
+        # Some element is refused anyway; calls that differ in others still need different digests.
         text = repr([action, content]).encode(errors="surrogatepass")
     return hashlib.sha256(text).digest()
 
 
 def key_name(who: str, key: str) -> str:
-    """Where the use of a key is stored; keys of different callers are different."""
+    """The key in etcd for an idempotency key; each caller has its own."""
     caller = who.encode(errors="surrogatepass")
     text = len(caller).to_bytes(4, "big") + caller + key.encode(errors="surrogatepass")
     return KEYS + hashlib.sha256(text).hexdigest()
 
 
-async def claim(
-    etcd: Etcd, leases: SharedLeases, name: str, mark: bytes, ids: Sequence[str]
-) -> KeyUse | None:
-    """Use a key for a call that makes (or ends) records with these ids.
+async def claim(etcd: Etcd, leases: SharedLeases, name: str, use: KeyUse) -> KeyUse | None:
+    """Use a key for a call.
 
-    None if it was new; otherwise its earlier use by an equal call. Conflict if that was another.
+    None if the key was new; otherwise its earlier use by an equal call. Conflict if the earlier
+    call was another one.
     """
-    use = KeyUse(mark, tuple(ids), time.time())
     value = encode(use)
     uncertain = False
     for attempt in range(_TRIES):
@@ -62,9 +58,9 @@ async def claim(
         if result.succeeded:
             return None
         known = decode_key_use(result.gets[0][0].value)
-        if known.fingerprint != mark:
+        if known.fingerprint != use.fingerprint:
             raise Conflict(
-                "this idempotency key was used for another call; take a new one for a new call",
+                "this idempotency key was used for another call; use a new key for a new call",
                 "key-reused",
             )
         return None if uncertain and known == use else known

@@ -1,4 +1,4 @@
-"""How much is taken on, and in which order: rates, bounded queues, turns between hosts. Pure."""
+"""Rate limits, bounded queues, and fair turns between hosts. Pure."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -6,12 +6,12 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_QUANTUM = 16  # operations that a host may begin before it is another one's turn
+_QUANTUM = 16  # operations that a host may begin before it is another host's turn
 _MOST_BUCKETS = 4_096
 
 
-class Bucket:
-    """Tokens that come at a rate, up to what may be used at once. The clock is passed in."""
+class TokenBucket:
+    """A token bucket: tokens come at a rate, and at most `burst` are kept."""
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
         self.rate = rate
@@ -23,22 +23,22 @@ class Bucket:
         """Seconds until there is a token; 0 if there is one."""
         self._level = min(self.burst, self._level + max(0.0, now - self._at) * self.rate)
         self._at = now
-        # Rounding must not leave somebody waiting for the last bit of a token.
+        # Rounding must not make a host wait for the last bit of a token.
         return 0.0 if self._level > 1 - 1e-9 else (1 - self._level) / self.rate
 
-    def take(self) -> None:
-        """Use a token."""
+    def use(self) -> None:
+        """Use up one token."""
         self._level -= 1
 
 
 class Rates:
-    """Limits of operations per second, overall and for each host; None is no limit."""
+    """Limits of operations per second, overall and for each host; None means no limit."""
 
     def __init__(self, overall: float | None, per_host: float | None, burst_s: float) -> None:
         self._per_host = per_host
         self._burst_s = burst_s
-        self._overall = Bucket(overall, overall * burst_s, 0.0) if overall else None
-        self._hosts: dict[str, Bucket] = {}
+        self._overall = TokenBucket(overall, overall * burst_s, 0.0) if overall else None
+        self._hosts: dict[str, TokenBucket] = {}
 
     def admit(self, host: str, now: float) -> float:
         """0 if the host may begin an operation now; else the seconds after which it may try."""
@@ -50,25 +50,26 @@ class Rates:
         wait = max((bucket.wait(now) for bucket in buckets), default=0.0)
         if not wait:
             for bucket in buckets:
-                bucket.take()
+                bucket.use()
         return wait
 
-    def _bucket(self, host: str, rate: float, now: float) -> Bucket:
+    def _bucket(self, host: str, rate: float, now: float) -> TokenBucket:
         bucket = self._hosts.get(host)
         if bucket is None:
             if len(self._hosts) >= _MOST_BUCKETS:
                 del self._hosts[next(iter(self._hosts))]
-            bucket = self._hosts[host] = Bucket(rate, rate * self._burst_s, now)
+            bucket = self._hosts[host] = TokenBucket(rate, rate * self._burst_s, now)
         return bucket
 
 
 class Admission(Generic[T]):
     """A bounded queue before a window of running operations, fair between hosts.
 
-    Hosts take turns of some operations each (deficit round robin; all cost the same), so that a
-    long queue of one does not keep another waiting; and none may have more than its share running,
-    because what runs is worked off in the order of its coming. What takes long does not: it waits
-    for something else, and leaves its place in the share to others, up to a larger one.
+    Hosts take turns of some operations each (deficit round robin; all operations cost the same), so
+    that the long queue of one host does not keep another one waiting. No host may have more than
+    its share of the window running, because running operations are carried out in the order in
+    which they began. Slow operations wait for something else, a switch for example: they leave
+    their place in the share to other operations of their host, up to a larger limit.
     """
 
     def __init__(
@@ -85,10 +86,10 @@ class Admission(Generic[T]):
         self._queue = queue
         self._queue_per_host = queue_per_host
         self._waiting: dict[str, deque[T]] = {}
-        self._turns: deque[str] = deque()  # hosts with something waiting that may begin
+        self._turns: deque[str] = deque()  # hosts that have waiting operations and may begin one
         self._credit = _QUANTUM  # of the host whose turn it is
         self._running: dict[str, int] = {}
-        self._slow: dict[str, int] = {}  # of these, those that take long
+        self._slow: dict[str, int] = {}  # how many of these are slow
         self.queued = 0
         self.running = 0
 
@@ -98,7 +99,7 @@ class Admission(Generic[T]):
         return {host: len(queue) for host, queue in self._waiting.items()}
 
     def room(self, host: str) -> int:
-        """How many more operations of a host are taken into the queue."""
+        """How many more operations of a host the queue has room for."""
         waiting = self._waiting.get(host)
         mine = self._queue_per_host - (len(waiting) if waiting else 0)
         return max(0, min(mine, self._queue - self.queued))
@@ -116,13 +117,13 @@ class Admission(Generic[T]):
         self.queued += 1
         return True
 
-    def take(self, most: int) -> list[T]:
-        """The next operations to begin; each counts as running until it is released."""
-        taken: list[T] = []
-        while self._turns and len(taken) < most and self.running < self._window:
+    def next_to_begin(self, most: int) -> list[T]:
+        """Take the next operations from the queue; each counts as running until it is released."""
+        begun: list[T] = []
+        while self._turns and len(begun) < most and self.running < self._window:
             host = self._turns[0]
             queue = self._waiting[host]
-            taken.append(queue.popleft())
+            begun.append(queue.popleft())
             self._credit -= 1
             self.queued -= 1
             self.running += 1
@@ -135,31 +136,31 @@ class Admission(Generic[T]):
             elif not self._credit:
                 self._turns.rotate(-1)
                 self._credit = _QUANTUM
-        return taken
+        return begun
 
     def force(self, host: str) -> None:
-        """Something runs that nobody could refuse any more: it counts, beyond the window too."""
+        """Count an operation as running that cannot be refused, even beyond the window."""
         self.running += 1
         self._running[host] = self._running.get(host, 0) + 1
 
     def release(self, host: str, slow: bool = False) -> None:
-        """A running operation of a host has come to its end; `slow` if it was said to be."""
+        """A running operation of a host is over; `slow` if it was marked as slow."""
         may = self._may_begin(host)
         self.running -= 1
-        _less(self._running, host)
+        _decrement(self._running, host)
         if slow:
-            _less(self._slow, host)
-        self._take_turns_again(host, may)
+            _decrement(self._slow, host)
+        self._rejoin_turns(host, may)
 
     def slow(self, host: str) -> None:
-        """A running operation of a host takes long."""
+        """Mark a running operation of a host as slow."""
         may = self._may_begin(host)
         self._slow[host] = self._slow.get(host, 0) + 1
-        self._take_turns_again(host, may)
+        self._rejoin_turns(host, may)
 
     def not_slow(self, host: str) -> None:
-        """One that took long is begun anew."""
-        _less(self._slow, host)
+        """A slow operation of a host begins again, and is not slow any more."""
+        _decrement(self._slow, host)
 
     def _may_begin(self, host: str) -> bool:
         """Whether a host may have one more operation running."""
@@ -167,14 +168,14 @@ class Admission(Generic[T]):
         quick = running - self._slow.get(host, 0)
         return quick < self._window_per_host and running < self._most_per_host
 
-    def _take_turns_again(self, host: str, could_before: bool) -> None:
+    def _rejoin_turns(self, host: str, could_before: bool) -> None:
         if could_before or host not in self._waiting or not self._may_begin(host):
             return
-        if host not in self._turns:  # it may be there still, if something was forced
+        if host not in self._turns:  # it may still be there, after `force`
             self._turns.append(host)
 
 
-def _less(counts: dict[str, int], host: str) -> None:
+def _decrement(counts: dict[str, int], host: str) -> None:
     if counts[host] == 1:
         del counts[host]
     else:

@@ -1,293 +1,249 @@
-"""The life of one operation on a record: what partitions are told, and when it is over. Pure.
+"""One operation on one record, from the moment it is accepted until it has ended. Pure."""
 
-Events go in (a task done, an owner changed), and each returns what is to be done next. An operation
-leads from what partitions have of a record (`before`) to what they shall have (`after`) in rounds:
-
-| round | tells |
-| --- | --- |
-| grow | old and new regions together, wherever there are new ones |
-| shrink | the new regions, or nothing, wherever something else was told |
-| back | after a refusal: the old regions, or nothing, everywhere |
-| gone | nothing, wherever something was told, because the record is gone meanwhile |
-
-To begin is to grow from nothing, to end is to shrink to nothing. What a partition was told counts
-as long as the epoch under which it was done is that of its owner.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal, Protocol, Self
 
 from msgspec.structs import replace
 
-from configurators.store.model import Record, Timing
-from configurators.streams.messages import Done, Task
-
-Share = tuple[bytes, bytes]
-"""What one partition has of a record: regions and edge regions, packed."""
-
-Shares = Mapping[str, Share]
-NOTHING: Share = (b"", b"")
-
-_REGION = 24
-_GROW, _SHRINK, _BACK, _GONE = 0, 1, 2, 3
-PHASES = 4
-
-
-class Next(Enum):
-    """What is to be done after an event."""
-
-    WAIT = "wait"
-    SEND = "send"  # `to_send` has what partitions are to be told
-    SETTLE = "settle"  # everything is done: write `settlement`
-    PAUSE = "pause"  # refused where nothing else is possible: `again` after a while
-    CHECK = "check"  # somebody else seems to be at work: read the record
-
-
-def union(first: Share, second: Share) -> Share:
-    """What has the regions of both."""
-    return _both(first[0], second[0]), _both(first[1], second[1])
-
-
-def _both(first: bytes, second: bytes) -> bytes:
-    if first == second or not second:
-        return first
-    if not first:
-        return second
-    known = {first[at : at + _REGION] for at in range(0, len(first), _REGION)}
-    parts = (second[at : at + _REGION] for at in range(0, len(second), _REGION))
-    return first + b"".join(part for part in parts if part not in known)
-
+from configurators.store.etcd.client import Compare
+from configurators.store.model import Record, RecordKind, Timing
+from dispatcher.calls import Answer, RecordSpec
+from dispatcher.errors import Problem
+from dispatcher.requests.rollout import Rollout
+from dispatcher.requests.stored_records import StoredRecord
+from dzflow.errors import DzflowError
 
 Action = Literal["begin", "end", "update"]
 
 
 def action_of(record: Record) -> Action:
-    """What the open operation of a record is."""
+    """What the open operation of a record does."""
     if record.state == "pending":
         return "begin"
     return "end" if record.state == "removing" else "update"
 
 
-class Operation:
-    """An operation that is journaled, until it is settled.
+class Stage(Enum):
+    """How far an operation has come."""
 
-    `sure` says that partitions have just what `before` says: the record was active, and nothing
-    else was under way. Otherwise everything is told again, and a refused end cannot go back.
+    ACCEPTED = "accepted"  # it waits for its turn, or to be planned again
+    WRITING = "writing"  # it is being written to its record
+    DELIVERING = "delivering"  # partitions carry it out
+    COMPLETE = "complete"  # all partitions have done their part; the result is being written
+    ENDED = "ended"
+
+
+_FOLLOWING: Mapping[Stage, frozenset[Stage]] = {
+    # Refused when it is planned; or its caller is gone.
+    Stage.ACCEPTED: frozenset({Stage.WRITING, Stage.ENDED}),
+    # Its space or record has changed meanwhile; or there is nothing to tell any partition.
+    Stage.WRITING: frozenset({Stage.ACCEPTED, Stage.DELIVERING, Stage.COMPLETE, Stage.ENDED}),
+    # The next phase is told, or the same again; or somebody else has taken over the record.
+    Stage.DELIVERING: frozenset({Stage.DELIVERING, Stage.COMPLETE, Stage.ENDED}),
+    # A partition has a new owner, which must do it again; or the result has to be written again.
+    Stage.COMPLETE: frozenset({Stage.DELIVERING, Stage.COMPLETE, Stage.ENDED}),
+    Stage.ENDED: frozenset(),
+}
+
+
+class IllegalTransition(DzflowError):
+    """An operation was to go from one stage to another that cannot follow it: a bug."""
+
+
+class Ending(Enum):
+    """How an operation has ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    SUPERSEDED = "superseded"  # by another operation on the same record
+
+
+class Caller(Protocol):
+    """One element of a call that waits for an operation."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller has gone away."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the call no longer waits for any element."""
+
+    def written(self, current: "Operation | Record") -> None:
+        """The element is stored; `current` shows its progress."""
+
+    def answer(self, answer: Answer) -> None:
+        """The element has its answer."""
+
+    def refuse(self, error: DzflowError | Problem) -> None:
+        """The element is refused."""
+
+
+class Operation:
+    """An operation: begin, end or update a record, or go on with what another one has begun.
+
+    `record`, as the operation wants it stored, and its `rollout` exist once it is planned.
     """
 
     __slots__ = (
-        "_phase",
         "action",
-        "after",
-        "before",
-        "call",
-        "decided_us",
-        "flow_ops",
-        "held",
+        "attempts",
+        "caller",
+        "created",
+        "filter",
+        "host",
+        "id",
         "indexed",
-        "journal_began",
-        "journal_ended",
-        "known",
+        "kind",
         "last_done",
-        "latest",
-        "open",
-        "place",
-        "pushed_us",
-        "reason",
+        "only_if",
         "received",
         "record",
+        "repeatable",
+        "resumed",
         "revision",
+        "rollout",
         "slow",
-        "sure",
-        "waiting",
+        "spec",
+        "stage",
+        "stored",
+        "write_began",
+        "write_ended",
     )
 
+    record: Record
+    rollout: Rollout
+
     def __init__(
-        self, record: Record, revision: int, before: Shares, after: Shares, sure: bool = True
+        self,
+        action: Action,
+        kind: RecordKind,
+        id: str,
+        host: str,
+        caller: Caller | None,
+        received: float,
     ) -> None:
-        self.record = record
-        self.revision = revision
-        self.action: Action = action_of(record)
-        self.before = before
-        self.after = after
-        self.sure = sure
-        self.latest: dict[str, Task] = {}  # what each partition was told last
-        self.open: dict[str, None] = {}  # partitions that have not done it yet
-        self.held: dict[str, int] = {}  # the epochs under which others have
-        self.known: dict[str, int] = {}  # epochs of owners that came new meanwhile
-        self.reason: str | None = None  # why it was refused
-        self.waiting: str | None = None  # why it takes so long
-        self.slow = False  # it leaves its place to others of its host
-        self.flow_ops = 0
-        self._phase = _GROW
-        # For its timing and its caller; nothing here depends on them.
-        self.received = self.indexed = 0.0
-        self.journal_began = self.journal_ended = self.last_done = 0.0
-        self.decided_us = self.pushed_us = 0
-        self.call: object = None
-        self.place = 0
+        self.action: Action = action
+        self.kind: RecordKind = kind
+        self.id = id  # empty if it is given when the operation is planned
+        self.host = host
+        self.caller = caller
+        self.stage = Stage.ACCEPTED
+        self.spec: RecordSpec | None = None  # of a record that is new
+        self.created: float | None = None  # when a record was created that is restored
+        self.repeatable = False  # the id comes from an idempotency key: other calls may use it, too
+        self.stored: StoredRecord | None = None  # the record that is changed
+        self.filter: Any = None  # the new filter of an update
+        self.only_if: Sequence[Compare] = ()  # what else must hold in etcd when it is written
+        self.resumed = False  # it was written before, and is carried out again
+        self.revision = 0  # of the record, as this operation has read or written it
+        self.attempts = 0  # to write it
+        self.slow = False  # it waits long, and leaves its place in the window to others
+        # Moments and durations on the monotonic clock, in seconds, for the record's timing.
+        self.received = received
+        self.indexed = 0.0
+        self.write_began = self.write_ended = self.last_done = 0.0
 
-    # Events
+    @classmethod
+    def begin(
+        cls,
+        kind: RecordKind,
+        spec: RecordSpec,
+        received: float,
+        caller: Caller | None = None,
+        *,
+        id: str = "",
+        created: float | None = None,
+        repeatable: bool = False,
+    ) -> Self:
+        """Begin a new record; under a given id if it is restored, or if a call is repeatable."""
+        operation = cls("begin", kind, id, spec.host, caller, received)
+        operation.spec = spec
+        operation.created = created
+        operation.repeatable = repeatable
+        return operation
 
-    def start(self) -> Next:
-        """The operation is journaled; if it has a `reason` already, it is only taken back."""
-        if self.reason:
-            return self._refused(self.reason)
-        tell: dict[str, Share] = {}
-        for name, share in self.after.items():
-            had = self.before.get(name, NOTHING)
-            both = union(had, share)
-            if both != had or not self.sure:
-                tell[name] = both
-        return self._tell(tell) or self._shrink()
+    @classmethod
+    def end(
+        cls,
+        stored: StoredRecord,
+        received: float,
+        caller: Caller | None = None,
+        only_if: Sequence[Compare] = (),
+    ) -> Self:
+        """End a record, whatever else is being done with it."""
+        operation = cls(
+            "end", stored.record.kind, stored.record.id, stored.record.host, caller, received
+        )
+        operation.set_stored(stored)
+        operation.only_if = only_if
+        return operation
 
-    def done(self, done: Done) -> Next:
-        """A task has come to its end. Late and foreign answers change nothing."""
-        if not self.awaits(done):
-            return Next.WAIT
-        name = done.partition
-        if done.outcome == "done" or (self.gone and done.outcome == "superseded"):
-            del self.open[name]
-            self.held[name] = done.epoch
-            self.flow_ops += done.adds + done.modifies + done.deletes
-            self.waiting = None
-            if self.open:
-                return Next.WAIT
-            # The slowest counts: it was the last.
-            self.decided_us += done.decided_us
-            self.pushed_us += done.pushed_us
-            return self._shrink() if self._phase == _GROW else Next.SETTLE
-        if done.outcome == "failed":
-            return self._refused(done.reason or "a switch refused it")
-        if done.outcome == "superseded":
-            return Next.CHECK
-        return Next.WAIT  # moved: told again when the new owner is known
+    @classmethod
+    def update(
+        cls, stored: StoredRecord, filter: Any, received: float, caller: Caller | None = None
+    ) -> Self:
+        """Replace the filter of an active record."""
+        record = stored.record
+        operation = cls("update", record.kind, record.id, record.host, caller, received)
+        operation.set_stored(stored)
+        operation.filter = filter
+        return operation
 
-    def awaits(self, done: Done) -> bool:
-        """Whether it is the answer to what a partition was told last, and not by a former owner."""
-        task = self.latest.get(done.partition)
-        if task is None or task.seq != done.seq or done.partition not in self.open:
-            return False
-        return not self.outlived(done)
+    @classmethod
+    def resume(cls, stored: StoredRecord, received: float, caller: Caller | None = None) -> Self:
+        """Go on with the open operation of a record, written by a dispatcher that is gone."""
+        record = stored.record
+        operation = cls(action_of(record), record.kind, record.id, record.host, caller, received)
+        operation.set_stored(stored)
+        operation.filter = record.next.filter if record.next else None
+        operation.resumed = True
+        return operation
 
-    def outlived(self, done: Done) -> bool:
-        """Whether it is by a former owner of the partition, and the new one has to be told."""
-        return done.outcome != "superseded" and done.epoch < self.known.get(done.partition, 0)
+    def restarted(self) -> Self:
+        """The same operation again, to be written under a higher number and routed as of now."""
+        again = self.resume(StoredRecord(self.record, self.revision), self.received, self.caller)
+        again.indexed = self.indexed
+        return again
 
-    def owner_changed(self, name: str, epoch: int | None) -> Next:
-        """A partition has a new owner, or (None) is no more. What the old one did may be lost."""
-        if epoch is None:
-            self.latest.pop(name, None)
-            self.held.pop(name, None)
-            self.before = {other: share for other, share in self.before.items() if other != name}
-            self.after = {other: share for other, share in self.after.items() if other != name}
-            if self.open.pop(name, self) is self or self.open:
-                return Next.WAIT
-            return self._shrink() if self._phase == _GROW else Next.SETTLE
-        if name not in self.latest or self.held.get(name) == epoch:
-            return Next.WAIT
-        self.known[name] = epoch
-        self.open[name] = None
-        self.held.pop(name, None)
-        return Next.SEND
+    def set_stored(self, stored: StoredRecord) -> None:
+        """Change the record as it is stored now."""
+        self.stored = stored
+        self.revision = stored.revision
 
-    def withdraw(self) -> Next:
-        """The record was removed by somebody else; what was told too late comes to nothing.
-
-        A partition that has been built anew since then does not know that it was too late.
-        """
-        self._phase = _GONE
-        self.open.clear()
-        told = [name for name, task in self.latest.items() if task.regions or task.edge]
-        return self._tell(dict.fromkeys(told, NOTHING)) or Next.SETTLE
-
-    def again(self) -> Next:
-        """The pause after a refusal is over."""
-        return Next.SEND if self.open else Next.SETTLE
-
-    # What to do next
-
-    def to_send(self) -> Iterable[tuple[str, Task]]:
-        """What partitions are to be told and have not done yet."""
-        latest = self.latest
-        return [(name, latest[name]) for name in self.open]
+    def enter(self, stage: Stage) -> None:
+        """Go to another stage; IllegalTransition if it cannot follow the present one."""
+        if stage not in _FOLLOWING[self.stage]:
+            raise IllegalTransition(
+                f"{self.action} {self.id}: {stage.value} cannot follow {self.stage.value}"
+            )
+        self.stage = stage
 
     @property
-    def complete(self) -> bool:
-        """Whether it can be settled."""
-        return not self.open and self._phase != _GROW
-
-    @property
-    def gone(self) -> bool:
-        """Whether its record is, so that there is nothing to store at its end."""
-        return self._phase == _GONE
-
-    @property
-    def refused(self) -> bool:
-        """Whether it has not come to what was asked for."""
-        return self.reason is not None
-
-    def outdated(self, epoch: Callable[[str], int | None]) -> list[str]:
-        """Partitions whose owner is newer than what was done there."""
-        return [name for name, held in self.held.items() if held < (epoch(name) or 0)]
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.stage is Stage.ENDED
 
     def settlement(self, now: float, timing: Timing) -> Record:
         """The record as it is to be stored at the end (in the state removed or failed: apart)."""
-        record, reason = self.record, self.reason
+        record, refusal = self.record, self.rollout.refusal
         if self.action == "begin":
-            state, done = ("failed", False) if reason else ("active", True)
+            state, done = ("failed", False) if refusal else ("active", True)
         elif self.action == "end":
-            state, done = ("active", False) if reason else ("removed", True)
+            state, done = ("active", False) if refusal else ("removed", True)
         else:
-            state, done = "active", not reason
+            state, done = "active", not refusal
         changed = replace(
             record,
             state=state,
             by="",
             next=None,
-            reason=reason,
+            reason=refusal,
             timing=timing,
-            flow_ops=self.flow_ops,
+            flow_ops=self.rollout.flow_ops,
             acknowledged=now if done else record.acknowledged,
         )
         if done and record.next and self.action == "update":
             changed = replace(changed, filter=record.next.filter, regions=record.next.regions)
         return changed
-
-    # Rounds
-
-    def _shrink(self) -> Next:
-        self._phase = _SHRINK
-        tell: dict[str, Share] = {}
-        for name in {**self.before, **self.after}:
-            target = self.after.get(name, NOTHING)
-            told = self.latest.get(name)
-            has = (told.regions, told.edge) if told else self.before.get(name, NOTHING)
-            if has != target or not (self.sure or told):
-                tell[name] = target
-        return self._tell(tell) or Next.SETTLE
-
-    def _refused(self, reason: str) -> Next:
-        stuck = self._phase >= _BACK or (self.action == "end" and not self.sure)
-        if stuck:
-            self.waiting = reason
-            return Next.PAUSE
-        self.reason = reason
-        self._phase = _BACK
-        self.open.clear()
-        back = {name: self.before.get(name, NOTHING) for name in {**self.before, **self.after}}
-        # What was never told of this operation has what it had before.
-        tell = {name: share for name, share in back.items() if name in self.latest or not self.sure}
-        return self._tell(tell) or Next.SETTLE
-
-    def _tell(self, shares: Shares) -> Next | None:
-        """Tell partitions something new; None if there is nothing to tell."""
-        record = self.record
-        seq = record.seq * PHASES + self._phase
-        advertised = record.kind == "advertisement"
-        for name, (regions, edge) in shares.items():
-            self.latest[name] = Task(record.id, seq, record.host, advertised, regions, edge)
-            self.open[name] = None
-            self.held.pop(name, None)
-        return Next.SEND if shares else None

@@ -1,23 +1,21 @@
 """Writes of many callers in few transactions: one is gathered while others are under way.
 
 Each write concerns one record, which must be as the writer knows it; some also need that nothing
-has changed about their space (its guards). If a transaction is refused, its records are read to see
-which of them are different, and the others are tried again.
+has changed about their space (its guards). If etcd refuses a transaction, the record writer reads
+the records to see which of them have changed, and tries the others again.
 
-Nothing is written while the dispatcher is not registered: when its registration ends, others look
-once for what it has left, and must find all of it. If somebody has taken it away from one that is
-alive, it registers again, and finds out from the records what others have done meanwhile.
+Nothing is written while the dispatcher is not registered: when its registration ends, other
+dispatchers look once for the operations that it has left, and must find all of them. If somebody
+deletes the registration of a dispatcher that is alive, it registers again, and finds out from the
+records what others have done meanwhile.
 """
 
 import asyncio
 import logging
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import Any
+from collections.abc import Sequence
 
-from configurators.state.spaces import SpaceView
+from configurators.environment import Clock
 from configurators.store.etcd.client import (
     Compare,
     Etcd,
@@ -31,105 +29,27 @@ from configurators.store.etcd.client import (
     StoreUnavailable,
     TxnResult,
 )
-from configurators.store.etcd.errors import TooLarge
+from configurators.store.etcd.errors import AnswerTooLarge
 from configurators.store.registration import Registration, Superseded
 from configurators.store.upkeep import SharedLeases
 from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.requests.writes import Write, WriteResult
+from dzflow.aio import OncePerTurn, log_failure
 
 _log = logging.getLogger(__name__)
 
-_MOST = 120  # operations and compares of one transaction; etcd's own limit is 128
+_MOST = 120  # operations and compares in one transaction; etcd's own limit is 128
 _MOST_BYTES = 1 << 20  # that one transaction puts; etcd's own limit is 1.5 MiB
 _AT_ONCE = 4
 _GATHER = 0.003  # seconds
-_APART = 0.01  # seconds from one transaction to the next, for what may wait
+_APART = 0.01  # seconds between transactions that are not urgent
 _TICK = 0.0005  # seconds by which a timer may be early
 _CLOSE = 5.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
-class Verdict(Enum):
-    """What has become of a write."""
-
-    WRITTEN = "written"
-    CHANGED = "changed"  # the record is not as the writer knew it; nothing was written
-    GUARDED = "guarded"  # the space is not; nothing was written
-    FAILED = "failed"  # the store does not take it
-
-
-class Write:
-    """One write: operations on a record's keys, if the record is at a revision.
-
-    With a `space`, nothing may have changed about it since this was handed to the journal. What is
-    `leased` is put for some time only. `done` is called once, with the verdict; then
-    `revision` and `found` are those of the record as it is now (`found` only if it was changed by
-    somebody else). `about` is for the writer's own use.
-    """
-
-    __slots__ = (
-        "about",
-        "compares",
-        "done",
-        "error",
-        "found",
-        "guards",
-        "key",
-        "leased",
-        "ops",
-        "revision",
-        "space",
-        "uncertain",
-    )
-
-    def __init__(
-        self,
-        key: str,
-        revision: int,
-        ops: Sequence[Op],
-        done: "Callable[[Write, Verdict], None]",
-        about: Any = None,
-        space: SpaceView | None = None,
-        compares: Sequence[Compare] = (),
-        leased: Sequence[Put] = (),
-    ) -> None:
-        self.key = key
-        self.revision = revision
-        self.ops = ops
-        self.leased = leased
-        self.done = done
-        self.about = about
-        self.space = space
-        self.compares = compares
-        self.guards: Sequence[Compare] = ()  # of the space, as it was known to the writer
-        self.found: Stored | None = None
-        self.error: StoreError | None = None
-        self.uncertain = False  # an earlier attempt may have been written
-
-    def tell(self, verdict: Verdict) -> None:
-        """Tell the writer; what goes wrong there must not keep others from being told."""
-        try:
-            self.done(self, verdict)
-        except Exception:
-            _log.exception("the writer of %s failed to take up that it is %s", self.key, verdict)
-
-    @property
-    def weight(self) -> int:
-        """How much of a transaction it takes."""
-        return max(len(self.ops) + len(self.leased), 1 + len(self.compares))
-
-    @property
-    def size(self) -> int:
-        """How many bytes it puts."""
-        size = 0
-        for ops in (self.ops, self.leased):
-            for op in ops:
-                if isinstance(op, Put):
-                    size += len(op.value)
-        return size
-
-
-class Journal:
-    """Gathers writes into transactions. Failures of the store are tried again for some time."""
+class RecordWriter:
+    """Gathers writes into transactions, and retries for some time when etcd does not answer."""
 
     def __init__(
         self,
@@ -137,6 +57,7 @@ class Journal:
         catalogue: Catalogue,
         leases: SharedLeases,
         registration: Registration,
+        clock: Clock,
         patience: float = 20.0,
     ) -> None:
         self._etcd = etcd
@@ -144,14 +65,15 @@ class Journal:
         self._leases = leases
         self._registration = registration
         self._registering = asyncio.Lock()
+        self._clock = clock
         self._patience = patience
         self._queue: deque[Write] = deque()
         self._running: set[asyncio.Task[None]] = set()
-        self._scheduled = False
+        self._start_soon = OncePerTurn(self._start_transactions)
         self._due = 0.0  # until when the first of few writes waits for more
         self._last = 0.0  # when the last transaction began
         self._timer: asyncio.TimerHandle | None = None
-        self._since = 0.0  # when the first of those that wait came
+        self._since = 0.0  # when the first of the waiting writes came
         self.took = 0.0  # seconds from a write to its end, on average over the last transaction
         self.transactions = 0
 
@@ -161,22 +83,21 @@ class Journal:
         With `gather` it may wait some milliseconds more for others: operations that began together
         end one by one, and a transaction for each would cost more than all else.
         """
-        loop = asyncio.get_running_loop()
         if write.space:
             write.guards = self._catalogue.guards(write.space)
         if not gather:
             self._due = 0.0
         elif not self._queue:
-            self._due = max(loop.time() + _GATHER, self._last + _APART)
+            now = asyncio.get_running_loop().time()
+            self._due = max(now + _GATHER, self._last + _APART)
         if not self._queue:
-            self._since = time.monotonic()
+            self._since = self._clock.monotonic()
         self._queue.append(write)
-        if not self._scheduled and len(self._running) < _AT_ONCE:
-            self._scheduled = True
-            loop.call_soon(self._pump)
+        if len(self._running) < _AT_ONCE:
+            self._start_soon.schedule()
 
     async def read(self, key: str) -> Stored | None:
-        """What is stored under a key now."""
+        """What etcd has under a key now."""
         return await self._etcd.get(key)
 
     @property
@@ -185,21 +106,20 @@ class Journal:
         return len(self._queue)
 
     async def close(self) -> None:
-        """Wait for what is under way, but not for long; others go on with what is journaled."""
+        """Wait a few seconds for the last writes; other dispatchers go on with what is written."""
         try:
             async with asyncio.timeout(_CLOSE):
                 while self._running or self._queue:
                     self._due = 0.0
-                    self._pump()
+                    self._start_transactions()
                     await asyncio.wait(self._running)
         except TimeoutError:
-            _log.warning("the store did not take the last %d writes", len(self._queue))
+            _log.warning("etcd did not take the last %d writes", len(self._queue))
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _pump(self) -> None:
-        self._scheduled = False
+    def _start_transactions(self) -> None:
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -210,22 +130,22 @@ class Journal:
                     return
                 loop = asyncio.get_running_loop()
                 if self._due > loop.time() + _TICK:
-                    self._timer = loop.call_at(self._due, self._pump)
+                    self._timer = loop.call_at(self._due, self._start_transactions)
                     return
             self._last = asyncio.get_running_loop().time()
-            now = time.monotonic()
-            task = asyncio.create_task(self._run(self._batch(), (now - self._since) / 2))
+            now = self._clock.monotonic()
+            work = self._carry_out(self._next_batch(), (now - self._since) / 2)
+            task = asyncio.create_task(work, name="write records")
             self._since = now
             self._running.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._transaction_ended)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _transaction_ended(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            _log.error("a transaction ended badly", exc_info=error)
-        self._pump()
+        log_failure(task)
+        self._start_transactions()
 
-    def _batch(self) -> list[Write]:
+    def _next_batch(self) -> list[Write]:
         batch: list[Write] = []
         left, room = _MOST, _MOST_BYTES
         guards: dict[int, Sequence[Compare]] = {}  # one set by number of space
@@ -248,8 +168,9 @@ class Journal:
             batch.append(self._queue.popleft())
         return batch
 
-    async def _run(self, batch: list[Write], waited: float) -> None:
-        began = time.monotonic()
+    async def _carry_out(self, batch: list[Write], waited: float) -> None:
+        """Write a batch, and report the result of each write."""
+        began = self._clock.monotonic()
         pause = _FIRST_PAUSE
         while batch:
             try:
@@ -270,33 +191,37 @@ class Journal:
                 uncertain = isinstance(error, StoreUnavailable) and error.maybe_applied
                 for write in batch:
                     write.uncertain |= uncertain
-                if isinstance(error, StoreRefused | TooLarge) and len(batch) > 1:
+                if isinstance(error, StoreRefused | AnswerTooLarge) and len(batch) > 1:
                     # Perhaps one of them is at fault, or they are too much together.
                     half = len(batch) // 2
-                    await self._run(batch[:half], waited)
-                    await self._run(batch[half:], waited)
+                    await self._carry_out(batch[:half], waited)
+                    await self._carry_out(batch[half:], waited)
                     return
-                late = time.monotonic() - began > self._patience
+                late = self._clock.monotonic() - began > self._patience
                 if late or not (gone or isinstance(error, StoreUnavailable)):
                     _log.error("%d writes failed: %s", len(batch), error)
                     for write in batch:
                         write.error = error
-                        write.tell(Verdict.FAILED)
+                        write.report(WriteResult.FAILED)
                     return
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             self.transactions += 1
-            self.took = waited + time.monotonic() - began
-            batch = _tell_written(batch, result.revision) if succeeded else _refused(batch, result)
+            self.took = waited + self._clock.monotonic() - began
+            if succeeded:
+                _report_written(batch, result.revision)
+                return
+            batch = _report_refused(batch, result)
 
     async def _register(self, stood: Compare, until: float) -> None:
-        """Register again, unless that was done since it stood so. StoreError if that fails."""
+        """Register again, unless that was done since `stood` held. StoreError if that fails."""
         try:
-            async with asyncio.timeout(max(0.0, until - time.monotonic())), self._registering:
+            left = max(0.0, until - self._clock.monotonic())
+            async with asyncio.timeout(left), self._registering:
                 # Each time gives a new revision: others that are under way would fail again.
                 if self._registration.stands() == stood:
-                    _log.warning("%s does not stand any more; it is registered again", stood.key)
+                    _log.warning("%s is no longer registered; registering it again", stood.key)
                     await self._registration.confirm()
         except TimeoutError:
             raise StoreUnavailable("this dispatcher cannot be registered") from None
@@ -320,15 +245,14 @@ class Journal:
         return await self._etcd.transact(compares, ops)
 
 
-def _tell_written(batch: list[Write], revision: int) -> list[Write]:
+def _report_written(batch: list[Write], revision: int) -> None:
     for write in batch:
         write.revision = revision
-        write.tell(Verdict.WRITTEN)
-    return []
+        write.report(WriteResult.WRITTEN)
 
 
-def _refused(batch: list[Write], result: TxnResult) -> list[Write]:
-    """Tell those who are at fault; the others, which are returned, may be tried again."""
+def _report_refused(batch: list[Write], result: TxnResult) -> list[Write]:
+    """Report the writes that are at fault; the others, which are returned, may be tried again."""
     rest: list[Write] = []
     at_fault = 0
     for write, found in zip(batch, result.gets, strict=True):
@@ -338,19 +262,19 @@ def _refused(batch: list[Write], result: TxnResult) -> list[Write]:
             rest.append(write)
             continue
         at_fault += 1
-        if write.uncertain and _is_ours(write, now):
+        if write.uncertain and write.wrote(now):
             write.revision = revision
-            write.tell(Verdict.WRITTEN)
+            write.report(WriteResult.WRITTEN)
         else:
             write.found, write.revision = now, revision
-            write.tell(Verdict.CHANGED)
+            write.report(WriteResult.CHANGED)
     if at_fault:
         return rest
     # All records are as they should be: it is a space, or what else was compared.
     again: list[Write] = []
     for write in rest:
         if write.space or write.compares:
-            write.tell(Verdict.GUARDED)
+            write.report(WriteResult.GUARDED)
         else:
             again.append(write)
     return again
@@ -358,12 +282,3 @@ def _refused(batch: list[Write], result: TxnResult) -> list[Write]:
 
 def _revision(found: Sequence[Stored]) -> int:
     return found[0].revision if found else 0
-
-
-def _is_ours(write: Write, now: Stored | None) -> bool:
-    """Whether a record is as an earlier attempt, of which nobody knew the outcome, wrote it."""
-    for op in write.ops:
-        if op.key == write.key:
-            value = getattr(op, "value", None)
-            return now is None if value is None else now is not None and now.value == value
-    return False

@@ -1,103 +1,60 @@
-"""What callers are told: of operations that ended, that go on, and of records of others."""
+"""What callers are told: of operations that ended, that go on, or that another dispatcher has."""
 
-import asyncio
-import logging
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from configurators.store.documents import decode_record
-from configurators.store.etcd.client import Etcd, StoreError
-from configurators.store.keys import record_key
 from configurators.store.model import Record
+from dispatcher.calls import Answer
 from dispatcher.errors import Conflict, Failed, NotFound, problem_of
-from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.reports.record_view import record_view
-from dispatcher.requests.calls import Call
-from dispatcher.requests.operation import Action, Operation
-from dispatcher.requests.reading import read_many
-from dispatcher.views import Answer, RecordView
+from dispatcher.requests.followed import FollowedRecords
+from dispatcher.requests.operation import Action, Caller, Ending, Operation
+from dispatcher.requests.pending_reply import PendingReply
+from dispatcher.requests.record_view import RecordViews
 
-_log = logging.getLogger(__name__)
-
-_FIRST_POLL, _LONGEST_POLL = 0.1, 1.0  # seconds between looks at records of others
-_ACTED: Mapping[Action, int] = {"begin": 201, "end": 200, "update": 200}
+_DONE: Mapping[Action, int] = {"begin": 201, "end": 200, "update": 200}
 
 
-class _Follower(NamedTuple):
-    call: Call
-    place: int
-    action: Action
-    wished: Any  # the filter of an update
+class Replies:
+    """Answers callers."""
 
+    def __init__(self, views: RecordViews, followed: FollowedRecords) -> None:
+        self._views = views
+        self._followed = followed
 
-class Answers:
-    """Makes answers. `expires` knows of renewals that records do not."""
-
-    def __init__(
-        self, etcd: Etcd, catalogue: Catalogue, expires: Callable[[str], float | None]
-    ) -> None:
-        self._etcd = etcd
-        self._catalogue = catalogue
-        self._expires = expires
-        self._followed: dict[str, list[_Follower]] = {}
-        self._polling: asyncio.Task[None] | None = None
-
-    async def close(self) -> None:
-        """Stop what runs in the background."""
-        if self._polling:
-            self._polling.cancel()
-            await asyncio.gather(self._polling, return_exceptions=True)
-
-    def view(self, record: Record, operation: Operation | None = None) -> RecordView:
-        """A record as users see it."""
-        space = self._catalogue.spaces.get(record.space)
-        version = space.doc.current if space else 0
-        waiting = None
-        if operation:
-            settled = operation.action == "update" and record.next is None and not operation.refused
-            begun = operation.action == "begin"
-            partitions = operation.after if begun or settled else operation.before
-            waiting = operation.waiting
-        else:
-            partitions = self._catalogue.routing.shares(space, record) if space else {}
-        expires = None if record.ttl is None else self._expires(record.id)
-        return record_view(record, partitions, version, waiting, expires)
-
-    def ended(self, operation: Operation, record: Record, outcome: str) -> None:
-        """An operation has come to its end: tell all who wait for it."""
-        if record.id in self._followed:
-            self._tell_followers(record)
-        call = operation.call
-        if not isinstance(call, Call):
+    def ended(self, operation: Operation, record: Record, ending: Ending) -> None:
+        """Tell all who wait for an operation that it has ended."""
+        self._followed.tell(record)
+        caller = operation.caller
+        if caller is None:
             return
-        if outcome == "superseded":
-            place, action = operation.place, operation.action
+        if ending is Ending.SUPERSEDED:
+            action = operation.action
             wished = operation.record.next.filter if operation.record.next else None
             if action == "end" or record.open:
-                self.follow(call, place, action, record, wished)
+                self.follow(caller, action, record, wished)
             else:
-                call.answer(place, self.settled(action, record, wished))
+                caller.answer(self.answer_for(action, record, wished))
             return
-        view = self.view(record, operation)
-        if outcome == "failed":
-            problem = problem_of(Failed(operation.reason or ""), record.id)
-            call.answer(operation.place, Answer(problem.status, view, problem))
+        view = self._views.view(record, operation)
+        if ending is Ending.FAILED:
+            problem = problem_of(Failed(operation.rollout.refusal or ""), record.id)
+            caller.answer(Answer(problem.status, view, problem))
         else:
-            call.answer(operation.place, Answer(_ACTED[operation.action], view))
+            caller.answer(Answer(_DONE[operation.action], view))
 
-    def settled(self, action: Action, record: Record, wished: Any = None) -> Answer:
-        """The answer that the state of a record gives, whoever brought it there.
+    def answer_for(self, action: Action, record: Record, wished: Any = None) -> Answer:
+        """The answer that a record's state gives, whichever dispatcher has carried it out.
 
-        An update that somebody else took over and had to take back has not happened.
+        An update that another dispatcher took over, and had to take back, has not happened.
         """
-        view = self.view(record)
+        view = self._views.view(record)
         wanted = "removed" if action == "end" else "active"
         if action == "update" and record.reason and record.filter != wished:
-            text = f"the filter of {record.id!r} is another one: {record.reason}; try again"
+            text = f"{record.id!r} has another filter, not the new one: {record.reason}; try again"
             problem = problem_of(Conflict(text), record.id)
             return Answer(problem.status, view, problem)
         if record.state == wanted:
-            return Answer(_ACTED[action], view)
+            return Answer(_DONE[action], view)
         if record.open:
             return Answer(202, view)
         if record.state == "failed" or action == "end":
@@ -106,73 +63,48 @@ class Answers:
             problem = problem_of(Conflict(f"another call has removed {record.id!r}"), record.id)
         return Answer(problem.status, view, problem)
 
-    def of(self, call: Call) -> list[Answer]:
-        """The answers to a call, with what is known now of those elements that go on."""
+    def of(self, reply: PendingReply) -> list[Answer]:
+        """The answers to a call; elements that go on are answered with how they are now."""
         found = []
-        for answer, begun in zip(call.answers, call.begun, strict=True):
+        for answer, current in zip(reply.answers, reply.current, strict=True):
             if answer is None:
-                operation = begun if isinstance(begun, Operation) else None
-                record = operation.record if operation else begun
-                answer = Answer(202, self.view(record, operation))
+                assert current is not None
+                if isinstance(current, Operation):
+                    answer = Answer(202, self._views.view(current.record, current))
+                else:
+                    answer = Answer(202, self._views.view(current))
             found.append(answer)
         return found
 
-    def follow(
-        self, call: Call, place: int, action: Action, record: Record, wished: Any = None
+    def follow(self, caller: Caller, action: Action, record: Record, wished: Any = None) -> None:
+        """Answer when a record is settled that another operation is about to change."""
+        caller.written(record)
+        follower = _Follower(self, caller, action, record.id, wished)
+        self._followed.follow(record.id, follower)
+
+
+class _Follower:
+    """A caller that waits for a record; `wished` is the filter of an update."""
+
+    def __init__(
+        self, replies: Replies, caller: Caller, action: Action, id: str, wished: Any
     ) -> None:
-        """A record is in somebody else's hands: answer when it is settled."""
-        call.written(place, record)
-        follower = _Follower(call, place, action, wished)
-        self._followed.setdefault(record.id, []).append(follower)
-        if self._polling is None:
-            self._polling = asyncio.create_task(self._poll(), name="follow records")
-            self._polling.add_done_callback(self._polled)
+        self._replies = replies
+        self._caller = caller
+        self._action: Action = action
+        self._id = id
+        self._wished = wished
 
-    def _tell_followers(self, record: Record) -> None:
+    @property
+    def over(self) -> bool:
+        return self._caller.over
+
+    def is_now(self, record: Record) -> bool:
         if record.open:
-            for call, place, _, _ in self._followed.get(record.id, ()):
-                call.written(place, record)
-        else:
-            for call, place, action, wished in self._followed.pop(record.id, ()):
-                call.answer(place, self.settled(action, record, wished))
+            self._caller.written(record)
+            return False
+        self._caller.answer(self._replies.answer_for(self._action, record, self._wished))
+        return True
 
-    async def _poll(self) -> None:
-        """Look after all records that are followed; rarely, if that goes on for long."""
-        pause = _FIRST_POLL
-        while self._followed:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_POLL)
-            for name, followers in list(self._followed.items()):
-                left = [follower for follower in followers if not follower.call.over]
-                if left:
-                    self._followed[name] = left
-                else:
-                    del self._followed[name]
-            names = list(self._followed)
-            try:
-                live = await read_many(self._etcd, names)
-                gone = [name for name in names if name not in live]
-                finished = await read_many(self._etcd, gone, finished=True)
-            except StoreError as error:
-                _log.warning("cannot read what has become of %d records: %s", len(names), error)
-                continue
-            for held in (live | finished).values():
-                self._tell_followers(held.record)
-            for name in gone:
-                if name not in finished:
-                    for call, place, _, _ in self._followed.pop(name, ()):
-                        call.refuse(place, NotFound(f"there is no record {name!r} any more"))
-
-    def _polled(self, task: "asyncio.Task[None]") -> None:
-        self._polling = None
-        if not task.cancelled() and (error := task.exception()):
-            _log.error("records are no longer followed", exc_info=error)
-
-    async def read(self, name: str) -> Record:
-        """A record that there is, or was until lately; NotFound if not."""
-        keys = (record_key(name), record_key(name, finished=True))
-        for key in (*keys, keys[0]):  # it may be finished, or restored, in between
-            stored = await self._etcd.get(key)
-            if stored:
-                return decode_record(stored.value)
-        raise NotFound(f"there is no subscription or advertisement {name!r}")
+    def gone(self) -> None:
+        self._caller.refuse(NotFound(f"there is no record {self._id!r} any more"))

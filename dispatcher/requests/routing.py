@@ -1,4 +1,4 @@
-"""From filters to regions to what each partition has of them, remembered for a while. Pure."""
+"""From filters to regions, and from regions to the shares of partitions, cached. Pure."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from configurators.engine.partials import Request
 from configurators.state.spaces import SpaceView
 from configurators.store.model import Record
 from configurators.streams.packing import pack_regions, unpack_regions
-from dispatcher.requests.operation import Share, Shares
+from dispatcher.requests.shares import Share, Shares
 from dzflow.filters import BadFilter
 from dzflow.region import WIDTH, Region
 
@@ -21,37 +21,37 @@ _PLAIN = int.from_bytes(b"\x01" * WIDTH, "big") * (7 * ord("0") - ord("*"))
 
 
 class Indexed(NamedTuple):
-    """What a filter comes to in all versions of a space."""
+    """The regions of a filter in all index versions of a space, and the shares of partitions."""
 
     regions: dict[int, bytes]
     shares: Shares
 
 
 def filter_bytes(given: Any) -> bytes:
-    """A filter as it is stored; BadFilter if it holds what cannot be."""
+    """A filter as it is stored; BadFilter if it has values that cannot be stored."""
     try:
         return _encode(given)
     except (OverflowError, UnicodeEncodeError, TypeError, RecursionError) as error:
-        raise BadFilter(f"the filter holds a value that cannot be kept: {error}") from None
+        raise BadFilter(f"the filter has a value that cannot be stored: {error}") from None
 
 
 class Routing:
-    """Indexes filters and routes regions; what was seen lately costs a look-up."""
+    """Indexes filters and routes regions; recent results come from a cache."""
 
     def __init__(self) -> None:
         self._known = lru_cache(_REMEMBERED)(_indexed)
         self._routed = lru_cache(_REMEMBERED)(_routed)
 
     def index(self, space: SpaceView, advertised: bool, given: Any) -> Indexed:
-        """The regions of a filter, and which partition has which; BadInput if it is none."""
+        """The regions of a filter, and the shares of partitions; BadInput if it is not a filter."""
         return self._known(space, advertised, filter_bytes(given))
 
     def shares(self, space: SpaceView, record: Record) -> Shares:
-        """What each partition has of a record in force."""
+        """What each partition has of a record that is in force."""
         return self.route(space, record.kind == "advertisement", record.regions)
 
     def route(self, space: SpaceView, advertised: bool, regions: dict[int, bytes]) -> Shares:
-        """What each partition has of regions by version; versions that are gone have nothing."""
+        """The shares of partitions for regions by version; versions that are gone are left out."""
         return self._routed(space, advertised, tuple(regions.items()))
 
 
@@ -84,13 +84,13 @@ def _shares(
 
 @lru_cache(_TEXTS)
 def region_texts(packed: bytes) -> list[str]:
-    """Packed regions in words of 0, 1 and *."""
+    """Packed regions as text of 0, 1 and *."""
     return [_text(region) for region in unpack_regions(packed)]
 
 
 def _text(region: Region) -> str:
-    # Per character: "*" + 6 * mask + bit, for all at once in one long integer; the digits that are
-    # written first are ASCII, hence the constant.
+    # Each character is "*" + 6 * mask + bit; one long integer computes all of them at once. The
+    # constant takes out that the digits are ASCII characters.
     bits = int.from_bytes(f"{region.bits:096b}".encode(), "big")
     mask = int.from_bytes(f"{region.mask:096b}".encode(), "big")
     return (bits + 6 * mask - _PLAIN).to_bytes(WIDTH, "big").decode().rstrip("*") or "*"

@@ -30,10 +30,22 @@ def _root() -> None:
     """Content-based publish/subscribe on OpenFlow switches."""
 
 
+CONTROL_PLANE = ("api", "bench", "configurators", "dispatcher", "monitor", "sdn", "spark")
+"""The packages of the distribution `dzflow-control`."""
+
+
 def main() -> None:
-    """Run the command; what can go wrong is said in one line and exits with 1."""
+    """Run the command; an error is printed in one line, and the exit code is 1."""
     try:
         app()
     except DzflowError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
-        sys.exit(1)
+        _fail(str(error))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in CONTROL_PLANE:
+            raise
+        _fail("this command needs the control plane: pip install dzflow-control")
+
+
+def _fail(message: str) -> None:
+    Console(stderr=True).print(f"[bold red]error:[/] {escape(message)}", highlight=False)
+    sys.exit(1)

@@ -27,7 +27,7 @@ from dzflow.errors import BadInput
 
 if TYPE_CHECKING:
     from dzflow.sdk import Advertisement, ControlPlane
-    from dzflow.sdk.talk import Kind
+    from dzflow.sdk.api_protocol import Kind
 
 # An event may still be on its way when what lets it through is removed.
 _ON_THE_WAY = 0.25

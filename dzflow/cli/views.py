@@ -202,15 +202,15 @@ def _ready(url: str, token: str | None, ca: Path | None) -> tuple[bool, Any]:
 def _client(url: str, token: str | None, ca: Path | None) -> "Iterator[httpx.Client]":
     import httpx
 
+    from dzflow.sdk.access import ApiAccess
     from dzflow.sdk.errors import Unreachable
-    from dzflow.sdk.rest import Access
 
-    access = Access(url, token, ca=ca, timeout=_PATIENCE)
-    with httpx.Client(**access.options()) as client:
+    access = ApiAccess(url, token, ca=ca, timeout=_PATIENCE)
+    with httpx.Client(**access.http_options()) as client:
         try:
             yield client
         except httpx.HTTPError as error:
-            raise Unreachable(access.lost(error).reason) from None
+            raise Unreachable(access.no_answer(error)) from None
 
 
 def _answer(answer: "httpx.Response") -> "httpx.Response":

@@ -1,6 +1,7 @@
 """The host SDK: how applications subscribe, advertise, publish and receive.
 
-`ControlPlane` is for threads, `AsyncControlPlane` for tasks; errors are in `dzflow.sdk.errors`.
+`ControlPlane` is for threads, `AsyncControlPlane` for tasks. `Rest` and `AsyncRest` are the REST
+interface alone. `dzflow.sdk.errors` has the errors.
 """
 
 from dzflow.sdk.async_control_plane import (
@@ -10,6 +11,7 @@ from dzflow.sdk.async_control_plane import (
 )
 from dzflow.sdk.async_rest import AsyncRest
 from dzflow.sdk.control_plane import Advertisement, ControlPlane, Subscription
+from dzflow.sdk.event import Event
 from dzflow.sdk.rest import Rest
 from dzflow.sdk.sorter import Counters
 
@@ -21,6 +23,7 @@ __all__ = [
     "AsyncSubscription",
     "ControlPlane",
     "Counters",
+    "Event",
     "Rest",
     "Subscription",
 ]

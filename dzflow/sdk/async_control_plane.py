@@ -1,4 +1,4 @@
-"""The control plane as applications with an event loop use it: the same, awaited."""
+"""The control plane as applications with an event loop use it: subscribe, advertise, publish."""
 
 import asyncio
 from collections.abc import Coroutine, Generator, Iterable, Mapping
@@ -6,20 +6,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from dzflow.sdk.api_protocol import ApiProtocol, Json
 from dzflow.sdk.async_rest import AsyncRest
-from dzflow.sdk.core import QUEUE, TTL, Advertised, Core, Handle
+from dzflow.sdk.client import QUEUE, TTL, Client
 from dzflow.sdk.errors import Closed
-from dzflow.sdk.inbox import Event, TaskInbox
+from dzflow.sdk.event import Event
+from dzflow.sdk.handles import Advertised, AdvertisementHandle, Handle, SubscriptionHandle
+from dzflow.sdk.inbox import TaskInbox
 from dzflow.sdk.sorter import Counters
-from dzflow.sdk.talk import Json
+from dzflow.sdk.space_view import SpaceView
 
-_TURN = 100  # events that are published before other tasks get their turn
+_TURN = 100  # events that `publish_many` sends before other tasks run
 
 
-class AsyncControlPlane(AsyncRest):
-    """An application's way to the control plane, and to events if it names its host.
+class AsyncControlPlane:
+    """An application's access to the control plane, and to events if it names its host.
 
-    As `ControlPlane`, for the tasks of one event loop.
+    For the tasks of one event loop; a context manager. One per host is enough: all its
+    subscriptions share a socket. `interface` is needed only on a machine with several network
+    interfaces. `endpoint` is the address of an emulated host; without it, the control plane is
+    asked for it.
     """
 
     def __init__(
@@ -29,21 +35,44 @@ class AsyncControlPlane(AsyncRest):
         token: str | None = None,
         *,
         interface: str | None = None,
-        wire: str | None = None,
+        endpoint: str | None = None,
         verify: bool = True,
         ca: str | Path | None = None,
         timeout: float = 30.0,
         reports: bool = True,
     ) -> None:
-        super().__init__(url, token, verify=verify, ca=ca, timeout=timeout)
-        self._core = Core(self._access, self._talk, host, wire, interface, reports)
+        self._rest = AsyncRest(url, token, verify=verify, ca=ca, timeout=timeout)
+        self._client = Client(
+            self._rest,
+            host,
+            endpoint=endpoint,
+            interface=interface,
+            timeout=timeout,
+            reports=reports,
+        )
+
+    @property
+    def rest(self) -> ApiProtocol:
+        """The REST interface, over the same connections."""
+        return self._rest
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
 
     async def close(self) -> None:
         """End all subscriptions and advertisements, and close all connections."""
         try:
-            await self._run(self._core.close())
+            await self._client.close()
         finally:
-            await super().close()
+            await self._rest.close()
 
     def subscribe(
         self,
@@ -54,66 +83,99 @@ class AsyncControlPlane(AsyncRest):
         ttl: float | None = TTL,
         queue: int = QUEUE,
     ) -> "Opening[AsyncSubscription]":
-        """Get the events that match; done when the switches have acknowledged.
+        """Subscribe to the events that match; done when all switches have acknowledged.
 
-        To be awaited, or used in `async with`. A `ttl` is renewed while this process lives. At most
-        `queue` events wait to be taken; then the oldest ones are dropped.
+        Await the result, or use it in `async with`. The SDK renews the record while this process
+        lives; `ttl` seconds after a crash it expires. At most `queue` events wait for the
+        application; then the oldest ones are dropped.
         """
 
         async def opened() -> AsyncSubscription:
             inbox = TaskInbox(queue)
-            steps = self._core.subscribe(space, filter, label, ttl, inbox)
-            return AsyncSubscription(self, await self._run(steps), inbox)
+            handle = await self._client.subscribe(space, filter, inbox, label, ttl)
+            return AsyncSubscription(self._client, handle, inbox)
 
         return Opening(opened())
 
     def advertise(
         self, space: str, filter: Json, *, label: str | None = None, ttl: float | None = TTL
     ) -> "Opening[AsyncAdvertisement]":
-        """Say what will be published; done when the switches have acknowledged.
+        """Announce which events will be published; done when all switches have acknowledged.
 
-        To be awaited, or used in `async with`.
+        Await the result, or use it in `async with`.
         """
 
         async def opened() -> AsyncAdvertisement:
-            steps = self._core.advertise(space, filter, label, ttl)
-            return AsyncAdvertisement(self, await self._run(steps))
+            handle = await self._client.advertise(space, filter, label, ttl)
+            return AsyncAdvertisement(self._client, handle)
 
         return Opening(opened())
 
     async def advertised(self, space: str) -> Advertised:
-        """What the host has advertised in a space, to publish under it without an own one."""
-        return await self._run(self._core.advertised(space))
+        """All that the host has advertised in a space, to publish without another advertisement."""
+        return await self._client.advertised(space)
 
     def counters(self) -> dict[str, Counters]:
-        """What became of the events of each space that reached this process."""
-        return self._core.counters()
+        """By space: how many events this process has published and received, and their fate."""
+        return self._client.counters()
+
+    def undecodable(self) -> int:
+        """How many datagrams reached this process that are not events."""
+        return self._client.undecodable()
+
+    async def spaces(self) -> list[dict[str, Any]]:
+        """All spaces."""
+        return await self._rest.spaces()
+
+    async def space(self, name: str) -> dict[str, Any]:
+        """One space."""
+        return await self._rest.space(name)
+
+    async def put_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a space or change its schema; every process uses it when this returns."""
+        return await self._rest.put_space(name, schema)
+
+    async def delete_space(self, name: str) -> None:
+        """Delete a space that has no subscriptions and advertisements."""
+        await self._rest.delete_space(name)
+
+    async def explain(self, space: str, filter: Json, host: str | None = None) -> dict[str, Any]:
+        """The regions of a filter, its share of unwanted events, and the flows it would need."""
+        return await self._rest.explain(space, filter, host)
 
 
-class _Opened:
-    """A subscription or advertisement: a context manager."""
+H = TypeVar("H", bound=Handle)
 
-    def __init__(self, control_plane: AsyncControlPlane, handle: Handle) -> None:
-        self._control_plane = control_plane
+
+class _AsyncRecord(Generic[H]):
+    """An open subscription or advertisement: a context manager."""
+
+    def __init__(self, client: Client, handle: H) -> None:
+        self._client = client
         self._handle = handle
 
     @property
     def id(self) -> str:
-        """The id of its record."""
-        return self._handle.kept.id
+        """The id of the record."""
+        return self._handle.record.id
 
     @property
     def filter(self) -> Json:
-        """The filter, as it was given."""
-        return self._handle.kept.filter
+        """The filter, as the application wrote it."""
+        return self._handle.record.filter
+
+    @property
+    def view(self) -> SpaceView:
+        """The space as publishers use it now: its schema, index version and trees."""
+        return self._handle.view
 
     async def update(self, filter: Json) -> None:
-        """Replace the filter in one step; what both want or hold is never interrupted."""
-        await self._control_plane._run(self._control_plane._core.update(self._handle, filter))
+        """Replace the filter in one step; events that match both are delivered throughout."""
+        await self._client.update(self._handle, filter)
 
     async def close(self) -> None:
         """Unsubscribe or unadvertise."""
-        await self._control_plane._run(self._control_plane._core.close_one(self._handle))
+        await self._client.end(self._handle)
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,20 +189,20 @@ class _Opened:
         await self.close()
 
 
-class AsyncSubscription(_Opened):
-    """Events that match a filter, in the order they came: an iterator and a context manager."""
+class AsyncSubscription(_AsyncRecord[SubscriptionHandle]):
+    """Matching events in the order of their arrival: an iterator and a context manager."""
 
-    def __init__(self, control_plane: AsyncControlPlane, handle: Handle, inbox: TaskInbox) -> None:
-        super().__init__(control_plane, handle)
+    def __init__(self, client: Client, handle: SubscriptionHandle, inbox: TaskInbox) -> None:
+        super().__init__(client, handle)
         self._inbox = inbox
 
     @property
     def dropped(self) -> int:
-        """How many events were dropped because nobody took them in time."""
+        """How many events were dropped because the queue was full."""
         return self._inbox.dropped
 
     async def get(self, timeout: float | None = None) -> Event:
-        """The next event; TimeoutError if none comes in time, Closed if none will come."""
+        """The next event; TimeoutError after `timeout` seconds, Closed if none will come."""
         return await self._inbox.get(timeout)
 
     def __aiter__(self) -> Self:
@@ -153,28 +215,28 @@ class AsyncSubscription(_Opened):
             raise StopAsyncIteration from None
 
 
-class AsyncAdvertisement(_Opened):
-    """What an application publishes: a context manager."""
+class AsyncAdvertisement(_AsyncRecord[AdvertisementHandle]):
+    """Publishes events that match its filter: a context manager."""
 
     async def publish(self, event: Mapping[str, object]) -> int:
-        """Send an event to all who want it; gives its id. It must match the filter."""
-        return self._control_plane._core.publish(self._handle, event)
+        """Send an event to all subscribers; returns its id. It must match the filter."""
+        return self._handle.publish(event)
 
     async def publish_many(self, events: Iterable[Mapping[str, object]]) -> int:
-        """Send events one after the other; gives their number."""
+        """Send events one after the other; returns their number."""
         count = 0
         for count, event in enumerate(events, 1):
-            self._control_plane._core.publish(self._handle, event)
+            self._handle.publish(event)
             if count % _TURN == 0:
                 await asyncio.sleep(0)
         return count
 
 
-Opened = TypeVar("Opened", bound=_Opened)
+Opened = TypeVar("Opened", bound=_AsyncRecord[Any])
 
 
 class Opening(Generic[Opened]):
-    """Something that is being opened: await it, or use it in `async with`."""
+    """A subscription or advertisement that is being opened: await it, or use it in `async with`."""
 
     def __init__(self, work: Coroutine[Any, Any, Opened]) -> None:
         self._work = work

@@ -1,24 +1,35 @@
-"""The control plane as applications use it: subscribe, advertise, publish."""
+"""The control plane as applications without an event loop use it: `AsyncControlPlane`, blocking.
+
+`Client` does the work, in the process's background loop. Publishing and receiving do not cross to
+that loop.
+"""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
-from dzflow.sdk.core import QUEUE, TTL, Advertised, Core, Handle
+from dzflow.sdk.api_protocol import Json
+from dzflow.sdk.async_rest import AsyncRest
+from dzflow.sdk.background import Portal
+from dzflow.sdk.client import QUEUE, TTL, Client
 from dzflow.sdk.errors import Closed
-from dzflow.sdk.inbox import Event, ThreadInbox
-from dzflow.sdk.rest import Rest
+from dzflow.sdk.event import Event
+from dzflow.sdk.handles import Advertised, AdvertisementHandle, Handle, SubscriptionHandle
+from dzflow.sdk.inbox import ThreadInbox
+from dzflow.sdk.rest import RestCalls
 from dzflow.sdk.sorter import Counters
-from dzflow.sdk.talk import Json
+from dzflow.sdk.space_view import SpaceView
 
 
-class ControlPlane(Rest):
-    """An application's way to the control plane, and to events if it names its host.
+class ControlPlane:
+    """An application's access to the control plane, and to events if it names its host.
 
-    One is enough per process and host: its subscriptions share a socket. All methods can be used
-    from several threads. `wire` (an emulated host's address) is asked for if it is not given,
-    `interface` is needed only on a machine with several.
+    A context manager; all methods can be used from several threads. One per process and host is
+    enough: all its subscriptions share a socket. `interface` is needed only on a machine with
+    several network interfaces. `endpoint` is the address of an emulated host; without it, the
+    control plane is asked for it.
     """
 
     def __init__(
@@ -28,21 +39,50 @@ class ControlPlane(Rest):
         token: str | None = None,
         *,
         interface: str | None = None,
-        wire: str | None = None,
+        endpoint: str | None = None,
         verify: bool = True,
         ca: str | Path | None = None,
         timeout: float = 30.0,
         reports: bool = True,
     ) -> None:
-        super().__init__(url, token, verify=verify, ca=ca, timeout=timeout)
-        self._core = Core(self._access, self._talk, host, wire, interface, reports)
+        self._rest = AsyncRest(url, token, verify=verify, ca=ca, timeout=timeout)
+        self._client = Client(
+            self._rest,
+            host,
+            endpoint=endpoint,
+            interface=interface,
+            timeout=timeout,
+            reports=reports,
+        )
+        self._portal = Portal()
+        self._calls = RestCalls(self._rest, self._portal)
+
+    @property
+    def rest(self) -> RestCalls:
+        """The REST interface, over the same connections."""
+        return self._calls
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """End all subscriptions and advertisements, and close all connections."""
-        try:
-            self._run(self._core.close())
-        finally:
-            super().close()
+
+        async def close() -> None:
+            try:
+                await self._client.close()
+            finally:
+                await self._rest.close()
+
+        self._portal.close(close())
 
     def subscribe(
         self,
@@ -53,54 +93,89 @@ class ControlPlane(Rest):
         ttl: float | None = TTL,
         queue: int = QUEUE,
     ) -> "Subscription":
-        """Get the events that match; returns when the switches have acknowledged.
+        """Subscribe to the events that match; returns when all switches have acknowledged.
 
-        A `ttl` is renewed while this process lives. At most `queue` events wait to be taken; then
-        the oldest ones are dropped.
+        The SDK renews the record while this process lives; `ttl` seconds after a crash it expires.
+        At most `queue` events wait for the application; then the oldest ones are dropped.
         """
         inbox = ThreadInbox(queue)
-        steps = self._core.subscribe(space, filter, label, ttl, inbox)
-        return Subscription(self, self._run(steps), inbox)
+        work = self._client.subscribe(space, filter, inbox, label, ttl)
+        return Subscription(self._client, self._portal, self._portal.run(work), inbox)
 
     def advertise(
         self, space: str, filter: Json, *, label: str | None = None, ttl: float | None = TTL
     ) -> "Advertisement":
-        """Say what will be published; returns when the switches have acknowledged."""
-        return Advertisement(self, self._run(self._core.advertise(space, filter, label, ttl)))
+        """Announce which events will be published; returns when all switches have acknowledged."""
+        handle = self._portal.run(self._client.advertise(space, filter, label, ttl))
+        return Advertisement(self._client, self._portal, handle)
 
     def advertised(self, space: str) -> Advertised:
-        """What the host has advertised in a space, to publish under it without an own one."""
-        return self._run(self._core.advertised(space))
+        """All that the host has advertised in a space, to publish without another advertisement."""
+        return self._portal.run(self._client.advertised(space))
 
     def counters(self) -> dict[str, Counters]:
-        """What became of the events of each space that reached this process."""
-        return self._core.counters()
+        """By space: how many events this process has published and received, and their fate."""
+        return self._client.counters()
+
+    def undecodable(self) -> int:
+        """How many datagrams reached this process that are not events."""
+        return self._client.undecodable()
+
+    def spaces(self) -> list[dict[str, Any]]:
+        """All spaces."""
+        return self._calls.spaces()
+
+    def space(self, name: str) -> dict[str, Any]:
+        """One space."""
+        return self._calls.space(name)
+
+    def put_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a space or change its schema; every process uses it when this returns."""
+        return self._calls.put_space(name, schema)
+
+    def delete_space(self, name: str) -> None:
+        """Delete a space that has no subscriptions and advertisements."""
+        self._calls.delete_space(name)
+
+    def explain(self, space: str, filter: Json, host: str | None = None) -> dict[str, Any]:
+        """The regions of a filter, its share of unwanted events, and the flows it would need."""
+        return self._calls.explain(space, filter, host)
 
 
-class _Opened:
-    """A subscription or advertisement: a context manager."""
+H = TypeVar("H", bound=Handle)
 
-    def __init__(self, control_plane: ControlPlane, handle: Handle) -> None:
-        self._control_plane = control_plane
+
+class _Record(Generic[H]):
+    """An open subscription or advertisement: a context manager."""
+
+    def __init__(self, client: Client, portal: Portal, handle: H) -> None:
+        self._client = client
+        self._portal = portal
         self._handle = handle
 
     @property
     def id(self) -> str:
-        """The id of its record."""
-        return self._handle.kept.id
+        """The id of the record."""
+        return self._handle.record.id
 
     @property
     def filter(self) -> Json:
-        """The filter, as it was given."""
-        return self._handle.kept.filter
+        """The filter, as the application wrote it."""
+        return self._handle.record.filter
+
+    @property
+    def view(self) -> SpaceView:
+        """The space as publishers use it now: its schema, index version and trees."""
+        return self._handle.view
 
     def update(self, filter: Json) -> None:
-        """Replace the filter in one step; what both want or hold is never interrupted."""
-        self._control_plane._run(self._control_plane._core.update(self._handle, filter))
+        """Replace the filter in one step; events that match both are delivered throughout."""
+        self._portal.run(self._client.update(self._handle, filter))
 
     def close(self) -> None:
-        """Unsubscribe or unadvertise."""
-        self._control_plane._run(self._control_plane._core.close_one(self._handle))
+        """Unsubscribe or unadvertise, if the control plane's client has not done so."""
+        with suppress(Closed):
+            self._portal.run(self._client.end(self._handle))
 
     def __enter__(self) -> Self:
         return self
@@ -114,20 +189,22 @@ class _Opened:
         self.close()
 
 
-class Subscription(_Opened):
-    """Events that match a filter, in the order they came: an iterator and a context manager."""
+class Subscription(_Record[SubscriptionHandle]):
+    """Matching events in the order of their arrival: an iterator and a context manager."""
 
-    def __init__(self, control_plane: ControlPlane, handle: Handle, inbox: ThreadInbox) -> None:
-        super().__init__(control_plane, handle)
+    def __init__(
+        self, client: Client, portal: Portal, handle: SubscriptionHandle, inbox: ThreadInbox
+    ) -> None:
+        super().__init__(client, portal, handle)
         self._inbox = inbox
 
     @property
     def dropped(self) -> int:
-        """How many events were dropped because nobody took them in time."""
+        """How many events were dropped because the queue was full."""
         return self._inbox.dropped
 
     def get(self, timeout: float | None = None) -> Event:
-        """The next event; TimeoutError if none comes in time, Closed if none will come."""
+        """The next event; TimeoutError after `timeout` seconds, Closed if none will come."""
         return self._inbox.get(timeout)
 
     def __iter__(self) -> Self:
@@ -140,13 +217,13 @@ class Subscription(_Opened):
             raise StopIteration from None
 
 
-class Advertisement(_Opened):
-    """What an application publishes: a context manager."""
+class Advertisement(_Record[AdvertisementHandle]):
+    """Publishes events that match its filter: a context manager."""
 
     def publish(self, event: Mapping[str, object]) -> int:
-        """Send an event to all who want it; gives its id. It must match the filter."""
-        return self._control_plane._core.publish(self._handle, event)
+        """Send an event to all subscribers; returns its id. It must match the filter."""
+        return self._handle.publish(event)
 
     def publish_many(self, events: Iterable[Mapping[str, object]]) -> int:
-        """Send events one after the other; gives their number."""
+        """Send events one after the other; returns their number."""
         return sum(1 for _ in map(self.publish, events))

@@ -1,9 +1,11 @@
-"""What can go wrong between an application and the control plane, each by its name."""
+"""The errors that an application can get from the SDK."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from dzflow.errors import BadInput, DzflowError
+
+CLIENT_CLOSED = "the control plane's client is closed; make another one"
 
 
 class Unreachable(DzflowError):
@@ -11,39 +13,39 @@ class Unreachable(DzflowError):
 
 
 class NotAcknowledged(DzflowError):
-    """The switches have not acknowledged a request in time; it was withdrawn."""
+    """The switches have not acknowledged a request in time; the SDK has withdrawn it."""
 
 
 class NoHost(BadInput):
-    """Events need a host, and none was named, or the control plane does not know it."""
+    """The client has no host name, or the control plane does not know the host."""
 
 
 class NoInterface(BadInput):
-    """It is not clear by which network interface events come and go."""
+    """The network interface for events does not exist, or must be named."""
 
 
 class HostFull(DzflowError):
-    """Too many applications of this emulated host receive events already."""
+    """The emulated host has no room for another application that receives events."""
 
 
 class Closed(DzflowError):
-    """The subscription, advertisement or control plane was closed before."""
+    """The subscription, advertisement or client is closed."""
 
 
 class EventTooLarge(BadInput):
-    """An event that does not fit into one datagram."""
+    """The event does not fit into one datagram."""
 
 
 class OutsideAdvertisement(BadInput):
-    """An event that its publisher has not advertised; the switches would drop it."""
+    """The publisher has not advertised this event; the switches would drop it."""
 
 
 class BadAnswer(DzflowError):
-    """The control plane's answer is not what this version of the SDK understands."""
+    """This version of the SDK does not understand the control plane's answer."""
 
 
 class Refused(DzflowError):
-    """The control plane has refused a call: `status`, and the members of the problem it named."""
+    """The control plane has refused a call; `status` and `problem` say why."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
@@ -54,11 +56,11 @@ class Refused(DzflowError):
 
 
 class InvalidRequest(Refused):
-    """The call is malformed, or its filter or schema does not fit."""
+    """The call is malformed, or its filter or schema is invalid."""
 
 
 class NotAuthorised(Refused):
-    """The token is missing, wrong, or has not the role that this needs."""
+    """The token is missing or wrong, or its role does not allow the call."""
 
 
 class NotFound(Refused):
@@ -66,19 +68,19 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The call contradicts what is there, such as deleting a space that is in use."""
+    """The call conflicts with the current state, such as deleting a space that is in use."""
 
 
 class Busy(Refused):
-    """Too much is under way; tried again until the time was up."""
+    """The control plane was overloaded until the timeout."""
 
 
 class Unavailable(Refused):
-    """A part of the control plane is down; tried again until the time was up."""
+    """A part of the control plane was down until the timeout."""
 
 
 class RequestFailed(Refused):
-    """Switches could not take a request; the reason says why, and nothing is left of it."""
+    """A switch refused a request, for example because a table is full; it was undone."""
 
 
 _BY_STATUS: dict[int, type[Refused]] = {
@@ -96,6 +98,6 @@ _BY_STATUS: dict[int, type[Refused]] = {
 
 
 def refused(status: int, body: object) -> Refused:
-    """The error that an answer of 400 or more stands for."""
+    """The error for an answer with a status of 400 or more."""
     problem = body if isinstance(body, Mapping) else {}
     return _BY_STATUS.get(status, Refused)(status, problem)

@@ -1,69 +1,65 @@
-"""The REST interface for programs. `dzflow/sdk/async_rest.py` is the same for tasks."""
+"""The REST interface for programs without an event loop: `AsyncRest`, with calls that block."""
 
-import ssl
-import time
-from collections.abc import Mapping
-from functools import partial
+import functools
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-import httpx
-from msgspec import Struct
+from dzflow.sdk.api_protocol import ApiProtocol
+from dzflow.sdk.async_rest import AsyncRest
+from dzflow.sdk.background import Portal
 
-from dzflow.errors import BadInput
-from dzflow.sdk.errors import Closed
-from dzflow.sdk.talk import Call, Json, Kind, Lost, Pause, Reply, Steps, Talk, Wait
-
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Access(Struct, frozen=True):
-    """Where the control plane is, and how to get in."""
+def _blocking(
+    method: Callable[Concatenate[ApiProtocol, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["RestCalls", P], T]:
+    """The same method, waiting for the result instead of being awaited."""
 
-    url: str
-    token: str | None = None
-    verify: bool = True
-    ca: str | Path | None = None  # certificates to trust instead of the machine's
-    timeout: float = 30.0
+    def call(calls: "RestCalls", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return calls._portal.run(method(calls._protocol, *args, **kwargs))
 
-    def __repr__(self) -> str:
-        return f"Access({self.url!r})"  # the token is nobody's business
-
-    def options(self) -> dict[str, Any]:
-        """The options of an HTTP client."""
-        if not self.url.startswith(("http://", "https://")):
-            text = f"the control plane's URL begins with http:// or https://, got {self.url!r}"
-            raise BadInput(text)
-        headers = {"Accept": "application/json"}
-        if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token}"
-        verify: ssl.SSLContext | bool = self.verify
-        if self.ca is not None and self.verify:
-            try:
-                verify = ssl.create_default_context(cafile=str(self.ca))
-            except OSError as error:
-                raise BadInput(f"no certificates can be read from {self.ca}: {error}") from error
-        return {
-            "base_url": self.url,
-            "headers": headers,
-            "verify": verify,
-            "timeout": self.timeout,
-            "trust_env": False,  # a proxy between hosts and their control plane is a mistake
-            "limits": httpx.Limits(max_connections=64, max_keepalive_connections=16),
-        }
-
-    def lost(self, error: httpx.HTTPError) -> Lost:
-        """What it means that no answer came."""
-        what = str(error) or type(error).__name__
-        return Lost(f"no answer from {self.url} ({what}); is the control plane running there?")
+    functools.update_wrapper(call, method)
+    return call
 
 
-class Rest:
-    """Calls of the control plane; each waits for its answer.
+class RestCalls:
+    """All calls of the REST interface, each blocking until its answer, from any thread."""
 
-    What cannot be carried out at the moment is tried again until `timeout` seconds are over, but
-    never carried out twice. Errors are named in `dzflow.sdk.errors`.
+    def __init__(self, protocol: ApiProtocol, portal: Portal) -> None:
+        self._protocol = protocol
+        self._portal = portal
+
+    get = _blocking(ApiProtocol.get)
+    post = _blocking(ApiProtocol.post)
+    put = _blocking(ApiProtocol.put)
+    delete = _blocking(ApiProtocol.delete)
+    items = _blocking(ApiProtocol.items)
+
+    spaces = _blocking(ApiProtocol.spaces)
+    space = _blocking(ApiProtocol.space)
+    put_space = _blocking(ApiProtocol.put_space)
+    delete_space = _blocking(ApiProtocol.delete_space)
+    hosts = _blocking(ApiProtocol.hosts)
+    explain = _blocking(ApiProtocol.explain)
+
+    records = _blocking(ApiProtocol.records)
+    record = _blocking(ApiProtocol.record)
+    begin = _blocking(ApiProtocol.begin)
+    end = _blocking(ApiProtocol.end)
+    end_all = _blocking(ApiProtocol.end_all)
+    update = _blocking(ApiProtocol.update)
+    renew = _blocking(ApiProtocol.renew)
+
+
+class Rest(RestCalls):
+    """The control plane's REST interface for programs without an event loop; a context manager.
+
+    A call that fails for the moment is repeated until `timeout` seconds are over. The control plane
+    carries it out at most once. `dzflow.sdk.errors` has the errors.
     """
 
     def __init__(
@@ -75,9 +71,8 @@ class Rest:
         ca: str | Path | None = None,
         timeout: float = 30.0,
     ) -> None:
-        self._access = Access(url, token, verify, ca, timeout)
-        self._talk = Talk(time.monotonic, timeout)
-        self._http = httpx.Client(**self._access.options())
+        self._rest = AsyncRest(url, token, verify=verify, ca=ca, timeout=timeout)
+        super().__init__(self._rest, Portal())
 
     def __enter__(self) -> Self:
         return self
@@ -92,110 +87,4 @@ class Rest:
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
-
-    def get(self, path: str, **params: str | int | None) -> Json:
-        """`GET` of any path."""
-        return self._run(self._talk.get(path, params))
-
-    def post(self, path: str, body: Json) -> Json:
-        """`POST` to any path."""
-        return self._run(self._talk.post(path, body))
-
-    def put(self, path: str, body: Json) -> Json:
-        """`PUT` of any path."""
-        return self._run(self._talk.put(path, body))
-
-    def delete(self, path: str) -> Json:
-        """`DELETE` of any path."""
-        return self._run(self._talk.delete(path))
-
-    def spaces(self) -> list[dict[str, Any]]:
-        """All spaces."""
-        return self._run(self._talk.items("/spaces"))
-
-    def space(self, name: str) -> dict[str, Any]:
-        """One space."""
-        return self._run(self._talk.space(name))
-
-    def put_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a space, or change its schema; it is in use everywhere on return."""
-        return self._run(self._talk.put_space(name, schema))
-
-    def delete_space(self, name: str) -> None:
-        """Remove a space that is not in use."""
-        self._run(self._talk.delete_space(name))
-
-    def hosts(self) -> list[dict[str, Any]]:
-        """All hosts."""
-        return self._run(self._talk.items("/hosts"))
-
-    def records(self, kind: Kind, **query: str | int | None) -> list[dict[str, Any]]:
-        """All subscriptions or advertisements; `host`, `space`, `state` narrow it down."""
-        return self._run(self._talk.items(f"/{kind}s", query))
-
-    def record(self, kind: Kind, record: str) -> dict[str, Any]:
-        """One subscription or advertisement."""
-        return self._run(self._talk.record(kind, record))
-
-    def begin(
-        self,
-        kind: Kind,
-        host: str,
-        space: str,
-        filter: Json,
-        *,
-        label: str | None = None,
-        ttl: float | None = None,
-    ) -> dict[str, Any]:
-        """Subscribe or advertise for a host: the record, when all switches have acknowledged."""
-        return self._run(self._talk.begin(kind, host, space, filter, label, ttl))
-
-    def end(self, kind: Kind, record: str) -> dict[str, Any]:
-        """Unsubscribe or unadvertise: the removed record, when all switches have acknowledged."""
-        return self._run(self._talk.end(kind, record))
-
-    def update(self, kind: Kind, record: str, filter: Json) -> dict[str, Any]:
-        """Replace a filter in one step: the record, when all switches have acknowledged."""
-        return self._run(self._talk.update(kind, record, filter))
-
-    def renew(self, kind: Kind, record: str) -> dict[str, Any]:
-        """Keep a record with a ttl."""
-        return self._run(self._talk.renew(kind, record))
-
-    def explain(self, space: str, filter: Json, host: str | None = None) -> dict[str, Any]:
-        """What a filter comes to: regions, in words, unwanted share, flows it would touch."""
-        return self._run(self._talk.explain(space, filter, host))
-
-    def _run(self, steps: Steps[T]) -> T:
-        """Carry a conversation out."""
-        go_on = partial(steps.send, None)
-        while True:
-            try:
-                step = go_on()
-            except StopIteration as end:
-                return cast("T", end.value)
-            try:
-                go_on = partial(steps.send, self._outcome(step))
-            except BaseException as error:
-                go_on = partial(steps.throw, error)
-
-    def _outcome(self, step: Call | Pause | Wait) -> object:
-        if isinstance(step, Pause):
-            time.sleep(step.seconds)
-            return None
-        if isinstance(step, Wait):
-            return step.future.result()
-        if self._http.is_closed:
-            raise Closed("the control plane's client is closed; make another one")
-        try:
-            response = self._http.request(
-                step.method,
-                step.path,
-                params=step.params,
-                content=step.content(),
-                headers=step.headers(),
-            )
-        except httpx.HTTPError as error:
-            return self._access.lost(error)
-        return Reply.read(response.status_code, response.headers, response.content)
+        self._portal.close(self._rest.close())

@@ -18,9 +18,6 @@ Carry = Callable[[str, Frames], None]
 """Takes on frames that leave a switch, which is named."""
 
 
-_FLOOD_STEP = 0.005
-
-
 class Dialling(Struct, frozen=True):
     """How controllers are reached; all times are in seconds.
 
@@ -114,20 +111,6 @@ class Agent:
         """Restart the switch, with empty tables unless they are kept, and stay away for a time."""
         self.switch.restart(keep_tables)
         self.drop(seconds)
-
-    def flood(self, frame: bytes, in_port: int, *, per_second: float, count: int) -> None:
-        """Send the controllers so many packet-ins at a rate."""
-        task = asyncio.create_task(self._flood(frame, in_port, per_second, count))
-        self._tasks.append(task)
-
-    async def _flood(self, frame: bytes, in_port: int, per_second: float, count: int) -> None:
-        loop = asyncio.get_running_loop()
-        start, sent = loop.time(), 0
-        while sent < count:
-            await asyncio.sleep(_FLOOD_STEP)
-            due = min(count, int((loop.time() - start) * per_second)) - sent
-            self.switch.send_packet_ins(frame, in_port, due)
-            sent += due
 
     def _cancel_return(self) -> None:
         if self._return is not None:

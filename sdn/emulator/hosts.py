@@ -8,9 +8,9 @@ from typing import cast
 
 from msgspec import Struct
 
-from dzflow import event_wire
+from dzflow import host_protocol
 from dzflow.address import DELIVERY
-from dzflow.event_wire import Members, Peer, Send
+from dzflow.host_protocol import Members, Peer, Send
 from sdn.emulator import frames
 from sdn.topology import Host
 
@@ -95,7 +95,7 @@ class EmulatedHost:
     def _deliver(self, destination: bytes, payload: bytes) -> None:
         if self._wire is None:
             return
-        datagram = event_wire.deliver(destination, payload)
+        datagram = host_protocol.deliver(destination, payload)
         for peer in self._members.present(asyncio.get_running_loop().time()):
             if self._wire.tell(datagram, peer):
                 self.counters.delivered += 1
@@ -106,11 +106,11 @@ class EmulatedHost:
                 self._deliver(_DELIVERY_BYTES, said.payload)
             else:
                 self.publish(said.destination, said.payload)
-        elif said == event_wire.LEAVE:
+        elif said == host_protocol.LEAVE:
             self._members.leave(peer)
         elif self._wire is not None:
             accepted = self._members.join(peer, asyncio.get_running_loop().time())
-            self._wire.tell(event_wire.joined(accepted), peer)
+            self._wire.tell(host_protocol.joined(accepted), peer)
 
 
 class _Wire(asyncio.DatagramProtocol):
@@ -136,7 +136,7 @@ class _Wire(asyncio.DatagramProtocol):
         self.closed.set()
 
     def datagram_received(self, data: bytes, peer: Peer) -> None:
-        said = event_wire.parse(data) if peer[0] == LOOPBACK else None
+        said = host_protocol.parse(data) if peer[0] == LOOPBACK else None
         if said is None:
             self._counters.dropped += 1
         else:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from dzflow.address import ALL
 from sdn.emulator import frames
 from sdn.emulator.refused import (
     BAD_FIELD,
@@ -114,12 +113,6 @@ def fields_of_key(key: FlowKey) -> Fields:
         if key.match.mask:
             found[frames.IPV6_DST] = key.match.address, key.match.mask
     return found
-
-
-def is_prefix(mask: int) -> bool:
-    """Whether a mask of an IPv6 address fixes leading bits only."""
-    open_bits = ALL ^ mask
-    return not open_bits & (open_bits + 1)
 
 
 def within(narrow: Fields, wide: Fields) -> bool:

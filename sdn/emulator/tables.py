@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from dzflow.address import ALL
+from dzflow.region import is_prefix
 from sdn.emulator.actions import (
     ALL_PORTS,
     FLOOD,
@@ -11,7 +12,7 @@ from sdn.emulator.actions import (
     parse_buckets,
     parse_instructions,
 )
-from sdn.emulator.matching import Fields, holds, is_prefix
+from sdn.emulator.matching import Fields, holds
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.refused import (
     BAD_COMMAND,
@@ -204,7 +205,7 @@ class Tables:
         match = key.match if isinstance(key, FlowKey) else None
         if match is not None and match.mask:
             full = match.mask == ALL
-            if not full and (self.model.masks == "none" or not is_prefix(match.mask)):
+            if not full and (self.model.masks == "none" or not is_prefix(match.mask, ALL)):
                 raise Refused(BAD_MASK)
 
     def _exactly(self, mod: FlowMod) -> list[Rule]:

@@ -79,7 +79,7 @@ class OnosAccess(Struct, frozen=True):
         return f"OnosAccess({self.url!r}, {self.user!r})"  # the password is nobody's business
 
 
-class Client:
+class OnosClient:
     """Talks to one ONOS; `close` it."""
 
     def __init__(self, access: OnosAccess) -> None:

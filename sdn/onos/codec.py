@@ -12,6 +12,7 @@ import msgspec
 
 from dzflow.address import ALL, DELIVERY, DELIVERY_MAC, Match
 from dzflow.errors import BadInput
+from dzflow.region import is_prefix
 from sdn.flows import Action, FlowEntry, Output, ToGroup
 from sdn.onos.wire import (
     ETH_IPV6,
@@ -40,12 +41,6 @@ _ANY_IPV6 = Match(0, 0)
 
 class UnsupportedEntry(BadInput):
     """An entry that no rule of ONOS can stand for; nothing was sent."""
-
-
-def is_prefix(mask: int) -> bool:
-    """Whether a mask of an address fixes leading bits only."""
-    open_bits = ALL ^ mask
-    return not open_bits & (open_bits + 1)
 
 
 def canonical(entry: FlowEntry, ports: Mapping[int, int | None]) -> FlowEntry:
@@ -124,7 +119,7 @@ def _output(port: int) -> Instruction:
 
 
 def _prefix(match: Match) -> str:
-    if not is_prefix(match.mask):
+    if not is_prefix(match.mask, ALL):
         raise UnsupportedEntry(f"ONOS matches prefixes of addresses only, not {match}")
     return str(match)
 

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from sdn.flows import FlowEntry, FlowKey
 from sdn.onos import codec
-from sdn.onos.client import Client, OnosNotFound, parsed
+from sdn.onos.client import OnosClient, OnosNotFound, parsed
 from sdn.onos.wire import ADDED, PENDING_REMOVE, REMOVED, Device, Flows
 
 _FLOWS = parsed(Flows)
 _DEVICE = parsed(Device)
 
 
-class Held(NamedTuple):
+class ListedRule(NamedTuple):
     """A rule that ONOS holds, and what it says of it."""
 
     id: str
@@ -24,7 +24,7 @@ class Held(NamedTuple):
 class Listing(NamedTuple):
     """Our rules by what they match, and the ids of those that we would never write."""
 
-    held: dict[FlowKey, Held]
+    held: dict[FlowKey, ListedRule]
     odd: list[str]
 
     def on_switch(self) -> list[FlowEntry]:
@@ -42,14 +42,14 @@ def read(content: bytes, app: str, groups: Mapping[int, int]) -> Listing:
         if entry is None:
             listing.odd.append(str(flow.id))
         else:
-            listing.held[entry.key] = Held(str(flow.id), flow.state, entry)
+            listing.held[entry.key] = ListedRule(str(flow.id), flow.state, entry)
     return listing
 
 
 class Lister:
     """Asks for the rules of one switch; whoever asks at the same time shares an answer."""
 
-    def __init__(self, client: Client, app: str, device: str) -> None:
+    def __init__(self, client: OnosClient, app: str, device: str) -> None:
         self.groups: Mapping[int, int] = {}  # of each port with a host
         self._client = client
         self._app = app

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dzflow.address import MAX_TREE, Match
+from dzflow.address import ALL, MAX_TREE, TREE_MASK, Match, on_all_trees, on_tree, tree_of
 from dzflow.errors import BadInput
-from dzflow.region import FULL, WIDTH
+from dzflow.region import FULL, is_prefix
 from sdn.flows import FlowEntry
-from sdn.onos.codec import UnsupportedEntry, is_prefix
-
-_TREE = MAX_TREE << WIDTH
+from sdn.onos.codec import UnsupportedEntry
 
 EVERY_TREE = tuple(range(MAX_TREE + 1))
 
@@ -42,7 +40,7 @@ class Trees(Struct, frozen=True):
         match = entry.match
         if match is None or not _names_tree(match):
             return
-        tree = match.address >> WIDTH & MAX_TREE
+        tree = tree_of(match.address)
         if entry.table == self.table and match.mask & FULL:
             raise UnsupportedEntry(
                 f"{entry} lets events in on tree {tree} only; leave the number of the tree open"
@@ -56,13 +54,14 @@ class Trees(Struct, frozen=True):
     def expand(self, entry: FlowEntry) -> tuple[FlowEntry, ...]:
         """The entries with prefixes only that stand for an entry."""
         match = entry.match
-        if match is None or is_prefix(match.mask):
+        if match is None or is_prefix(match.mask, ALL):
             return (entry,)
-        if entry.table == self.table and not match.mask & _TREE and is_prefix(match.mask | _TREE):
-            return tuple(
-                replace(entry, match=Match(match.address | n << WIDTH, match.mask | _TREE))
-                for n in self.numbers
-            )
+        if (
+            entry.table == self.table
+            and not match.mask & TREE_MASK
+            and is_prefix(match.mask | TREE_MASK, ALL)
+        ):
+            return tuple(replace(entry, match=on_tree(match, n)) for n in self.numbers)
         raise UnsupportedEntry(
             f"ONOS matches prefixes of addresses only, not {match}; use an index of kind zorder"
             " with the plan lpm, or a driver that speaks OpenFlow"
@@ -75,7 +74,7 @@ class Trees(Struct, frozen=True):
             return rule
         if not match.mask & FULL:
             return rule  # a space as a whole is a prefix, with the number of the tree left open
-        return replace(rule, match=Match(match.address & ~_TREE, match.mask ^ _TREE))
+        return replace(rule, match=on_all_trees(match))
 
     def fold(self, rules: Iterable[FlowEntry]) -> Iterator[FlowEntry]:
         """The entries that rules stand for; parts that do not make a whole are left as they are."""
@@ -86,7 +85,7 @@ class Trees(Struct, frozen=True):
                 yield rule
             else:
                 assert rule.match is not None
-                parts.setdefault(whole, {})[rule.match.address >> WIDTH & MAX_TREE] = rule
+                parts.setdefault(whole, {})[tree_of(rule.match.address)] = rule
         for whole, found in parts.items():
             if all(number in found for number in self.numbers):
                 yield whole
@@ -96,4 +95,4 @@ class Trees(Struct, frozen=True):
 
 
 def _names_tree(match: Match) -> bool:
-    return match.mask & _TREE == _TREE
+    return match.mask & TREE_MASK == TREE_MASK

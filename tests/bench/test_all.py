@@ -1,4 +1,4 @@
-"""`dzflow bench all`: one benchmark after another, whatever becomes of each."""
+"""`dzflow bench all` runs one benchmark after another, whether or not each can run."""
 
 import importlib
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from dzflow.errors import DzflowError
 from sdn.lab.errors import LabUnavailable
 
 
-def test_what_cannot_run_is_skipped_and_what_fails_is_told(
+def test_a_benchmark_that_cannot_run_is_skipped_and_one_that_fails_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcomes: dict[str, Any] = {

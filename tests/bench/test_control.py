@@ -1,4 +1,4 @@
-"""The control plane's benchmark runs and reports the ratios that are promised."""
+"""The control benchmark runs, and reports the promised ratios."""
 
 from io import StringIO
 from itertools import product
@@ -10,12 +10,12 @@ from rich.console import Console
 
 from bench import control
 from bench.control import CENTRAL_RATE, REFERENCE, Arrivals, Case
-from bench.load import Measured
+from bench.load.generator import LoadResult
 from bench.report import Report, read
 
 
 def tiny() -> control.Scale:
-    """As little as can be measured of each section."""
+    """The smallest measurement of each section."""
     arrivals = (
         Arrivals("single", "uniform", 50, 0.2),
         Arrivals("batch", "poisson", CENTRAL_RATE, 0.04),
@@ -57,7 +57,7 @@ def test_a_small_run_in_parts_reports_all_ratios(
             assert row["refused"] == 0
             assert row["requests_per_s"] > 0
         if row["measure"] == "stages":
-            # What the parts add up to is what is said to be the whole, but for rounding.
+            # The stages add up to the total, except for rounding.
             assert row["largest_gap_ms"] < 0.01
             assert row["total_ms"] > 0
     spent = [row for row in report.rows if row["measure"] == "processor"]
@@ -70,7 +70,8 @@ def test_a_small_run_in_parts_reports_all_ratios(
 def test_a_full_run_compares_both_modes_in_the_same_cases() -> None:
     cases = control.FULL.cases
     sna, sea = (
-        [case.told | {"mode": ""} for case in cases if case.mode == mode] for mode in control.MODES
+        [case.columns | {"mode": ""} for case in cases if case.mode == mode]
+        for mode in control.MODES
     )
     assert sna == sea
     for content, configurators in product(("uniform", "zipf"), (1, 2, 4)):
@@ -80,7 +81,7 @@ def test_a_full_run_compares_both_modes_in_the_same_cases() -> None:
         assert Arrivals("batch", "poisson", CENTRAL_RATE) in case.arrivals
 
 
-def test_what_is_measured_anew_replaces_only_its_own_section() -> None:
+def test_a_repeated_section_replaces_only_itself() -> None:
     def report(**rates: float) -> Report:
         rows = [
             {"measure": "latency", "mode": mode, "configurators": 1, "mean_ms": rate}
@@ -94,21 +95,21 @@ def test_what_is_measured_anew_replaces_only_its_own_section() -> None:
     assert found == report(sna=1.0, sea=3.0).rows
 
 
-def test_ratios_are_those_of_the_reference() -> None:
+def test_ratios_are_those_of_the_reference_case() -> None:
     def row(measure: str, **more: Any) -> dict[str, Any]:
         return {"measure": measure, "mode": "sna", **REFERENCE, **more}
 
-    fast = {"way": "batch", "arrival": "as fast as can be", "rate": 0}
+    fast = {"calls": "batch", "arrival": "saturation", "rate": 0}
     at_rate = {"arrival": "poisson", "rate": CENTRAL_RATE}
     central = row("centralised", **at_rate, requests_per_s=500.0, mean_ms=10_000.0)
     del central["configurators"], central["mode"]
     rows = [
         central,
-        row("saturation", **fast | {"way": "single"}, requests_per_s=700.0),
+        row("saturation", **fast | {"calls": "single"}, requests_per_s=700.0),
         row("saturation", **fast, requests_per_s=3_000.0) | {"configurators": 4},
         row("saturation", **fast, requests_per_s=2_500.0),
-        row("latency", way="single", **at_rate, mean_ms=900.0),
-        row("latency", way="batch", **at_rate, mean_ms=50.0),
+        row("latency", calls="single", **at_rate, mean_ms=900.0),
+        row("latency", calls="batch", **at_rate, mean_ms=50.0),
         row("saturation", **fast, requests_per_s=1_500.0) | {"mode": "sea"},
         row("fairness", beside="nobody", p99_ms=20.0),
         row("fairness", beside="flood", p99_ms=80.0),
@@ -125,7 +126,7 @@ def test_ratios_are_those_of_the_reference() -> None:
 
 
 def test_processor_time_is_per_request() -> None:
-    measured = Measured(latencies=[0.1] * 100)
-    row = control.processor_row({"api": 0.02, "load": 0.01}, measured)
+    result = LoadResult(latencies=[0.1] * 100)
+    row = control.processor_columns({"api": 0.02, "load": 0.01}, result)
     assert (row["api_us"], row["load_us"], row["etcd_us"]) == (200.0, 100.0, 0.0)
     assert row["all_us"] == 300.0

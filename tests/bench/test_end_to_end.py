@@ -1,12 +1,12 @@
-"""The benchmark from REST to Open vSwitch compares with the raw stream to the same switches."""
+"""The end-to-end benchmark compares with the raw stream to the same switches."""
 
 from bench.end_to_end import ratios
 
 
 def test_shares_are_of_the_raw_stream_of_the_same_topology() -> None:
     rows = [
-        {"measure": "rate", "topology": topology, "way": way, "flow_mods_per_s": rate}
-        for topology, way, rate in (
+        {"measure": "rate", "topology": topology, "traffic": traffic, "flow_mods_per_s": rate}
+        for topology, traffic, rate in (
             ("fat-tree:10", "raw stream", 1.0),
             ("fat-tree:102", "raw stream", 100_000.0),
             ("fat-tree:102", "subscriptions", 50_000.0),

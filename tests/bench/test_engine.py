@@ -1,4 +1,4 @@
-"""The engine's benchmark runs and reports the ratios that are promised."""
+"""The engine benchmark runs, and reports the promised ratios."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import engine
+from bench.engines.measures import SLICE, Scale
 
 PROMISED = {
     "requests_per_s",
@@ -17,14 +18,14 @@ PROMISED = {
 
 
 def test_a_small_run_reports_all_ratios(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tiny = engine.Scale(
+    tiny = Scale(
         (30, 90),
         60,
         ("legs", "lpm"),
         ("zipf",),
-        slices=(engine.SLICE,),
+        slices=(SLICE,),
         ordering_requests=60,
-        cut_active=60,
+        partitions_active=60,
         filters=30,
         events=30,
         sample=60,

@@ -1,4 +1,4 @@
-"""The load on the REST interface counts what it should, and costs what it must."""
+"""The load generator measures latencies and rates as it should, and follows the workload."""
 
 import asyncio
 import json
@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 import uvloop
 
-from bench.arrivals import arrival_times, continued, percentile, queued, summary
-from bench.calls import CallFailed, Client
-from bench.cpu import Cpu, kind_of
-from bench.load import Load, LoadFailed
-from bench.traffic import Traffic, batch, body, removal
+from bench.cpu import CpuMeter, kind_of
+from bench.load.arrivals import (
+    arrival_times,
+    extrapolate,
+    latency_columns,
+    percentile,
+    queueing_latencies,
+)
+from bench.load.generator import LoadFailed, LoadGenerator
+from bench.load.http_client import CallFailed, HttpClient
+from bench.load.traffic import Traffic, batch_body, removal_body, request_body
 from bench.workload import Workload, make_space
 from dzflow.filters import parse_filter
 
@@ -30,7 +36,7 @@ TIMING = {
 
 
 class Records:
-    """Answers as the service does, at once."""
+    """A service that answers at once."""
 
     def __init__(self) -> None:
         self.active: set[str] = set()
@@ -75,11 +81,11 @@ async def serving(handle: Handle) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-def loaded(handle: Handle, work: Callable[[Load], Any]) -> Any:
+def loaded(handle: Handle, work: Callable[[LoadGenerator], Any]) -> Any:
     async def main() -> Any:
         traffic = Traffic("uniform", 8)
         async with asyncio.timeout(30), serving(handle) as url:
-            return await work(Load(url, traffic))
+            return await work(LoadGenerator(url, traffic))
 
     return uvloop.run(main())
 
@@ -92,49 +98,49 @@ def test_arrivals_keep_their_rate() -> None:
     assert 9 < poisson[-1] < 11
 
 
-def test_one_at_a_time_each_waits_for_those_before_it() -> None:
-    assert list(queued([0.0, 1.0, 10.0], [3.0, 2.0, 1.0])) == [3.0, 4.0, 1.0]
+def test_a_request_waits_for_those_before_it() -> None:
+    assert list(queueing_latencies([0.0, 1.0, 10.0], [3.0, 2.0, 1.0])) == [3.0, 4.0, 1.0]
 
 
 def test_service_times_beyond_those_measured_are_drawn_from_them() -> None:
-    drawn = continued([1.0, 2.0], 100)
+    drawn = extrapolate([1.0, 2.0], 100)
     assert drawn[:2] == [1.0, 2.0]
     assert len(drawn) == 100
     assert set(drawn) == {1.0, 2.0}
-    assert continued([1.0, 2.0, 3.0], 2) == [1.0, 2.0]
+    assert extrapolate([1.0, 2.0, 3.0], 2) == [1.0, 2.0]
 
 
 def test_percentiles_are_values_that_occurred() -> None:
     values = [n / 1_000 for n in range(1_000)]
     assert percentile(values, 0.5) == 0.5
     assert percentile(values, 0.999) == 0.999
-    assert summary([])["p99_ms"] == 0.0
+    assert latency_columns([])["p99_ms"] == 0.0
 
 
-def test_what_is_sent_is_the_filter_of_the_workload() -> None:
+def test_bodies_carry_the_filters_of_the_workload() -> None:
     space = make_space("fields")
-    for ask in Workload(space, "zipf").asks(50):
-        sent = json.loads(body(ask))
-        assert parse_filter(space, sent["filter"]) == ask.filter
-        assert sent["host"] == ask.host
-    assert json.loads(batch([removal("s1-1"), removal("s1-2")]))[1]["id"] == "s1-2"
+    for subscription in Workload(space, "zipf").subscriptions(50):
+        sent = json.loads(request_body(subscription))
+        assert parse_filter(space, sent["filter"]) == subscription.filter
+        assert sent["host"] == subscription.host
+    assert json.loads(batch_body([removal_body("s1-1"), removal_body("s1-2")]))[1]["id"] == "s1-2"
 
 
 def test_a_smaller_network_gets_all_of_the_load() -> None:
     traffic = Traffic("uniform", 8)
     publishers = {json.loads(sent)["host"] for sent in traffic.publishers}
     assert publishers == {f"h{n}" for n in range(1, 9)}
-    subscribers = {json.loads(traffic.subscription())["host"] for _ in range(200)}
+    subscribers = {json.loads(traffic.next_subscription())["host"] for _ in range(200)}
     assert subscribers == publishers
 
 
-def test_batches_fill_then_begin_and_end_in_equal_numbers() -> None:
+def test_batches_fill_and_then_add_and_remove_in_equal_numbers() -> None:
     records = Records()
 
-    async def work(load: Load) -> tuple[Any, Any]:
+    async def work(load: LoadGenerator) -> tuple[Any, Any]:
         await load.prepare()
         filled = await load.fill(1_200)
-        return filled, await load.arrive(arrival_times("uniform", 2_000, 0.2), "batch")
+        return filled, await load.send_arrivals(arrival_times("uniform", 2_000, 0.2), "batch")
 
     filled, arrived = loaded(records, work)
     assert len(filled.latencies) == 1_200
@@ -143,46 +149,49 @@ def test_batches_fill_then_begin_and_end_in_equal_numbers() -> None:
     assert arrived.flow_ops == 200 * 3 + 200
     assert len(records.active) == 1_200
     assert ("/subscribe", 500) in records.calls
-    assert arrived.stages_row() | {"seen_ms": 0} == TIMING | {"seen_ms": 0, "largest_gap_ms": 0.0}
-    assert arrived.row()["refused"] == 0
+    assert arrived.stage_columns() | {"seen_ms": 0} == TIMING | {
+        "seen_ms": 0,
+        "largest_gap_ms": 0.0,
+    }
+    assert arrived.columns()["refused"] == 0
 
 
-def test_single_requests_are_a_call_each() -> None:
+def test_each_single_request_is_one_call() -> None:
     records = Records()
 
-    async def work(load: Load) -> Any:
+    async def work(load: LoadGenerator) -> Any:
         await load.fill(50)
         records.calls.clear()
-        return await load.arrive(arrival_times("poisson", 500, 0.2), "single")
+        return await load.send_arrivals(arrival_times("poisson", 500, 0.2), "single")
 
     assert len(loaded(records, work).latencies) == 100
     assert records.calls.count(("/subscribe", 1)) == 50
     assert records.calls.count(("/unsubscribe", 1)) == 50
 
 
-def test_a_service_that_is_late_is_asked_for_more_when_nothing_is_left_to_end() -> None:
-    async def work(load: Load) -> Any:
-        return await load.arrive([0.0] * 6, "batch")
+def test_without_active_subscriptions_all_requests_subscribe() -> None:
+    async def work(load: LoadGenerator) -> Any:
+        return await load.send_arrivals([0.0] * 6, "batch")
 
     assert len(loaded(Records(), work).latencies) == 6
 
 
 def test_latency_counts_from_when_a_request_should_have_been_sent() -> None:
-    async def work(load: Load) -> Any:
-        # All were due half a second ago, as if nothing had gone out meanwhile.
-        return await load.arrive([-0.5] * 10, "batch")
+    async def work(load: LoadGenerator) -> Any:
+        # All requests were due half a second ago, as if the load generator were late.
+        return await load.send_arrivals([-0.5] * 10, "batch")
 
-    async def filled(load: Load) -> Any:
+    async def filled(load: LoadGenerator) -> Any:
         await load.fill(10)
         return await work(load)
 
     assert min(loaded(Records(), filled).latencies) >= 0.5
 
 
-def test_saturation_keeps_calls_under_way() -> None:
+def test_saturation_keeps_calls_in_progress() -> None:
     records = Records()
 
-    async def work(load: Load) -> Any:
+    async def work(load: LoadGenerator) -> Any:
         await load.fill(4_000)
         return await load.saturate(0.2, "batch", size=100)
 
@@ -192,13 +201,13 @@ def test_saturation_keeps_calls_under_way() -> None:
     assert measured.flow_mods_per_s > 0
 
 
-def test_what_is_refused_does_not_count_as_acknowledged() -> None:
+def test_a_refused_request_does_not_count_as_acknowledged() -> None:
     def refuse(_: str, asked: Any) -> tuple[int, Any]:
         if len(asked) == 1:
             return 429, {"type": "x", "title": "full", "status": 429, "detail": "the queue is full"}
         return 207, [{"status": 422, "detail": "no such host"} for _ in asked]
 
-    async def filled(load: Load) -> Any:
+    async def filled(load: LoadGenerator) -> Any:
         with pytest.raises(ExceptionGroup) as raised:
             await load.fill(2)
         assert raised.group_contains(LoadFailed, match="no such host")
@@ -209,35 +218,35 @@ def test_what_is_refused_does_not_count_as_acknowledged() -> None:
     loaded(refuse, filled)
 
 
-async def test_a_connection_that_is_closed_is_said() -> None:
+async def test_a_closed_connection_fails_the_call() -> None:
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with Client(url, 1) as client:
+        async with HttpClient(url, 1) as client:
             with pytest.raises(CallFailed, match="closed"):
                 await client.call("GET", "/healthz")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kind"),
+    ("command_line", "kind"),
     [
         ("ray::ConfiguratorActor.run", "configurators"),
         ("ray::SouthboundActor", "southbound"),
-        ("python -m api.server 5", "api"),
-        ("python -m api.network_process 5", "network"),
+        ("python -m api.http.server 5", "api"),
+        ("python -m api.start.network_process 5", "network"),
         ("/usr/bin/etcd --data-dir x", "etcd"),
         ("raylet/raylet --store_socket_name", "ray"),
         ("sleep 5", "other"),
     ],
 )
-def test_processes_are_told_apart(arguments: str, kind: str) -> None:
-    assert kind_of(arguments) == kind
+def test_command_lines_tell_the_kind_of_a_process(command_line: str, kind: str) -> None:
+    assert kind_of(command_line) == kind
 
 
-def test_processor_time_of_this_process_is_the_load() -> None:
-    cpu = Cpu()
+def test_processor_time_of_this_process_counts_as_load() -> None:
+    cpu = CpuMeter()
     sum(n * n for n in range(3_000_000))
-    assert cpu.spent()["load"] > 0
+    assert cpu.read()["load"] > 0

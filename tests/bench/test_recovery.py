@@ -1,4 +1,4 @@
-"""The benchmark of recovery kills components and sees when service is back."""
+"""The recovery benchmark kills components and measures when service is back."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bench import recovery
-from bench.probes import Probe, Seen, choose
-from bench.recovery import ratios, service_row
-from bench.victims import Partition, Status, last_start
+from bench.components import Partition, Status, last_start
+from bench.load.probes import Probe, ProbeResult, choose_probes
+from bench.recovery import ratios, service_columns
 from bench.workload import make_space
 from dzflow.filters import Conjunction, Filter
 
@@ -40,24 +40,24 @@ def test_a_small_run_sees_components_come_back(
     assert steps
 
 
-def test_service_has_resumed_when_every_partition_was_probed_anew() -> None:
-    seen = [
-        Seen(("a",), 90.0, 90.02),
-        Seen(("b",), 90.0, 90.04),
-        Seen(("a",), 99.9, 103.0),  # under way at the kill
-        Seen(("a",), 100.0, 102.0),
-        Seen(("b",), 100.0, 104.0),
-        Seen(("b",), 105.0, 105.1),
-        Seen(("c",), 100.0, 109.0),  # somebody else's
+def test_service_has_resumed_when_every_partition_acknowledged_a_probe() -> None:
+    results = [
+        ProbeResult(("a",), 90.0, 90.02),
+        ProbeResult(("b",), 90.0, 90.04),
+        ProbeResult(("a",), 99.9, 103.0),  # in progress at the kill
+        ProbeResult(("a",), 100.0, 102.0),
+        ProbeResult(("b",), 100.0, 104.0),
+        ProbeResult(("b",), 105.0, 105.1),
+        ProbeResult(("c",), 100.0, 109.0),  # a partition of another component
     ]
-    row = service_row(seen, {"a", "b", "d"}, 100.0)
+    row = service_columns(results, {"a", "b", "d"}, 100.0)
     assert row["usual_ms"] == pytest.approx(30.0)
     assert (row["partitions"], row["probed"]) == (3, 2)
     assert (row["first_s"], row["resumed_s"]) == (2.0, 4.0)
-    assert (row["under_way_s"], row["longest_wait_s"]) == (3.0, 4.0)
+    assert (row["in_progress_s"], row["longest_wait_s"]) == (3.0, 4.0)
 
 
-def test_ratios_are_those_of_a_configurator_with_so_many_subscriptions() -> None:
+def test_ratios_are_those_of_a_configurator_with_the_reference_number_of_subscriptions() -> None:
     rows = [
         {
             "measure": "recovery",
@@ -65,10 +65,10 @@ def test_ratios_are_those_of_a_configurator_with_so_many_subscriptions() -> None
             "component": component,
             "active": active,
             "resumed_s": resumed,
-            "under_way_s": under_way,
+            "in_progress_s": in_progress,
             "whole_s": 9.0,
         }
-        for mode, component, active, resumed, under_way in (
+        for mode, component, active, resumed, in_progress in (
             ("sna", "configurator", 1_000, 1.0, None),
             ("sna", "configurator", 10_000, 2.0, 3.0),
             ("sna", "southbound", 10_000, 4.0, None),
@@ -83,12 +83,12 @@ def test_ratios_are_those_of_a_configurator_with_so_many_subscriptions() -> None
     }
 
 
-def test_probes_concern_as_few_partitions_as_can_be() -> None:
+def test_probes_reach_as_few_partitions_as_possible() -> None:
     everything = Filter.of(make_space("fields"), [Conjunction({})])
     both, first, third = (
         Probe(everything, partitions) for partitions in (("a", "b"), ("a",), ("c",))
     )
-    assert choose([both, first, third]) == [first, both, third]
+    assert choose_probes([both, first, third]) == [first, both, third]
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ def test_probes_concern_as_few_partitions_as_can_be() -> None:
         ("ready", "configurator-1", 1, False),
     ],
 )
-def test_the_service_is_whole_when_all_is_ready(
+def test_the_service_is_whole_when_all_partitions_are_ready_and_all_switches_up(
     state: str, owner: str, up: int, whole: bool
 ) -> None:
     assert Status(True, (Partition("a", owner, 7, state),), 2, up).whole is whole
 
 
-def test_the_last_start_counts_and_an_unfinished_line_does_not() -> None:
-    def line(second: int, **said: object) -> str:
-        return json.dumps({"time": f"2026-01-01T00:00:{second:02}.500000Z", **said}) + "\n"
+def test_the_last_start_counts_and_an_incomplete_line_does_not() -> None:
+    def line(second: int, **entry: object) -> str:
+        return json.dumps({"time": f"2026-01-01T00:00:{second:02}.500000Z", **entry}) + "\n"
 
     log = line(1, message="configurator-1 starts", pid=7) + line(2, message="something")
     log += line(3, message="configurator-1 starts", pid=8) + line(4, message="more")[:-20]

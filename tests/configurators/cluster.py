@@ -1,15 +1,17 @@
 """Configurators, southbound processes and emulated switches on one loop, with a real etcd."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
 from configurators.engine.engine import Engine
 from configurators.engine.partials import Request
-from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.environment import Environment
+from configurators.ownership.ownership import Mode
+from configurators.process import ConfiguratorOptions, ConfiguratorProcess, OwnershipFactory
 from configurators.southbound.process import SouthboundProcess
 from configurators.state.loading import partials
 from configurators.state.network import Network, first_network
@@ -18,6 +20,8 @@ from configurators.store import keys
 from configurators.store.documents import decode_process, encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.model import NetworkDoc, Record, RecordKind, SpaceDoc
+from configurators.streams.addresses import split_address
+from configurators.streams.listener import connect
 from configurators.streams.messages import (
     Done,
     Dones,
@@ -30,16 +34,16 @@ from configurators.streams.messages import (
     Waiting,
 )
 from configurators.streams.packing import pack_regions, unpack_regions
-from configurators.streams.stream import Stream, connect, split_address
+from configurators.streams.stream import Stream
+from configurators.streams.task_numbers import Phase, task_number
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.flows import FlowEntry
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
+from tests.configurators.child import ConfiguratorChild, configurator_child
+from tests.support import WAIT, running, until
 
-C = TypeVar("C", bound=ConfiguratorProcess)
-
-WAIT = 30.0
 TOKEN = b"a token that the processes of a test share"
 SCHEMA: dict[str, Any] = {
     "attributes": [
@@ -49,11 +53,17 @@ SCHEMA: dict[str, Any] = {
 }
 
 
+QUICK = ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
+
+
 class Cluster:
     """What runs, and what a dispatcher would see of it."""
 
-    def __init__(self, access: Access, etcd: Etcd, doc: NetworkDoc, space: SpaceDoc) -> None:
+    def __init__(
+        self, access: Access, etcd: Etcd, doc: NetworkDoc, space: SpaceDoc, mode: Mode
+    ) -> None:
         self.access = access
+        self.mode: Mode = mode
         self.etcd = etcd
         self.doc = doc
         self.space = SpaceView.of(space)
@@ -64,7 +74,7 @@ class Cluster:
         self.loads: dict[str, Load] = {}
         self.offered: dict[str, list[Task]] = {}
         self.taken: dict[str, Take] = {}
-        self._streams: dict[str, Stream] = {}
+        self.streams: dict[str, Stream] = {}  # to configurators, as a dispatcher has them
         self._heard = asyncio.Condition()
 
     # Processes
@@ -73,7 +83,7 @@ class Cluster:
     async def southbound(self, id: str = "sb1") -> AsyncIterator[SouthboundProcess]:
         """A southbound process that the switches connect to."""
         process = SouthboundProcess(self.access, TOKEN, id, "127.0.0.1:0", "127.0.0.1:0")
-        async with _running(process.run):
+        async with running(process.run):
             async with asyncio.timeout(WAIT):
                 await process.ready.wait()
             yield process
@@ -82,31 +92,64 @@ class Cluster:
     async def configurator(
         self,
         id: str = "c1",
-        options: ConfiguratorOptions | None = None,
-        kind: type[C] = ConfiguratorProcess,  # type: ignore[assignment]
-    ) -> AsyncIterator[C]:
+        options: ConfiguratorOptions = QUICK,
+        environment: Environment | None = None,
+        ownership: OwnershipFactory | None = None,
+    ) -> AsyncIterator[ConfiguratorProcess]:
         """A configurator, with a stream to it as a dispatcher has one."""
-        options = options or ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
-        process = kind(self.access, TOKEN, id, "127.0.0.1:0", options)
-        async with _running(process.run):
-            stream = await self.stream(id, process)
-            try:
-                yield process
-            finally:
-                stream.close()
-                await stream.closed.wait()
+        process = ConfiguratorProcess(
+            self.access,
+            TOKEN,
+            id,
+            options=replace(options, mode=self.mode),
+            environment=environment,
+            ownership=ownership,
+        )
+        async with running(process.run), self.stream(id, process):
+            yield process
 
-    async def stream(self, id: str, process: ConfiguratorProcess) -> Stream:
-        """A stream to a configurator, as soon as it is registered."""
-        async with asyncio.timeout(WAIT):
-            while True:
-                stored = await self.etcd.get(keys.CONFIGURATORS + id)
-                address = decode_process(stored.value).address if stored else ""
-                if address and address == process.address:
-                    stream = await connect(address, TOKEN, self._hear, FromConfigurator, "d1")
-                    self._streams[id] = stream
-                    return stream
-                await asyncio.sleep(0.02)
+    @asynccontextmanager
+    async def child(
+        self, id: str, options: ConfiguratorOptions = QUICK
+    ) -> AsyncIterator[ConfiguratorChild]:
+        """A configurator in a child process, with a stream to it as a dispatcher has one."""
+        how = replace(options, mode=self.mode)
+        with configurator_child(self.access, TOKEN, id, how) as child:
+            async with self.stream(id):
+                yield child
+
+    @asynccontextmanager
+    async def stream(
+        self, id: str, process: ConfiguratorProcess | None = None
+    ) -> AsyncIterator[Stream]:
+        """A stream to a configurator (to this process with the id), as soon as it is registered."""
+        address = await self.registered(id, process)
+        stream = await connect(address, TOKEN, self._hear, FromConfigurator, "d1")
+        self.streams[id] = stream
+        try:
+            yield stream
+        finally:
+            stream.close()
+            await stream.closed.wait()
+
+    async def registered(self, id: str, process: ConfiguratorProcess | None = None) -> str:
+        """Wait until a configurator (this process with the id) is registered; its address."""
+        address = ""
+
+        async def found() -> bool:
+            nonlocal address
+            stored = await self.etcd.get(keys.CONFIGURATORS + id)
+            address = decode_process(stored.value).address if stored else ""
+            return bool(address) and (process is None or address == process.address)
+
+        await until(found)
+        return address
+
+    async def openflow(self, id: str = "sb1") -> tuple[str, int]:
+        """Where a southbound process listens for switches."""
+        stored = await self.etcd.get(keys.SOUTHBOUND + id)
+        assert stored
+        return split_address(decode_process(stored.value).openflow)
 
     async def _hear(self, stream: Stream, message: FromConfigurator) -> None:
         match message:
@@ -124,10 +167,10 @@ class Cluster:
         async with self._heard:
             self._heard.notify_all()
 
-    async def until(self, so: Callable[[], bool]) -> None:
-        """Wait until something that configurators tell has come true."""
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition on what configurators have sent holds."""
         async with asyncio.timeout(WAIT), self._heard:
-            await self._heard.wait_for(so)
+            await self._heard.wait_for(condition)
 
     async def ready(self, id: str = "c1") -> None:
         """Wait until all partitions of the space are ready at a configurator."""
@@ -180,9 +223,10 @@ class Cluster:
                 advertised = record.kind == "advertisement"
                 request = Request(advertised, record.id, record.host, regions)
                 for name, partial in view.route(request).items():
+                    ends = task_number(record.seq + 1, Phase.SHRINK)
                     task = Task(
                         record.id,
-                        (record.seq + 1) * 4 + 1 if gone else record.seq * 4,
+                        ends if gone else task_number(record.seq, Phase.GROW),
                         record.host,
                         advertised,
                         b"" if gone else pack_regions(partial.regions),
@@ -214,12 +258,12 @@ class Cluster:
         asked = {(name, task.id, task.seq) for name, some in tasks.items() for task in some}
         for key in asked:
             self.dones.pop(key, None)
-        self._streams[id].tell(Tasks(tasks, epochs or {}))
+        self.streams[id].tell(Tasks(tasks, epochs or {}))
         await self.until(lambda: asked <= self.dones.keys())
         return [self.dones[key] for key in asked]
 
     async def offer(self, tasks: dict[str, list[Task]], *ids: str) -> list[Done]:
-        """Offer tasks to configurators, and wait until somebody has done them."""
+        """Offer tasks to configurators, and wait until they are done."""
         asked = {(name, task.id, task.seq) for name, some in tasks.items() for task in some}
         left = tasks
         while left:
@@ -228,7 +272,7 @@ class Cluster:
                     del self.dones[key]
             self.offered |= left
             for id in ids:
-                self._streams[id].tell(Offers({name: len(some) for name, some in left.items()}))
+                self.streams[id].tell(Offers({name: len(some) for name, some in left.items()}))
             await self.until(lambda: asked <= self.dones.keys())
             moved = {key[:2] for key in asked if self.dones[key].outcome == "moved"}
             left = {
@@ -272,6 +316,10 @@ class Cluster:
     def check(self) -> None:
         assert self.held() == self.expected()
 
+    async def until_as_expected(self) -> None:
+        """Wait until the switches hold what the records ask for."""
+        await until(lambda: self.held() == self.expected())
+
 
 @asynccontextmanager
 async def cluster(
@@ -282,19 +330,19 @@ async def cluster(
     southbounds: int = 1,
     model: SwitchModel = SOFTWARE,
     trees: int = 1,
-    shared: bool = False,
+    mode: Mode = "sna",
 ) -> AsyncIterator[Cluster]:
-    """A network with its southbound processes, and a space whose partitions are c1's.
+    """A network with its southbound processes, and a space.
 
-    In mode `sea` (`shared`) they are whoever locks them.
+    In mode `sna` its partitions are assigned to c1.
     """
     doc = first_network(topology(shape), plan, trees)
     space = new_space("small", 5, SCHEMA, plan, partitions)
     async with Etcd(access) as etcd, AsyncExitStack() as stack:
         await etcd.put(keys.NETWORK, encode(doc))
         await etcd.put(keys.SPACES + space.name, encode(space))
-        made = Cluster(access, etcd, doc, space)
-        if not shared:
+        made = Cluster(access, etcd, doc, space, mode)
+        if mode == "sna":
             await made.own()
         processes = [
             await stack.enter_async_context(made.southbound(f"sb{n + 1}"))
@@ -305,17 +353,3 @@ async def cluster(
             EmulatedNetwork(topology(shape), controllers, model=model)
         )
         yield made
-
-
-@asynccontextmanager
-async def _running(
-    run: Callable[[asyncio.Event], Coroutine[None, None, None]],
-) -> AsyncIterator[None]:
-    stop = asyncio.Event()
-    task = asyncio.create_task(run(stop))
-    try:
-        yield
-    finally:
-        stop.set()
-        async with asyncio.timeout(WAIT):
-            await task

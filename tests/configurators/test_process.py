@@ -10,30 +10,31 @@ import pytest
 from msgspec.structs import replace
 
 from configurators.engine.engine import Ordering
-from configurators.ownership.locked import SharedConfigurator
+from configurators.ownership.ownership import Mode
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.state.network import with_host, without_host
 from configurators.state.spaces import SpaceView, new_version, with_current, without_version
 from configurators.store import keys
 from configurators.store.documents import decode_process, encode
-from configurators.store.etcd.client import Etcd
 from configurators.store.model import Record
 from configurators.store.registration import Superseded
+from configurators.streams.addresses import split_address
+from configurators.streams.listener import connect
 from configurators.streams.messages import Applied, Apply, FromSouthbound
 from configurators.streams.packing import pack_ops
-from configurators.streams.stream import connect, split_address
 from sdn.emulator.model import SOFTWARE
 from sdn.flows import Change, FlowEntry, FlowOp
 from sdn.pipeline import PlanName
 from sdn.topology import Host
-from tests.configurators.cluster import SCHEMA, TOKEN, WAIT, Cluster, cluster
+from tests.configurators.cluster import SCHEMA, TOKEN, Cluster, cluster
 from tests.etcd import TestEtcd, running
+from tests.support import WAIT
 
 
 @pytest.mark.parametrize(
     ("plan", "ordering"), [("legs", "net"), ("legs", "fifo"), ("lpm", "ordered"), ("lpm", "net")]
 )
-async def test_tasks_become_entries_and_go_again(
+async def test_tasks_become_entries_and_their_removal_deletes_them(
     etcd_server: TestEtcd, plan: PlanName, ordering: Ordering
 ) -> None:
     options = ConfiguratorOptions(ordering, slice_limit=20, tune_gc=False)
@@ -55,7 +56,7 @@ async def test_tasks_become_entries_and_go_again(
         assert not any(it.held().values())
 
 
-async def test_only_what_does_not_fit_into_a_table_fails(etcd_server: TestEtcd) -> None:
+async def test_only_requests_that_do_not_fit_into_a_table_fail(etcd_server: TestEtcd) -> None:
     async with cluster(etcd_server.access(), partitions=1) as it, it.configurator():
         await it.ready()
         await it.do(it.advertise("x >= 0"))
@@ -71,7 +72,7 @@ async def test_only_what_does_not_fit_into_a_table_fails(etcd_server: TestEtcd) 
         it.check()
 
 
-async def test_a_switch_that_is_away_is_waited_for_while_others_go_on(
+async def test_a_task_waits_for_a_disconnected_switch_and_says_so(
     etcd_server: TestEtcd,
 ) -> None:
     async with cluster(etcd_server.access(), partitions=1) as it, it.configurator():
@@ -131,12 +132,14 @@ async def _apply(it: Cluster, partition: str, epoch: int, entry: FlowEntry) -> A
     return answer
 
 
-async def test_of_two_processes_with_one_id_the_later_one_works(etcd_server: TestEtcd) -> None:
+async def test_the_later_of_two_processes_with_one_id_supersedes_the_other(
+    etcd_server: TestEtcd,
+) -> None:
     async with cluster(etcd_server.access()) as it:
         first = ConfiguratorProcess(it.access, TOKEN, "c1")
         working = asyncio.create_task(first.run(asyncio.Event()))
-        await it.stream("c1", first)
-        await it.ready()
+        async with it.stream("c1", first):
+            await it.ready()
         it.loads.clear()
         async with it.configurator():
             await it.ready()
@@ -164,15 +167,10 @@ async def test_tasks_that_come_again_late_or_old_do_no_harm(etcd_server: TestEtc
 
 
 @pytest.mark.parametrize("mode", ["sna", "sea"])
-async def test_what_a_dispatcher_had_done_too_late_goes_when_it_is_gone(
-    etcd_server: TestEtcd, mode: str
+async def test_requests_without_a_record_are_removed_when_their_dispatcher_is_gone(
+    etcd_server: TestEtcd, mode: Mode
 ) -> None:
-    shared = mode == "sea"
-    kind = SharedConfigurator if shared else ConfiguratorProcess
-    async with (
-        cluster(etcd_server.access(), shared=shared) as it,
-        it.configurator(kind=kind) as process,
-    ):
+    async with cluster(etcd_server.access(), mode=mode) as it, it.configurator():
         await it.ready()
         offered, wanted, ended = (
             it.advertise("x < 99"),
@@ -183,14 +181,11 @@ async def test_what_a_dispatcher_had_done_too_late_goes_when_it_is_gone(
             await it.etcd.put(keys.record_key(record.id), encode(record))
             it.records[record.id] = record
         tasks = it.tasks([offered, wanted, ended])  # the last of which is not stored any more
-        dones = await (it.offer(tasks, "c1") if shared else it.send(tasks))
+        dones = await (it.offer(tasks, "c1") if mode == "sea" else it.send(tasks))
         assert {done.outcome for done in dones} == {"done"}
         assert it.held() != it.expected()
-        (stream,) = process._listener.streams
-        stream.close("the dispatcher is gone")
-        async with asyncio.timeout(WAIT):
-            while it.held() != it.expected():
-                await asyncio.sleep(0.02)
+        it.streams["c1"].close("the dispatcher is gone")
+        await it.until_as_expected()
 
 
 async def test_hosts_that_come_move_and_go_are_rewired(etcd_server: TestEtcd) -> None:
@@ -236,7 +231,7 @@ async def test_a_partition_that_moves_is_built_again_by_its_new_owner(
         it.check()
 
 
-async def test_a_new_version_comes_and_an_old_one_goes_with_its_entries(
+async def test_a_new_version_is_added_and_an_old_one_goes_with_its_entries(
     etcd_server: TestEtcd,
 ) -> None:
     async with cluster(etcd_server.access()) as it, it.configurator():
@@ -259,23 +254,23 @@ async def test_a_new_version_comes_and_an_old_one_goes_with_its_entries(
         await it.until(
             lambda: {p.partition for p in it.loads["c1"].partitions} == set(it.space.partitions())
         )
-        async with asyncio.timeout(WAIT):
-            while it.held() != it.expected():
-                await asyncio.sleep(0.02)
+        await it.until_as_expected()
 
 
-async def test_tasks_of_partitions_of_others_are_sent_back(etcd_server: TestEtcd) -> None:
+async def test_tasks_for_partitions_of_other_configurators_are_sent_back(
+    etcd_server: TestEtcd,
+) -> None:
     async with cluster(etcd_server.access()) as it, it.configurator("c2"):
         dones = await it.send(it.tasks([it.subscribe("x < 50")]), "c2")
         assert {(done.outcome, done.epoch) for done in dones} == {("moved", 0)}
 
 
-async def test_switches_go_over_from_one_southbound_process_to_another(
+async def test_switches_change_over_to_another_southbound_process(
     etcd_server: TestEtcd,
 ) -> None:
     async with cluster(etcd_server.access(), "ring:6") as it, it.configurator():
         await it.ready()
-        first = split_address(await _openflow(it, "sb1"))
+        first = await it.openflow()
         await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 19)))
         async with it.southbound("sb2") as second:
             it.network.set_controllers([first, split_address(second.openflow)])
@@ -285,13 +280,7 @@ async def test_switches_go_over_from_one_southbound_process_to_another(
         it.check()
 
 
-async def _openflow(it: Cluster, id: str) -> str:
-    stored = await it.etcd.get(keys.SOUTHBOUND + id)
-    assert stored
-    return decode_process(stored.value).openflow
-
-
-async def test_while_etcd_is_away_work_goes_on(tmp_path: Path) -> None:
+async def test_work_goes_on_while_etcd_is_unavailable(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         async with cluster(server.access("test/", 30.0)) as it:
             options = ConfiguratorOptions(tune_gc=False, lease_s=2, load_every_s=0.2)
@@ -303,9 +292,7 @@ async def test_while_etcd_is_away_work_goes_on(tmp_path: Path) -> None:
                 dones = await it.send(it.tasks([wanted]))
                 assert {done.outcome for done in dones} == {"done"}
                 await asyncio.to_thread(server.start)
-                async with Etcd(it.access) as etcd, asyncio.timeout(WAIT):
-                    while not await etcd.get(keys.CONFIGURATORS + "c1"):
-                        await asyncio.sleep(0.1)
+                await it.registered("c1")
                 assert {d.outcome for d in await it.do(wanted)} == {"done"}
                 it.check()
 
@@ -313,7 +300,7 @@ async def test_while_etcd_is_away_work_goes_on(tmp_path: Path) -> None:
 # Python 3.11 complains of a connection that comes in at the moment when a server stops.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("plan", "seed"), [("legs", 1), ("legs", 2), ("lpm", 3)])
-async def test_whatever_happens_to_processes_and_switches_the_end_is_as_it_should_be(
+async def test_after_any_faults_of_processes_and_switches_the_switches_hold_what_they_should(
     etcd_server: TestEtcd, plan: PlanName, seed: int
 ) -> None:
     random = Random(seed)
@@ -321,7 +308,7 @@ async def test_whatever_happens_to_processes_and_switches_the_end_is_as_it_shoul
         cluster(etcd_server.access(), "ring:4", plan, trees=2) as it,
         AsyncExitStack() as stack,
     ):
-        first = split_address(await _openflow(it, "sb1"))
+        first = await it.openflow()
         await stack.enter_async_context(it.configurator())
         await it.ready()
         await it.do(*(it.advertise(f"x < {n * 60}", f"h{n}") for n in (1, 2, 3)))

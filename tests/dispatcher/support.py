@@ -1,8 +1,12 @@
-"""A small world for dispatchers: a network, a space, and configurators without switches."""
+"""The harness of the dispatcher's tests: a network, a space, and configurators without switches.
+
+`tests/dispatcher/whole.py` has the same with real configurators and emulated switches.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,11 +17,15 @@ from configurators.store.documents import decode_record, decode_space, encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import CONFIGURATORS, NETWORK, OWNERS, RECORDS, SPACES, owner_key
 from configurators.store.model import Process, SpaceDoc
+from configurators.streams.listener import Listener
 from configurators.streams.messages import Done, Dones, Task, Tasks
 from configurators.streams.packing import pack_regions, unpack_regions
-from configurators.streams.stream import Listener, Stream
+from configurators.streams.stream import Stream
+from dispatcher.calls import Answer, RecordSpec
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.views import DispatcherOptions
+from dispatcher.errors import Problem
+from dispatcher.options import DispatcherOptions
+from dispatcher.views import RecordView
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
 
@@ -31,23 +39,25 @@ SCHEMA = {
 }
 TIMEOUT = 30.0
 
-Held = dict[str, tuple[int, bytes, bytes]]
-"""What a partition has of each record: seq, regions, edge."""
+Numbered = dict[str, tuple[int, bytes, bytes]]
+"""What a partition has of each record: number of the task, regions, edge."""
+
+Installed = dict[str, dict[str, tuple[bytes, bytes]]]
+"""What each partition has of each record: regions, edge."""
 
 
-class Worker:
-    """A configurator that carries out every task at once, unless it is told otherwise."""
+class FakeConfigurator:
+    """Carries out every task at once, unless a test says otherwise."""
 
     def __init__(self, access: Access, name: str) -> None:
         self.id = name
-        self.partitions: dict[str, Held] = {}
-        self.heard: list[tuple[str, Task]] = []
+        self.partitions: dict[str, Numbered] = {}
+        self.received: list[tuple[str, Task]] = []
         self.refuse: Callable[[Task], str | None] = lambda _: None
-        self.holding = False  # tasks are kept, not answered
-        self.changed = asyncio.Event()
-        self._kept: list[tuple[Stream, str, Task]] = []
+        self.holding = False  # tasks wait, and are not answered
+        self._held: list[tuple[Stream, str, Task]] = []
         self._etcd = Etcd(access)
-        self._listener = Listener("127.0.0.1:0", TOKEN, self._hear, Tasks, name)
+        self._listener = Listener("127.0.0.1:0", TOKEN, self._receive, Tasks, name)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -68,22 +78,25 @@ class Worker:
     ) -> None:
         await self._stack.aclose()
 
-    async def _hear(self, stream: Stream, message: Tasks) -> None:
+    async def _receive(self, stream: Stream, message: Tasks) -> None:
         for partition, tasks in message.tasks.items():
             for task in tasks:
-                self.heard.append((partition, task))
-                self._kept.append((stream, partition, task))
-        self.changed.set()
+                self.received.append((partition, task))
+                self._held.append((stream, partition, task))
         if not self.holding:
-            await self.release()
+            await self._carry_out_held()
 
     async def release(self) -> None:
-        """Carry out what was kept."""
-        kept, self._kept = self._kept, []
+        """Carry out the tasks that wait, and all others from now on."""
+        self.holding = False
+        await self._carry_out_held()
+
+    async def _carry_out_held(self) -> None:
+        held, self._held = self._held, []
         page = await self._etcd.range(OWNERS)
         epochs = {item.key.removeprefix(OWNERS): item for item in page.items}
         answers: dict[Stream, list[Done]] = {}
-        for stream, partition, task in kept:
+        for stream, partition, task in held:
             owner = epochs.get(partition)
             epoch = owner.revision if owner else 0
             mine = owner is not None and owner.value.decode() == self.id
@@ -100,22 +113,22 @@ class Worker:
 
         if not mine:
             return done("moved")
-        held = self.partitions.setdefault(partition, {})
-        known = held.get(task.id)
+        shares = self.partitions.setdefault(partition, {})
+        known = shares.get(task.id)
         if known and known[0] > task.seq:
             return done("superseded")
         if reason := self.refuse(task):
             return done("failed", reason)
-        held[task.id] = (task.seq, task.regions, task.edge)
+        shares[task.id] = (task.seq, task.regions, task.edge)
         return done("done")
 
-    def has(self) -> dict[str, dict[str, tuple[bytes, bytes]]]:
+    def installed(self) -> Installed:
         """What its partitions have now, without what was removed."""
         found = {
-            name: {i: (r, e) for i, (_, r, e) in held.items() if r or e}
-            for name, held in self.partitions.items()
+            name: {id: (r, e) for id, (_, r, e) in shares.items() if r or e}
+            for name, shares in self.partitions.items()
         }
-        return {name: held for name, held in found.items() if held}
+        return {name: shares for name, shares in found.items() if shares}
 
 
 class World:
@@ -124,14 +137,33 @@ class World:
     def __init__(self, access: Access, etcd: Etcd, stack: AsyncExitStack) -> None:
         self.access = access
         self.etcd = etcd
-        self.workers: list[Worker] = []
+        self.configurators: list[FakeConfigurator] = []
         self._stack = stack
 
-    async def worker(self, name: str) -> Worker:
+    async def configurator(self, name: str) -> FakeConfigurator:
         """One more configurator."""
-        worker = await self._stack.enter_async_context(Worker(self.access, name))
-        self.workers.append(worker)
-        return worker
+        made = await self._stack.enter_async_context(FakeConfigurator(self.access, name))
+        self.configurators.append(made)
+        return made
+
+    def hold(self) -> None:
+        """Have all configurators hold their tasks."""
+        for configurator in self.configurators:
+            configurator.holding = True
+
+    async def release(self) -> None:
+        """Have all configurators carry out the tasks that they hold."""
+        for configurator in self.configurators:
+            await configurator.release()
+
+    def refuse(self, refuse: Callable[[Task], str | None]) -> None:
+        """Have all configurators refuse the tasks for which a function gives a reason."""
+        for configurator in self.configurators:
+            configurator.refuse = refuse
+
+    def received(self) -> list[tuple[str, Task]]:
+        """The tasks that all configurators have received, with their partitions."""
+        return [one for configurator in self.configurators for one in configurator.received]
 
     async def space(
         self, name: str = "stocks", number: int = 1, plan: PlanName = "legs"
@@ -139,8 +171,8 @@ class World:
         """A space whose partitions are spread over the configurators."""
         doc = new_space(name, number, SCHEMA, plan, 5)
         for place, partition in enumerate(SpaceView.of(doc).partitions()):
-            worker = self.workers[place % len(self.workers)]
-            await self.etcd.put(owner_key(partition), worker.id.encode())
+            owner = self.configurators[place % len(self.configurators)]
+            await self.etcd.put(owner_key(partition), owner.id.encode())
         await self.etcd.put(SPACES + name, encode(doc))
         return doc
 
@@ -148,18 +180,18 @@ class World:
         """A dispatcher, to be entered."""
         return Dispatcher(self.access, TOKEN, DispatcherOptions(**options))
 
-    def has(self) -> dict[str, dict[str, tuple[bytes, bytes]]]:
+    def installed(self) -> Installed:
         """What all partitions have."""
-        return {name: held for worker in self.workers for name, held in worker.has().items()}
+        return {name: shares for c in self.configurators for name, shares in c.installed().items()}
 
-    async def expected(self) -> dict[str, dict[str, tuple[bytes, bytes]]]:
+    async def expected(self) -> Installed:
         """What all partitions should have: the active records, routed."""
         docs = (await self.etcd.range(SPACES)).items
         views = {}
         for item in docs:
             view = SpaceView.of(decode_space(item.value))
             views[view.name] = view
-        found: dict[str, dict[str, tuple[bytes, bytes]]] = {}
+        found: Installed = {}
         for item in (await self.etcd.range(RECORDS)).items:
             record = decode_record(item.value)
             if record.state != "active":
@@ -176,20 +208,48 @@ class World:
 
 
 @asynccontextmanager
-async def world(access: Access, workers: int = 2) -> AsyncIterator[World]:
+async def world(access: Access, configurators: int = 2) -> AsyncIterator[World]:
     """A world with a fat tree of ten switches, hosts h1 to h8, and the space stocks."""
     async with AsyncExitStack() as stack:
         etcd = await stack.enter_async_context(Etcd(access))
         await etcd.put(NETWORK, encode(first_network(topology("fat-tree:10"), "legs", 1)))
         made = World(access, etcd, stack)
-        for number in range(workers):
-            await made.worker(f"c{number + 1}")
+        for number in range(configurators):
+            await made.configurator(f"c{number + 1}")
         await made.space()
         yield made
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]], timeout: float = TIMEOUT) -> None:
-    """Wait until something holds that nothing tells of."""
+    """Wait until something holds of which no event tells."""
     async with asyncio.timeout(timeout):
         while not await holds():
             await asyncio.sleep(0.02)
+
+
+def specs(count: int, host: str = "h1") -> list[RecordSpec]:
+    """Subscriptions that differ in their filters."""
+    return [
+        RecordSpec(host, "stocks", {"price": {"gte": 6 * n, "lt": 6 * n + 5}}) for n in range(count)
+    ]
+
+
+def random_filter(rng: Random) -> dict[str, object]:
+    """A filter for some prices."""
+    low = rng.uniform(0, 900)
+    return {"price": {"gte": low, "lt": low + rng.uniform(1, 90)}, "symbol": {"in": ["ACME"]}}
+
+
+def views(answers: Sequence[Answer]) -> list[RecordView]:
+    """The records of answers that all have one."""
+    found = []
+    for answer in answers:
+        assert answer.record, answer.problem
+        found.append(answer.record)
+    return found
+
+
+def problem(answer: Answer) -> Problem:
+    """The problem of an answer that has one."""
+    assert answer.problem
+    return answer.problem

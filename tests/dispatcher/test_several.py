@@ -8,44 +8,33 @@ from msgspec.structs import replace
 
 from configurators.store.documents import decode_key_use, decode_record, encode
 from configurators.store.keys import owner_key, record_key
+from configurators.streams.task_numbers import Phase, phase_of
+from dispatcher.calls import RecordSpec
 from dispatcher.errors import Conflict, Failed
-from dispatcher.views import Ask
-from tests.dispatcher.requests.test_records import asks, views
-from tests.dispatcher.support import SCHEMA, TIMEOUT, World, eventually, world
+from tests.dispatcher.support import SCHEMA, TIMEOUT, eventually, specs, views, world
 from tests.etcd import TestEtcd, running
-
-
-async def hold(w: World) -> None:
-    for worker in w.workers:
-        worker.holding = True
-
-
-async def release(w: World) -> None:
-    for worker in w.workers:
-        worker.holding = False
-        await worker.release()
 
 
 async def test_what_one_begins_another_may_end(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
         both = await asyncio.gather(
-            *(d.begin("subscription", asks(60, "h1"), wait=TIMEOUT) for d in (d1, d2))
+            *(d.begin("subscription", specs(60, "h1"), wait=TIMEOUT) for d in (d1, d2))
         )
         ids = [record.id for answers in both for record in views(answers)]
         assert len(set(ids)) == 120
-        assert w.has() == await w.expected()
+        assert w.installed() == await w.expected()
         ended = await asyncio.gather(
             d1.end("subscription", ids[60:], wait=TIMEOUT),
             d2.end("subscription", ids[:60], wait=TIMEOUT),
         )
         assert {answer.status for answers in ended for answer in answers} == {200}
-        assert w.has() == {}
+        assert w.installed() == {}
 
 
 async def test_ending_a_pending_one_through_another_dispatcher(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
-        await hold(w)
-        begun = asyncio.create_task(d1.begin("subscription", asks(5), wait=TIMEOUT))
+        w.hold()
+        begun = asyncio.create_task(d1.begin("subscription", specs(5), wait=TIMEOUT))
 
         async def five() -> bool:
             return len((await d2.records("subscription")).items) == 5
@@ -59,21 +48,21 @@ async def test_ending_a_pending_one_through_another_dispatcher(etcd_server: Test
             return all(record.state == "removing" for record in found)
 
         await eventually(removing)
-        await release(w)
+        await w.release()
         assert {answer.status for answer in await ended} == {200}
         assert {answer.status for answer in await begun} == {409}
-        assert w.has() == {}
+        assert w.installed() == {}
 
 
 async def test_both_end_the_same_and_both_are_told_it_is_removed(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
-        ids = [r.id for r in views(await d1.begin("subscription", asks(20), wait=TIMEOUT))]
+        ids = [r.id for r in views(await d1.begin("subscription", specs(20), wait=TIMEOUT))]
         ended = await asyncio.gather(*(d.end("subscription", ids, wait=TIMEOUT) for d in (d1, d2)))
         statuses = [answer.status for answers in ended for answer in answers]
         # One of the two may come when all is over.
         assert set(statuses) <= {200, 404}
         assert statuses.count(200) >= 20
-        assert w.has() == {}
+        assert w.installed() == {}
 
 
 @pytest.mark.parametrize("action", ["begin", "end", "update"])
@@ -81,18 +70,18 @@ async def test_what_a_dead_dispatcher_left_is_taken_over(
     etcd_server: TestEtcd, action: str
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher(lease_ttl=2) as alive:
-        known = views(await alive.begin("subscription", asks(3), wait=TIMEOUT))
-        await hold(w)
+        known = views(await alive.begin("subscription", specs(3), wait=TIMEOUT))
+        w.hold()
         async with w.dispatcher(lease_ttl=2) as dying:
             if action == "begin":
-                answers = await dying.begin("subscription", asks(3, "h2"), wait=0)
+                answers = await dying.begin("subscription", specs(3, "h2"), wait=0)
             elif action == "end":
                 answers = await dying.end("subscription", [r.id for r in known], wait=0)
             else:
                 wider = {"price": {"gte": 0, "lt": 900}}
                 answers = [await dying.update("subscription", known[0].id, wider, wait=0)]
             assert {answer.status for answer in answers} == {202}
-        await release(w)
+        await w.release()
 
         async def over() -> bool:
             found = (await alive.records("subscription")).items
@@ -101,7 +90,7 @@ async def test_what_a_dead_dispatcher_left_is_taken_over(
         await eventually(over)
         left = (await alive.records("subscription")).items
         assert len(left) == {"begin": 6, "end": 0, "update": 3}[action]
-        assert w.has() == await w.expected()
+        assert w.installed() == await w.expected()
         assert alive.metrics.adopted >= 1
 
 
@@ -110,8 +99,8 @@ async def test_an_update_that_another_took_over_is_told_as_it_ended(
     etcd_server: TestEtcd, taken_back: bool
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        [known] = views(await d.begin("subscription", asks(1), wait=TIMEOUT))
-        await hold(w)
+        [known] = views(await d.begin("subscription", specs(1), wait=TIMEOUT))
+        w.hold()
         wider = {"price": {"gte": 0, "lt": 900}}
         update = asyncio.create_task(d.update("subscription", known.id, wider, wait=TIMEOUT))
 
@@ -129,7 +118,7 @@ async def test_an_update_that_another_took_over_is_told_as_it_ended(
             new = record.next
             ended = replace(ended, filter=new.filter, regions=new.regions, reason=None)
         await w.etcd.put(record_key(known.id), encode(ended))
-        await release(w)
+        await w.release()
         answer = await update
         assert answer.status == (409 if taken_back else 200)
         assert answer.record
@@ -138,10 +127,10 @@ async def test_an_update_that_another_took_over_is_told_as_it_ended(
 
 async def test_a_dispatcher_that_starts_takes_over_what_it_finds(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w:
-        await hold(w)
+        w.hold()
         async with w.dispatcher() as first:
-            await first.begin("subscription", asks(150), wait=0)
-        await release(w)
+            await first.begin("subscription", specs(150), wait=0)
+        await w.release()
         async with w.dispatcher() as second:
 
             async def active() -> bool:
@@ -149,31 +138,31 @@ async def test_a_dispatcher_that_starts_takes_over_what_it_finds(etcd_server: Te
                 return len(found) == 150 and {r.state for r in found} == {"active"}
 
             await eventually(active)
-            assert w.has() == await w.expected()
+            assert w.installed() == await w.expected()
 
 
 async def test_new_owners_are_told_what_old_ones_did_not_settle(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        await hold(w)
-        begun = asyncio.create_task(d.begin("subscription", asks(40), wait=TIMEOUT))
+        w.hold()
+        begun = asyncio.create_task(d.begin("subscription", specs(40), wait=TIMEOUT))
 
         async def told() -> bool:
-            return sum(len(worker.heard) for worker in w.workers) >= 40
+            return len(w.received()) >= 40
 
         await eventually(told)
-        third = await w.worker("c3")
-        for partition in {name for worker in w.workers for name, _ in worker.heard}:
+        third = await w.configurator("c3")
+        for partition in {name for name, _ in w.received()}:
             await w.etcd.put(owner_key(partition), b"c3")
-        await release(w)
+        await w.release()
         assert {answer.status for answer in await begun} == {201}
-        assert third.has() == await w.expected()
+        assert third.installed() == await w.expected()
 
 
 async def test_nobody_is_left_waiting_when_a_dispatcher_stops(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w:
-        await hold(w)
+        w.hold()
         async with w.dispatcher(window=5) as d:
-            begun = asyncio.create_task(d.begin("subscription", asks(20), wait=600))
+            begun = asyncio.create_task(d.begin("subscription", specs(20), wait=600))
 
             async def five() -> bool:
                 return len((await d.records("subscription")).items) == 5
@@ -189,7 +178,7 @@ async def test_nobody_is_left_waiting_when_a_dispatcher_stops(etcd_server: TestE
 
 async def test_a_repeated_call_answers_with_the_same_records(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
-        batch = [*asks(120), Ask("nobody", "stocks", {})]
+        batch = [*specs(120), RecordSpec("nobody", "stocks", {})]
         first = await d1.begin("subscription", batch, wait=TIMEOUT, key="k", who="me")
         second = await d2.begin("subscription", batch, wait=TIMEOUT, key="k", who="me")
         assert [a.record and a.record.id for a in first] == [
@@ -198,7 +187,7 @@ async def test_a_repeated_call_answers_with_the_same_records(etcd_server: TestEt
         assert [answer.status for answer in second] == [201] * 120 + [404]
         other = await d2.begin("subscription", batch, wait=TIMEOUT, key="k", who="you")
         assert {r.id for r in views(other[:-1])}.isdisjoint(r.id for r in views(first[:-1]))
-        for another in (asks(1), [Ask("nobody", "stocks", {})]):
+        for another in (specs(1), [RecordSpec("nobody", "stocks", {})]):
             with pytest.raises(Conflict, match="another call") as caught:
                 await d1.begin("subscription", another, wait=TIMEOUT, key="k", who="me")
         assert caught.value.kind == "key-reused"
@@ -211,7 +200,7 @@ async def test_calls_with_one_key_at_the_same_time_make_one_set_of_records(
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
         calls = [
-            d.begin("subscription", asks(30), wait=TIMEOUT, key="k", who="me")
+            d.begin("subscription", specs(30), wait=TIMEOUT, key="k", who="me")
             for d in (d1, d2, d1, d2)
         ]
         answers = await asyncio.gather(*calls)
@@ -224,11 +213,11 @@ async def test_a_repeat_after_a_crash_makes_the_records_that_are_missing(
     etcd_server: TestEtcd,
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        first = views(await d.begin("subscription", asks(4), wait=TIMEOUT, key="k", who="me"))
+        first = views(await d.begin("subscription", specs(4), wait=TIMEOUT, key="k", who="me"))
         # As if the dispatcher had died before it wrote these.
         for record in first[2:]:
             await w.etcd.delete(f"records/1/{record.id}")
-        second = views(await d.begin("subscription", asks(4), wait=TIMEOUT, key="k", who="me"))
+        second = views(await d.begin("subscription", specs(4), wait=TIMEOUT, key="k", who="me"))
         assert [r.id for r in second] == [r.id for r in first]
         assert {r.state for r in second} == {"active"}
         assert len((await d.records("subscription")).items) == 4
@@ -236,7 +225,7 @@ async def test_a_repeat_after_a_crash_makes_the_records_that_are_missing(
 
 async def test_a_repeated_end_is_answered_as_the_first(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        ids = [r.id for r in views(await d.begin("subscription", asks(2), wait=TIMEOUT))]
+        ids = [r.id for r in views(await d.begin("subscription", specs(2), wait=TIMEOUT))]
         for _ in range(2):
             ended = await d.end("subscription", ids, wait=TIMEOUT, key="k", who="me")
             assert [answer.status for answer in ended] == [200, 200]
@@ -250,19 +239,19 @@ async def test_a_call_that_was_refused_as_a_whole_does_not_use_up_its_key(
     etcd_server: TestEtcd,
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        wrong = [Ask("h1", "stocks", {"colour": 1})]
+        wrong = [RecordSpec("h1", "stocks", {"colour": 1})]
         [answer] = await d.begin("subscription", wrong, wait=TIMEOUT, key="k", who="me")
         assert answer.status == 422
-        [answer] = await d.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me")
+        [answer] = await d.begin("subscription", specs(1), wait=TIMEOUT, key="k", who="me")
         assert answer.status == 201
 
 
 async def test_a_repeated_call_tells_of_records_that_ended_meanwhile(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        first = views(await d.begin("subscription", asks(2), wait=TIMEOUT, key="k", who="me"))
+        first = views(await d.begin("subscription", specs(2), wait=TIMEOUT, key="k", who="me"))
         await d.end("subscription", [record.id for record in first], wait=TIMEOUT)
         await d.delete_space("stocks")
-        again = await d.begin("subscription", asks(2), wait=TIMEOUT, key="k", who="me")
+        again = await d.begin("subscription", specs(2), wait=TIMEOUT, key="k", who="me")
         assert [answer.status for answer in again] == [200, 200]
         assert [(r.id, r.state) for r in views(again)] == [(r.id, "removed") for r in first]
         assert (await w.etcd.range("records/")).items == []
@@ -272,14 +261,14 @@ async def test_a_call_that_is_repeated_when_its_record_is_forgotten_begins_nothi
     etcd_server: TestEtcd,
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        [first] = views(await d.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me"))
+        [first] = views(await d.begin("subscription", specs(1), wait=TIMEOUT, key="k", who="me"))
         await d.end("subscription", [first.id], wait=TIMEOUT)
         # As it is after some hours: finished records are gone, keys are not.
         await w.etcd.delete("finished/", prefix=True)
         [key] = (await w.etcd.range("keys/")).items
         use = decode_key_use(key.value)
         await w.etcd.put(key.key, encode(replace(use, made=use.made - 2 * 3600)))
-        [again] = await d.begin("subscription", asks(1), wait=TIMEOUT, key="k", who="me")
+        [again] = await d.begin("subscription", specs(1), wait=TIMEOUT, key="k", who="me")
         assert again.status == 409
         assert (await w.etcd.range("records/")).items == []
 
@@ -290,15 +279,15 @@ async def test_a_call_that_is_repeated_when_its_record_is_forgotten_begins_nothi
 async def test_an_etcd_that_comes_back_finds_everything_going_on(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         async with world(server.access("test/", 5.0)) as w, w.dispatcher() as d:
-            first = asyncio.create_task(d.begin("subscription", asks(50), wait=TIMEOUT * 2))
+            first = asyncio.create_task(d.begin("subscription", specs(50), wait=TIMEOUT * 2))
             await asyncio.sleep(0)
             await asyncio.to_thread(server.stop)
-            second = asyncio.create_task(d.begin("subscription", asks(50, "h2"), wait=TIMEOUT))
+            second = asyncio.create_task(d.begin("subscription", specs(50, "h2"), wait=TIMEOUT))
             await asyncio.to_thread(server.start)
             assert {answer.status for answer in await first} == {201}
             assert {answer.status for answer in await second} == {201}
             assert len((await d.records("subscription", limit=1000)).items) == 100
-            assert w.has() == await w.expected()
+            assert w.installed() == await w.expected()
 
 
 async def test_a_change_of_schema_goes_on_when_its_dispatcher_dies(etcd_server: TestEtcd) -> None:
@@ -306,7 +295,7 @@ async def test_a_change_of_schema_goes_on_when_its_dispatcher_dies(etcd_server: 
         world(etcd_server.access()) as w,
         w.dispatcher(lease_ttl=2, grace=0.1) as alive,
     ):
-        views(await alive.begin("subscription", asks(20), wait=TIMEOUT))
+        views(await alive.begin("subscription", specs(20), wait=TIMEOUT))
         wider = {"attributes": [*SCHEMA["attributes"], {"name": "hot", "type": "bool"}]}
         async with w.dispatcher(lease_ttl=2, grace=600) as dying:
             assert (await dying.put_space("stocks", wider)).version == 1
@@ -319,18 +308,17 @@ async def test_a_change_of_schema_goes_on_when_its_dispatcher_dies(etcd_server: 
         await eventually(over)
         for item in (await w.etcd.range("records/")).items:
             assert list(decode_record(item.value).regions) == [1]
-        version_1 = {name: held for name, held in w.has().items() if name.startswith("1.1/")}
+        version_1 = {name: held for name, held in w.installed().items() if name.startswith("1.1/")}
         assert version_1 == await w.expected()
 
 
 async def test_a_new_version_that_switches_refuse_is_taken_back(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        views(await d.begin("subscription", asks(5), wait=TIMEOUT))
-        before = w.has()
+        views(await d.begin("subscription", specs(5), wait=TIMEOUT))
+        before = w.installed()
         new = [f"1.1/{name.partition('/')[2]}" for name in before]
         assert new
-        for worker in w.workers:
-            worker.refuse = lambda task: "full" if task.seq % 4 == 0 else None
+        w.refuse(lambda task: "full" if phase_of(task.seq) is Phase.GROW else None)
         wider = {"attributes": [*SCHEMA["attributes"], {"name": "hot", "type": "bool"}]}
         with pytest.raises(Failed, match="full"):
             await d.put_space("stocks", wider)
@@ -340,5 +328,5 @@ async def test_a_new_version_that_switches_refuse_is_taken_back(etcd_server: Tes
             return space.versions == [0] and not space.changing
 
         await eventually(over)
-        assert w.has() == before
+        assert w.installed() == before
         assert {r.state for r in (await d.records("subscription")).items} == {"active"}

@@ -12,12 +12,11 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from msgspec import Struct
 
+from dispatcher.calls import RecordSpec
 from dispatcher.errors import Conflict, NotFound
 from dispatcher.reports import traces as traces_module
 from dispatcher.reports.traces import REQUESTS, Traces
-from dispatcher.views import Ask
-from tests.dispatcher.requests.test_records import asks, views
-from tests.dispatcher.support import TIMEOUT, eventually, world
+from tests.dispatcher.support import TIMEOUT, eventually, problem, specs, views, world
 from tests.etcd import TestEtcd
 
 
@@ -25,9 +24,9 @@ async def test_a_record_ends_when_its_time_is_up_unless_it_is_renewed(
     etcd_server: TestEtcd,
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
-        some = [Ask("h1", "stocks", {"price": n}, ttl=ttl) for n, ttl in ((1, 2), (2, 600))]
+        some = [RecordSpec("h1", "stocks", {"price": n}, ttl=ttl) for n, ttl in ((1, 2), (2, 600))]
         short, long = views(await d1.begin("subscription", some, wait=TIMEOUT))
-        [forever] = views(await d1.begin("subscription", asks(1), wait=TIMEOUT))
+        [forever] = views(await d1.begin("subscription", specs(1), wait=TIMEOUT))
         assert long.expires == pytest.approx(long.created + 600)
         renewed = await d2.renew("subscription", long.id)
         assert renewed.expires
@@ -43,16 +42,15 @@ async def test_a_record_ends_when_its_time_is_up_unless_it_is_renewed(
             await d2.renew("subscription", short.id)
         left = {record.id for record in (await d2.records("subscription")).items}
         assert left == {long.id, forever.id}
-        assert w.has() == await w.expected()
+        assert w.installed() == await w.expected()
         assert [item.key for item in (await w.etcd.range("ttl/")).items] == [f"ttl/{long.id}"]
 
 
 async def test_a_record_that_is_being_removed_is_not_renewed(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        ask = Ask("h1", "stocks", {}, ttl=600)
+        ask = RecordSpec("h1", "stocks", {}, ttl=600)
         [record] = views(await d.begin("subscription", [ask], wait=TIMEOUT))
-        for worker in w.workers:
-            worker.holding = True
+        w.hold()
         await d.end("subscription", [record.id], wait=0)
         with pytest.raises(NotFound, match="being removed"):
             await d.renew("subscription", record.id)
@@ -63,28 +61,25 @@ async def test_too_much_at_once_is_refused_before_anything_is_stored(etcd_server
         world(etcd_server.access()) as w,
         w.dispatcher(window=10, window_per_host=5, queue=30, queue_per_host=20) as d,
     ):
-        for worker in w.workers:
-            worker.holding = True
-        flood = asyncio.create_task(d.begin("subscription", asks(100), wait=TIMEOUT))
+        w.hold()
+        flood = asyncio.create_task(d.begin("subscription", specs(100), wait=TIMEOUT))
 
         async def five() -> bool:
             return len((await d.records("subscription")).items) == 5
 
         await eventually(five)
         assert d.queue() == (15, 5)
-        quiet = asyncio.create_task(d.begin("subscription", asks(2, "h2"), wait=TIMEOUT))
+        quiet = asyncio.create_task(d.begin("subscription", specs(2, "h2"), wait=TIMEOUT))
 
         async def begun() -> bool:
             return len((await d.records("subscription", host="h2")).items) == 2
 
         await eventually(begun)  # though the other host has many waiting
-        for worker in w.workers:
-            worker.holding = False
-            await worker.release()
+        await w.release()
         assert {answer.status for answer in await quiet} == {201}
         answers = await flood
         assert [answer.status for answer in answers] == [201] * 20 + [429] * 80
-        assert answers[-1].problem.retry_after > 0
+        assert problem(answers[-1]).retry_after
         assert d.queue() == (0, 0)
         assert len((await w.etcd.range("records/")).items) == 22
 
@@ -94,10 +89,10 @@ async def test_rates_are_limited_per_host(etcd_server: TestEtcd) -> None:
         world(etcd_server.access()) as w,
         w.dispatcher(rate_per_host=0.01, burst_s=300) as d,
     ):
-        answers = await d.begin("subscription", asks(5), wait=TIMEOUT)
+        answers = await d.begin("subscription", specs(5), wait=TIMEOUT)
         assert [answer.status for answer in answers] == [201] * 3 + [429] * 2
-        assert answers[-1].problem.retry_after == pytest.approx(100, abs=10)
-        [other] = await d.begin("subscription", asks(1, "h2"), wait=TIMEOUT)
+        assert problem(answers[-1]).retry_after == pytest.approx(100, abs=10)
+        [other] = await d.begin("subscription", specs(1, "h2"), wait=TIMEOUT)
         assert other.status == 201
 
 
@@ -114,7 +109,7 @@ async def test_each_partial_leaves_a_row_in_the_traces(
         world(etcd_server.access()) as w,
         w.dispatcher(traces=str(tmp_path), id="d1") as d,
     ):
-        begun = views(await d.begin("subscription", asks(20), wait=TIMEOUT))
+        begun = views(await d.begin("subscription", specs(20), wait=TIMEOUT))
         await d.end("subscription", [begun[0].id], wait=TIMEOUT)
         assert d.sample_events("h1", [Event("stocks", 5, {"price": 1.5})]) == 1
     table = pq.read_table(tmp_path / "requests")

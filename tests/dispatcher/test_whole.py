@@ -6,22 +6,16 @@ from random import Random
 
 import pytest
 
+from dispatcher.calls import RecordSpec
 from dispatcher.errors import Conflict, NotFound, Problem
-from dispatcher.views import Ask, ChangeType, SpaceGone
+from dispatcher.views import ChangeType, SpaceGone
 from dzflow.errors import BadInput
 from sdn.emulator.model import SwitchModel
 from sdn.pipeline import PlanName
 from sdn.topology import Host
-from tests.dispatcher.requests.test_records import views
-from tests.dispatcher.support import SCHEMA, TIMEOUT, eventually
+from tests.dispatcher.support import SCHEMA, TIMEOUT, eventually, random_filter, views
 from tests.dispatcher.whole import Mode, whole
 from tests.etcd import TestEtcd
-
-
-def somewhere(rng: Random) -> dict[str, object]:
-    low = rng.uniform(0, 900)
-    return {"price": {"gte": low, "lt": low + rng.uniform(1, 90)}, "symbol": {"in": ["ACME"]}}
-
 
 MODES: tuple[Mode, ...] = ("sna", "sea")
 
@@ -36,15 +30,17 @@ async def test_switches_hold_what_the_records_say(
         space = await d.put_space("stocks", SCHEMA)
         assert space == d.space("stocks")
         assert (await d.put_space("stocks", SCHEMA)).number == space.number
-        offers = [Ask(host, "stocks", {}) for host in ("h1", "h2")]
+        offers = [RecordSpec(host, "stocks", {}) for host in ("h1", "h2")]
         views(await d.begin("advertisement", offers, wait=TIMEOUT))
-        wants = [Ask(f"h{rng.randint(1, 3)}", "stocks", somewhere(rng)) for _ in range(60)]
+        wants = [
+            RecordSpec(f"h{rng.randint(1, 3)}", "stocks", random_filter(rng)) for _ in range(60)
+        ]
         records = views(await d.begin("subscription", wants, wait=TIMEOUT))
         assert await w.check_flows(d) > 60
         ends = [record.id for record in records[::2]]
         views(await d.end("subscription", ends, wait=TIMEOUT))
         for record in records[1::4]:
-            answer = await d.update("subscription", record.id, somewhere(rng), wait=TIMEOUT)
+            answer = await d.update("subscription", record.id, random_filter(rng), wait=TIMEOUT)
             assert answer.status == 200, answer.problem
         await w.check_flows(d)
         with pytest.raises(Conflict):
@@ -68,8 +64,8 @@ async def test_of_a_batch_that_fills_a_table_only_what_does_not_fit_fails(
         w.dispatcher(partitions=1) as d,
     ):
         await d.put_space("stocks", SCHEMA)
-        views(await d.begin("advertisement", [Ask("h1", "stocks", {})], wait=TIMEOUT))
-        wants = [Ask("h2", "stocks", {"volume": {"eq": 997 * n}}) for n in range(100)]
+        views(await d.begin("advertisement", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT))
+        wants = [RecordSpec("h2", "stocks", {"volume": {"eq": 997 * n}}) for n in range(100)]
         answers = await d.begin("subscription", wants, wait=TIMEOUT)
         assert {answer.status for answer in answers} == {201, 502}
         failed = [answer for answer in answers if answer.status == 502]
@@ -89,8 +85,8 @@ async def test_a_schema_is_changed_under_live_records(etcd_server: TestEtcd, mod
         w.dispatcher() as other,
     ):
         await d.put_space("stocks", SCHEMA)
-        views(await d.begin("advertisement", [Ask("h1", "stocks", {})], wait=TIMEOUT))
-        wants = [Ask("h3", "stocks", somewhere(rng)) for _ in range(30)]
+        views(await d.begin("advertisement", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT))
+        wants = [RecordSpec("h3", "stocks", random_filter(rng)) for _ in range(30)]
         records = views(await d.begin("subscription", wants, wait=TIMEOUT))
         narrower = {"attributes": [{"name": "volume", "type": "int", "min": 0, "max": 9}]}
         with pytest.raises(Conflict, match="do not fit") as caught:
@@ -100,7 +96,7 @@ async def test_a_schema_is_changed_under_live_records(etcd_server: TestEtcd, mod
 
         async def churn() -> None:
             for _ in range(6):
-                ask = Ask("h2", "stocks", somewhere(rng))
+                ask = RecordSpec("h2", "stocks", random_filter(rng))
                 [made] = views(await other.begin("subscription", [ask], wait=TIMEOUT))
                 assert made.state == "active"
 
@@ -123,7 +119,7 @@ async def test_a_schema_is_changed_under_live_records(etcd_server: TestEtcd, mod
             return True
 
         await eventually(whole_again)
-        hot = Ask("h2", "stocks", "hot == true")
+        hot = RecordSpec("h2", "stocks", "hot == true")
         views(await other.begin("subscription", [hot], wait=TIMEOUT))
 
 
@@ -133,8 +129,10 @@ async def test_hosts_come_and_go(etcd_server: TestEtcd, mode: Mode) -> None:
         await d.put_space("stocks", SCHEMA)
         made = await d.put_host(Host("h9", "s1", 9))
         assert made in d.hosts()
-        views(await d.begin("advertisement", [Ask("h1", "stocks", {})], wait=TIMEOUT))
-        [record] = views(await d.begin("subscription", [Ask("h9", "stocks", {})], wait=TIMEOUT))
+        views(await d.begin("advertisement", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT))
+        [record] = views(
+            await d.begin("subscription", [RecordSpec("h9", "stocks", {})], wait=TIMEOUT)
+        )
         with pytest.raises(Conflict) as caught:
             await d.delete_host("h9")
         assert caught.value.ids == (record.id,)
@@ -152,7 +150,7 @@ async def test_hosts_come_and_go(etcd_server: TestEtcd, mode: Mode) -> None:
 async def test_explaining_tells_what_subscribing_would_do(etcd_server: TestEtcd) -> None:
     async with whole(etcd_server.access()) as w, w.dispatcher() as d:
         await d.put_space("stocks", SCHEMA)
-        views(await d.begin("advertisement", [Ask("h1", "stocks", {})], wait=TIMEOUT))
+        views(await d.begin("advertisement", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT))
         filter_ = 'price >= 420 and symbol == "ACME"'
         found = await d.explain("stocks", filter_, "h3")
         assert len(found.cells) == len(found.regions) >= 1
@@ -161,7 +159,7 @@ async def test_explaining_tells_what_subscribing_would_do(etcd_server: TestEtcd)
         assert all("symbol" in cell or "price" in cell for cell in found.cells)
         assert {flow.switch for flow in found.flows} == {"s1", "s2", "s3"}
         [record] = views(
-            await d.begin("subscription", [Ask("h3", "stocks", filter_)], wait=TIMEOUT)
+            await d.begin("subscription", [RecordSpec("h3", "stocks", filter_)], wait=TIMEOUT)
         )
         assert record.flow_ops == len(found.flows)
         assert record.regions == found.regions
@@ -190,7 +188,7 @@ async def test_the_stream_tells_of_spaces_records_and_broken_trees(etcd_server: 
                     assert change.data.name == "stocks"
                     assert change.data.trees == [0, 1]
                     break
-            ask = Ask("h1", "stocks", {})
+            ask = RecordSpec("h1", "stocks", {})
             begun = asyncio.create_task(d.begin("subscription", [ask], wait=TIMEOUT))
             states = []
             async for change in changes:
@@ -230,8 +228,8 @@ async def test_a_backup_comes_back_under_the_same_ids(etcd_server: TestEtcd) -> 
         await d.put_space("other", SCHEMA)
         await d.put_space("stocks", SCHEMA)
         await d.put_host(Host("h9", "s2", 9))
-        asks = [Ask("h9", "stocks", somewhere(rng), f"label {n}") for n in range(20)]
-        offers = [Ask("h1", "stocks", {}), Ask("h2", "other", {}, ttl=600)]
+        asks = [RecordSpec("h9", "stocks", random_filter(rng), f"label {n}") for n in range(20)]
+        offers = [RecordSpec("h1", "stocks", {}), RecordSpec("h2", "other", {}, ttl=600)]
         before = views(await d.begin("advertisement", offers, wait=TIMEOUT))
         before += views(await d.begin("subscription", asks, wait=TIMEOUT))
         entries = await w.check_flows(d)
@@ -267,14 +265,14 @@ async def test_what_waits_for_a_switch_says_so_everywhere_and_goes_on(
         w.dispatcher() as other,
     ):
         await d.put_space("stocks", SCHEMA)
-        views(await d.begin("advertisement", [Ask("h1", "stocks", {})], wait=TIMEOUT))
+        views(await d.begin("advertisement", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT))
         w.network.agents["s3"].drop()
 
         async def down() -> bool:
             return any(switch.state == "down" for switch in d.switches())
 
         await eventually(down)
-        far = Ask("h3", "stocks", {"price": {"gte": 500}})
+        far = RecordSpec("h3", "stocks", {"price": {"gte": 500}})
         [waits] = await d.begin("subscription", [far], wait=0)
         assert waits.status == 202
         assert waits.record

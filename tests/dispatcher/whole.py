@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Literal
 
-from configurators.ownership.locked import SharedConfigurator
+from msgspec.structs import replace
+
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.southbound.process import SouthboundProcess
 from configurators.state.network import first_network
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import NETWORK
-from configurators.streams.stream import split_address
+from configurators.streams.addresses import split_address
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.pipeline import PlanName
@@ -80,8 +81,8 @@ async def whole(
         network = EmulatedNetwork(topology(shape), [split_address(south.openflow)], model=model)
         await stack.enter_async_context(network)
         for number in range(configurators):
-            kind = SharedConfigurator if mode == "sea" else ConfiguratorProcess
-            process = kind(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", options)
+            how = replace(options, mode=mode)
+            process = ConfiguratorProcess(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", how)
             await stack.enter_async_context(_running(process.run))
         yield Whole(access, etcd, network, mode)
 

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from dzflow.aio import BackgroundTasks, OncePerTurn
+from dzflow.aio import BackgroundTasks, CriticalTasks, OncePerTurn
 
 
 async def test_scheduled_work_runs_once_for_all_calls_of_a_turn() -> None:
@@ -48,3 +48,48 @@ async def test_cancelling_background_tasks_waits_for_their_end() -> None:
     await asyncio.sleep(0)
     await tasks.cancel()
     assert ended.is_set()
+
+
+async def test_the_first_critical_task_that_fails_ends_the_others_with_its_error() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("broken")
+
+    async with CriticalTasks() as tasks:
+        tasks.spawn(work())
+        tasks.spawn(fail())
+        with pytest.raises(ValueError, match="broken"):
+            await tasks.until(asyncio.Event())
+    assert ended.is_set()
+
+
+async def test_critical_tasks_run_until_told_to_stop() -> None:
+    stop = asyncio.Event()
+    async with CriticalTasks() as tasks:
+        working = tasks.spawn(asyncio.Event().wait())
+        stop.set()
+        await tasks.until(stop)
+        assert not working.done()
+    assert working.cancelled()
+
+
+async def test_a_watched_task_that_fails_counts_but_is_not_cancelled_at_the_end() -> None:
+    async def fail() -> None:
+        raise ValueError("broken")
+
+    other = asyncio.create_task(asyncio.Event().wait())
+    async with CriticalTasks() as tasks:
+        tasks.watch(other)
+        tasks.watch(asyncio.create_task(fail()))
+        with pytest.raises(ValueError, match="broken"):
+            await tasks.until(asyncio.Event())
+    assert not other.done()
+    other.cancel()

@@ -34,12 +34,17 @@ from dzflow.filters import (
     EmptyRange,
     Filter,
     TooManyConjunctions,
-    filter_words,
+    conjunction_text,
     parse_filter,
-    words,
 )
 from dzflow.intervals import covers, normal
 from dzflow.space import Space
+
+
+def filter_text(space: Space, wanted: Filter) -> str:
+    """All conjunctions of a filter as one expression."""
+    return " or ".join(conjunction_text(space, conjunction) for conjunction in wanted.any)
+
 
 STOCKS = Space.from_json(
     "stocks",
@@ -292,22 +297,22 @@ def test_a_filter_does_not_cover_what_goes_beyond_it(outer: object, inner: objec
 )
 def test_a_filter_in_words_is_pleasant_to_read(source: object, text: str) -> None:
     found = parse_filter(STOCKS, source)
-    assert filter_words(STOCKS, found) == text
+    assert filter_text(STOCKS, found) == text
     assert parse_filter(STOCKS, text) == found
 
 
 def test_values_of_a_large_enum_are_compared_rather_than_listed() -> None:
     large = Space("s", (Attribute("n", "enum", values=tuple(f"v{i:03}" for i in range(300))),))
     found = parse_filter(large, 'n >= "v100" and n != "v200"')
-    assert filter_words(large, found) == 'n between "v100" and "v199" or n >= "v201"'
-    assert parse_filter(large, filter_words(large, found)) == found
+    assert filter_text(large, found) == 'n between "v100" and "v199" or n >= "v201"'
+    assert parse_filter(large, filter_text(large, found)) == found
 
 
 def test_bounds_that_no_text_has_are_shown_somehow() -> None:
     for ranges in (((b"a\xff", b"b\xfe"),), ((b"\xff", None),), ((b"\xc3", b"\xc3\x00"),)):
-        assert "symbol" in words(STOCKS, Conjunction({"symbol": ranges}))
-    assert words(STOCKS, Conjunction({"symbol": ()})) == "false"
-    assert words(STOCKS, Conjunction({"volume": ((0, 5), (5, 10_001))})) == "true"
+        assert "symbol" in conjunction_text(STOCKS, Conjunction({"symbol": ranges}))
+    assert conjunction_text(STOCKS, Conjunction({"symbol": ()})) == "false"
+    assert conjunction_text(STOCKS, Conjunction({"volume": ((0, 5), (5, 10_001))})) == "true"
 
 
 # Refusals.
@@ -400,7 +405,7 @@ def diagonal(count: int) -> list[object]:
 def test_as_many_conjunctions_as_allowed_pass() -> None:
     found = parse_filter(STOCKS, diagonal(MAX_CONJUNCTIONS))
     assert len(found.any) == MAX_CONJUNCTIONS
-    assert parse_filter(STOCKS, filter_words(STOCKS, found)) == found
+    assert parse_filter(STOCKS, filter_text(STOCKS, found)) == found
 
 
 @pytest.mark.parametrize("count", [MAX_CONJUNCTIONS + 1, 300, MAX_LIST])
@@ -664,9 +669,9 @@ def test_any_filter_is_in_normal_form_and_its_words_mean_the_same(
     assume(found is not None)
     assert found is not None
     assert_normal_form(space, found)
-    assert parse_filter(space, filter_words(space, found)) == found
+    assert parse_filter(space, filter_text(space, found)) == found
     for conjunction in found.any:
-        assert parse_filter(space, words(space, conjunction)).any == (conjunction,)
+        assert parse_filter(space, conjunction_text(space, conjunction)).any == (conjunction,)
 
 
 @st.composite

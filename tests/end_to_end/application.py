@@ -15,6 +15,8 @@ from msgspec.structs import asdict
 from dzflow import ControlPlane
 from dzflow.errors import DzflowError
 from dzflow.sdk import Advertisement, Subscription
+from dzflow.sdk.datagrams import EventIds, encode
+from dzflow.sdk.links import open_link
 
 GAP = 0.002  # seconds between the events of a stream
 
@@ -47,8 +49,9 @@ class Streaming:
 class Application:
     """Holds subscriptions and advertisements under the names that the test gave them."""
 
-    def __init__(self, control_plane: ControlPlane) -> None:
+    def __init__(self, control_plane: ControlPlane, host: str) -> None:
         self._control_plane = control_plane
+        self._host = host
         self._subscriptions: dict[str, Subscription] = {}
         self._advertisements: dict[str, Advertisement] = {}
         self._streams: dict[str, Streaming] = {}
@@ -72,10 +75,13 @@ class Application:
         return self._advertisements[name].publish_many(events)
 
     def smuggle(self, name: str, event: dict[str, Any]) -> None:
-        """Send an event that nothing of what is advertised holds, as a broken application might."""
-        handle = self._advertisements[name]._handle
-        view = handle.view
-        handle.station.send(view, view.space.keys(event), event)
+        """Send an event outside of all advertisements, as a broken application might."""
+        view = self._advertisements[name].view
+        hosts = self._control_plane.rest.hosts()
+        link = open_link(next(host for host in hosts if host["id"] == self._host))
+        event_id = EventIds().next(view.number, view.version)
+        link.send(view.address(view.space.keys(event), event_id), encode(event_id, event))
+        link.close()
 
     def stream(self, name: str, events: list[dict[str, Any]]) -> None:
         self._streams[name] = Streaming(self._advertisements[name], events)
@@ -100,7 +106,7 @@ class Application:
 def main() -> None:
     url, host = sys.argv[1:]
     with ControlPlane(url, host, timeout=60.0) as control_plane:
-        application = Application(control_plane)
+        application = Application(control_plane, host)
         for line in sys.stdin:
             asked = json.loads(line)
             call: Callable[..., Any] = getattr(application, asked.pop("do"))

@@ -156,7 +156,7 @@ def test_publishers_leave_a_tree_that_is_cut(etcd_server: TestEtcd) -> None:
         until(lambda: len(client.get("/spaces/stocks").json()["trees"]) == 1)
         (usable,) = client.get("/spaces/stocks").json()["trees"]
         assert not _has(next(tree for tree in trees if tree["number"] == usable), cut)
-        until(lambda: advertisement._handle.view.trees == (usable,))
+        until(lambda: advertisement.view.trees == (usable,))
         advertisement.publish_many({"price": 1, "n": n} for n in range(100, 200))
         assert sorted(numbers(subscription, 100)) == list(range(100, 200))
 

@@ -137,7 +137,7 @@ def test_a_cut_link_of_the_only_tree_is_gone_round_under_traffic(
         traffic.more(50)
         network.set_link(cut, False)
         network.settled_on(lambda tree: cut not in tree.links)
-        until(lambda: list(advertisement._handle.view.trees) == network.used())
+        until(lambda: list(advertisement.view.trees) == network.used())
         traffic.more(50)
         network.set_link(cut, True)
         traffic.more(200)
@@ -181,14 +181,14 @@ def test_a_switch_that_dies_is_done_without_and_used_again_when_it_is_back(
         assert victim in shown[behind]["unreachable"]
         assert shown["h1"]["unreachable"] is None
         assert client.get(f"/subscriptions/{lost.id}").json()["state"] == "active"
-        until(lambda: list(advertisement._handle.view.trees) == network.used())
+        until(lambda: list(advertisement.view.trees) == network.used())
         traffic.more(50)
         meanwhile = traffic.sent
         network.revive(victim)
         network.settled_on(lambda tree: len(tree.links) == 4)
         until(lambda: client.get(urls[1]).json()["state"] == "active")
         assert client.get(urls[1]).json()["reason"] is None
-        until(lambda: list(advertisement._handle.view.trees) == network.used())
+        until(lambda: list(advertisement.view.trees) == network.used())
         resumed = traffic.sent
         traffic.more(100)
         sent = traffic.stop()
@@ -277,7 +277,7 @@ def test_parts_that_are_cut_apart_go_on_each_by_itself(etcd_server: TestEtcd) ->
 
         until(lambda: cut_off() == {"h1", "h2"})
         until(lambda: len(client.get("/topology").json()["trees"]) == 1)
-        until(lambda: list(advertisement._handle.view.trees) == network.used())
+        until(lambda: list(advertisement.view.trees) == network.used())
         until(lambda: list(other._handle.view.trees) == network.used())
         advertisement.publish({"price": 1, "n": 1})
         other.publish({"price": 1, "n": 5})
@@ -286,7 +286,7 @@ def test_parts_that_are_cut_apart_go_on_each_by_itself(etcd_server: TestEtcd) ->
         network.set_link(cut, True)
         until(lambda: not cut_off())
         network.settled_on(lambda tree: len(tree.links) == 4)
-        until(lambda: list(advertisement._handle.view.trees) == network.used())
+        until(lambda: list(advertisement.view.trees) == network.used())
         advertisement.publish({"price": 1, "n": 2})
         assert mine["h2"].get(WAIT)["n"] == 2
         assert mine["h4"].get(WAIT)["n"] == 2

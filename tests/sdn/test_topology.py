@@ -29,7 +29,6 @@ from sdn.topology import (
     TopologyError,
     ToSwitch,
     UnknownHost,
-    UnknownLink,
     UnknownSwitch,
     natural_key,
 )
@@ -232,41 +231,6 @@ def test_a_host_can_leave(triangle: Topology) -> None:
     assert less.at("s1", 3) is None
     with pytest.raises(UnknownHost):
         less.without_host("h1")
-
-
-def test_a_link_can_fail(triangle: Topology) -> None:
-    less = triangle.without_link(L31)
-    assert less.links == (L12, L23)
-    assert less.switch_ports("s1") == (1,)
-    assert less.hosts == triangle.hosts
-    with pytest.raises(UnknownLink, match="s1:2 - s3:2"):
-        less.without_link(L31)
-
-
-def test_a_link_must_be_there_with_both_ends_to_be_taken_away(triangle: Topology) -> None:
-    with pytest.raises(UnknownLink):
-        triangle.without_link(Link("s1", 1, "s2", 2))
-
-
-def test_a_switch_can_fail_and_takes_its_links_and_hosts_along(triangle: Topology) -> None:
-    less = triangle.without_switch("s1")
-    assert less == Topology.build([S2, S3], [L23], [H2])
-    with pytest.raises(UnknownSwitch):
-        less.without_switch("s1")
-
-
-def test_a_network_that_would_fall_apart_is_refused() -> None:
-    line = Topology.build([S1, S2, S3], [L12, L23], [])
-    with pytest.raises(NotConnected):
-        line.without_switch("s2")
-    with pytest.raises(NotConnected):
-        line.without_link(L12)
-    assert line.without_switch("s3").links == (L12,)
-
-
-def test_the_last_switch_cannot_go() -> None:
-    with pytest.raises(NoSwitches):
-        Topology.build([S1], [], []).without_switch("s1")
 
 
 @given(topologies())

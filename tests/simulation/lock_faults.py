@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
+from configurators.partition.worker import PartitionWorker
 from configurators.store.keys import locks_of
 from tests.simulation.world import Process, World
 
@@ -35,28 +35,25 @@ class LockFaults:
         held = self._held()
         if not held:
             return ""
-        process, name, hold = self.random.choice(held)
-        self._release(process, hold)
+        process, name, worker = self.random.choice(held)
+        self._release(process, worker)
         return f"{name} by {process.name}"
 
     def pass_all_on(self) -> None:
         """All locks are released in order."""
-        for process, _, hold in self._held():
-            self._release(process, hold)
+        for process, _, worker in self._held():
+            self._release(process, worker)
 
-    def _release(self, process: Process, hold: Any) -> None:
-        self.loop.at(self.loop.now, process.node.context, hold.worker.stop_soon)
+    def _release(self, process: Process, worker: PartitionWorker) -> None:
+        self.loop.at(self.loop.now, process.node.context, worker.stop_soon)
 
     def usurp(self) -> str:
         """A lock is lost at a busy moment; its owner goes on when somebody else has it."""
-        busy = [each for each in self._held() if each[2].worker.load().queued]
+        busy = [each for each in self._held() if each[2].load().queued]
         if not busy:
             return ""
-        process, name, hold = self.random.choice(busy)
-        worker = hold.worker
-        self._concern(
-            {item.task.id for item in (*worker._in_work, *worker.queue._waiting.values())}
-        )
+        process, name, worker = self.random.choice(busy)
+        self._concern({item.task.id for item in worker.open_items()})
         if self.random.random() < 0.5:
             for each in self.world.of("dispatcher"):
                 each.node.hears_late = self.random.choice((1.0, 2.0))
@@ -65,8 +62,7 @@ class LockFaults:
             self._revoke(process, name)
         if how != "lost":
             process.pause(_LONG)
-            epoch = hold.lock.epoch
-            self.loop.create_task(self._wake(process, name, epoch))
+            self.loop.create_task(self._wake(process, name, worker.epoch))
         return f"{name} of {process.name}, {how}"
 
     async def _wake(self, process: Process, name: str, epoch: int) -> None:
@@ -82,11 +78,11 @@ class LockFaults:
             if item.value.decode() == process.name:
                 self.world.store.revoke(item.lease)
 
-    def _held(self) -> list[tuple[Process, str, Any]]:
+    def _held(self) -> list[tuple[Process, str, PartitionWorker]]:
         """Who has locked what, among those who are well."""
         return [
-            (process, name, hold)
+            (process, name, worker)
             for process in self.world.of("configurator")
             if process.alive and process.main
-            for name, hold in process.main._holds.items()
+            for name, worker in process.main.partitions.owned.items()
         ]

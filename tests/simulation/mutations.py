@@ -7,17 +7,17 @@ from unittest import mock
 
 from msgspec import Struct
 
-import configurators.ownership.locked
-from configurators.ownership.locked import SharedConfigurator
-from configurators.ownership.partition_log import Journal
+from configurators.ownership import lock_take_over
+from configurators.ownership.lock_take_over import LockTakeOver
+from configurators.ownership.partition_log import PartitionLog
+from configurators.partition.pusher import DecisionPusher
 from configurators.partition.queue import Queue
-from configurators.partition.worker import Worker
 from configurators.store.etcd.client import Compare
 from configurators.store.locks import Lock, Locks
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.knowledge.siblings import Siblings
-from dispatcher.requests.driver import Gatherer
-from dispatcher.requests.offers import OfferingGatherer
+from dispatcher.requests.adoption import Adoption
+from dispatcher.requests.offers import OfferDelivery
+from dispatcher.requests.push import PushDelivery
 from sdn.fence import Fence
 from sdn.shadow import Shadow
 from tests.simulation.world import Mode
@@ -72,11 +72,13 @@ MUTATIONS: dict[str, Mutation] = {
     "settle-without-epochs": Mutation(((Catalogue, "guards", _space_only),), ("owner usurped",)),
     "no-fence": Mutation((_UNFENCED,), ("owner usurped",)),
     "no-tombstones": Mutation(((Queue, "__init__", _forgetful),), ("stream slow",)),
-    "no-undo": Mutation(((Worker, "_undo", _nothing_either),), ("switch refuses",)),
+    "no-undo": Mutation(((DecisionPusher, "_undo", _nothing_either),), ("switch refuses",)),
     "no-reconciliation": Mutation(((Shadow, "repair", lambda *_: []),), ("switch restarts",)),
-    "no-telling-again": Mutation(((Gatherer, "connected", _nothing),), ("configurator killed",)),
+    "no-telling-again": Mutation(
+        ((PushDelivery, "connected", _nothing),), ("configurator killed",)
+    ),
     "no-adoption": Mutation(
-        ((Siblings, "_is_left_behind", lambda *_: False),), ("dispatcher killed", "owner usurped")
+        ((Adoption, "is_abandoned", lambda *_: False),), ("dispatcher killed", "owner usurped")
     ),
     "sea-commits-without-lock": Mutation(
         ((Lock, "holds", Compare("nothing", 0)),), ("lock usurped",), "sea"
@@ -89,14 +91,16 @@ MUTATIONS: dict[str, Mutation] = {
         "sea",
     ),
     "sea-no-catching-up": Mutation(
-        ((configurators.ownership.locked, "catch_up", _nothing),), ("lock passed on",), "sea"
+        ((lock_take_over, "catch_up", _nothing),), ("lock passed on",), "sea"
     ),
-    "sea-no-journal": Mutation(((Journal, "write", _nothing_either),), ("lock usurped",), "sea"),
+    "sea-no-journal": Mutation(
+        ((PartitionLog, "write", _nothing_either),), ("lock usurped",), "sea"
+    ),
     "sea-no-comparison": Mutation(
-        ((SharedConfigurator, "_declare", _declare_nothing),), ("lock usurped",), "sea"
+        ((LockTakeOver, "_declare", _declare_nothing),), ("lock usurped",), "sea"
     ),
     "sea-no-offering-again": Mutation(
-        ((OfferingGatherer, "_offer_again", _nothing),), ("configurator killed",), "sea"
+        ((OfferDelivery, "offer_again", _nothing),), ("configurator killed",), "sea"
     ),
 }
 

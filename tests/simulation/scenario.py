@@ -340,14 +340,14 @@ class Scenario:
             (process, name)
             for process in self.world.of("configurator")
             if process.alive and process.main
-            for name, worker in process.main._workers.items()
+            for name, worker in process.main.partitions.owned.items()
             if worker.load().queued
         ]
         if not busy:
             return ""
         process, name = self.random.choice(busy)
-        worker = process.main._workers[name]
-        tasks = {item.task.id for item in (*worker._in_work, *worker.queue._waiting.values())}
+        worker = process.main.partitions.owned[name]
+        tasks = {item.task.id for item in worker.open_items()}
         # What the old owner was about to do is done by the new one, and taken back, meanwhile.
         self._think_better_of(tasks)
         late = self.random.choice(("paused", "owner late", "all late", "all late"))

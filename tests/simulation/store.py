@@ -12,6 +12,8 @@ from configurators.store.etcd.client import (
     Compacted,
     Compare,
     Delete,
+    Etcd,
+    Lease,
     LeaseGone,
     Op,
     Page,
@@ -240,13 +242,12 @@ class _Watch:
         self.come.set()
 
 
-class SimEtcd:
-    """A client of the model, in the form of the real one."""
+class SimEtcd(Etcd):
+    """A client of the model, for the process that makes it."""
 
-    store: Store  # set for each run
-
-    def __init__(self, access: Access) -> None:
-        self.access = access
+    def __init__(self, access: Access, store: Store) -> None:
+        super().__init__(access)
+        self.store = store
         self._node = this_node()
 
     async def __aenter__(self) -> Self:
@@ -353,8 +354,8 @@ def _settle(answer: "asyncio.Future[Any]", result: Any, error: Exception | None)
         answer.set_result(result)
 
 
-class SimLease:
-    """A lease that is kept alive, in the form of the real one."""
+class SimLease(Lease):
+    """A lease of the model that is kept alive."""
 
     def __init__(self, etcd: SimEtcd, ttl: int) -> None:
         self.id = 0
@@ -366,6 +367,7 @@ class SimLease:
 
     @property
     def alive(self) -> bool:
+        """Whether keys that hang on it exist for certain."""
         return not self.lost.is_set() and self._etcd.store.loop.now < self._until
 
     async def __aenter__(self) -> Self:

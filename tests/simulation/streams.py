@@ -2,12 +2,19 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
-from configurators.streams.stream import CannotConnect, Hear, RemoteError, Stream, StreamClosed
+from configurators.streams.listener import CannotConnect, Listener
+from configurators.streams.stream import (
+    OnMessage,
+    RemoteError,
+    Stream,
+    StreamClosed,
+    StreamOptions,
+)
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
 HANDSHAKE = 5.0
@@ -18,8 +25,6 @@ Opened = Callable[[Stream], None]
 
 class Wires:
     """All listeners and streams of a run."""
-
-    current: "Wires"  # set for each run
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
@@ -42,6 +47,34 @@ class Wires:
         """Whether two processes can reach each other."""
         return frozenset((first, second)) not in self.blocked
 
+    def listen(
+        self,
+        address: str,
+        token: bytes,
+        on_message: OnMessage,
+        receives: Any,
+        name: str = "",
+        on_open: Opened | None = None,
+        options: StreamOptions | None = None,
+    ) -> "SimListener":
+        """Make a listener; for `Environment.listener`."""
+        del address, token, receives, options
+        return SimListener(self, name, on_message, on_open)
+
+    async def connect(
+        self,
+        address: str,
+        token: bytes,
+        on_message: OnMessage,
+        receives: Any,
+        name: str,
+        options: StreamOptions | None = None,
+        on_open: Opened | None = None,
+    ) -> Stream:
+        """Open a stream to a listener; for `Environment.connect`."""
+        del token, receives, options
+        return await _connect(self, address, on_message, name, on_open)
+
     def cut(self, stream: "SimStream", reason: str) -> None:
         """A connection breaks: both ends notice, sooner or later."""
         for end in (stream, stream.other):
@@ -56,11 +89,12 @@ class Wires:
 
 
 class SimStream(Stream):
-    """One end of a stream, in the form of the real one."""
+    """One end of a stream."""
 
     other: "SimStream"
 
-    def __init__(self, node: Node, peer: str, hear: Hear) -> None:
+    def __init__(self, wires: Wires, node: Node, peer: str, on_message: OnMessage) -> None:
+        self.wires = wires
         self.peer = peer
         self.node = node
         self.closed = asyncio.Event()
@@ -68,7 +102,8 @@ class SimStream(Stream):
         self.over = False  # nothing is sent or heard here any more
         self.opened_at = 0.0
         self.slow = 0.0  # seconds that each message takes longer
-        self._hear = hear
+        self.on_lost: Callable[[], object] = lambda: None  # for the listener
+        self._on_message = on_message
         self._era = 0
         self._last = 0.0
         self._questions: dict[int, asyncio.Future[Any]] = {}
@@ -82,7 +117,7 @@ class SimStream(Stream):
         """Send a message and wait for the reply."""
         number = next(self._next)
         self._post("ask", number, message)
-        future = self._questions[number] = Wires.current.loop.create_future()
+        future = self._questions[number] = self.wires.loop.create_future()
         try:
             async with asyncio.timeout(timeout):
                 return await future
@@ -111,9 +146,6 @@ class SimStream(Stream):
                     future.set_exception(StreamClosed(reason))
             self.on_lost()
 
-    def on_lost(self) -> None:
-        """What the one who keeps account of it does."""
-
     def break_off(self) -> None:
         """What is under way from here does not arrive, nor anything later."""
         self.other._era += 1
@@ -121,7 +153,7 @@ class SimStream(Stream):
     def _post(self, kind: str, number: int, message: Any) -> None:
         if self.over:
             raise StreamClosed(f"the stream to {self.peer} is over: {self.reason}")
-        wires, other = Wires.current, self.other
+        wires, other = self.wires, self.other
         loop = wires.loop
         self._last = max(self._last + 1e-6, loop.now + wires.delay() + self.slow, self.opened_at)
         loop.at(self._last, other.node.context, other._arrive, other._era, kind, number, message)
@@ -129,7 +161,7 @@ class SimStream(Stream):
     def _arrive(self, era: int, kind: str, number: int, message: Any) -> None:
         if self.over or era != self._era:
             return
-        wires = Wires.current
+        wires = self.wires
         if wires.trace and kind != "end":
             wires.trace(f"{self.peer} > {self.node.name}: {kind} {message}")
         if kind in ("tell", "ask"):
@@ -145,7 +177,7 @@ class SimStream(Stream):
                     future.set_exception(RemoteError(message))
 
     def _hear_of(self, number: int, message: Any) -> None:
-        reply = self._hear(self, message)
+        reply = self._on_message(self, message)
         if inspect.isawaitable(reply):
             asyncio.get_running_loop().create_task(self._await(number, reply))
         elif number:
@@ -161,29 +193,27 @@ class SimStream(Stream):
             self._post("reply", number, answer)
 
 
-class SimListener:
-    """Takes up streams, in the form of the real one."""
+class SimListener(Listener):
+    """Takes up streams."""
 
     def __init__(
-        self,
-        address: str,
-        token: bytes,
-        hear: Hear,
-        receives: Any,
-        name: str = "",
-        on_open: Opened | None = None,
-        habits: Any = None,
+        self, wires: Wires, name: str, on_message: OnMessage, on_open: Opened | None
     ) -> None:
-        del address, token, receives, habits
+        self.wires = wires
         self.node = this_node()
         self.name = name
-        self.hear = hear
-        self.address = Wires.current.address()
-        self.streams: dict[SimStream, None] = {}
-        self._on_open = on_open
+        self.on_message = on_message
+        self.address = wires.address()
+        self._accepted: dict[Stream, None] = {}
+        self._opened = on_open
+
+    @property
+    def streams(self) -> Collection[Stream]:
+        """The streams that are open, in the order in which they came."""
+        return self._accepted
 
     async def __aenter__(self) -> Self:
-        Wires.current.listeners[self.address] = self
+        self.wires.listeners[self.address] = self
         return self
 
     async def __aexit__(
@@ -192,33 +222,24 @@ class SimListener:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        Wires.current.listeners.pop(self.address, None)
-        for stream in list(self.streams):
+        self.wires.listeners.pop(self.address, None)
+        for stream in list(self._accepted):
             stream.close("the listener stops")
 
     def take(self, stream: SimStream) -> None:
         """Somebody has connected."""
         if stream.over:
             return
-        self.streams[stream] = None
-        stream.on_lost = lambda: self.streams.pop(stream, None)  # type: ignore[method-assign]
-        if self._on_open:
-            self._on_open(stream)
+        self._accepted[stream] = None
+        stream.on_lost = lambda: self._accepted.pop(stream, None)
+        if self._opened:
+            self._opened(stream)
 
 
-async def connect(
-    address: str,
-    token: bytes,
-    hear: Hear,
-    receives: Any,
-    name: str,
-    habits: Any = None,
-    on_open: Opened | None = None,
+async def _connect(
+    wires: Wires, address: str, on_message: OnMessage, name: str, on_open: Opened | None
 ) -> Stream:
-    """Open a stream to a listener, in the form of the real one."""
-    del token, receives, habits
-    wires, node = Wires.current, this_node()
-    loop = wires.loop
+    node, loop = this_node(), wires.loop
     await asyncio.sleep(wires.delay())
     listener = wires.listeners.get(address)
     if listener is None or listener.node.dead:
@@ -226,7 +247,8 @@ async def connect(
     if not wires.between(node.name, listener.node.name):
         await asyncio.sleep(HANDSHAKE)
         raise CannotConnect(f"{address}: no answer in time")
-    near, far = SimStream(node, listener.name, hear), SimStream(listener.node, name, listener.hear)
+    near = SimStream(wires, node, listener.name, on_message)
+    far = SimStream(wires, listener.node, name, listener.on_message)
     near.other, far.other = far, near
     wires.streams.append(near)
     opened = loop.create_future()

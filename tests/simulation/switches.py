@@ -9,11 +9,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from configurators.southbound.process import SouthboundProcess
-from configurators.state.network import topology_of
-from configurators.store.model import NetworkDoc
+from configurators.southbound.drivers import DriverFactory, OpenDriver
 from dzflow.aio import BackgroundTasks
-from sdn.driver import SwitchDriver
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import (
@@ -41,7 +38,10 @@ from sdn.openflow.switches.connection import (
 )
 from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.server import SwitchServer
+from sdn.pipeline import Pipeline
+from sdn.shadow import PartitionOf
 from sdn.simulate import SimulatedSwitch
+from sdn.topology import Topology
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
 _V1_3 = 4
@@ -338,35 +338,53 @@ class SimConnection(SwitchConnection):
 class SimServer(SwitchServer):
     """The server of the OpenFlow driver, to which simulated switches connect."""
 
-    servers: "dict[Node, SimServer]"  # set for each run
-    switches: Mapping[str, SimSwitch]
-
     def __init__(
-        self, handler: ManagedSwitches, options: DriverOptions, tasks: BackgroundTasks
+        self,
+        handler: ManagedSwitches,
+        options: DriverOptions,
+        tasks: BackgroundTasks,
+        servers: "dict[Node, SimServer]",
+        switches: Mapping[str, SimSwitch],
     ) -> None:
         super().__init__(handler, options, tasks)
         self.managed = handler
         self.timeout = options.timeout
         self.node = this_node()
+        self._servers = servers
+        self._switches = switches
 
     async def start(self) -> None:
         """Have all switches connect."""
-        self.servers[self.node] = self
-        for switch in self.switches.values():
+        self._servers[self.node] = self
+        for switch in self._switches.values():
             switch.dial(self)
 
     async def stop(self) -> None:
         """Have no more switches connect, and close all connections."""
-        self.servers.pop(self.node, None)
+        self._servers.pop(self.node, None)
         await super().stop()
 
 
-class SimSouthbound(SouthboundProcess):
-    """A southbound process for simulated switches."""
+def driver_factory(
+    servers: dict[Node, SimServer], switches: Mapping[str, SimSwitch]
+) -> DriverFactory:
+    """Opens drivers for simulated switches; `servers` has those that are open, by process."""
 
     @contextlib.asynccontextmanager
-    async def _driver(self, doc: NetworkDoc, epochs: dict[str, int]) -> AsyncIterator[SwitchDriver]:
-        given = topology_of(doc), doc.pipeline, self._sweeper.partition_of, epochs
-        options = DriverOptions(discover=False)
-        async with OpenFlowDriver(*given, options, new_server=SimServer) as driver:
-            yield driver
+    async def open_driver(
+        topology: Topology,
+        pipeline: Pipeline,
+        partition_of: PartitionOf,
+        epochs: dict[str, int],
+    ) -> AsyncIterator[OpenDriver]:
+        def new_server(
+            handler: ManagedSwitches, options: DriverOptions, tasks: BackgroundTasks
+        ) -> SimServer:
+            return SimServer(handler, options, tasks, servers, switches)
+
+        async with OpenFlowDriver(
+            topology, pipeline, partition_of, epochs, DriverOptions(discover=False), new_server
+        ) as driver:
+            yield OpenDriver(driver, "host:1")
+
+    return open_driver

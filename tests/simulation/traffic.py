@@ -12,9 +12,10 @@ from typing import Any
 from msgspec import Struct
 
 from configurators.store.model import RecordKind
+from dispatcher.calls import Answer, RecordSpec
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import problem_of
-from dispatcher.views import Answer, Ask, RecordView
+from dispatcher.views import RecordView
 from dzflow.errors import DzflowError
 from tests.robustness.record import Entry, Outcome, Request, Steady
 from tests.simulation.events import FILTERS, Events, Stable
@@ -147,8 +148,8 @@ class Traffic:
         key: str,
         wait: float = _WAIT,
     ) -> Answer:
-        ask = Ask(host, SPACE, FILTERS[filter], label)
-        return (await d.begin(kind, [ask], wait=wait, key=key))[0]
+        spec = RecordSpec(host, SPACE, FILTERS[filter], label)
+        return (await d.begin(kind, [spec], wait=wait, key=key))[0]
 
     async def _update(self, known: Known, random: Random) -> None:
         filter = random.randrange(len(FILTERS))

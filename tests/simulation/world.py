@@ -14,20 +14,18 @@ from unittest import mock
 
 from msgspec import Struct
 
-import configurators.ownership.partition_log
-import configurators.process
-import configurators.southbound.process
-import configurators.streams.peers
-import dispatcher.dispatcher
 from configurators.engine.partition_map import Node, PartitionMap
-from configurators.ownership.locked import SharedConfigurator
-from configurators.partition.worker import Worker
+from configurators.environment import Clock, Environment
+from configurators.ownership.partition_log import LogOptions
+from configurators.partition.worker import PartitionWorker
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound.clients import SouthboundClients
+from configurators.southbound.process import SouthboundProcess
 from configurators.state.healing import coming
 from configurators.state.network import first_network, topology_of
 from configurators.state.spaces import SpaceView
 from configurators.store.documents import decode_network, decode_record, encode
-from configurators.store.etcd.client import Access, Change, Put, StoreError
+from configurators.store.etcd.client import Access, Change, Etcd, Put, StoreError
 from configurators.store.keys import (
     FINISHED,
     LOCKS,
@@ -40,17 +38,18 @@ from configurators.store.keys import (
     owner_key,
 )
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
+from configurators.streams.peers import Peers
+from configurators.streams.stream import Stream
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.views import DispatcherOptions
+from dispatcher.options import DispatcherOptions
 from sdn.pipeline import PlanName
 from sdn.simulate import SimulatedNetwork
 from sdn.topologies import topology
-from tests.simulation import streams
 from tests.simulation.loop import NOWHERE, VirtualLoop
 from tests.simulation.loop import Node as ProcessNode
 from tests.simulation.store import SimEtcd, Store
-from tests.simulation.streams import SILENCE, SimListener, Wires
-from tests.simulation.switches import SimServer, SimSouthbound, SimSwitch
+from tests.simulation.streams import SILENCE, Wires
+from tests.simulation.switches import SimServer, SimSwitch, driver_factory
 
 Mode = Literal["sna", "sea"]
 
@@ -199,13 +198,28 @@ class Process:
                     lease_s=_LEASE,
                     tune_gc=False,
                     at_once=shape.at_once,
+                    mode=shape.mode,
                     patience_s=shape.patience,
+                    log=LogOptions(kept=4, dropped_at_once=3),
                 )
-                made_as = SharedConfigurator if shape.mode == "sea" else ConfiguratorProcess
-                self.main = made_as(_ACCESS, b"", self.name, options=options)
+                self.main = ConfiguratorProcess(
+                    _ACCESS,
+                    b"",
+                    self.name,
+                    options=options,
+                    environment=self.world.environment,
+                )
                 await self.main.run(asyncio.Event())
             elif self.kind == "southbound":
-                self.main = SimSouthbound(_ACCESS, b"", self.name, "", "host:1")
+                self.main = SouthboundProcess(
+                    _ACCESS,
+                    b"",
+                    self.name,
+                    "",
+                    "host:1",
+                    environment=self.world.environment,
+                    open_driver=self.world.open_driver,
+                )
                 await self.main.run(asyncio.Event())
             else:
                 # A name of its own each time, as it makes one up.
@@ -215,7 +229,8 @@ class Process:
                     lease_ttl=_LEASE,
                     plan=self.world.shape.plan,
                 )
-                async with Dispatcher(_ACCESS, b"", me) as made:
+                environment = self.world.environment
+                async with Dispatcher(_ACCESS, b"", me, environment) as made:
                     self.main = made
                     await asyncio.Event().wait()
             self.world.complaints.found.append(f"{self.name} has ended")
@@ -240,8 +255,17 @@ class World:
         self.shape = shape
         self.complaints = complaints
         self.steps: list[str] | None = None  # what happened, if somebody wants to read it
-        self.store = SimEtcd.store = Store(loop)
-        self.wires = Wires.current = Wires(loop)
+        self.store = Store(loop)
+        self.wires = Wires(loop)
+        self.environment = Environment(
+            clock=Clock(lambda: loop.now, lambda: _WALL + loop.now),
+            new_id=_new_id,
+            pid=1,
+            store=lambda access: SimEtcd(access, self.store),
+            listener=self.wires.listen,
+            connect=self.wires.connect,
+        )
+        _Installed.world = self
         network_doc, space_doc = documents(shape)
         self._network = 0, network_doc
         self.topology = topology_of(network_doc)
@@ -252,7 +276,7 @@ class World:
             switch.id: SimSwitch(loop, switch.dpid, self.network.switches[switch.id], self.servers)
             for switch in self.topology.switches
         }
-        SimServer.servers, SimServer.switches = self.servers, self.switches
+        self.open_driver = driver_factory(self.servers, self.switches)
         for switch in self.switches.values():
             switch.restart("empty")
             switch.up = True
@@ -318,12 +342,14 @@ class World:
         """What etcd has."""
         return [decode_record(item.value) for item in self.store.under(RECORDS)]
 
-    def workers(self) -> dict[str, Worker]:
+    def workers(self) -> dict[str, PartitionWorker]:
         """The worker of each partition, as its owner has it; only those that have one."""
-        found: dict[str, Worker] = {}
+        found: dict[str, PartitionWorker] = {}
         for name, (owner, epoch) in self.owners().items():
             process = self.processes[owner]
-            worker = process.main._workers.get(name) if process.alive and process.main else None
+            worker = (
+                process.main.partitions.owned.get(name) if process.alive and process.main else None
+            )
             if worker and worker.epoch == epoch:
                 found[name] = worker
         return found
@@ -358,7 +384,8 @@ class World:
             if load.state != "ready" or load.queued or worker.engine.pending:
                 return f"partition {name} is {load.state}, {load.queued} wait: {load.reason}"
         for switch in self.switches.values():
-            if not any(s.main and switch.name in s.main._desk.driver.up() for s in self._desks()):
+            managers = (server.managed.reconcilers for server in self.servers.values())
+            if not any(switch.name in some and some[switch.name].up for some in managers):
                 return f"switch {switch.name} is not up"
         if len(self.store.under(LOCKS)) > len(workers):
             return "somebody waits for a lock"
@@ -368,7 +395,7 @@ class World:
         if any(worker.network != self._network[0] for worker in workers.values()):
             return "not all have taken up the network"
         for process in self.of("configurator"):
-            if not process.main._holders.all_used:
+            if not process.main.southbound.all_used:
                 return f"{process.name} does not use all southbound processes"
         for server in self.servers.values():
             reconcilers = server.managed.reconcilers.values()
@@ -378,44 +405,44 @@ class World:
                 return f"{short} lack room for what they should hold"
         return ""
 
-    def _desks(self) -> list[Process]:
-        return [p for p in self.of("southbound") if p.main and hasattr(p.main, "_desk")]
+
+# What is not passed in yet, and replaced here
 
 
-# The one place where the world of the product is replaced
-
-
-class _Clock:
+class _Installed:
+    world: World
     loop: VirtualLoop
 
 
-def _token_hex(size: int = 16) -> str:
+def _new_id(size: int = 16) -> str:
     return random.randbytes(size).hex()
 
 
 @contextlib.contextmanager
 def installed() -> Iterator[Callable[[VirtualLoop], None]]:
     """Have the product run on models; gives a function that sets the loop of the next run."""
+
+    def etcd(access: Access) -> Etcd:
+        return _Installed.world.environment.store(access)
+
+    async def connect(*args: Any, **options: Any) -> Stream:
+        return await _Installed.world.environment.connect(*args, **options)
+
     with contextlib.ExitStack() as stack:
         replaced: list[tuple[Any, str, Any]] = [
-            (configurators.process, "Etcd", SimEtcd),
-            (configurators.process, "Listener", SimListener),
-            (configurators.southbound.process, "Etcd", SimEtcd),
-            (configurators.southbound.process, "Listener", SimListener),
-            (configurators.streams.peers, "connect", streams.connect),
-            (configurators.ownership.partition_log, "KEPT", 4),
-            (configurators.ownership.partition_log, "DROPPED_AT_ONCE", 3),
-            (dispatcher.dispatcher, "Etcd", SimEtcd),
             (os, "getpid", lambda: 1),
-            (secrets, "token_hex", _token_hex),
-            (time, "monotonic", lambda: _Clock.loop.now),
-            (time, "perf_counter", lambda: _Clock.loop.now),
-            (time, "time", lambda: _WALL + _Clock.loop.now),
+            (secrets, "token_hex", _new_id),
+            (time, "monotonic", lambda: _Installed.loop.now),
+            (time, "perf_counter", lambda: _Installed.loop.now),
+            (time, "time", lambda: _WALL + _Installed.loop.now),
         ]
         for where, name, what in replaced:
             stack.enter_context(mock.patch.object(where, name, what))
+        for dials in (Peers, SouthboundClients):
+            defaults = dials.__init__.__kwdefaults__
+            stack.enter_context(mock.patch.dict(defaults, connect=connect))
 
         def use(loop: VirtualLoop) -> None:
-            _Clock.loop = loop
+            _Installed.loop = loop
 
         yield use

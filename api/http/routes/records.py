@@ -22,14 +22,14 @@ from api.http.parameters import (
 )
 from api.http.problems import ApiProblem
 from api.http.route import ApiRequest, new_router
-from configurators.store.keys import BadRecordId, record_key
+from configurators.store.keys import LETTERS, is_record_id
 from configurators.store.model import RecordKind
+from dispatcher.calls import Page, RecordSpec
 from dispatcher.errors import Problem, problem_of
-from dispatcher.views import Ask, Page, RecordView, Refused
+from dispatcher.views import RecordView
 from dzflow.errors import DzflowError
 
 _READ_AT_ONCE = 100
-_LETTER: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
 
 
 # One or many, with msgspec only: the hot path of the service
@@ -38,19 +38,19 @@ _LETTER: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
 async def _begin(request: ApiRequest, kind: RecordKind) -> Response:
     elements, many = await read_elements(request, Begin)
     caller = request.caller
-    asks: list[Ask | Refused] = []
+    specs: list[RecordSpec | Problem] = []
     for element in elements:
         if isinstance(element, Problem):
-            asks.append(Refused(element))
+            specs.append(element)
         elif not caller.may_act_for(element.host):
-            asks.append(Refused(caller.refusal().problem))
+            specs.append(caller.refusal().problem)
         else:
-            asks.append(
-                Ask(element.host, element.space, element.filter, element.label, element.ttl)
+            specs.append(
+                RecordSpec(element.host, element.space, element.filter, element.label, element.ttl)
             )
     answers = await request.dispatcher.begin(
         kind,
-        asks,
+        specs,
         wait=wait_of(request, elements),
         key=request.idempotency_key(),
         who=caller.name,
@@ -65,7 +65,7 @@ async def _end(request: ApiRequest, kind: RecordKind) -> Response:
         found = await _own(request, kind, found)
     answers = await request.dispatcher.end(
         kind,
-        [Refused(item) if isinstance(item, Problem) else item for item in found],
+        found,
         wait=wait_of(request, elements),
         key=request.idempotency_key(),
         who=request.caller.name,
@@ -112,11 +112,7 @@ async def _check_owner(request: ApiRequest, kind: RecordKind, record_id: str) ->
 
 def _is_id(kind: RecordKind | None, record_id: str) -> bool:
     """Whether a record of this kind can have this id."""
-    try:
-        record_key(record_id)
-    except BadRecordId:
-        return False
-    return kind is None or record_id[0] == _LETTER[kind]
+    return is_record_id(record_id) and (kind is None or record_id[0] == LETTERS[kind])
 
 
 def _check_id(kind: RecordKind | None, record_id: str) -> None:

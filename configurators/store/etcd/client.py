@@ -1,21 +1,22 @@
 """The client of etcd: reads, transactions, watches and leases, under the installation's prefix."""
 
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from aetcd import rpc
 
 from configurators.store.etcd import lease as leases
-from configurators.store.etcd.connection import Access, Connection, Member, Metadata
+from configurators.store.etcd.connection import Access, EtcdConnection, Member, Metadata
 from configurators.store.etcd.errors import (
+    AnswerTooLarge,
     Compacted,
     LeaseGone,
     StoreError,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
-    TooLarge,
 )
 from configurators.store.etcd.lease import Lease
 from configurators.store.etcd.maintenance import Maintenance
@@ -70,19 +71,20 @@ _PAGE = 2000  # keys that are read at once where all are asked for
 class Etcd:
     """A client of etcd, for one event loop. Entering checks that etcd can be used.
 
-    Every call ends within the access's time limit. It raises StoreUnavailable if no member
-    answered (with `maybe_applied` if a write may have happened all the same), StoreRefused if etcd
-    does not accept us or what was asked, StoreFull if it has no room.
+    Every call ends within the time limit of `access`. It raises StoreUnavailable if no member
+    answered (with `maybe_applied` if a write may have happened), StoreRefused if etcd rejects the
+    client or the call, StoreFull if etcd has no space.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.access = access
+        self._monotonic = monotonic
         self._root = access.prefix
         self._skip = len(access.prefix.encode())
-        self._open: Connection | None = None
+        self._open: EtcdConnection | None = None
 
     async def __aenter__(self) -> Self:
-        self._open = Connection(self.access)
+        self._open = EtcdConnection(self.access, self._monotonic)
         try:
             await self.check()
         except BaseException:
@@ -99,17 +101,17 @@ class Etcd:
         await self._connection.close()
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> EtcdConnection:
         if self._open is None:
-            raise StoreUnavailable("enter the client (`async with Etcd(…)`) before it is used")
+            raise StoreUnavailable("enter the client (`async with Etcd(…)`) before you use it")
         return self._open
 
     async def check(self) -> None:
-        """Return if etcd can be used now: a majority answers, and we may read our keys."""
+        """Return if etcd can be used now: a majority answers, and permits to read our keys."""
         await self.get("check")
 
     async def get(self, key: str) -> Stored | None:
-        """The key's value, None if it has none."""
+        """A key with its value; None if it does not exist."""
         answer = await self._range(range_request((self._root + key).encode(), prefix=False))
         found = stored(self._skip, answer.kvs)
         return found[0] if found else None
@@ -117,10 +119,10 @@ class Etcd:
     async def range(
         self, prefix: str, after: str | None = None, limit: int = 0, revision: int = 0
     ) -> Page:
-        """Keys that begin with the prefix, in order, from just behind the key `after` on.
+        """Keys that begin with the prefix, in order, beginning after the key `after`.
 
         At most `limit` of them if it is not 0; as they were at `revision` if it is not 0, else as
-        they are now. Compacted if etcd no longer keeps that.
+        they are now. Compacted if etcd no longer keeps that revision.
         """
         begin = (self._root + prefix).encode()
         request = range_request(begin, prefix=True)
@@ -133,13 +135,13 @@ class Etcd:
             request.limit = min(size, limit - len(items)) if limit else size
             try:
                 answer = await self._range(request)
-            except TooLarge:
+            except AnswerTooLarge:
                 if request.limit == 1:
                     raise
                 size = max(1, request.limit // 2)
                 continue
             items += stored(self._skip, answer.kvs)
-            # All pages as of the first one's revision.
+            # Read all pages at the revision of the first one.
             request.revision = request.revision or answer.header.revision
             if not answer.more or len(items) == limit:
                 return Page(items, request.revision, answer.more)
@@ -148,10 +150,10 @@ class Etcd:
     async def transact(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> TxnResult:
-        """If all compares hold, do `then`, if not, `otherwise`, in one step.
+        """Do `then` if all compares hold, else `otherwise`, in one step.
 
-        The result's revision is that of all keys that were put. No key may be put twice. LeaseGone
-        if a key hangs on a lease that has ended.
+        The revision of the result is that of all keys that were put. No key may be put twice.
+        LeaseGone if a key is put with a lease that has ended.
         """
         request = txn_request(self._root, compares, then, otherwise)
 
@@ -162,7 +164,7 @@ class Etcd:
         return txn_result(self._skip, await self._connection.call(invoke, repeatable=reads))
 
     async def put(self, key: str, value: bytes, lease: int = 0) -> int:
-        """Store a value; the revision that it got."""
+        """Store a value; returns its revision."""
         request = rpc.PutRequest(key=(self._root + key).encode(), value=value, lease=lease)
 
         async def invoke(member: Member, metadata: Metadata, timeout: float) -> Any:
@@ -172,7 +174,7 @@ class Etcd:
         return int(answer.header.revision)
 
     async def delete(self, key: str, prefix: bool = False) -> int:
-        """Remove a key, or all that begin with it; how many there were."""
+        """Delete a key, or all keys that begin with it; returns how many there were."""
         begin = (self._root + key).encode()
         request = rpc.DeleteRangeRequest(key=begin, range_end=end_of(begin) if prefix else b"")
 
@@ -183,10 +185,10 @@ class Etcd:
         return int(answer.deleted)
 
     def watch(self, prefix: str, after: int) -> AsyncGenerator[WatchBatch, None]:
-        """What changes under a prefix after a revision (a `Page`'s, for example), each change once.
+        """The changes under a prefix after a revision (that of a `Page`, say), each change once.
 
-        Never ends by itself and goes on after lost connections. Compacted if etcd no longer keeps
-        what comes next: read the prefix anew, and watch from there.
+        Never ends by itself, and reconnects after lost connections. Compacted if etcd no longer
+        keeps the next changes; `mirror.follow` reads the prefix again then.
         """
         return changes(self._connection, prefix, after)
 
@@ -195,16 +197,16 @@ class Etcd:
         return Lease(self._connection, ttl)
 
     async def grant(self, ttl: int) -> int:
-        """The id of a new lease that ends after so many seconds; nobody keeps it alive."""
+        """The id of a new lease that ends after so many seconds; it is not kept alive."""
         return await leases.grant(self._connection, ttl)
 
     async def revoke(self, lease: int) -> None:
-        """End a lease, and with it all keys that hang on it. It may have ended before."""
+        """End a lease and delete its keys; no effect if it has ended already."""
         await leases.revoke(self._connection, lease)
 
     @property
     def maintenance(self) -> Maintenance:
-        """What operators do with etcd as a whole."""
+        """Maintenance of etcd as a whole."""
         return Maintenance(self._connection)
 
     async def _range(self, request: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Connections to the members of etcd: TLS, tokens, time limits, and going on with another member.
+"""Connections to the members of etcd: TLS, tokens, time limits, and failover to another member.
 
-aetcd gives the generated messages and stubs; the channels are gRPC's own. gRPC's errors end here.
+aetcd provides the generated messages and stubs; the channels are gRPC's. gRPC's errors end here.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ T = TypeVar("T")
 Metadata = Sequence[tuple[str, str]]
 
 PING_EVERY, PING_TIMEOUT = 10.0, 6.0
-"""Seconds until a silent member is asked for a sign of life, and until it counts as gone.
+"""Seconds until a silent member gets a ping, and until it counts as gone without an answer.
 
-For streams, which have no time limit. etcd allows one ping in 5 s.
+They are for streams, which have no time limit. etcd allows one ping in 5 s.
 """
 
 _MIB = 1 << 20
@@ -46,7 +46,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between rounds over all m
 
 
 class Access(Struct, frozen=True):
-    """How etcd is reached. With any of the three files (PEM), by TLS."""
+    """How etcd is reached. With any of the three files (PEM), TLS is used."""
 
     endpoints: tuple[str, ...]  # host:port
     prefix: str = "dzflow/"
@@ -62,7 +62,7 @@ class Access(Struct, frozen=True):
 
     @property
     def tls(self) -> bool:
-        """Whether the connection is by TLS."""
+        """Whether the connection uses TLS."""
         return bool(self.ca or self.cert or self.key)
 
 
@@ -90,12 +90,12 @@ class Member:
 
     @property
     def connected(self) -> bool:
-        """Whether a call would go out on a connection that stands."""
+        """Whether the member is connected, so that a call is sent at once."""
         return bool(self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY)
 
 
 Invoke = Callable[[Member, Metadata, float], Awaitable[T]]
-"""Carries a call out at a member, with this metadata and time limit in seconds."""
+"""Makes a call to a member, with this metadata and time limit in seconds."""
 
 
 _HAS_LEADER: Metadata = (("hasleader", "true"),)
@@ -109,19 +109,20 @@ class _Failed(Exception):
         self.verdict = verdict
 
 
-class Connection:
-    """All members, and which of them is used now. Belongs to one event loop."""
+class EtcdConnection:
+    """All members, and the one that is used now. Belongs to one event loop."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, monotonic: Callable[[], float] = time.monotonic) -> None:
         if not access.endpoints:
             raise StoreRefused("no endpoints of etcd are given")
         self.access = access
+        self.monotonic = monotonic
         self.closed = False
         credentials = _credentials(access)
         self.members = [Member(endpoint, credentials) for endpoint in access.endpoints]
         self._at = 0
-        self._proven: Member | None = None  # it has answered since we began to use it
-        self._accepted = False  # some member has answered some time
+        self._proven: Member | None = None  # has answered since it is the one that is used
+        self._accepted = False  # a member has answered at least once
         self._token: str | None = None
         self._renewing = asyncio.Lock()
 
@@ -137,7 +138,7 @@ class Connection:
         return self.members[self._at]
 
     def leave(self, member: Member) -> None:
-        """Use another member from now on, unless somebody has changed to another already."""
+        """Use another member from now on, unless another one is used already."""
         if self.member is member:
             self._proven = None
             self._at = (self._at + 1) % len(self.members)
@@ -145,17 +146,17 @@ class Connection:
     async def call(self, invoke: Invoke[T], repeatable: bool, limit: float | None = None) -> T:
         """The answer of a member to a call; StoreError if there is none within the time limit.
 
-        What is not repeatable is sent again only if it was surely not carried out.
+        A call that is not repeatable is sent again only if it was certainly not carried out.
         """
         timeout = self.access.timeout if limit is None else limit
-        deadline = time.monotonic() + timeout
+        deadline = self.monotonic() + timeout
         share = timeout / len(self.members) if len(self.members) > 1 else timeout
         pause = _SHORTEST_PAUSE
         troubles: dict[str, str] = {}
         tokens = 0
         while True:
             member = self.member
-            left = deadline - time.monotonic()
+            left = deadline - self.monotonic()
             try:
                 return await self._attempt(member, invoke, repeatable, share, left)
             except _Failed as failed:
@@ -174,12 +175,12 @@ class Connection:
                 raise StoreRefused(
                     f"no connection by TLS; check ca, cert and key: {_listed(troubles)}"
                 )
-            if self._at == 0:  # once round
-                if time.monotonic() + pause >= deadline:
+            if self._at == 0:  # all members were tried
+                if self.monotonic() + pause >= deadline:
                     raise self._unavailable(troubles)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-            elif time.monotonic() >= deadline:
+            elif self.monotonic() >= deadline:
                 raise self._unavailable(troubles)
 
     async def _attempt(
@@ -206,7 +207,7 @@ class Connection:
             elif verdict.outcome == "perhaps" and not sent:
                 verdict = Verdict("never", verdict.reason)
             raise _Failed(verdict) from None
-        except asyncio.InvalidStateError:  # what gRPC says when a stream ended before we wrote
+        except asyncio.InvalidStateError:  # raised by gRPC if a stream has ended before the write
             raise _Failed(Verdict("perhaps", "the connection was lost")) from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -217,7 +218,7 @@ class Connection:
             raise
 
     async def metadata(self, member: Member, patience: float) -> Metadata:
-        """What every call carries: that the member must have a leader, and a token if need be."""
+        """The metadata of a call: that the member must have a leader, and the token, if any."""
         if self.access.user is None:
             return _HAS_LEADER
         if self._token is None:
@@ -227,7 +228,7 @@ class Connection:
         return (*_HAS_LEADER, ("token", self._token)) if self._token else _HAS_LEADER
 
     def forget_token(self, metadata: Metadata) -> None:
-        """Fetch a new token for the next call, if the one in the metadata is still the last."""
+        """Fetch a new token for the next call, unless this metadata has an older one."""
         if ("token", self._token) in metadata:
             self._token = None
 
@@ -246,8 +247,8 @@ class Connection:
     async def _prove(self, member: Member, metadata: Metadata, patience: float) -> None:
         """Wait until a member is connected and has a leader that answers; AioRpcError if not.
 
-        For what must not be sent twice: without a connection, a time limit could not tell "never
-        sent" from "no answer", and what is sent on to a leader that has just died is lost.
+        It is needed for calls that must not be sent twice: without a connection, a timeout could
+        mean "never sent" or "no answer", and a call forwarded to a dead leader is lost.
         """
         request = rpc.RangeRequest(key=(self.access.prefix + "check").encode(), count_only=True)
         try:
@@ -255,10 +256,10 @@ class Connection:
         except grpc.aio.AioRpcError as error:
             if error.code() != grpc.StatusCode.PERMISSION_DENIED:
                 raise
-            # Who may not read this key may yet write another.
+            # A user that may not read this key may still write others.
 
     def _never_will(self, troubles: dict[str, str]) -> bool:
-        """Whether no member can be reached because of our TLS, not of anything that passes."""
+        """Whether TLS keeps all members from being reached, which no retry can help."""
         everywhere = len(troubles) == len(self.members)
         return (
             everywhere
@@ -270,8 +271,8 @@ class Connection:
         self, troubles: dict[str, str], maybe_applied: bool = False
     ) -> StoreUnavailable:
         closed = any("Socket closed" in reason for reason in troubles.values())
-        hint = " If it speaks TLS, give ca, cert and key." if closed and not self.access.tls else ""
-        doubt = " What was to be written may have been written." if maybe_applied else ""
+        hint = " If it uses TLS, give ca, cert and key." if closed and not self.access.tls else ""
+        doubt = " The write may have been carried out." if maybe_applied else ""
         return StoreUnavailable(
             "etcd does not answer; check that it runs and can be reached:"
             f" {_listed(troubles)}.{hint}{doubt}",
@@ -283,7 +284,7 @@ def _credentials(access: Access) -> grpc.ChannelCredentials | None:
     if not access.tls:
         return None
     try:
-        # gRPC says nothing of use about files that it cannot use; ssl does.
+        # The errors of ssl about unusable files say more than those of gRPC.
         context = ssl.create_default_context(cafile=access.ca)
         if access.cert or access.key:
             context.load_cert_chain(access.cert or "", access.key)

@@ -1,4 +1,4 @@
-"""What can go wrong with the store, and what etcd's answers mean."""
+"""The errors of the store, and what a failed call to etcd means."""
 
 from typing import Any, Literal
 
@@ -9,14 +9,13 @@ from dzflow.errors import DzflowError
 
 
 class StoreError(DzflowError):
-    """Something that the store did not do."""
+    """The store did not do something."""
 
 
 class StoreUnavailable(StoreError):
     """No member of etcd answered in time. Trying again later can help.
 
-    With `maybe_applied`, what was to be written may have been written all the same: read before
-    writing again.
+    With `maybe_applied`, the write may have been carried out: read before writing again.
     """
 
     def __init__(self, message: str, maybe_applied: bool = False) -> None:
@@ -29,28 +28,28 @@ class StoreFull(StoreError):
 
 
 class StoreRefused(StoreError):
-    """etcd does not accept this: certificate, password, permission or form. Nothing was done."""
+    """etcd rejects the certificate, password, permission or form of a call; nothing was done."""
 
 
 class Compacted(StoreError):
-    """The history from a revision on is no longer kept: read anew, and watch from there."""
+    """etcd no longer keeps the history after a revision: read the keys, and watch from there."""
 
 
 class LeaseGone(StoreError):
     """The lease has expired or was revoked; nothing was written with it."""
 
 
-class TooLarge(StoreError):
-    """The answer is larger than what is accepted at once: ask for less. A write was done."""
+class AnswerTooLarge(StoreError):
+    """The answer is larger than the client accepts: ask for less. A write was carried out."""
 
 
 class Verdict(Struct, frozen=True):
     """What a failed call means.
 
-    - `never`: it was surely not carried out; another member, or the same later, may do it.
-    - `perhaps`: it may have been carried out; only what can be repeated may be sent again.
+    - `never`: it was certainly not carried out; another member, or the same later, may do it.
+    - `perhaps`: it may have been carried out; only repeatable calls may be sent again.
     - `token`: it was not carried out, because the token is not (or no longer) accepted.
-    - `final`: it was not carried out, and will not be: `error` says why.
+    - `final`: it was not carried out, and retrying is useless: `error` says why.
     """
 
     outcome: Literal["never", "perhaps", "token", "final"]
@@ -61,7 +60,7 @@ class Verdict(Struct, frozen=True):
 _FULL = (
     "etcd's database has reached its quota. Compact and defragment it and disarm the alarm"
     " (`make_room` of the store's upkeep does all three; so does etcdctl), or give etcd a larger"
-    " --quota-backend-bytes, and remove subscriptions that nobody needs"
+    " --quota-backend-bytes, and remove subscriptions that are not needed"
 )
 _NOT_SENT = ("failed to connect to all addresses", "DNS resolution failed", "connections to all")
 _NOT_PROPOSED = ("no leader", "raft proposal dropped", "too many requests", "not capable")
@@ -75,7 +74,7 @@ def is_tls_trouble(reason: str) -> bool:
 
 
 def judge(code: Any, details: str | None) -> Verdict:
-    """What a call means that ended with this status."""
+    """What the status of a failed call means."""
     reason = details or str(code)
     status = grpc.StatusCode
     if any(text in reason for text in _BAD_TOKEN):
@@ -87,8 +86,8 @@ def judge(code: Any, details: str | None) -> Verdict:
             return Verdict("final", reason, StoreFull(_FULL))
         if "grpc: received message larger than max" in reason:  # said by etcd
             return Verdict("final", reason, StoreRefused(_refusal(f"it is too large, {reason}")))
-        if "larger than max" in reason:  # said by our side
-            return Verdict("final", reason, TooLarge(f"the answer is too large: {reason}"))
+        if "larger than max" in reason:  # said by the client
+            return Verdict("final", reason, AnswerTooLarge(f"the answer is too large: {reason}"))
     if code == status.OUT_OF_RANGE and "compacted" in reason:
         return Verdict("final", reason, Compacted(f"etcd has compacted this revision ({reason})"))
     if code == status.NOT_FOUND and "lease" in reason:

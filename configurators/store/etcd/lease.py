@@ -1,33 +1,32 @@
-"""Leases that are kept alive in the background, and tell when they were lost."""
+"""Leases: kept alive in the background, with an event for when they are lost."""
 
 import asyncio
 import logging
-import time
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 from aetcd import rpc
 
-from configurators.store.etcd.connection import Connection, Member, Metadata
+from configurators.store.etcd.connection import EtcdConnection, Member, Metadata
 from configurators.store.etcd.errors import LeaseGone, StoreError, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
 
-async def grant(connection: Connection, ttl: int) -> int:
+async def grant(connection: EtcdConnection, ttl: int) -> int:
     """The id of a new lease that ends after so many seconds."""
 
     async def invoke(member: Member, metadata: Metadata, timeout: float) -> Any:
         request = rpc.LeaseGrantRequest(TTL=ttl)
         return await member.leases.LeaseGrant(request, timeout=timeout, metadata=metadata)
 
-    # One too many does no harm: nothing hangs on it, and it ends by itself.
+    # A lease too many does no harm: no key uses it, and it expires.
     return int((await connection.call(invoke, repeatable=True)).ID)
 
 
-async def revoke(connection: Connection, lease: int) -> None:
-    """End a lease, and with it all keys that hang on it. It may have ended before."""
+async def revoke(connection: EtcdConnection, lease: int) -> None:
+    """End a lease and delete its keys; no effect if it has ended already."""
 
     async def invoke(member: Member, metadata: Metadata, timeout: float) -> Any:
         request = rpc.LeaseRevokeRequest(ID=lease)
@@ -42,11 +41,11 @@ async def revoke(connection: Connection, lease: int) -> None:
 class Lease:
     """A lease that is kept alive while the block runs, and revoked at its end.
 
-    `lost` is set when it was not renewed before its time was over, by our own clock, which is
-    never later than etcd ends it; then it is not renewed again. `alive` looks at the clock itself.
+    `lost` is set when the lease was not renewed in time by our own clock, which is never later than
+    etcd ends it; after that it is not renewed again. `alive` looks at the clock itself.
     """
 
-    def __init__(self, connection: Connection, ttl: int) -> None:
+    def __init__(self, connection: EtcdConnection, ttl: int) -> None:
         self.id = 0
         self.lost = asyncio.Event()
         self._connection = connection
@@ -56,11 +55,11 @@ class Lease:
 
     @property
     def alive(self) -> bool:
-        """Whether keys that hang on it are there for certain."""
-        return not self.lost.is_set() and time.monotonic() < self._until
+        """Whether its keys exist for certain."""
+        return not self.lost.is_set() and self._connection.monotonic() < self._until
 
     async def __aenter__(self) -> Self:
-        began = time.monotonic()
+        began = self._connection.monotonic()
         self.id = await grant(self._connection, self._ttl)
         self._until = began + self._ttl
         self._task = asyncio.create_task(self._keep(), name=f"lease-{self.id:x}")
@@ -83,7 +82,9 @@ class Lease:
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(min(self._ttl / 3, max(0.0, self._until - time.monotonic())))
+            await asyncio.sleep(
+                min(self._ttl / 3, max(0.0, self._until - self._connection.monotonic()))
+            )
             try:
                 await self._renew()
             except StoreUnavailable as trouble:
@@ -91,19 +92,19 @@ class Lease:
             except StoreError as trouble:
                 _log.warning("lease %x is not renewed: %s", self.id, trouble)
                 break
-            if time.monotonic() >= self._until:
+            if self._connection.monotonic() >= self._until:
                 break
         self.lost.set()
 
     async def _renew(self) -> None:
-        left = self._until - time.monotonic()
+        left = self._until - self._connection.monotonic()
         if left <= 0:
             return
-        began = time.monotonic()
+        began = self._connection.monotonic()
 
         async def invoke(member: Member, metadata: Metadata, timeout: float) -> int:
             nonlocal began
-            began = time.monotonic()
+            began = self._connection.monotonic()
             call = member.leases.LeaseKeepAlive(timeout=timeout, metadata=metadata)
             try:
                 await call.write(rpc.LeaseKeepAliveRequest(ID=self.id))

@@ -1,4 +1,4 @@
-"""What operators do with etcd as a whole: history, space, alarms, state of the members."""
+"""Maintenance of etcd as a whole: history, disk space, alarms, and the state of its members."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ import grpc
 from aetcd import rpc
 from msgspec import Struct
 
-from configurators.store.etcd.connection import Connection, Member, Metadata
+from configurators.store.etcd.connection import EtcdConnection, Member, Metadata
 from configurators.store.etcd.errors import Compacted, StoreUnavailable
 
 _DEFRAGMENT_SECONDS = 300.0
 
 
 class MemberState(Struct, frozen=True):
-    """A member that answers: sizes are in bytes, `in_use` is what compaction could not free."""
+    """A member that answers; sizes are in bytes, `in_use` without what defragmentation can free."""
 
     version: str
     size: int
@@ -24,7 +24,7 @@ class MemberState(Struct, frozen=True):
 class Maintenance:
     """Calls that concern all of etcd, not only our keys."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: EtcdConnection) -> None:
         self._connection = connection
 
     async def revision(self) -> int:
@@ -38,7 +38,7 @@ class Maintenance:
         return int((await self._connection.call(invoke, repeatable=True)).header.revision)
 
     async def compact(self, revision: int, physical: bool = False) -> None:
-        """Drop the history before a revision; it may be gone already. With `physical`, wait."""
+        """Drop the history before a revision. With `physical`, wait until that is done on disk."""
 
         async def invoke(member: Member, metadata: Metadata, timeout: float) -> Any:
             request = rpc.CompactionRequest(revision=revision, physical=physical)
@@ -47,7 +47,7 @@ class Maintenance:
         try:
             await self._connection.call(invoke, repeatable=True)
         except Compacted:
-            return  # by somebody else
+            return  # another process has done so
 
     async def states(self) -> dict[str, MemberState | None]:
         """The state of each endpoint, None for one that does not answer."""
@@ -72,7 +72,7 @@ class Maintenance:
         return bool(answer.alarms)
 
     async def disarm(self) -> None:
-        """Let etcd take writes again that had no space."""
+        """Let etcd take writes again after it ran out of space."""
         raised = await self._alarm(rpc.AlarmRequest(action=rpc.AlarmRequest.GET))
         for alarm in raised.alarms:
             if alarm.alarm == rpc.AlarmType.NOSPACE:
@@ -84,7 +84,7 @@ class Maintenance:
     async def defragment(self) -> None:
         """Give free space back to the disk, one member after the other.
 
-        StoreUnavailable if one does not answer; those before it are done then.
+        StoreUnavailable if a member does not answer; the members before it are done then.
         """
         for member in self._connection.members:
             try:

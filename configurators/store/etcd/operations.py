@@ -1,4 +1,4 @@
-"""What transactions are made of, and what comes back; keys are without the installation's prefix.
+"""The parts of transactions and their results; keys are without the installation's prefix.
 
 Messages are built field by field: a transaction has some hundred operations, a hundred times a
 second.
@@ -22,7 +22,7 @@ class Stored(Struct, frozen=True, gc=False):
 
 
 class Page(Struct, frozen=True):
-    """Keys in order, as they all were at one revision. With `more`, there are more behind."""
+    """Keys in order, all at one revision. With `more`, other keys follow."""
 
     items: list[Stored]
     revision: int
@@ -46,14 +46,14 @@ class Put(Struct, frozen=True, gc=False):
 
 
 class Delete(Struct, frozen=True, gc=False):
-    """Remove a key, or all that begin with it."""
+    """Delete a key, or all keys that begin with it."""
 
     key: str
     prefix: bool = False
 
 
 class Get(Struct, frozen=True, gc=False):
-    """Read a key, or all that begin with it, as it is after the operations before it."""
+    """Read a key, or all keys that begin with it, after the operations before this one."""
 
     key: str
     prefix: bool = False
@@ -67,7 +67,7 @@ class Compare(Struct, frozen=True, gc=False):
 
     key: str
     revision: int
-    newest: bool = False  # of all keys that begin with it
+    newest: bool = False  # compare the newest of all keys that begin with `key`
 
 
 def unchanged(key: str, revision: int) -> Compare:
@@ -81,9 +81,9 @@ def absent(key: str) -> Compare:
 
 
 def none_newer(prefix: str, revision: int) -> Compare:
-    """No key that begins with the prefix was changed after this revision. True if there is none.
+    """No key under the prefix was changed after this revision; holds if there is no such key.
 
-    It does not notice that a key was removed.
+    It does not notice deletions.
     """
     return Compare(prefix, revision, newest=True)
 
@@ -95,14 +95,14 @@ def end_of(prefix: bytes) -> bytes:
 
 
 def range_request(key: bytes, prefix: bool) -> Any:
-    """The message that reads a key, or all that begin with it."""
+    """The request that reads a key, or all keys that begin with it."""
     return rpc.RangeRequest(key=key, range_end=end_of(key) if prefix else b"")
 
 
 def txn_request(
     root: str, compares: Iterable[Compare], then: Iterable[Op], otherwise: Iterable[Op]
 ) -> Any:
-    """The message of a transaction on keys under a root."""
+    """The request of a transaction on keys under a root."""
     request = rpc.TxnRequest()
     for compare in compares:
         message = request.compare.add()
@@ -138,7 +138,7 @@ def _add(root: str, messages: Any, ops: Iterable[Op]) -> None:
 
 
 def txn_result(skip: int, answer: Any) -> TxnResult:
-    """What a transaction did; `skip` is the length of the root in bytes."""
+    """The result of a transaction; `skip` is the length of the root in bytes."""
     gets = [
         stored(skip, response.response_range.kvs)
         for response in answer.responses
@@ -148,7 +148,7 @@ def txn_result(skip: int, answer: Any) -> TxnResult:
 
 
 def stored(skip: int, kvs: Iterable[Any]) -> list[Stored]:
-    """What a range found."""
+    """The keys that a range request found."""
     return [
         Stored(kv.key[skip:].decode(), kv.value, kv.mod_revision, kv.create_revision, kv.lease)
         for kv in kvs

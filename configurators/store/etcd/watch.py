@@ -1,4 +1,4 @@
-"""What changes under a prefix, as it happens, over lost connections and members."""
+"""Watches: the changes under a prefix, across lost connections and members."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ import grpc
 from aetcd import rpc
 from msgspec import Struct
 
-from configurators.store.etcd.connection import Connection, Metadata
+from configurators.store.etcd.connection import EtcdConnection, Metadata
 from configurators.store.etcd.errors import Compacted, StoreRefused, StoreUnavailable, judge
 from configurators.store.etcd.operations import end_of
 
@@ -19,7 +19,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds before another attempt
 
 
 class Change(Struct, frozen=True, gc=False):
-    """A key has a new value, or none any more; `revision` is that of the change."""
+    """A key has a new value, or was deleted (None); `revision` is that of the change."""
 
     key: str
     value: bytes | None
@@ -27,18 +27,18 @@ class Change(Struct, frozen=True, gc=False):
 
 
 class WatchBatch(Struct, frozen=True):
-    """Changes in order; with them, all is known up to the revision."""
+    """Changes in order; no others have happened up to the revision."""
 
     events: list[Change]
     revision: int
 
 
 async def changes(
-    connection: Connection, prefix: str, after: int
+    connection: EtcdConnection, prefix: str, after: int
 ) -> AsyncGenerator[WatchBatch, None]:
-    """What changed after a revision, each change once. Goes on after a lost connection.
+    """Yield what changed after a revision, each change once; reconnects after a lost connection.
 
-    Compacted if etcd no longer keeps what comes next; StoreRefused if it may not be watched.
+    Compacted if etcd no longer keeps the next changes; StoreRefused if etcd does not permit it.
     """
     key = (connection.access.prefix + prefix).encode()
     skip = len(connection.access.prefix.encode())
@@ -73,7 +73,7 @@ async def changes(
                         )
                     reason = answer.cancel_reason or "cancelled by etcd"
                     if "permission denied" in reason:
-                        # That is also what etcd says to a token that has expired.
+                        # etcd says the same about a token that has expired.
                         connection.forget_token(metadata)
                         refusals += 1
                         if refusals > 1:
@@ -83,19 +83,19 @@ async def changes(
                     continue
                 refusals = 0
                 pause = _SHORTEST_PAUSE
-                # A member that was restored may send what we have seen at another.
+                # A restored member may send changes that another member has sent before.
                 fragments += [
                     _change(skip, event) for event in answer.events if event.kv.mod_revision > seen
                 ]
                 if answer.fragment:
                     continue
                 if fragments:
-                    # Not the header's: etcd may have gone on meanwhile.
+                    # Not the header's revision: etcd may be ahead of these changes.
                     seen = fragments[-1].revision
                     batch, fragments = WatchBatch(fragments, seen), []
                     yield batch
                 elif answer.header.revision > seen:
-                    seen = answer.header.revision  # a notice of progress
+                    seen = answer.header.revision  # a progress notification
         except grpc.aio.AioRpcError as error:
             verdict = judge(error.code(), error.details())
             if verdict.outcome == "token":
@@ -103,22 +103,22 @@ async def changes(
             elif verdict.error is not None:
                 raise verdict.error from None
             reason = verdict.reason
-            connection.leave(member)  # also one that is connected, but has no leader
-        except asyncio.InvalidStateError:  # what gRPC says when a stream ended before we wrote
+            connection.leave(member)  # it may be connected, but have no leader
+        except asyncio.InvalidStateError:  # raised by gRPC if a stream has ended before the write
             reason = "the connection was lost"
         finally:
             if call is not None:
                 call.cancel()
         if connection.closed:
             continue
-        _log.info("watching %s at %s ended: %s; going on", prefix, member.endpoint, reason)
+        _log.info("the watch of %s at %s ended, reconnecting: %s", prefix, member.endpoint, reason)
         if not member.connected:
             connection.leave(member)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-async def _next(connection: Connection, call: Any) -> Any | None:
+async def _next(connection: EtcdConnection, call: Any) -> Any | None:
     """The next answer, None at the end of the stream."""
     try:
         answer = await call.read()

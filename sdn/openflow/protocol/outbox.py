@@ -29,8 +29,11 @@ class Outbox:
 
     def drain(self) -> bytes:
         """All messages since the last call."""
+        if not self._messages:
+            return b""
         data = b"".join(self._messages)
-        self.clear()
+        self._messages.clear()
+        self._answer_bytes = 0
         return data
 
     def clear(self) -> None:

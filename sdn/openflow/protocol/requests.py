@@ -7,7 +7,6 @@ from sdn.openflow.protocol.constants import (
     ANY,
     CONTROLLER_PORT,
     NO_BUFFER,
-    V1_3,
     VERSIONS,
     ActionType,
     Multipart,
@@ -28,11 +27,6 @@ _VERSION_BITMAP = 1
 _MONITOR_ADD = 0
 _MONITOR_DELETE = 2
 _MONITOR_FLAGS = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4  # added, removed, modified; with instructions
-
-# Reasons for asynchronous messages, as bits.
-_PACKET_INS = 1 << 0 | 1 << 1  # no entry matched; an entry said so
-_PORT_CHANGES = 1 << 0 | 1 << 1 | 1 << 2
-_ROLE_CHANGES = 1 << 0 | 1 << 1  # another controller became master; the switch was reconfigured
 
 _ERROR_DATA = 64  # an error shows that much of the message that it answers
 
@@ -59,18 +53,6 @@ def packet_out(version: int, xid: int, port: int, data: bytes) -> bytes:
     action = OUTPUT.pack(ActionType.OUTPUT, OUTPUT.size, port, 0)
     body = _PACKET_OUT.pack(NO_BUFFER, CONTROLLER_PORT, len(action)) + action + data
     return message(version, Type.PACKET_OUT, xid, body)
-
-
-def set_async(version: int, xid: int, packet_ins: bool) -> bytes:
-    """Asks for packet-ins (as master only), changes of ports and of our role, and nothing else."""
-    packets = _PACKET_INS if packet_ins else 0
-    if version == V1_3:  # which has a pair for master and slave each
-        body = pack("!6I", packets, 0, _PORT_CHANGES, _PORT_CHANGES, 0, 0)
-        return message(version, Type.SET_ASYNC, xid, body)
-    # Pairs for slave and master: packet-in, port status, flow removed, role status.
-    masks = (0, packets, _PORT_CHANGES, _PORT_CHANGES, 0, 0, _ROLE_CHANGES, _ROLE_CHANGES)
-    body = b"".join(pack("!HHI", kind, 8, mask) for kind, mask in enumerate(masks))
-    return message(version, Type.SET_ASYNC, xid, body)
 
 
 def multipart_request(version: int, xid: int, kind: Multipart, body: bytes = b"") -> bytes:

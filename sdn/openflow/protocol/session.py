@@ -170,12 +170,6 @@ class Session:
             lambda version, xid: requests.packet_out(version, xid, port, data)
         )
 
-    def set_async(self, packet_ins: bool) -> int:
-        """Turn packet-ins on or off; changes of ports and roles are always reported."""
-        return self._send_unanswered(
-            lambda version, xid: requests.set_async(version, xid, packet_ins)
-        )
-
     def send(self, kind: Type, body: bytes) -> int:
         """Send any other message that has no answer."""
         return self._send_unanswered(lambda version, xid: message(version, kind, xid, body))

@@ -68,7 +68,7 @@ def test_the_service_goes_on_without_the_member_that_it_uses(
             requests.wait_for_more(60)
             member.start()
             requests.wait_for_more(20)
-        states = {record["id"]: record["state"] for record in near.records("subscription")}
+        states = {record["id"]: record["state"] for record in near.rest.records("subscription")}
         assert states == dict.fromkeys([*requests.kept, wanted.id], "active")
         advertised.publish({"price": 600, "volume": 1})
         assert prices(wanted, 1) == [600]
@@ -77,7 +77,7 @@ def test_the_service_goes_on_without_the_member_that_it_uses(
             "the switches hold what they should",
         )
         wanted.close()
-        near.post("/unsubscribe", [{"id": name} for name in requests.kept])
+        near.rest.post("/unsubscribe", [{"id": name} for name in requests.kept])
         advertised.close()
-        assert near.records("subscription") == near.records("advertisement") == []
+        assert near.rest.records("subscription") == near.rest.records("advertisement") == []
         assert flows(service.url, "dp") == []

@@ -51,7 +51,7 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
         ({"etcd": {"endpoint": []}}, {}, "did you mean etcd.endpoints?"),
         ({}, {"DZFLOW_TOPOLGY": "x"}, "did you mean DZFLOW_TOPOLOGY?"),
         ({}, {"DZFLOW_ETCD__PASWORD": "geheim"}, "did you mean etcd.password?"),
-        ({}, {"DZFLOW_QQQQ": "geheim"}, "docs/configuration.md"),
+        ({}, {"DZFLOW_QQQQ": "geheim"}, "docs/reference/configuration.md"),
         ({"port": 65536}, {}, "port: "),
         ({}, {"DZFLOW_CONFIGURATORS": "many"}, "configurators: "),
         ({}, {"DZFLOW_TOKENS__HOSTS": "geheim"}, "tokens.hosts: this is not JSON"),
@@ -179,7 +179,7 @@ def test_the_treatment_of_switches_reaches_the_southbound_process() -> None:
 
 
 def test_the_documentation_lists_all_settings() -> None:
-    page = Path("docs/configuration.md").read_text()
+    page = Path("docs/reference/configuration.md").read_text()
     assert table() in page, (
-        "run: .venv/bin/python -m api.start.settings_table docs/configuration.md"
+        "run: python -m api.start.settings_table docs/reference/configuration.md"
     )

@@ -1,6 +1,7 @@
 """The engine's promises to its callers: two steps, named refusals, exact counting, net slices."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -226,7 +227,7 @@ def test_a_mixed_slice_sends_only_the_net_difference() -> None:
     assert one.decide(swap).rounds == ()
 
 
-def test_lpm_refuses_what_is_no_prefix() -> None:
+def test_lpm_refuses_regions_that_are_not_prefixes() -> None:
     with pytest.raises(NotADz, match="zorder"):
         prepared("lpm").decide([subscribe("x", "h3", "0*1")])
 
@@ -266,7 +267,7 @@ def test_an_update_to_the_same_regions_costs_nothing() -> None:
     assert done(one, Partial(Kind.UPDATE, "s", "", regions("00"))).rounds == ()
 
 
-def test_what_an_engine_holds_can_be_loaded_into_another() -> None:
+def test_the_active_requests_of_an_engine_can_be_loaded_into_another() -> None:
     one = prepared()
     other = Engine(one.plan)
     other.load(one.active())
@@ -275,7 +276,7 @@ def test_what_an_engine_holds_can_be_loaded_into_another() -> None:
     assert "s" in other
 
 
-def test_requests_of_hosts_that_are_gone_can_be_loaded_and_come_to_life_later() -> None:
+def test_requests_of_missing_hosts_can_be_loaded_and_get_entries_later() -> None:
     small = NETWORK.without_host("h2")
     routes = Routes(small, {0: spanning_tree(small)})
     one = Engine(make_plan(routes, Pipeline().extended(small), Scope(1)))
@@ -316,14 +317,22 @@ def test_net_never_takes_more_operations_than_ordered(
 
 
 def test_validation_finds_a_wrong_count() -> None:
-    one = prepared()
-    next(iter(one._records)).subscribers[0] = 5
+    class Miscounting(Engine):
+        def counts(self) -> dict[Region, Any]:
+            return {region: ({0: 5}, *others) for region, (_, *others) in super().counts().items()}
+
+    one = Miscounting(engine().plan)
+    done(one, subscribe("s", "h2", "00"))
     with pytest.raises(Invalid, match="counts"):
         validate(one)
 
 
 def test_validation_finds_a_wrong_contribution() -> None:
-    one = prepared()
-    next(iter(one._records)).own = 0
+    class Silent(Engine):
+        def contributions(self) -> dict[Region, Any]:
+            return dict.fromkeys(super().contributions(), (0, 0))
+
+    one = Silent(engine().plan)
+    done(one, advertise("a", "h1", "0"))
     with pytest.raises(Invalid, match="contributions"):
         validate(one)

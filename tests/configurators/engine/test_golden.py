@@ -174,7 +174,7 @@ def star() -> Topology:
 
 
 @pytest.mark.parametrize("kind", ["removed", "discarded"])
-def test_fine_entries_are_there_before_coarse_ones_that_would_hide_their_lack(kind: str) -> None:
+def test_fine_entries_are_added_before_coarse_ones_that_cover_them(kind: str) -> None:
     plant = Plant(star(), "lpm")
     plant.add(request("p", "P", "0", advertised=True))
     plant.add(request("z", "Z", "000"), request("w", "W", "00"))

@@ -15,13 +15,13 @@ from hypothesis.stateful import (
 )
 
 from configurators.engine.partials import Request
-from configurators.engine.partition_map import route, route_removal, route_update
+from configurators.engine.partition_map import route, route_removal
 from dzflow.filters import Filter
 from dzflow.region import Region
 from sdn.topology import Host, Topology
 from sdn.trees import spanning_tree
 from tests.oracle import receivers
-from tests.plant import Plant
+from tests.plant import Plant, route_update
 from tests.strategies import COMBINATIONS, INDEXES, SPACES, events, filters, topologies
 
 
@@ -132,7 +132,7 @@ class ControlPlane(RuleBasedStateMachine):
         requests = [r for r in self.plant.active.values() if r.advertised is advertised]
         assume(requests)
         gone = data.draw(st.lists(st.sampled_from(requests), min_size=1, max_size=3, unique=True))
-        # Whoever is removed may miss events; the others may not.
+        # A host that is removed may miss events; the others may not.
         with self._nothing_needed_is_missing(detour=True, but={r.host for r in gone}):
             self.plant.decide_and_discard([route_removal(self.plant.map, r) for r in gone])
 
@@ -214,10 +214,10 @@ class ControlPlane(RuleBasedStateMachine):
 
 
 class _Watched:
-    """Follow sample events after each single operation.
+    """Follows sample events after each single operation.
 
-    Who gets an event before and after gets it all the time, and nobody gets it who would get it
-    under no order of the requests (unless it is a detour, where somebody may in between).
+    A host that gets an event before and after the change gets it all the time. No other host gets
+    it, except during a detour.
     """
 
     def __init__(

@@ -7,16 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configurators.engine.map_planner import BadPartitionCount, first_map, plan_map
 from configurators.engine.partials import Kind, Request
 from configurators.engine.partition_map import (
-    BadPartitionCount,
     Node,
     PartitionMap,
-    first_map,
-    plan_map,
     route,
     route_removal,
-    route_update,
 )
 from dzflow.index.prior import typical_boxes
 from dzflow.region import Region, normal
@@ -91,7 +88,7 @@ def test_leaves_are_named_by_their_path() -> None:
 
 
 @pytest.mark.parametrize("plan", ["legs", "lpm"])
-def test_the_first_map_spreads_what_filters_typically_ask_for(plan: str) -> None:
+def test_the_first_map_spreads_typical_filters(plan: str) -> None:
     index = INDEXES["fields" if plan == "legs" else "zorder"]
     made = first_map(index, plan, 8)  # type: ignore[arg-type]
     load: Counter[str] = Counter()
@@ -142,17 +139,8 @@ def test_a_removal_goes_where_the_request_was() -> None:
     }
 
 
-def test_an_update_comes_new_stays_or_goes_by_partition() -> None:
-    partials = route_update(MAP, asked("00", "*1"), asked("01", "11"))
-    assert {n: p.kind for n, p in partials.items()} == {
-        "0-0": Kind.UPDATE,
-        "0-1": Kind.SUBSCRIBE,
-        "0-x": Kind.UNSUBSCRIBE,
-    }
-
-
 @given(st.data(), counts, st.sampled_from(["legs", "lpm"]))
-def test_the_quick_form_says_what_the_definition_says(
+def test_the_compiled_map_agrees_with_the_definition(
     data: st.DataObject, count: int, plan: PlanName
 ) -> None:
     some = regions if plan == "legs" else dzs
@@ -164,7 +152,7 @@ def test_the_quick_form_says_what_the_definition_says(
         assert made.owner(region) == (owners[0][0] if owners == [(owners[0][0], region)] else None)
 
 
-def test_what_a_map_remembers_is_no_part_of_it() -> None:
+def test_the_cache_of_a_map_is_not_part_of_its_value() -> None:
     used, fresh = (PartitionMap("legs", Node(3)) for _ in range(2))
     used.parts(Region.parse("0001"), told=True)
     assert used == fresh

@@ -5,68 +5,70 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
+from typing import Any, Self
 
 import pytest
 from msgspec.structs import replace
 
-from configurators.ownership import partition_log as journal
-from configurators.ownership.locked import SharedConfigurator
-from configurators.process import ConfiguratorOptions
+from configurators.ownership.locked import LockedOwnership
+from configurators.ownership.ownership import OwnershipContext
+from configurators.ownership.partition_log import LogOptions
+from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.state.network import with_host
 from configurators.store import keys
-from configurators.store.documents import decode_process, encode
-from configurators.store.etcd.client import Access, Stored
-from configurators.store.following import News
+from configurators.store.documents import encode
+from configurators.store.etcd.client import Etcd, Lease, Stored
 from configurators.store.locks import Lock, Locks
 from configurators.store.model import NextFilter, Record
-from configurators.streams.stream import split_address
+from configurators.streams.addresses import split_address
 from sdn.fence import Fence
 from sdn.flows import Batch, FlowEntry
 from sdn.outcomes import Outcome
 from sdn.topology import Host
-from tests.configurators.cluster import WAIT, Cluster, cluster
+from tests.configurators.cluster import Cluster, cluster
 from tests.etcd import TestEtcd
+from tests.support import WAIT, until
 
 OPTIONS = ConfiguratorOptions(tune_gc=False, load_every_s=0.1, lease_s=20, patience_s=0.01)
-MORTAL = replace(OPTIONS, lease_s=4)
 
 
-class Anarchy(Locks):
-    """Locks that everybody gets, and nobody knows of the others."""
+class NoLocks(Locks):
+    """Locks that every configurator gets, and none knows of the others."""
+
+    def __init__(self, etcd: Etcd, who: str, ttl: int, **_: object) -> None:
+        super().__init__(etcd, who, ttl)
+        self.etcd = etcd
+        self.ttl = ttl
+        self.lease: Lease
+
+    async def __aenter__(self) -> Self:
+        self.lease = await self.etcd.lease(self.ttl).__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.lease.__aexit__(*error)
 
     async def try_lock(self, partition: str) -> Lock | None:
-        lease = await self._current()
-        key = self._key(partition, lease)
-        epoch = await self._etcd.put(key, b"everybody", lease.id)
-        return Lock(partition, epoch, key, lease)
+        key = f"{keys.locks_of(partition)}{self.lease.id:x}"
+        epoch = await self.etcd.put(key, b"everybody", self.lease.id)
+        return Lock(partition, epoch, key, self.lease)
 
-    def _take(self, news: News) -> None:
-        self.table.revision = news.revision
+    async def release(self, lock: Lock, _mark: bytes | None) -> None:
+        await self.etcd.delete(lock.key)
 
 
-class Unlocked(SharedConfigurator):
-    """A configurator that works on everything at any time."""
-
-    def __init__(
-        self,
-        access: Access,
-        token: bytes,
-        id: str,
-        listen: str = "127.0.0.1:0",
-        options: ConfiguratorOptions | None = None,
-    ) -> None:
-        super().__init__(access, token, id, listen, options)
-        self._locks = Anarchy(self._etcd, id, self.options.lease_s, on_lost=self._locks_lost)
+def without_locks(context: OwnershipContext) -> LockedOwnership:
+    return LockedOwnership(context, OPTIONS.for_locked(), NoLocks)
 
 
 class Gate:
     """Stands between the decision of a configurator and the switches."""
 
-    def __init__(self, process: SharedConfigurator) -> None:
+    def __init__(self, process: ConfiguratorProcess) -> None:
         self.reached = asyncio.Event()
         self.open = asyncio.Event()
-        self._apply = process._holders.apply
-        process._holders.apply = self.apply  # type: ignore[method-assign]
+        self._apply = process.southbound.apply
+        process.southbound.apply = self.apply  # type: ignore[method-assign]
 
     async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
         self.reached.set()
@@ -81,7 +83,7 @@ async def small(etcd_server: TestEtcd, partitions: int = 1) -> AsyncIterator[Clu
     Under the plan `lpm` a region has one flow on a switch, with all its legs.
     """
     access = etcd_server.access()
-    async with cluster(access, plan="lpm", partitions=partitions, shared=True) as it:
+    async with cluster(access, plan="lpm", partitions=partitions, mode="sea") as it:
         for number, host in enumerate("ab"):
             it.doc = with_host(it.doc, Host(host, "s3", 8 + number))
         await it.etcd.put(keys.NETWORK, encode(it.doc))
@@ -111,7 +113,7 @@ async def decided(*gates: Gate) -> None:
             await gate.reached.wait()
 
 
-async def test_without_locks_one_of_two_who_decide_at_once_loses_its_events(
+async def test_without_locks_one_of_two_concurrent_decisions_loses_its_entries(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Figure 6.3 of the thesis: both replace the same flow, each without the other's leg."""
@@ -120,8 +122,8 @@ async def test_without_locks_one_of_two_who_decide_at_once_loses_its_events(
     async with small(etcd_server) as it:
         await begin(it)
         async with (
-            it.configurator("c1", OPTIONS, Unlocked) as c1,
-            it.configurator("c2", OPTIONS, Unlocked) as c2,
+            it.configurator("c1", OPTIONS, ownership=without_locks) as c1,
+            it.configurator("c2", OPTIONS, ownership=without_locks) as c2,
         ):
             await it.ready("c1")
             await it.ready("c2")
@@ -140,12 +142,14 @@ async def test_without_locks_one_of_two_who_decide_at_once_loses_its_events(
             assert missing(it)
 
 
-async def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server: TestEtcd) -> None:
+async def test_with_locks_the_second_configurator_decides_after_the_first_is_done(
+    etcd_server: TestEtcd,
+) -> None:
     async with small(etcd_server) as it:
         await begin(it)
-        async with it.configurator("c1", OPTIONS, SharedConfigurator) as c1:
+        async with it.configurator("c1", OPTIONS) as c1:
             await it.ready("c1")
-            async with it.configurator("c2", OPTIONS, SharedConfigurator) as c2:
+            async with it.configurator("c2", OPTIONS) as c2:
                 first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
                 gate = Gate(c1)
                 doing = asyncio.create_task(it.send(it.tasks([first]), "c1"))
@@ -154,10 +158,12 @@ async def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server:
                 early = await it.send(it.tasks([second]), "c2")
                 assert {done.outcome for done in early} == {"moved"}
                 offered = asyncio.create_task(it.offer(it.tasks([second]), "c2"))
-                async with asyncio.timeout(WAIT):
-                    while len(c1._locks.table.claims(name)) < 2:
-                        await asyncio.sleep(0.01)
-                assert name not in c2._holds
+
+                async def c2_waits_for_the_lock() -> bool:
+                    return len(await _all(it, keys.locks_of(name))) == 2
+
+                await until(c2_waits_for_the_lock)
+                assert name not in c2.partitions.owned
                 gate.open.set()
                 dones = await doing + await offered
                 assert [done.outcome for done in dones] == ["done", "done"]
@@ -168,55 +174,51 @@ async def test_with_locks_the_second_decides_when_the_first_is_done(etcd_server:
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_a_holder_that_stood_still_changes_nothing_any_more(
+async def test_a_holder_that_stood_still_cannot_change_switches_any_more(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch, fenced: bool
 ) -> None:
-    """It has decided, and its lease runs out before it pushes; without the fence, harm is done."""
+    """It has decided, and its lease ends before it pushes; without the fence, harm is done."""
     if not fenced:
         monkeypatch.setattr(Fence, "stale", lambda *_: False)
+    unaware = replace(OPTIONS, lease_s=600)  # it renews so rarely that it does not notice the end
 
-    async def check() -> None:
-        async with small(etcd_server) as it:
-            await begin(it)
-            async with it.configurator("c1", MORTAL, SharedConfigurator) as c1:
-                await it.ready("c1")
-                async with it.configurator("c2", OPTIONS, SharedConfigurator):
-                    first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
-                    gate = Gate(c1)
-                    late = asyncio.create_task(it.send(it.tasks([first]), "c1"))
-                    await decided(gate)
-                    [hold] = c1._holds.values()
-                    renewing = hold.lock._lease._task
-                    assert renewing
-                    renewing.cancel()
-                    [done] = await it.offer(it.tasks([second]), "c2")
-                    assert (done.outcome, done.epoch > hold.lock.epoch) == ("done", True)
-                    await store(it, second)
-                    assert not missing(it)
-                    gate.open.set()
-                    assert {done.outcome for done in await late} == {"moved"}
-                    if not fenced:
-                        assert missing(it)
-                        return
-                    it.check()
-                    [done] = await it.offer(it.tasks([first]), "c2")
-                    assert done.outcome == "done"
-                    await store(it, first)
-                    it.check()
-
-    asyncio.run(check())
+    async with small(etcd_server) as it:
+        await begin(it)
+        async with it.configurator("c1", unaware) as c1:
+            await it.ready("c1")
+            async with it.configurator("c2", OPTIONS):
+                first, second = it.subscribe("x < 50", "a"), it.subscribe("x < 50", "b")
+                gate = Gate(c1)
+                late = asyncio.create_task(it.send(it.tasks([first]), "c1"))
+                await decided(gate)
+                [lock] = await _all(it, keys.LOCKS)
+                await it.etcd.revoke(lock.lease)
+                [done] = await it.offer(it.tasks([second]), "c2")
+                assert (done.outcome, done.epoch > lock.created) == ("done", True)
+                await store(it, second)
+                assert not missing(it)
+                gate.open.set()
+                assert {done.outcome for done in await late} == {"moved"}
+                if not fenced:
+                    assert missing(it)
+                    return
+                it.check()
+                [done] = await it.offer(it.tasks([first]), "c2")
+                assert done.outcome == "done"
+                await store(it, first)
+                it.check()
 
 
-async def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server: TestEtcd) -> None:
-    """By one who was not there before, and at a southbound process that was not, either."""
+async def test_a_partition_left_in_order_is_continued_from_there(etcd_server: TestEtcd) -> None:
+    """By a new configurator, and with a new southbound process."""
 
     async with small(etcd_server, partitions=4) as it:
-        first = split_address(await _openflow(it, "sb1"))
-        async with it.configurator("c1", OPTIONS, SharedConfigurator):
+        first = await it.openflow()
+        async with it.configurator("c1", OPTIONS):
             await it.ready("c1")
             wanted = [it.subscribe(f"x < {n} and y > {n}") for n in range(10, 40)]
             await it.do(it.advertise("x < 100"), *wanted, id="c1")
-            # Done, but not settled when c1 stops: only the journal has it.
+            # Done, but not settled when c1 stops: only the log has it.
             unsettled = it.subscribe("x < 77 and y < 5", "a")
             await it.send(it.tasks([unsettled]), "c1")
         marks = {item.key.removeprefix(keys.CLEAN) for item in await _all(it, keys.CLEAN)}
@@ -224,7 +226,7 @@ async def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server:
         assert not await _all(it, keys.LOCKS)
         async with it.southbound("sb2") as second:
             it.network.set_controllers([first, split_address(second.openflow)])
-            async with it.configurator("c2", OPTIONS, SharedConfigurator):
+            async with it.configurator("c2", OPTIONS):
                 await it.ready("c2")
                 assert not await _all(it, keys.CLEAN)
                 await store(it, unsettled)
@@ -233,7 +235,7 @@ async def test_what_was_left_in_order_is_taken_up_where_it_was_left(etcd_server:
                 it.check()
 
 
-async def test_an_update_that_nobody_has_begun_is_done_by_who_comes_new(
+async def test_a_new_configurator_carries_out_an_update_that_was_not_begun(
     etcd_server: TestEtcd,
 ) -> None:
     """What was left in order has nothing of it, though the record has the new filter already."""
@@ -241,14 +243,14 @@ async def test_an_update_that_nobody_has_begun_is_done_by_who_comes_new(
     async with small(etcd_server) as it:
         await begin(it)
         old = it.subscribe("x < 20", "a")
-        await store(it, old)  # and no journal names it
-        async with it.configurator("c1", OPTIONS, SharedConfigurator):
+        await store(it, old)  # and no log names it
+        async with it.configurator("c1", OPTIONS):
             await it.ready("c1")
         assert await _all(it, keys.CLEAN)
         new = it.again(replace(old, filter="x > 60"))
         under_way = replace(old, seq=new.seq, next=NextFilter(new.filter, new.regions))
         await it.etcd.put(keys.record_key(old.id), encode(under_way))
-        async with it.configurator("c2", OPTIONS, SharedConfigurator):
+        async with it.configurator("c2", OPTIONS):
             await it.ready("c2")
             await it.offer(it.tasks([new]), "c2")
             await store(it, new)
@@ -259,19 +261,13 @@ async def _all(it: Cluster, prefix: str) -> list[Stored]:
     return (await it.etcd.range(prefix)).items
 
 
-async def _openflow(it: Cluster, id: str) -> str:
-    stored = await it.etcd.get(keys.SOUTHBOUND + id)
-    assert stored
-    return decode_process(stored.value).openflow
-
-
-async def test_a_lock_goes_to_and_fro_and_each_knows_what_the_other_has_done(
+async def test_two_configurators_that_pass_a_lock_catch_up_with_each_other(
     etcd_server: TestEtcd,
 ) -> None:
     async with (
         small(etcd_server) as it,
-        it.configurator("c1", OPTIONS, SharedConfigurator),
-        it.configurator("c2", OPTIONS, SharedConfigurator),
+        it.configurator("c1", OPTIONS),
+        it.configurator("c2", OPTIONS),
     ):
         names = it.space.partitions()
         await it.until(
@@ -293,7 +289,7 @@ async def test_a_lock_goes_to_and_fro_and_each_knows_what_the_other_has_done(
 
 
 def taken_up(it: Cluster, revision: int) -> bool:
-    """Whether all partitions, and whoever may get them, have taken up a network."""
+    """Whether all partitions, and all configurators, have taken up a network."""
     names = {
         one.partition
         for load in it.loads.values()
@@ -304,11 +300,11 @@ def taken_up(it: Cluster, revision: int) -> bool:
     return everybody and names == set(it.space.partitions())
 
 
-async def test_a_network_that_changed_meanwhile_is_taken_up_by_all(etcd_server: TestEtcd) -> None:
+async def test_owners_and_replicas_take_up_a_changed_network(etcd_server: TestEtcd) -> None:
     async with (
         small(etcd_server) as it,
-        it.configurator("c1", OPTIONS, SharedConfigurator),
-        it.configurator("c2", OPTIONS, SharedConfigurator),
+        it.configurator("c1", OPTIONS),
+        it.configurator("c2", OPTIONS),
     ):
         await begin(it)
         await it.offer(it.tasks(it.records.values()), "c1", "c2")
@@ -325,18 +321,16 @@ async def test_a_network_that_changed_meanwhile_is_taken_up_by_all(etcd_server: 
                 it.check()
 
 
-async def test_nobody_misses_what_was_cut_from_a_journal(
-    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+async def test_a_configurator_that_missed_dropped_log_entries_rebuilds_the_partition(
+    etcd_server: TestEtcd,
 ) -> None:
-    """Whoever was away for long begins anew, with what is still open, too."""
-    monkeypatch.setattr(journal, "KEPT", 2)
-    monkeypatch.setattr(journal, "DROPPED_AT_ONCE", 3)
-
+    """A configurator that was away for long starts over, with operations in progress, too."""
+    options = replace(OPTIONS, log=LogOptions(kept=2, dropped_at_once=3))
     async with small(etcd_server) as it:
         [name] = it.space.partitions()
         async with (
-            it.configurator("c1", OPTIONS, SharedConfigurator),
-            it.configurator("c2", OPTIONS, SharedConfigurator),
+            it.configurator("c1", options),
+            it.configurator("c2", options),
         ):
             await begin(it)
             await it.offer(it.tasks(it.records.values()), "c1", "c2")
@@ -353,7 +347,7 @@ async def test_nobody_misses_what_was_cut_from_a_journal(
             entries = len(await _all(it, keys.journal_of(name)))
             assert entries < 15
             assert await it.etcd.get(keys.CUTS + name)
-        async with it.configurator("c3", OPTIONS, SharedConfigurator):
+        async with it.configurator("c3", options):
             await it.ready("c3")
             await store(it, still_open)
             it.check()

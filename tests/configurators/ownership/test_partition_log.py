@@ -1,11 +1,11 @@
-"""Journals of partitions on real etcd: what was done is found by the next owner, and no more."""
+"""Logs of partitions on real etcd: the next owner finds what was done, and no more."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from configurators.ownership.partition_log import DROPPED_AT_ONCE, KEPT, Journal, Mark
+from configurators.ownership.partition_log import CleanMark, LogOptions, PartitionLog
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import journal_of, record_key
@@ -16,14 +16,19 @@ from sdn.fence import StaleEpoch
 from tests.etcd import TestEtcd
 
 NAME = "1.0/x"
+OPTIONS = LogOptions(kept=5, dropped_at_once=8)
+
+
+def opened(etcd: Etcd, lock: Lock, position: str = "") -> PartitionLog:
+    return PartitionLog(etcd, lock, OPTIONS, position)
 
 
 def task(number: int, seq: int = 4, regions: bytes = b"r" * 24) -> Task:
-    return Task(f"s1-{number}", seq, "h1", False, regions)
+    return Task(f"s1-{number:016x}", seq, "h1", False, regions)
 
 
 async def store(etcd: Etcd, number: int, state: str) -> None:
-    record = Record(f"s1-{number}", "subscription", "h1", "s", "", {0: b""}, state, 1, 0.0)  # type: ignore[arg-type]
+    record = Record(f"s1-{number:016x}", "subscription", "h1", "s", "", {0: b""}, state, 1, 0.0)  # type: ignore[arg-type]
     await etcd.put(record_key(record.id), encode(record))
 
 
@@ -43,86 +48,88 @@ async def locked(locks: Locks) -> Lock:
     return lock
 
 
-async def test_the_next_owner_finds_what_was_done_since_it_last_looked(
+async def test_the_next_owner_reads_what_was_done_since_its_position(
     etcd_server: TestEtcd,
 ) -> None:
     async with owners(etcd_server) as (etcd, first, second):
         lock = await locked(first)
-        journal = Journal(etcd, lock)
-        await journal.write([task(1), task(2)])
-        await first.release(lock, Mark(lock.epoch, 7).encode())
+        written = opened(etcd, lock)
+        await written.write([task(1), task(2)])
+        await first.release(lock, CleanMark(lock.epoch, 7).encode())
         other = await locked(second)
         assert other.mark
-        assert Mark.decode(other.mark) == Mark(lock.epoch, 7)
-        replica = Journal(etcd, other)
+        assert CleanMark.decode(other.mark) == CleanMark(lock.epoch, 7)
+        replica = opened(etcd, other)
         found = await replica.read()
         assert (found.tasks, found.gap) == ([task(1), task(2)], False)
         await replica.write([task(1, 8, b""), task(3)])
         await second.release(other, None)
-        again = Journal(etcd, await locked(first), journal.place)
+        again = opened(etcd, await locked(first), written.position)
         found = await again.read()
         assert (found.tasks, found.gap) == ([task(1, 8, b""), task(3)], False)
         assert not (await again.read()).tasks
 
 
-async def test_of_each_id_the_last_task_counts(etcd_server: TestEtcd) -> None:
+async def test_only_the_last_task_of_each_id_is_read(etcd_server: TestEtcd) -> None:
     async with owners(etcd_server) as (etcd, first, _):
-        journal = Journal(etcd, await locked(first))
+        lock = await locked(first)
+        written = opened(etcd, lock)
         for seq in (4, 5, 8):
-            await journal.write([task(1, seq), task(seq)])
-        found = await Journal(etcd, journal._lock).read()
+            await written.write([task(1, seq), task(seq)])
+        found = await opened(etcd, lock).read()
         assert found.tasks == [task(4), task(5), task(1, 8), task(8)]
 
 
-async def test_who_has_lost_the_lock_writes_nothing(etcd_server: TestEtcd) -> None:
+async def test_a_former_holder_of_the_lock_cannot_write(etcd_server: TestEtcd) -> None:
     async with owners(etcd_server) as (etcd, first, second):
         lock = await locked(first)
-        journal = Journal(etcd, lock)
-        await journal.write([task(1)])
+        written = opened(etcd, lock)
+        await written.write([task(1)])
         await first.release(lock, None)
         await locked(second)
         with pytest.raises(StaleEpoch):
-            await journal.write([task(2)])
+            await written.write([task(2)])
         assert len((await etcd.range(journal_of(NAME))).items) == 1
 
 
 async def test_large_slices_are_written_in_parts(etcd_server: TestEtcd) -> None:
     async with owners(etcd_server) as (etcd, first, _):
-        journal = Journal(etcd, await locked(first))
+        lock = await locked(first)
+        written = opened(etcd, lock)
         large = [task(n, regions=b"r" * 24 * 3000) for n in range(20)]
-        await journal.write(large)
+        await written.write(large)
         assert len((await etcd.range(journal_of(NAME))).items) > 1
-        assert (await Journal(etcd, journal._lock).read()).tasks == large
+        assert (await opened(etcd, lock).read()).tasks == large
 
 
-async def test_what_records_say_themselves_is_dropped(etcd_server: TestEtcd) -> None:
-    """All but what is open, or said by entries that stay; who was away has to begin anew."""
+async def test_a_cut_drops_tasks_of_settled_records_only(etcd_server: TestEtcd) -> None:
+    """Open records keep their last task; a replica older than the cut finds a gap."""
 
     async with owners(etcd_server) as (etcd, first, _):
         lock = await locked(first)
-        journal = Journal(etcd, lock)
-        away = journal.place
-        await journal.write([task(1), task(2), task(3), task(4)])
+        written = opened(etcd, lock)
+        away = written.position
+        await written.write([task(1), task(2), task(3), task(4)])
         await store(etcd, 1, "active")
         await store(etcd, 2, "pending")  # still open
         await store(etcd, 4, "removing")  # open, but named again by an entry that stays
-        early = journal.place
+        early = written.position
         count = 1
-        while not journal.long:
-            await journal.write([task(1000 + count)])
+        while not written.needs_cut:
+            await written.write([task(1000 + count)])
             count += 1
-        await journal.write([task(4, 8, b"")])
-        assert count == KEPT + DROPPED_AT_ONCE
-        at = journal.place
-        await journal.cut()
-        assert not journal.long
+        await written.write([task(4, 8, b"")])
+        assert count == OPTIONS.kept + OPTIONS.dropped_at_once
+        at = written.position
+        await written.cut()
+        assert not written.needs_cut
         items = (await etcd.range(journal_of(NAME))).items
-        assert len(items) == count + 1 - DROPPED_AT_ONCE + 1  # and what is said once more
-        found = {one.id: one for one in (await Journal(etcd, lock).read()).tasks}
-        assert found["s1-2"] == task(2)
-        assert found["s1-4"] == task(4, 8, b"")
-        assert not found.keys() & {"s1-1", "s1-3", "s1-1001"}
-        assert (await Journal(etcd, lock, away).read()).gap
-        assert (await Journal(etcd, lock, early).read()).gap
-        later = await Journal(etcd, lock, at).read()
+        assert len(items) == count + 1 - OPTIONS.dropped_at_once + 1  # and what is said once more
+        found = {one.id: one for one in (await opened(etcd, lock).read()).tasks}
+        assert found[task(2).id] == task(2)
+        assert found[task(4).id] == task(4, 8, b"")
+        assert not found.keys() & {task(n).id for n in (1, 3, 1001)}
+        assert (await opened(etcd, lock, away).read()).gap
+        assert (await opened(etcd, lock, early).read()).gap
+        later = await opened(etcd, lock, at).read()
         assert (later.tasks, later.gap) == ([task(2)], False)

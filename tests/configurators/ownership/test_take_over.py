@@ -1,25 +1,18 @@
 """Configurators that die or sleep: others go on with their partitions, and they change nothing."""
 
-import asyncio
-import os
-import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
-
-import msgspec
-
 from configurators.ownership.take_over import Orphans
-from configurators.store import keys
-from configurators.store.documents import decode_process
-from configurators.streams.messages import FromConfigurator, Tasks
-from configurators.streams.stream import connect
-from tests.configurators.alone import OPTIONS
-from tests.configurators.cluster import TOKEN, WAIT, Cluster, cluster
+from configurators.process import ConfiguratorOptions
+from configurators.streams.messages import Tasks
+from tests.configurators.cluster import Cluster, cluster
 from tests.etcd import TestEtcd
 
-ROOT = Path(__file__).parents[3]
+OPTIONS = ConfiguratorOptions(
+    tune_gc=False,
+    load_every_s=0.2,
+    lease_s=2,
+    take_over_after_s=0.3,
+    take_over_first_s=3.0,
+)
 
 
 def orphans(me: str, alive: str = "abc", owned: int = 30) -> Orphans:
@@ -38,7 +31,7 @@ def test_nothing_is_taken_over_while_all_are_alive() -> None:
     assert seen.due(1000.0) == {}
 
 
-def test_the_living_share_what_a_dead_one_had() -> None:
+def test_live_configurators_share_the_partitions_of_a_dead_one() -> None:
     both = [orphans("a"), orphans("b")]
     for seen in both:
         seen.went("c", 100.0)
@@ -51,105 +44,68 @@ def test_the_living_share_what_a_dead_one_had() -> None:
     assert all(owner == "c" for owner, _ in first.values())
 
 
-def test_one_that_comes_back_in_time_keeps_everything() -> None:
+def test_a_configurator_that_comes_back_in_time_keeps_its_partitions() -> None:
     seen = orphans("a")
     seen.went("c", 100.0)
     seen.came("c")
     assert seen.due(1000.0) == {}
 
 
-def test_the_first_to_start_does_not_take_everything() -> None:
+def test_the_first_configurator_to_start_does_not_take_everything() -> None:
     seen = orphans("a", alive="a")
     assert seen.due(9.9) == {}
     seen.came("b")
     assert {owner for owner, _ in seen.due(10.0).values()} == {"c"}
 
 
-def test_one_that_others_take_for_dead_takes_nothing() -> None:
+def test_a_configurator_that_others_consider_dead_takes_nothing() -> None:
     seen = orphans("a")
     seen.went("c", 100.0)
     seen.went("a", 100.0)
     assert seen.due(200.0) == {}
 
 
-def test_what_is_read_anew_replaces_what_was_seen() -> None:
-    seen = orphans("a")
-    seen.only_owned(["2"])
-    seen.only_alive(["a"], 100.0)
-    assert seen.due(102.0).keys() == {"2"}
-
-
-@asynccontextmanager
-async def alone(it: Cluster, name: str) -> AsyncIterator[int]:
-    """A configurator in a process of its own: its pid."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.configurators.alone",
-        msgspec.json.encode(it.access).decode(),
-        name,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    try:
-        address = await registered(it, name)
-        it._streams[name] = await connect(address, TOKEN, it._hear, FromConfigurator, "d1")
-        yield process.pid
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-async def registered(it: Cluster, name: str) -> str:
-    """Where a configurator listens, as soon as it is registered."""
-    async with asyncio.timeout(WAIT):
-        while not (stored := await it.etcd.get(keys.CONFIGURATORS + name)):
-            await asyncio.sleep(0.05)
-    return decode_process(stored.value).address
-
-
 def partitions(it: Cluster, name: str) -> set[str]:
     return {part.partition for part in it.loads[name].partitions}
 
 
-async def test_one_that_sleeps_longer_than_its_lease_changes_nothing_when_it_wakes(
+async def test_a_configurator_paused_for_longer_than_its_lease_changes_nothing_when_it_resumes(
     etcd_server: TestEtcd,
 ) -> None:
-    async with cluster(etcd_server.access()) as it, alone(it, "c1") as pid:
+    async with cluster(etcd_server.access()) as it, it.child("c1", OPTIONS) as c1:
         await it.ready("c1")
         await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 19)))
         async with it.configurator("c2", OPTIONS):
-            os.kill(pid, signal.SIGSTOP)
+            c1.pause()
             # What it is told now it works on when it wakes, before it hears anything else.
             late = it.tasks([it.subscribe(f"y < {n}") for n in range(40, 60)])
-            it._streams["c1"].tell(Tasks(late))
+            it.streams["c1"].tell(Tasks(late))
             await it.ready("c2")
             it.check()
             assert {d.outcome for d in await it.do(it.subscribe("x > 7"), id="c2")} == {"done"}
             it.check()
-            os.kill(pid, signal.SIGCONT)
+            c1.resume()
             asked = {(p, t.id, t.seq) for p, some in late.items() for t in some}
             await it.until(lambda: asked <= it.dones.keys())
             assert {it.dones[key].outcome for key in asked} == {"moved"}
             await it.until(lambda: not partitions(it, "c1"))
             it.check()
             # It is alive again, and can be given something.
-            await registered(it, "c1")
+            await it.registered("c1")
             await it.own("c1")
             await it.ready("c1")
             it.check()
 
 
-async def test_the_partitions_of_one_that_is_killed_are_spread_over_the_others(
+async def test_the_partitions_of_a_killed_configurator_are_spread_over_the_others(
     etcd_server: TestEtcd,
 ) -> None:
-    async with cluster(etcd_server.access(), partitions=9) as it, alone(it, "c1") as pid:
+    async with cluster(etcd_server.access(), partitions=9) as it, it.child("c1", OPTIONS) as c1:
         await it.ready("c1")
         await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 49)))
         async with it.configurator("c2", OPTIONS), it.configurator("c3", OPTIONS):
             await it.until(lambda: {"c2", "c3"} <= it.loads.keys())
-            os.kill(pid, signal.SIGKILL)
+            c1.kill()
             names = set(it.space.partitions())
             await it.until(
                 lambda: (
@@ -166,12 +122,12 @@ async def test_the_partitions_of_one_that_is_killed_are_spread_over_the_others(
             it.check()
 
 
-async def test_what_was_meant_for_a_former_owner_is_not_begun(etcd_server: TestEtcd) -> None:
+async def test_tasks_for_an_older_epoch_are_sent_back(etcd_server: TestEtcd) -> None:
     async with cluster(etcd_server.access()) as it, it.configurator("c1", OPTIONS):
         await it.ready("c1")
         epochs = {part.partition: part.epoch for part in it.loads["c1"].partitions}
         before = {name: epoch - 1 for name, epoch in epochs.items()}
-        # Its record may have ended meanwhile; then nobody would ever take it back.
+        # The record may have ended meanwhile; then nobody would ever remove the request again.
         late = it.tasks([it.subscribe("x < 9")])
         answers = await it.send(late, epochs=before)
         assert {done.outcome for done in answers} == {"moved"}

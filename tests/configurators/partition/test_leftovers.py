@@ -1,12 +1,13 @@
-"""When partitions are compared with the records there are."""
+"""When partitions are compared with the records in etcd."""
 
 import asyncio
 from typing import Any
 
-import pytest
-
-from configurators.partition.leftovers import Leftovers
+from configurators.partition.leftovers import LeftoverRemover
+from configurators.partition.queue import Item
+from configurators.streams.messages import Task
 from configurators.streams.stream import Stream
+from tests.support import until
 
 
 class Store:
@@ -22,12 +23,12 @@ class Store:
 
 
 class Busy:
-    """A worker that has something to do for somebody."""
+    """A worker with a task in work."""
 
     name = "5.0/all"
 
-    def __init__(self, *asked_by: object) -> None:
-        self.asking = list(asked_by)
+    def __init__(self, source: Stream) -> None:
+        self.items = [Item(Task("r1", 4, "h1", False, b""), source, 0.0)]
         self.engine = self
         self.withdrawn: list[str] = []
         self.known = ["r1"]
@@ -35,31 +36,28 @@ class Busy:
     def ids(self) -> list[str]:
         return self.known
 
-    def asked_by(self) -> list[object]:
-        return self.asking
+    def open_items(self) -> list[Item]:
+        return self.items
 
     def withdraw(self, names: list[str]) -> None:
         self.withdrawn += names
         self.known = []
 
 
-async def test_records_are_read_once_and_once_more_when_the_work_of_the_gone_has_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("configurators.partition.leftovers.AFTER", 0.01)
-
+async def test_partitions_are_compared_again_after_the_tasks_of_a_gone_dispatcher_have_ended() -> (
+    None
+):
     stream = Stream.__new__(Stream)
     stream.closed = asyncio.Event()
     store, worker = Store(), Busy(stream)
-    leftovers = Leftovers(store, lambda: [worker])  # type: ignore[arg-type,list-item]
-    running = asyncio.create_task(leftovers.run())
-    watching = asyncio.create_task(leftovers.watch(stream))
+    remover = LeftoverRemover(store, lambda: [worker], delay=0.01)  # type: ignore[arg-type,list-item]
+    running = asyncio.create_task(remover.run())
+    watching = asyncio.create_task(remover.watch(stream))
     stream.closed.set()
-    await asyncio.sleep(0.3)
-    assert (store.asked, worker.withdrawn) == (1, ["r1"])
+    await until(lambda: worker.withdrawn == ["r1"])
     worker.known = ["r2"]  # what has come of it
-    worker.asking = []
-    await asyncio.sleep(0.3)
-    assert (store.asked, worker.withdrawn) == (2, ["r1", "r2"])
+    worker.items = []
+    await until(lambda: worker.withdrawn == ["r1", "r2"])
+    assert store.asked == 2
     running.cancel()
     await asyncio.gather(running, watching, return_exceptions=True)

@@ -13,6 +13,7 @@ from dzflow.errors import BadInput
 from dzflow.region import Region
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
+from tests.configurators.partition.source import Source
 
 
 def engine(plan: PlanName = "legs") -> Engine:
@@ -29,7 +30,7 @@ def task(name: str, seq: int, *texts: str, host: str = "h1", advertised: bool = 
 
 
 def item(name: str, seq: int, *texts: str, advertised: bool = False) -> Item:
-    return Item(task(name, seq, *texts, advertised=advertised), "somebody", 0.0)
+    return Item(task(name, seq, *texts, advertised=advertised), Source(), 0.0)
 
 
 def names(part: Slice) -> list[str]:
@@ -53,7 +54,7 @@ def test_a_newer_task_replaces_one_that_waits() -> None:
     assert len(queue) == 0
 
 
-def test_an_older_task_comes_too_late_at_any_time() -> None:
+def test_an_older_task_is_superseded_at_any_time() -> None:
     queue, of = Queue(), engine()
     late = item("s1", 4, "0")
     queue.put(item("s1", 8, "1"))
@@ -68,16 +69,16 @@ def test_an_older_task_comes_too_late_at_any_time() -> None:
     assert queue.put(late) == [late]  # after it is gone
 
 
-def test_a_task_that_comes_again_is_answered_once_to_whom_it_came_from_last() -> None:
+def test_a_repeated_task_gets_one_reply_to_its_last_source() -> None:
     queue = Queue()
     first = item("s1", 4, "0")
-    again = first._replace(to="somebody else")
+    again = first._replace(to=Source())
     queue.put(first)
     assert queue.put(again) == []
     assert queue.take(engine(), "net", 10).slice.items == [again]
 
 
-def test_a_task_that_is_worked_on_counts_until_a_newer_one_comes() -> None:
+def test_a_task_in_work_counts_until_a_newer_one_comes() -> None:
     queue = Queue()
     queue.put(first := item("s1", 4, "0"))
     queue.take(engine(), "net", 10)
@@ -86,7 +87,7 @@ def test_a_task_that_is_worked_on_counts_until_a_newer_one_comes() -> None:
     assert not queue.counts(first)
 
 
-def test_only_the_last_ids_that_are_gone_are_remembered() -> None:
+def test_only_the_last_removed_ids_are_remembered() -> None:
     queue, of = Queue(tombstones=2), engine()
     for name in ("s1", "s2", "s3"):
         queue.put(item(name, 8))
@@ -94,7 +95,7 @@ def test_only_the_last_ids_that_are_gone_are_remembered() -> None:
     assert [queue.seq(name) for name in ("s1", "s2", "s3")] == [-1, 8, 8]
 
 
-def test_what_was_loaded_counts_before_what_came_meanwhile() -> None:
+def test_loaded_requests_supersede_older_tasks_that_came_meanwhile() -> None:
     queue = Queue()
     queue.put(old := item("s1", 3, "0"))
     queue.put(item("s2", 8, "0"))
@@ -105,7 +106,7 @@ def test_what_was_loaded_counts_before_what_came_meanwhile() -> None:
     assert len(queue) == 1
 
 
-def test_what_a_task_means_depends_on_what_is_active() -> None:
+def test_the_partial_of_a_task_depends_on_what_is_active() -> None:
     of = engine()
     for advertised, begins, ends in (
         (False, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE),
@@ -137,7 +138,7 @@ def test_an_advertisement_whose_edge_changes_is_updated() -> None:
 @pytest.mark.parametrize(
     "bad", [task("x", 4, "0", host="nobody"), task("x", 4, "0*1"), Task("x", 4, "h1", False, b"?")]
 )
-def test_what_cannot_be_is_refused(bad: Task) -> None:
+def test_impossible_tasks_are_refused(bad: Task) -> None:
     of = engine("lpm")
     with pytest.raises(BadInput):
         partial_of(of, bad)
@@ -149,7 +150,7 @@ def test_what_cannot_be_is_refused(bad: Task) -> None:
     assert names(taken.slice) == ["y"]
 
 
-def test_net_takes_all_kinds_together_others_a_run_of_one_kind() -> None:
+def test_net_takes_all_kinds_together_and_other_orderings_a_run_of_one_kind() -> None:
     def filled() -> tuple[Queue, Engine]:
         queue, of = Queue(), engine()
         queue.put(item("old", 4, "0"))
@@ -187,7 +188,7 @@ def test_a_slice_has_a_limit() -> None:
     assert len(queue) == 0
 
 
-def test_what_makes_room_is_tried_first_then_halves() -> None:
+def test_a_slice_is_parted_into_removals_and_the_rest_or_into_halves() -> None:
     queue, of = Queue(), engine()
     for n in range(3):
         queue.put(item(f"s{n}", 4, "0"))

@@ -46,7 +46,7 @@ def carry_out(table: Table, ops: list[FlowOp]) -> None:
 
 
 @given(courses(), st.data())
-def test_whatever_was_refused_the_way_back_leads_back(
+def test_undoing_restores_the_table_whichever_operations_were_refused(
     course: tuple[Table, list[FlowOp]], data: st.DataObject
 ) -> None:
     before, ops = course

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from configurators.engine.engine import Engine, Ordering
-from configurators.partition.worker import PartitionOptions, Worker
+from configurators.partition.options import PartitionOptions
+from configurators.partition.replies import TaskSource
+from configurators.partition.worker import PartitionWorker
 from configurators.state.network import Network, first_network, with_host
 from configurators.streams.messages import Done, Task, Waiting
 from configurators.streams.packing import pack_regions
@@ -21,8 +23,9 @@ from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
 from sdn.topology import Host
+from tests.configurators.partition.source import Source
+from tests.support import WAIT, until
 
-WAIT = 20.0
 SCOPE = Scope(1)
 TOPOLOGY = topology("line:3")  # h1 - s1 - s2 - s3 - h3
 
@@ -91,25 +94,31 @@ class Bench:
         self.network = Network.of(first_network(TOPOLOGY, plan, 1))
         self.tables = Tables(room)
         self.answers: asyncio.Queue[Done | Waiting] = asyncio.Queue()
+        self.replied: list[tuple[TaskSource | None, Done | Waiting]] = []
+        self.source = Source()
         self.changes = 0
         options = PartitionOptions(ordering, gather=gather, tell_after=0.05, longest_pause=0.1)
-        self.worker = Worker(
+        self.worker = PartitionWorker(
             "1.0/all",
             7,
             Engine(self.network.plan(SCOPE)),
             SCOPE,
             self.tables,
-            lambda _, answer: self.answers.put_nowait(answer),
+            self._reply,
             self._changed,
             count(1),
             options,
         )
 
+    def _reply(self, to: TaskSource | None, reply: Done | Waiting) -> None:
+        self.replied.append((to, reply))
+        self.answers.put_nowait(reply)
+
     def _changed(self) -> None:
         self.changes += 1
 
     def put(self, *tasks: Task) -> None:
-        self.worker.put(tasks, "somebody")
+        self.worker.put(tasks, self.source)
 
     async def dones(self, number: int) -> dict[str, Done]:
         """The next so many answers, by id."""
@@ -187,30 +196,20 @@ async def test_tasks_become_entries_whatever_the_plan_and_the_order(
         bench.check()
 
 
-async def test_what_is_withdrawn_is_gone_and_nobody_is_answered_instead_of_who_waits() -> None:
-    bench = Bench("legs", "net", 1_000_000, 0.0)
-    told: list[tuple[object, str]] = []
-
-    def answer(to: object, message: Done | Waiting) -> None:
-        assert isinstance(message, Done)
-        told.append((to, message.id))
-        bench.answers.put_nowait(message)
-
-    bench.worker._answer = answer
-    running = asyncio.create_task(bench.worker.run())
-    await bench.do(advertise("a", "0"), subscribe("s1", "00"), subscribe("s2", "01"))
-    told.clear()
-    bench.put(subscribe("s1", seq=4))
-    bench.worker.withdraw(["s1", "s2"])
-    await bench.dones(2)
-    assert set(told) == {("somebody", "s1"), (None, "s2")}
-    assert set(bench.worker.engine.ids()) == {"a"}
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    bench.check()
+async def test_what_is_withdrawn_is_gone_and_only_waiting_tasks_get_a_reply() -> None:
+    async with working() as bench:
+        await bench.do(advertise("a", "0"), subscribe("s1", "00"), subscribe("s2", "01"))
+        bench.replied.clear()
+        bench.put(subscribe("s1", seq=4))
+        bench.worker.withdraw(["s1", "s2"])
+        await bench.dones(2)
+        replied = {(to, reply.id) for to, reply in bench.replied if isinstance(reply, Done)}
+        assert replied == {(bench.source, "s1"), (None, "s2")}
+        assert set(bench.worker.engine.ids()) == {"a"}
+        bench.check()
 
 
-async def test_answers_say_what_it_took() -> None:
+async def test_replies_say_what_the_slice_took() -> None:
     async with working(gather=0.01) as bench:
         await bench.do(advertise("a", "0"))
         dones = await bench.do(subscribe("s1", "00"), subscribe("s2", "01"))
@@ -225,7 +224,7 @@ async def test_answers_say_what_it_took() -> None:
         assert all(d.decided_us and d.pushed_us for d in dones.values())
 
 
-async def test_what_is_so_already_is_done_at_once() -> None:
+async def test_tasks_that_ask_for_the_current_state_are_done_without_a_push() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "0"), subscribe("s", "0"))
         pushed = len(bench.tables.batches)
@@ -242,7 +241,7 @@ async def test_old_tasks_are_superseded() -> None:
         assert (await bench.do(subscribe("s", "1", seq=8)))["s"].outcome == "superseded"
 
 
-async def test_a_host_that_is_not_there_fails_with_that_reason() -> None:
+async def test_a_task_of_an_unknown_host_fails_with_that_reason() -> None:
     async with working() as bench:
         dones = await bench.do(subscribe("s", "0", host="nobody"), subscribe("t", "0"))
         assert (dones["s"].outcome, dones["t"].outcome) == ("failed", "done")
@@ -250,7 +249,7 @@ async def test_a_host_that_is_not_there_fails_with_that_reason() -> None:
 
 
 @pytest.mark.parametrize("ordering", ["fifo", "ordered", "net"])
-async def test_only_what_does_not_fit_fails_and_leaves_nothing(ordering: Ordering) -> None:
+async def test_only_tasks_that_do_not_fit_fail_and_they_leave_no_entry(ordering: Ordering) -> None:
     async with working(ordering=ordering, gather=0.01) as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.room["s2"] = 40  # 61 others fit elsewhere, but not here
@@ -271,7 +270,7 @@ async def test_only_what_does_not_fit_fails_and_leaves_nothing(ordering: Orderin
 
 
 @pytest.mark.parametrize("plan", ["legs", "lpm"])
-async def test_what_ends_and_begins_in_one_slice_fits_if_it_fits_after_all(plan: PlanName) -> None:
+async def test_a_slice_with_removals_and_additions_fits_if_its_result_fits(plan: PlanName) -> None:
     async with working(plan, gather=0.01) as bench:
         await bench.do(advertise("a", "*"), *(subscribe(f"s{n}", f"0{n:03b}") for n in range(8)))
         bench.tables.room["s2"] = 8
@@ -287,7 +286,7 @@ async def test_what_ends_and_begins_in_one_slice_fits_if_it_fits_after_all(plan:
         bench.check()
 
 
-async def test_a_failed_update_leaves_what_was() -> None:
+async def test_a_failed_update_leaves_the_old_regions() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"), subscribe("s", "0"))
         bench.tables.room["s2"] = 1
@@ -299,7 +298,7 @@ async def test_a_failed_update_leaves_what_was() -> None:
         bench.check()
 
 
-async def test_a_switch_that_is_away_is_waited_for_and_said_so_once() -> None:
+async def test_the_worker_waits_for_a_disconnected_switch_and_reports_that_once() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.down.add("s2")
@@ -320,7 +319,7 @@ async def test_a_switch_that_is_away_is_waited_for_and_said_so_once() -> None:
         bench.check()
 
 
-async def test_what_is_refused_by_one_switch_while_another_is_away_is_undone_everywhere() -> None:
+async def test_a_refusal_while_another_switch_is_disconnected_is_undone_everywhere() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.room["s1"] = 1  # where h1 is let in, and nothing else
@@ -331,7 +330,7 @@ async def test_what_is_refused_by_one_switch_while_another_is_away_is_undone_eve
         bench.check()
 
 
-async def test_undoing_waits_for_a_switch_that_went_away() -> None:
+async def test_undoing_waits_for_a_switch_that_disconnects() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.room["s1"] = 1  # where h1 is let in, and nothing else
@@ -348,7 +347,7 @@ async def test_undoing_waits_for_a_switch_that_went_away() -> None:
         bench.check()
 
 
-async def test_a_newer_task_ends_the_trying_of_an_older_one() -> None:
+async def test_a_newer_task_supersedes_one_that_is_being_tried_again() -> None:
     async with working(gather=0.01) as bench:
         await bench.do(advertise("a", "*"))
         bench.tables.room["s2"] = 0
@@ -369,7 +368,7 @@ async def test_a_newer_task_ends_the_trying_of_an_older_one() -> None:
         bench.check()
 
 
-async def test_whoever_no_longer_owns_it_stops_and_says_so() -> None:
+async def test_a_worker_whose_epoch_is_stale_stops_and_sends_its_tasks_back() -> None:
     bench = Bench("legs", "net", 1_000, 0)
     bench.tables.stale = True
     bench.put(advertise("a", "0"))
@@ -391,25 +390,19 @@ async def test_a_moved_host_rewires_and_one_that_does_not_fit_is_tried_again() -
         bench.worker.take_up(20, moved)
         again = Network.of(with_host(doc, Host("new", "s1", 9)), moved)
         bench.worker.take_up(21, again)
-        async with asyncio.timeout(WAIT):
-            while not bench.worker.reason:
-                await bench.tables.asked.wait()
-                await asyncio.sleep(0)
-        assert "network" in bench.worker.reason
+        await until(lambda: bench.worker.reason)
+        assert "network" in (bench.worker.reason or "")
         # Work goes on meanwhile.
         assert (await bench.do(subscribe("t", "0", host="h2")))["t"].outcome == "done"
         bench.tables.room["s3"] = 10
-        async with asyncio.timeout(WAIT):
-            while bench.worker.network < 21:
-                bench.tables.asked.clear()
-                await asyncio.sleep(0.01)
+        await until(lambda: bench.worker.network == 21)
         dones = await bench.do(subscribe("u", "0", host="new"))
         assert dones["u"].outcome == "done"
         assert "s3" in bench.tables.entries()
         bench.check()
 
 
-async def test_what_is_declared_in_the_middle_is_what_was_before_and_all_is_pushed_again() -> None:
+async def test_a_declaration_during_a_push_is_the_state_before_and_the_push_starts_over() -> None:
     async with working() as bench:
         await bench.do(advertise("a", "*"), subscribe("s", "0"))
         before = bench.tables.entries()
@@ -427,7 +420,7 @@ async def test_what_is_declared_in_the_middle_is_what_was_before_and_all_is_push
         bench.check()
 
 
-async def test_a_dropped_partition_leaves_no_entry() -> None:
+async def test_clearing_deletes_all_entries_of_a_partition() -> None:
     bench = Bench("legs", "net", 1_000, 0)
     running = asyncio.create_task(bench.worker.run())
     await bench.do(advertise("a", "*"), subscribe("s", "0"))

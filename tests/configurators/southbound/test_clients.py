@@ -5,22 +5,23 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
-from configurators.partition.waiting import saying_why
-from configurators.southbound.clients import Holders
+from configurators.partition.long_wait import report_long_wait
+from configurators.southbound.clients import SouthboundClients
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import SOUTHBOUND
 from configurators.store.model import Process
+from configurators.streams.listener import Listener
 from configurators.streams.messages import (
     Applied,
     Apply,
     Declare,
-    Holds,
     Raised,
     RaiseEpochs,
+    SwitchReport,
     ToSouthbound,
 )
-from configurators.streams.stream import Listener, Stream
+from configurators.streams.stream import Stream
 from dzflow.errors import DzflowError
 from sdn.flows import Change, FlowEntry, FlowOp
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
@@ -53,13 +54,13 @@ class Southbound:
         self.outcome: Outcome = Acknowledged()  # of operations
         self.compared: Outcome = Acknowledged()
         self._came = asyncio.Event()
-        self._holds = Holds(name, [], {}, 1, [])
+        self._report = SwitchReport(name, [], {}, 1, [])
         self._listener = Listener(
             "127.0.0.1:0", TOKEN, self.hear, ToSouthbound, name=name, on_open=self.opened
         )
 
     def opened(self, stream: Stream) -> None:
-        stream.tell(self._holds)
+        stream.tell(self._report)
 
     def hear(self, _: Stream, message: Any) -> Any:
         self.heard.append(message)
@@ -74,9 +75,11 @@ class Southbound:
 
     def hold(self, *switches: str, down: Collection[str] = ()) -> None:
         """Say that it holds these switches, and would hold others."""
-        self._holds = Holds(self.name, list(switches), dict.fromkeys(down, "it is away"), 1, [])
+        self._report = SwitchReport(
+            self.name, list(switches), dict.fromkeys(down, "it is away"), 1, []
+        )
         for stream in self._listener.streams:
-            stream.tell(self._holds)
+            stream.tell(self._report)
 
     def declared(self) -> list[set[str]]:
         """The switches of all declarations so far."""
@@ -97,12 +100,14 @@ class Southbound:
             await etcd.delete(SOUTHBOUND + self.name)
 
 
-def holders(etcd: Etcd, partition: Partition | None = None) -> Holders:
+def clients(etcd: Etcd, partition: Partition | None = None) -> SouthboundClients:
     ours = partition or Partition()
-    return Holders(etcd, TOKEN, "c1", lambda: [ours], lambda: {ours.name: ours.epoch}, print)
+    return SouthboundClients(
+        etcd, TOKEN, "c1", lambda: [ours], lambda: {ours.name: ours.epoch}, print
+    )
 
 
-async def usable(made: Holders, switch: str) -> None:
+async def usable(made: SouthboundClients, switch: str) -> None:
     async with asyncio.timeout(WAIT):
         await made.until_back([switch])
 
@@ -113,7 +118,7 @@ async def test_a_switch_is_declared_to_the_next_one_when_nobody_holds_it_any_mor
     a, b = Southbound("a"), Southbound("b")
     a.hold("s1", "s2")
     b.hold("s3", down=["s1", "s2"])
-    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd) as made:
+    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), clients(etcd) as made:
         await usable(made, "s1")
         async with b.serving(etcd):
             await usable(made, "s3")
@@ -134,7 +139,7 @@ async def test_a_switch_is_declared_to_the_next_one_when_nobody_holds_it_any_mor
 async def test_a_switch_that_is_declared_anew_is_not_used_meanwhile(etcd_server: TestEtcd) -> None:
     a = Southbound("a")
     a.hold("s1")
-    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd) as made:
+    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), clients(etcd) as made:
         await usable(made, "s1")
         a.outcome = Undefined("nobody knows")
         assert await made.apply(Partition.name, 7, {"s1": []}) == {"s1": a.outcome}
@@ -149,7 +154,7 @@ async def test_a_lost_switch_is_to_be_told_until_it_was_declared_anew(
     etcd_server: TestEtcd,
 ) -> None:
     b1 = Southbound("b1")
-    async with Etcd(etcd_server.access()) as etcd, b1.serving(etcd), holders(etcd) as made:
+    async with Etcd(etcd_server.access()) as etcd, b1.serving(etcd), clients(etcd) as made:
         b1.hold("s1")
         await usable(made, "s1")
         assert made.all_told
@@ -180,7 +185,7 @@ async def test_a_southbound_process_that_could_not_be_introduced_is_dialled_agai
 
     async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
         epochs = {ours.name: ours.epoch}
-        async with Holders(etcd, TOKEN, "c1", owned, lambda: epochs, print) as made:
+        async with SouthboundClients(etcd, TOKEN, "c1", owned, lambda: epochs, print) as made:
             await usable(made, "s1")
             assert a.declared() == [{"s1"}]
 
@@ -191,7 +196,7 @@ async def test_what_a_switch_does_not_take_is_shown_by_the_partitions_concerned(
     a, ours = Southbound("a"), Partition()
     a.compared = Failed({0: "table full"}, table_full=True)
     a.hold("s2")
-    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), holders(etcd, ours) as made:
+    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), clients(etcd, ours) as made:
         await usable(made, "s2")
         assert ours.reason is None
         a.hold("s1", "s2")
@@ -206,7 +211,7 @@ async def test_who_is_waited_for_is_named(etcd_server: TestEtcd) -> None:
     async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
         away = Process("b", "127.0.0.1:1", 1, "node")  # where nobody is
         await etcd.put(SOUTHBOUND + "b", encode(away))
-        async with holders(etcd) as made:
+        async with clients(etcd) as made:
             ours = Partition()
             raising = asyncio.create_task(made.raise_epochs({ours.name: ours.epoch}))
             shown = asyncio.Event()
@@ -216,7 +221,7 @@ async def test_who_is_waited_for_is_named(etcd_server: TestEtcd) -> None:
                 return f"{made.not_reached()}; {made.not_taken_up(2)}"
 
             await usable(made, "s1")
-            with saying_why([ours], why, 0.0):
+            with report_long_wait([ours], why, 0.0):
                 async with asyncio.timeout(WAIT):
                     await shown.wait()
                 assert ours.reason == (

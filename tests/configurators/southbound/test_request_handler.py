@@ -1,10 +1,10 @@
-"""The desk keeps the order in which a configurator says things about a partition."""
+"""The request handler keeps the order of a partition's requests."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from configurators.southbound.request_handler import Desk
+from configurators.southbound.request_handler import RequestHandler
 from configurators.streams.messages import Applied, Apply, Declare
 from configurators.streams.packing import pack_ops
 from sdn.fence import StaleEpoch
@@ -52,13 +52,13 @@ def hear_declaration_then_batches(driver: Order) -> list[Any]:
     """A configurator that has just started declares, and goes on with tasks that waited for it."""
 
     async def run() -> list[Any]:
-        desk = Desk(driver)  # type: ignore[arg-type]
-        desk.take(["s1"], 1)
+        handler = RequestHandler(driver)  # type: ignore[arg-type]
+        handler.set_switches(["s1"], 1)
         messages = [
             Declare(dict.fromkeys(PARTITIONS, 5), {}, check=True, switches=["s1"]),
             *(Apply(name, 5, {"s1": pack_ops([])}) for name in reversed(PARTITIONS)),
         ]
-        heard = [desk.hear(None, message) for message in messages]  # type: ignore[arg-type]
+        heard = [handler.handle(None, message) for message in messages]  # type: ignore[arg-type]
         async with asyncio.timeout(TIMEOUT):
             return await asyncio.gather(*heard)
 

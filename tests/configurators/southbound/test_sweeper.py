@@ -96,7 +96,7 @@ class Setting:
         self.spaces = Spaces()
         for doc in docs:
             self.spaces.put(doc)
-        self.sweeper = Sweeper(self.store, self.spaces, lambda: SWITCHES)  # type: ignore[arg-type]
+        self.sweeper = Sweeper(self.store, self.spaces, after=0.0, retry=0.01)  # type: ignore[arg-type]
         self.tables = Tables(self.sweeper)
 
     def delete(self, doc: SpaceDoc) -> None:
@@ -106,16 +106,10 @@ class Setting:
         self.sweeper.changed(before)
 
     async def run(self, seconds: float = 0.5) -> None:
-        running = asyncio.create_task(self.sweeper.run(self.tables))  # type: ignore[arg-type]
+        running = asyncio.create_task(self.sweeper.run(self.tables, lambda: SWITCHES))  # type: ignore[arg-type]
         done, _ = await asyncio.wait([running], timeout=seconds)
         assert not done
         running.cancel()
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("configurators.southbound.sweeper.SWEEP_AFTER", 0.0)
-    monkeypatch.setattr("configurators.southbound.sweeper.RETRY", 0.01)
 
 
 async def test_what_is_left_of_a_deleted_space_is_removed(caplog: pytest.LogCaptureFixture) -> None:
@@ -131,7 +125,7 @@ async def test_what_is_left_of_a_deleted_space_is_removed(caplog: pytest.LogCapt
     # Where nothing is held, nothing is declared; switches are compared one after the other.
     assert s.tables.told == [("declare", "s1"), ("check", "s1"), ("check", "s2")]
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
-        "2 entries of spaces that are gone were removed"
+        "2 entries of deleted spaces were removed"
     ]
 
 

@@ -7,6 +7,7 @@ from configurators.state.loading import last_seq, partials
 from configurators.state.spaces import SpaceView, new_space
 from configurators.store.model import NextFilter, Record, RecordKind
 from configurators.streams.packing import pack_regions
+from configurators.streams.task_numbers import last_number
 from dzflow.region import Region
 from sdn.pipeline import PlanName
 
@@ -54,11 +55,11 @@ def test_during_an_update_a_partition_has_what_both_filters_want(
     assert not after
     for _, one in partials([open_], view.versions.values()):
         assert len(set(one.partial.regions)) == len(one.partial.regions)
-        assert one.seq == 5 * 4 - 1
+        assert one.seq == last_number(4)
 
 
 def test_tasks_of_what_is_settled_count_no_more_and_those_of_what_is_open_do() -> None:
     settled = record("subscription", {})
-    assert last_seq(settled) == 5 * 4 + 3
-    assert last_seq(replace(settled, state="removing")) == 5 * 4 - 1
-    assert last_seq(replace(settled, next=NextFilter("", {}))) == 5 * 4 - 1
+    assert last_seq(settled) == last_number(5)
+    assert last_seq(replace(settled, state="removing")) == last_number(4)
+    assert last_seq(replace(settled, next=NextFilter("", {}))) == last_number(4)

@@ -46,7 +46,7 @@ def test_a_record_is_read_as_it_was_written(record: Record) -> None:
 
 
 def test_processes_wires_and_uses_of_keys_are_read_as_they_were_written() -> None:
-    process = Process("c1", "127.0.0.1:9", 42, "node", openflow="0.0.0.0:6653", generation=9)
+    process = Process("c1", "127.0.0.1:9", 42, "node", openflow="0.0.0.0:6653")
     assert documents.decode_process(encode(process)) == process
     wires = {"h1": ("127.0.0.1", 4711)}
     assert documents.decode_wires(encode(wires)) == wires

@@ -11,8 +11,9 @@ from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import CONFIGURATORS
 from configurators.store.model import Process
+from configurators.streams.listener import Listener
 from configurators.streams.peers import Peers
-from configurators.streams.stream import Listener, Stream
+from configurators.streams.stream import Stream
 from tests.etcd import TestEtcd
 
 TOKEN = b"token"

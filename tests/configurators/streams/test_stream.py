@@ -12,14 +12,15 @@ import pytest
 import uvloop
 from msgspec import Struct
 
-from configurators.streams.channel import Habits, RemoteError, Stream, StreamClosed, TooLarge
+from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake, NotTrusted
+from configurators.streams.listener import CannotConnect, Listener, connect
 from configurators.streams.stream import (
-    CannotConnect,
-    Listener,
-    connect,
-    join_address,
-    split_address,
+    RemoteError,
+    Stream,
+    StreamClosed,
+    StreamOptions,
+    TooLarge,
 )
 from dzflow.errors import BadInput
 
@@ -76,13 +77,13 @@ class End:
 
 @contextlib.asynccontextmanager
 async def pair(
-    habits: Habits | None = None, there: Callable[[Stream, Any], Any] | None = None
+    options: StreamOptions | None = None, there: Callable[[Stream, Any], Any] | None = None
 ) -> AsyncIterator[tuple[Stream, End, Listener]]:
     end = End()
     async with Listener(
-        "127.0.0.1:0", TOKEN, there or end, Message, name="listener", habits=habits
+        "127.0.0.1:0", TOKEN, there or end, Message, name="listener", options=options
     ) as listener:
-        stream = await connect(listener.address, TOKEN, End(), Message, "dialler", habits)
+        stream = await connect(listener.address, TOKEN, End(), Message, "dialler", options)
         try:
             yield stream, end, listener
         finally:
@@ -166,7 +167,7 @@ async def test_a_failure_of_what_was_told_ends_the_stream(
             stream.tell(Say("too late"))
         with pytest.raises(StreamClosed):
             await stream.ask(Say("too late"), WAIT)
-    assert "the stream is closed" in caplog.text
+    assert "closing the stream" in caplog.text
 
 
 async def test_an_ask_that_is_not_answered_in_time_is_given_up() -> None:
@@ -259,9 +260,9 @@ async def test_garbage_ends_its_own_connection_only(data: bytes) -> None:
 
 
 async def test_who_says_nothing_is_cut_off_and_strangers_are_few() -> None:
-    habits = Habits(handshake=2.0, strangers=2)
+    options = StreamOptions(handshake=2.0, strangers=2)
 
-    async with pair(habits) as (stream, _, listener):
+    async with pair(options) as (stream, _, listener):
         strangers = [
             await asyncio.open_connection(*split_address(listener.address)) for _ in range(4)
         ]
@@ -270,7 +271,7 @@ async def test_who_says_nothing_is_cut_off_and_strangers_are_few() -> None:
                 await asyncio.wait_for(reader.read(), WAIT)
             writer.close()
         assert await stream.ask(Say("well"), WAIT) == Say("WELL")
-        another = await connect(listener.address, TOKEN, End(), Message, "again", habits)
+        another = await connect(listener.address, TOKEN, End(), Message, "again", options)
         another.close()
         await another.closed.wait()
 
@@ -287,15 +288,15 @@ async def test_who_accepts_and_says_nothing_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = join_address("127.0.0.1", silent.getsockname()[1])
         with pytest.raises(CannotConnect, match="in time"):
-            await connect(address, TOKEN, End(), Message, "d", Habits(handshake=0.1))
+            await connect(address, TOKEN, End(), Message, "d", StreamOptions(handshake=0.1))
 
 
 # Bounds
 
 
 async def test_a_message_that_is_too_large_is_not_sent() -> None:
-    async with pair(Habits(frame=1_000)) as (stream, _, _):
-        with pytest.raises(TooLarge, match="send parts"):
+    async with pair(StreamOptions(frame=1_000)) as (stream, _, _):
+        with pytest.raises(TooLarge, match="in parts"):
             stream.tell(Say("x" * 1_001))
         with pytest.raises(RemoteError, match="TooLarge"):
             await stream.ask(Say("large"), WAIT)
@@ -304,7 +305,9 @@ async def test_a_message_that_is_too_large_is_not_sent() -> None:
 
 async def test_a_frame_beyond_the_limit_ends_the_stream() -> None:
     end = End()
-    async with Listener("127.0.0.1:0", TOKEN, end, Message, habits=Habits(frame=100)) as there:
+    async with Listener(
+        "127.0.0.1:0", TOKEN, end, Message, options=StreamOptions(frame=100)
+    ) as there:
         stream = await connect(there.address, TOKEN, end, Message, "d")
         stream.tell(Say("x" * 200))
         await asyncio.wait_for(stream.closed.wait(), WAIT)
@@ -321,9 +324,9 @@ async def test_a_message_of_another_type_ends_the_stream() -> None:
 
 
 async def test_a_peer_that_does_not_read_is_cut_off_at_a_bound() -> None:
-    habits = Habits(outgoing=1 << 20)
+    options = StreamOptions(outgoing=1 << 20)
 
-    async with pair(habits) as (stream, _, listener):
+    async with pair(options) as (stream, _, listener):
         (other,) = listener.streams
         other._reading().pause_reading()
 
@@ -339,9 +342,9 @@ async def test_a_peer_that_does_not_read_is_cut_off_at_a_bound() -> None:
 
 
 async def test_a_silent_peer_is_noticed_and_an_idle_one_is_not() -> None:
-    habits = Habits(ping_every=0.05, silence=2.0)
+    options = StreamOptions(ping_every=0.05, silence=2.0)
 
-    async with pair(habits) as (stream, _, listener):
+    async with pair(options) as (stream, _, listener):
         (other,) = listener.streams
         # Idle for longer than the limit, which signs of life make up for.
         began = asyncio.get_running_loop().time()
@@ -354,9 +357,9 @@ async def test_a_silent_peer_is_noticed_and_an_idle_one_is_not() -> None:
 
 
 async def test_no_more_is_read_than_is_worked_on() -> None:
-    habits = Habits(hears=10)
+    options = StreamOptions(in_progress=10)
 
-    async with pair(habits) as (stream, end, _):
+    async with pair(options) as (stream, end, _):
         end.go_on.clear()
         data = bytes(300_000)
         asks = [asyncio.create_task(stream.ask(Say("later", data), WAIT)) for _ in range(40)]

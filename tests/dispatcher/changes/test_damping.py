@@ -2,7 +2,7 @@
 
 from configurators.state.network import first_network
 from configurators.store.model import Lost, NetworkDoc
-from dispatcher.changes.damping import Damper, Patience, Sight
+from dispatcher.changes.damping import Damper, Observation, Patience
 from sdn.topologies import topology
 
 DOC = first_network(topology("ring:5"), "legs", 1)
@@ -20,10 +20,10 @@ class Clock:
         self.damper = Damper(PATIENCE)
 
     def see(self, down: frozenset[str] = frozenset(), *ports: tuple[str, int]) -> None:
-        self.damper.see(self.doc, Sight(ALL - down, down, frozenset(ports)), self.now)
+        self.damper.observe(self.doc, Observation(ALL - down, down, frozenset(ports)), self.now)
 
     def nobody_tells(self) -> None:
-        self.damper.see(self.doc, Sight(frozenset(), frozenset(), frozenset()), self.now)
+        self.damper.observe(self.doc, Observation(frozenset(), frozenset(), frozenset()), self.now)
 
     def after(self, seconds: float) -> Lost:
         self.now += seconds

@@ -2,20 +2,21 @@
 
 from contextlib import AsyncExitStack
 
+from configurators.store.documents import decode_network
+from configurators.store.keys import NETWORK
+from dispatcher.calls import RecordSpec
 from dispatcher.changes.damping import Patience
-from dispatcher.dispatcher import Dispatcher
-from dispatcher.views import Ask
 from tests.dispatcher.support import SCHEMA, TIMEOUT, eventually
-from tests.dispatcher.whole import whole
+from tests.dispatcher.whole import Whole, whole
 from tests.etcd import TestEtcd
 
 SOON = Patience(down_after=0.3, absent_after=20.0, back_after=0.3)
 
 
-def lost(d: Dispatcher) -> tuple[str, ...]:
-    doc = d._catalogue.network_doc
-    assert doc
-    return doc.lost.switches
+async def lost(w: Whole) -> tuple[str, ...]:
+    stored = await w.etcd.get(NETWORK)
+    assert stored
+    return decode_network(stored.value).lost.switches
 
 
 async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: TestEtcd) -> None:
@@ -23,7 +24,7 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
         w = await stack.enter_async_context(whole(etcd_server.access(), "ring:4"))
         second = await stack.enter_async_context(w.dispatcher(id="b", patience=SOON, grace=0.2))
         await second.put_space("stocks", SCHEMA)
-        [made] = await second.begin("advertisement", [Ask("h1", "stocks", {})], wait=TIMEOUT)
+        [made] = await second.begin("advertisement", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT)
         assert made.status == 201
         # The first never takes anything for lost: as long as it decides, nothing is.
         calm = Patience(down_after=3600.0)
@@ -34,16 +35,18 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
                 return any(s.state == "down" for s in second.switches())
 
             await eventually(noticed)
-            [waits] = await second.begin("subscription", [Ask("h3", "stocks", {})], wait=1.0)
+            [waits] = await second.begin("subscription", [RecordSpec("h3", "stocks", {})], wait=1.0)
             assert waits.status == 202
-            assert lost(second) == ()
+            assert await lost(w) == ()
 
         async def decided() -> bool:
-            return lost(second) == ("s3",)
+            return await lost(w) == ("s3",)
 
         await eventually(decided)
         # Its own host still waits, another one behind it does not.
-        [served] = await second.begin("subscription", [Ask("h2", "stocks", {})], wait=TIMEOUT)
+        [served] = await second.begin(
+            "subscription", [RecordSpec("h2", "stocks", {})], wait=TIMEOUT
+        )
         assert served.status == 201
         assert waits.record
         id = waits.record.id
@@ -59,7 +62,7 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
             return (await second.record(id)).state == "active"
 
         await eventually(active)
-        assert lost(second) == ()
+        assert await lost(w) == ()
 
         async def settled() -> bool:
             d = second

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from dispatcher.views import Answer, Ask
-from tests.dispatcher.support import SCHEMA, TIMEOUT
+from dispatcher.calls import Answer, RecordSpec
+from tests.dispatcher.support import SCHEMA, TIMEOUT, problem
 from tests.dispatcher.whole import Mode, whole
 from tests.etcd import TestEtcd
 
@@ -27,8 +27,8 @@ async def test_a_flood_is_begun_between_another_hosts_requests(
         w.dispatcher(window=WINDOW, window_per_host=QUEUE, queue_per_host=QUEUE) as d,
     ):
         await d.put_space("stocks", SCHEMA)
-        await d.begin("advertisement", [Ask("h2", "stocks", {})], wait=TIMEOUT)
-        asks = [Ask("h1", "stocks", f"price > {n % 900}") for n in range(FLOOD)]
+        await d.begin("advertisement", [RecordSpec("h2", "stocks", {})], wait=TIMEOUT)
+        asks = [RecordSpec("h1", "stocks", f"price > {n % 900}") for n in range(FLOOD)]
         flood = asyncio.create_task(d.begin("subscription", asks, wait=TIMEOUT))
         while d.queue()[1] < WINDOW:
             await asyncio.sleep(0)
@@ -36,14 +36,14 @@ async def test_a_flood_is_begun_between_another_hosts_requests(
         while d.queue()[0]:
             before = QUEUE - d.queue()[0]
             (answer,) = await d.begin(
-                "subscription", [Ask("h3", "stocks", "price < 500")], wait=TIMEOUT
+                "subscription", [RecordSpec("h3", "stocks", "price < 500")], wait=TIMEOUT
             )
             assert answer.status == 201
             seen += [(before, at) for at in begun([answer])]
         answers = await flood
         refused = [answer for answer in answers if answer.status == 429]
         assert len(refused) == FLOOD - QUEUE
-        assert all(answer.problem.retry_after for answer in refused)
+        assert all(problem(answer).retry_after for answer in refused)
         times = begun(answers)
         assert len(times) == QUEUE
         assert seen, "the flood was over before anybody else asked"

@@ -1,4 +1,4 @@
-"""What one unreadable document does to those who follow or read many: nothing but a complaint."""
+"""One document that cannot be read does not keep others from being followed and listed."""
 
 import asyncio
 
@@ -6,9 +6,8 @@ import pytest
 
 from configurators.store.etcd.client import Etcd
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.requests.reading import scan
-from tests.dispatcher.requests.test_records import asks, views
-from tests.dispatcher.support import TIMEOUT, eventually, world
+from dispatcher.requests.stored_records import scan
+from tests.dispatcher.support import TIMEOUT, eventually, specs, views, world
 from tests.etcd import TestEtcd
 
 
@@ -38,7 +37,7 @@ async def test_an_unreadable_record_is_left_out_of_lists(
     etcd_server: TestEtcd, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        made = views(await d.begin("subscription", asks(3), wait=TIMEOUT))
+        made = views(await d.begin("subscription", specs(3), wait=TIMEOUT))
         await w.etcd.put("records/1/s1-0", b"\xc1")
         page = await d.records("subscription")
         assert {record.id for record in page.items} == {record.id for record in made}
@@ -46,12 +45,17 @@ async def test_an_unreadable_record_is_left_out_of_lists(
     assert "records/1/s1-0 is left out" in caplog.text
 
 
-async def test_a_dispatcher_tells_when_something_is_no_longer_done(etcd_server: TestEtcd) -> None:
+async def test_a_dispatcher_reports_a_background_task_that_no_longer_runs(
+    etcd_server: TestEtcd,
+) -> None:
+    name = "adopt abandoned operations"
     async with world(etcd_server.access()) as w, w.dispatcher(id="d1") as d:
         assert not any(reason.startswith("d1:") for reason in d.health().reasons)
-        [task] = [task for task in d._siblings.tasks() if task.get_name() == "adopt"]
+        [task] = [task for task in asyncio.all_tasks() if task.get_name() == name]
         task.cancel()
         await asyncio.wait([task], timeout=TIMEOUT)
         health = d.health()
-        assert "d1: it has stopped to adopt; start it anew" in health.reasons
+        why = f"the task {name!r} is no longer running: restart this process"
+        assert f"d1: {why}" in health.reasons
+        assert [(part.name, part.reason) for part in health.dispatchers] == [("d1", why)]
         assert not health.ready

@@ -42,37 +42,37 @@ def test_a_flood_of_one_host_does_not_delay_another_beyond_a_turn() -> None:
     for n in range(4_000):
         admission.put("flood", f"flood {n}")
     admission.put("quiet", "quiet")
-    assert "quiet" in admission.take(17)
+    assert "quiet" in admission.next_to_begin(17)
 
 
 def test_what_one_host_has_running_is_bounded() -> None:
     admission: Admission[str] = Admission(1_000, 5, 10_000, 5_000)
     for n in range(20):
         admission.put("flood", f"flood {n}")
-    assert len(admission.take(100)) == 5
+    assert len(admission.next_to_begin(100)) == 5
     admission.put("quiet", "quiet")
-    assert admission.take(100) == ["quiet"]
+    assert admission.next_to_begin(100) == ["quiet"]
     admission.release("flood")
-    assert admission.take(100) == ["flood 5"]
+    assert admission.next_to_begin(100) == ["flood 5"]
 
 
 def test_what_takes_long_lets_others_of_its_host_begin_but_not_all_of_them() -> None:
     admission: Admission[str] = Admission(1_000, 2, 10_000, 5_000, most_per_host=5)
     for n in range(20):
         admission.put("h1", f"{n}")
-    assert admission.take(100) == ["0", "1"]
+    assert admission.next_to_begin(100) == ["0", "1"]
     admission.slow("h1")
-    assert admission.take(100) == ["2"]
+    assert admission.next_to_begin(100) == ["2"]
     for _ in range(3):
         admission.slow("h1")
-    assert admission.take(100) == ["3", "4"]
+    assert admission.next_to_begin(100) == ["3", "4"]
     admission.slow("h1")
-    assert admission.take(100) == [], "there are five"
+    assert admission.next_to_begin(100) == [], "there are five"
     admission.release("h1", slow=True)
-    assert admission.take(100) == ["5"]
+    assert admission.next_to_begin(100) == ["5"]
     for _ in range(4):
         admission.release("h1", slow=True)
-    assert admission.take(100) == ["6"], "the last one and this one are quick"
+    assert admission.next_to_begin(100) == ["6"], "the last one and this one are quick"
 
 
 @given(
@@ -99,7 +99,7 @@ def test_nothing_is_lost_or_doubled_and_each_host_keeps_its_order(
             if admission.put(host, (host, number)):
                 accepted.append((host, number))
         elif choice < 8:
-            taken = admission.take(choice)
+            taken = admission.next_to_begin(choice)
             begun += taken
             running += [name for name, _ in taken]
         elif choice == 10 and running.count(host) > slow.count(host):
@@ -115,7 +115,7 @@ def test_nothing_is_lost_or_doubled_and_each_host_keeps_its_order(
     while admission.queued:
         while running:
             end(running.pop())
-        taken = admission.take(100)
+        taken = admission.next_to_begin(100)
         assert taken
         begun += taken
         running += [name for name, _ in taken]

@@ -10,33 +10,32 @@ import pytest
 from configurators.process import ConfiguratorOptions
 from configurators.store.keys import JOURNAL, LOCKS, journal_of
 from configurators.store.locks import Locks
-from configurators.streams.messages import Done
+from configurators.streams.messages import Done, Dones
+from dispatcher.calls import RecordSpec
 from dispatcher.dispatcher import Dispatcher
+from dispatcher.requests.gathering import Gatherer
 from dispatcher.requests.operation import Operation
-from dispatcher.views import Ask
 from sdn.emulator.model import SwitchModel
-from tests.configurators.lone import Lone, lone
-from tests.dispatcher.requests.test_records import views
-from tests.dispatcher.support import SCHEMA, TIMEOUT, TOKEN, eventually
-from tests.dispatcher.test_whole import somewhere
+from tests.configurators.child import ConfiguratorChild, configurator_child
+from tests.dispatcher.support import SCHEMA, TIMEOUT, TOKEN, eventually, random_filter, views
 from tests.dispatcher.whole import Whole, whole
 from tests.etcd import TestEtcd
 
 SLOW = SwitchModel(acknowledge_after=0.03)
 
 
-def wants(rng: Random, count: int) -> list[Ask]:
-    return [Ask(f"h{rng.randint(1, 3)}", "stocks", somewhere(rng)) for _ in range(count)]
+def wants(rng: Random, count: int) -> list[RecordSpec]:
+    return [RecordSpec(f"h{rng.randint(1, 3)}", "stocks", random_filter(rng)) for _ in range(count)]
 
 
 async def offered(d: Dispatcher) -> None:
     """A space that publishers write to."""
     await d.put_space("stocks", SCHEMA)
-    hosts = [Ask(host, "stocks", {}) for host in ("h1", "h2")]
+    hosts = [RecordSpec(host, "stocks", {}) for host in ("h1", "h2")]
     views(await d.begin("advertisement", hosts, wait=TIMEOUT))
 
 
-async def owner(d: Dispatcher, alive: list[Lone]) -> Lone:
+async def owner(d: Dispatcher, alive: list[ConfiguratorChild]) -> ConfiguratorChild:
     """The configurator that has most partitions."""
     counts = {view.id: view.partitions for view in d.configurators()}
     return max(alive, key=lambda process: counts.get(process.id, 0))
@@ -49,7 +48,9 @@ async def test_what_a_configurator_leaves_half_done_others_finish(
     rng = Random(5)
     access = etcd_server.access()
     with ExitStack() as stack:
-        alive = [stack.enter_context(lone(access, TOKEN, f"c{n}")) for n in range(1, 4)]
+        alive = [
+            stack.enter_context(configurator_child(access, TOKEN, f"c{n}")) for n in range(1, 4)
+        ]
         async with (
             whole(access, mode="sea", configurators=0, model=SLOW) as w,
             w.dispatcher() as d,
@@ -74,7 +75,7 @@ async def test_what_a_configurator_leaves_half_done_others_finish(
 
             await eventually(without_it)
             if how == "paused":
-                gone.go_on()
+                gone.resume()
                 views(await d.begin("subscription", wants(rng, 50), wait=TIMEOUT))
                 await w.check_flows(d)
             ends = [record.id for record in records]
@@ -89,13 +90,19 @@ async def test_several_dispatchers_share_configurators(etcd_server: TestEtcd) ->
         w.dispatcher() as d2,
     ):
         await offered(d1)
-        await d2._catalogue.refresh_spaces()
+
+        async def known() -> bool:
+            return [space.name for space in d2.spaces()] == ["stocks"]
+
+        await eventually(known)
 
         async def live(d: Dispatcher, seed: int) -> None:
             rng = Random(seed)
             for _ in range(4):
                 records = views(await d.begin("subscription", wants(rng, 25), wait=TIMEOUT))
-                answer = await d.update("subscription", records[0].id, somewhere(rng), wait=TIMEOUT)
+                answer = await d.update(
+                    "subscription", records[0].id, random_filter(rng), wait=TIMEOUT
+                )
                 assert answer.status == 200, answer.problem
                 ends = [record.id for record in records[1::2]]
                 other = d2 if d is d1 else d1
@@ -113,13 +120,13 @@ async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
 
     access = etcd_server.access()
     with ExitStack() as stack:
-        first = stack.enter_context(lone(access, TOKEN, "c1"))
+        first = stack.enter_context(configurator_child(access, TOKEN, "c1"))
         async with (
             whole(access, mode="sea", configurators=0) as w,
             w.dispatcher(partitions=4) as d,
         ):
             await offered(d)
-            everywhere = Ask("h3", "stocks", {})
+            everywhere = RecordSpec("h3", "stocks", {})
             [known] = views(await d.begin("advertisement", [everywhere], wait=TIMEOUT))
             assert len(known.partitions) > 1
             blocked = known.partitions[0]
@@ -137,14 +144,14 @@ async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
 
                 await eventually(done_elsewhere)
                 elsewhere = [
-                    Ask("h2", "stocks", {"symbol": {"in": [s]}, "price": {"lt": n}})
+                    RecordSpec("h2", "stocks", {"symbol": {"in": [s]}, "price": {"lt": n}})
                     for s in ("ACME", "XYZ")
                     for n in range(100, 1000, 50)
                 ]
                 tried = await d.begin("subscription", elsewhere, wait=3.0)
                 assert 201 in {answer.status for answer in tried}
                 first.kill()
-                stack.enter_context(lone(access, TOKEN, "c2"))
+                stack.enter_context(configurator_child(access, TOKEN, "c2"))
 
                 async def taken_over() -> bool:
                     parts = {p.id: p for p in d.partitions()}
@@ -167,25 +174,32 @@ async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
                 await w.check_flows(d)
 
 
-async def test_tasks_of_a_partition_are_done_in_the_order_they_came(etcd_server: TestEtcd) -> None:
+async def test_tasks_of_a_partition_are_done_in_the_order_they_came(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also while its lock goes from one configurator to the other."""
 
+    came: list[str] = []
+    dones: list[Done] = []
+    deliver, tasks_done = Gatherer.deliver, Gatherer.tasks_done
+
+    def note_operation(self: Gatherer, operation: Operation) -> None:
+        if operation.kind == "subscription":
+            came.append(operation.id)
+        deliver(self, operation)
+
+    def note_dones(self: Gatherer, message: Dones, configurator: str) -> None:
+        dones.extend(done for done in message.dones if done.id in came and done.outcome == "done")
+        tasks_done(self, message, configurator)
+
+    monkeypatch.setattr(Gatherer, "deliver", note_operation)
+    monkeypatch.setattr(Gatherer, "tasks_done", note_dones)
     small = ConfiguratorOptions(tune_gc=False, slice_limit=4)
     async with (
         whole(etcd_server.access(), mode="sea", model=SLOW, options=small) as w,
         w.dispatcher(partitions=1) as d,
     ):
         await offered(d)
-        came: list[str] = []
-        dones: list[Done] = []
-        start = d._gatherer.start
-
-        def note(operation: Operation) -> None:
-            came.append(operation.record.id)
-            start(operation)
-
-        d._gatherer.start = note  # type: ignore[method-assign]
-        d._gatherer.on_done = lambda _, done, __: dones.append(done)
         moving = asyncio.create_task(_move_locks(w))
         try:
             views(await d.begin("subscription", wants(Random(7), 80), wait=TIMEOUT))
@@ -216,7 +230,9 @@ async def test_locks_and_journals_go_with_their_space(etcd_server: TestEtcd) -> 
     ):
         for _ in range(2):
             await offered(d)
-            [record] = views(await d.begin("subscription", [Ask("h3", "stocks", {})], wait=TIMEOUT))
+            [record] = views(
+                await d.begin("subscription", [RecordSpec("h3", "stocks", {})], wait=TIMEOUT)
+            )
             assert await w.check_flows(d) > 0
             assert (await w.etcd.range(JOURNAL)).items
             ends: list[Any] = [record.id]

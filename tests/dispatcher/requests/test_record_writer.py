@@ -1,11 +1,14 @@
-"""The journal: many writes in few transactions, and each learns what became of it."""
+"""The record writer: many writes in few transactions, and each gets its result."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 from unittest.mock import patch
 
 import pytest
 
+from configurators.environment import Clock
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd, Put
 from configurators.store.keys import DISPATCHERS
@@ -13,23 +16,25 @@ from configurators.store.model import Process
 from configurators.store.registration import Registration
 from configurators.store.upkeep import SharedLeases
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.requests.record_writer import Journal, Verdict, Write
+from dispatcher.requests.record_writer import RecordWriter
+from dispatcher.requests.writes import Write, WriteResult
 from tests.dispatcher.support import TIMEOUT, World, world
 from tests.etcd import TestEtcd
 
 KEY = DISPATCHERS + "d1"
 _confirm = Registration.confirm
 
-Outcomes = dict[str, list[Verdict]]
+Results = dict[str, list[WriteResult]]
 
 
 class Writer:
-    """Writes, and notes what it is told."""
+    """Writes, and collects the results."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.told: list[tuple[Write, Verdict]] = []
-        self.expected = 0
+    def __init__(self, record_writer: RecordWriter) -> None:
+        self.record_writer = record_writer
+        self.failing: set[str] = set()  # keys of writes whose result causes an error
+        self.written: list[tuple[Write, WriteResult]] = []
+        self._expected = 0
         self._all = asyncio.Event()
 
     def write(
@@ -40,240 +45,218 @@ class Writer:
         gather: bool = False,
         **more: object,
     ) -> Write:
-        write = Write(key, revision, [Put(key, value)], self._tell, **more)  # type: ignore[arg-type]
-        self.expected += 1
-        self.journal.write(write, gather)
+        write = Write(key, revision, [Put(key, value)], self._collect, **more)  # type: ignore[arg-type]
+        self._expected += 1
+        self._all.clear()
+        self.record_writer.write(write, gather)
         return write
 
-    def _tell(self, write: Write, verdict: Verdict) -> None:
-        self.told.append((write, verdict))
-        if len(self.told) == self.expected:
+    def _collect(self, write: Write, result: WriteResult) -> None:
+        self.written.append((write, result))
+        if len(self.written) == self._expected:
             self._all.set()
-        if write.about == "bad":
+        if write.key in self.failing:
             raise ValueError("a writer that fails")
 
-    async def outcomes(self) -> Outcomes:
+    async def results(self) -> Results:
+        """The results by key, when all writes have one."""
         async with asyncio.timeout(TIMEOUT):
             await self._all.wait()
-        found: Outcomes = {}
-        for write, verdict in self.told:
-            found.setdefault(write.key, []).append(verdict)
+        found: Results = {}
+        for write, result in self.written:
+            found.setdefault(write.key, []).append(result)
         return found
 
 
-def with_journal(
-    etcd_server: TestEtcd, test: Callable[[World, Catalogue, Writer], Awaitable[None]]
-) -> None:
-    async def run() -> None:
-        access = etcd_server.access()
-        async with world(access) as w, Etcd(access) as etcd:
-            catalogue = Catalogue(etcd)
-            await catalogue.start()
-            registration = Registration(etcd, KEY, Process("d1", "", 1, "n"), 60)
-            registered = asyncio.create_task(registration.keep())
-            await registration.known.wait()
-            journal = Journal(etcd, catalogue, SharedLeases(etcd, 60), registration)
-            await test(w, catalogue, Writer(journal))
-            await journal.close()
-            await catalogue.stop()
-            registered.cancel()
-            await asyncio.gather(registered, return_exceptions=True)
+class Scene(NamedTuple):
+    """A world, and a writer whose dispatcher is registered in it."""
 
-    asyncio.run(run())
+    world: World
+    catalogue: Catalogue
+    writer: Writer
+    registration: Registration
 
 
-def test_writes_share_transactions(etcd_server: TestEtcd) -> None:
-    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+@asynccontextmanager
+async def scene(etcd_server: TestEtcd, patience: float = 20.0) -> AsyncIterator[Scene]:
+    access = etcd_server.access()
+    async with world(access) as w, Etcd(access) as etcd:
+        catalogue = Catalogue(etcd)
+        await catalogue.start()
+        registration = Registration(etcd, KEY, Process("d1", "", 1, "n"), 60)
+        registered = asyncio.create_task(registration.keep())
+        await registration.known.wait()
+        leases = SharedLeases(etcd, 60)
+        record_writer = RecordWriter(etcd, catalogue, leases, registration, Clock(), patience)
+        yield Scene(w, catalogue, Writer(record_writer), registration)
+        await record_writer.close()
+        await catalogue.stop()
+        registered.cancel()
+        await asyncio.gather(registered, return_exceptions=True)
+
+
+async def test_writes_share_transactions(etcd_server: TestEtcd) -> None:
+    async with scene(etcd_server) as (w, _, writer, _):
         for number in range(500):
             writer.write(f"records/1/{number}")
-        assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
-        assert writer.journal.transactions <= 6
+        assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
+        assert writer.record_writer.transactions <= 6
         assert len((await w.etcd.range("records/")).items) == 500
 
-    with_journal(etcd_server, test)
 
-
-def test_writes_that_may_gather_share_a_transaction_over_turns_of_the_loop(
+async def test_writes_that_may_gather_share_a_transaction_over_turns_of_the_loop(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dispatcher.requests.record_writer._GATHER", TIMEOUT)
-
-    async def test(_: World, __: Catalogue, writer: Writer) -> None:
+    async with scene(etcd_server) as (_, _, writer, _):
         writer.write("records/1/first", gather=True)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert writer.journal.queued == 1  # it waits, also when nothing is under way
+        assert writer.record_writer.queued == 1  # it waits, also when nothing is under way
         writer.write("records/1/second", gather=True)
         await asyncio.sleep(0)
         writer.write("records/1/urgent")  # takes the others along
-        assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
-        assert writer.journal.transactions == 1
+        assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
+        assert writer.record_writer.transactions == 1
         writer.write("records/1/last", gather=True)
-        assert (await _written(writer))["records/1/last"] == [Verdict.WRITTEN]
-
-    async def _written(writer: Writer) -> Outcomes:
-        await writer.journal.close()  # also writes what still gathers
-        return await writer.outcomes()
-
-    with_journal(etcd_server, test)
+        await writer.record_writer.close()  # also writes what still gathers
+        assert (await writer.results())["records/1/last"] == [WriteResult.WRITTEN]
 
 
-def test_a_dispatcher_whose_registration_was_taken_away_registers_before_it_writes(
+async def test_a_dispatcher_whose_registration_was_taken_away_registers_before_it_writes(
     etcd_server: TestEtcd,
 ) -> None:
-    # When it ends, others look for what is left, once: what came later, nobody would find.
-    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+    # When the registration ends, other dispatchers look once for abandoned operations.
+    async with scene(etcd_server) as (w, _, writer, _):
         await w.etcd.delete(KEY)
         gone = (await w.etcd.range(KEY)).revision
         async with asyncio.timeout(TIMEOUT):
             writer.write("records/1/1")
             writer.write("records/1/2")
-            assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
+            assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
         registered = await w.etcd.get(KEY)
         record = await w.etcd.get("records/1/1")
         assert registered
         assert record
         assert gone < registered.revision < record.revision
 
-    with_journal(etcd_server, test)
 
-
-def test_transactions_at_the_same_time_register_once(etcd_server: TestEtcd) -> None:
+async def test_transactions_at_the_same_time_register_once(etcd_server: TestEtcd) -> None:
     # Each registration is a new revision, on which the others would fail.
-    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+    async with scene(etcd_server) as (w, _, writer, _):
         await w.etcd.delete(KEY)
         with patch.object(Registration, "confirm", autospec=True, side_effect=_confirm) as confirm:
             for number in range(500):
                 writer.write(f"records/1/{number}")
-            assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
+            assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
         assert confirm.call_count == 1
 
-    with_journal(etcd_server, test)
 
-
-def test_what_another_process_of_the_same_id_replaces_fails_at_once(etcd_server: TestEtcd) -> None:
-    async def test(w: World, _: Catalogue, writer: Writer) -> None:
+async def test_writes_of_a_dispatcher_that_another_process_has_replaced_fail_at_once(
+    etcd_server: TestEtcd,
+) -> None:
+    async with scene(etcd_server) as (w, _, writer, _):
         await w.etcd.put(KEY, encode(Process("d1", "", 2, "n")))
         written = [writer.write("records/1/1"), writer.write("records/1/2")]
-        assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.FAILED,)}
+        assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.FAILED,)}
         assert "another process" in str(written[0].error)
         assert not (await w.etcd.range("records/")).items
 
-    with_journal(etcd_server, test)
 
-
-def test_writes_do_not_wait_for_a_registration_longer_than_for_the_store(
+async def test_writes_wait_for_a_registration_as_long_as_for_etcd_and_no_longer(
     etcd_server: TestEtcd,
 ) -> None:
-    async def test(w: World, _: Catalogue, writer: Writer) -> None:
-        writer.journal._patience = 0.3
-        writer.journal._registration.known.clear()  # as while etcd gives no lease
+    async with scene(etcd_server, patience=0.3) as (w, _, writer, registration):
+        registration.known.clear()  # as while etcd gives no lease
         await w.etcd.delete(KEY)
         writer.write("records/1/1")
-        assert await writer.outcomes() == {"records/1/1": [Verdict.FAILED]}
-
-    with_journal(etcd_server, test)
+        assert await writer.results() == {"records/1/1": [WriteResult.FAILED]}
 
 
-def test_one_record_that_has_changed_does_not_keep_others_back(etcd_server: TestEtcd) -> None:
-    async def test(w: World, _: Catalogue, writer: Writer) -> None:
-        await w.etcd.put("records/1/5", b"somebody else's")
+async def test_one_record_that_has_changed_does_not_keep_others_back(etcd_server: TestEtcd) -> None:
+    async with scene(etcd_server) as (w, _, writer, _):
+        await w.etcd.put("records/1/5", b"changed by another")
         for number in range(10):
             writer.write(f"records/1/{number}")
-        outcomes = await writer.outcomes()
-        assert outcomes.pop("records/1/5") == [Verdict.CHANGED]
-        assert set(map(tuple, outcomes.values())) == {(Verdict.WRITTEN,)}
-        [found] = [write.found for write, verdict in writer.told if verdict is Verdict.CHANGED]
+        results = await writer.results()
+        assert results.pop("records/1/5") == [WriteResult.CHANGED]
+        assert set(map(tuple, results.values())) == {(WriteResult.WRITTEN,)}
+        [found] = [write.found for write, result in writer.written if result is WriteResult.CHANGED]
         assert found
-        assert found.value == b"somebody else's"
-
-    with_journal(etcd_server, test)
+        assert found.value == b"changed by another"
 
 
-def test_two_writes_of_one_record_come_one_after_the_other(etcd_server: TestEtcd) -> None:
-    async def test(_: World, __: Catalogue, writer: Writer) -> None:
+async def test_two_writes_of_one_record_come_one_after_the_other(etcd_server: TestEtcd) -> None:
+    async with scene(etcd_server) as (_, _, writer, _):
         writer.write("records/1/a", value=b"first")
         writer.write("records/1/b")
         writer.write("records/1/a", value=b"second")
-        assert await writer.outcomes() == {
-            "records/1/a": [Verdict.WRITTEN, Verdict.CHANGED],
-            "records/1/b": [Verdict.WRITTEN],
+        assert await writer.results() == {
+            "records/1/a": [WriteResult.WRITTEN, WriteResult.CHANGED],
+            "records/1/b": [WriteResult.WRITTEN],
         }
 
-    with_journal(etcd_server, test)
 
-
-def test_what_depends_on_a_space_is_not_written_when_that_has_changed(
+async def test_a_write_that_depends_on_a_space_is_refused_when_the_space_has_changed(
     etcd_server: TestEtcd,
 ) -> None:
-    async def test(w: World, catalogue: Catalogue, writer: Writer) -> None:
+    async with scene(etcd_server) as (w, catalogue, writer, _):
         space = catalogue.spaces.named("stocks")
         await catalogue.stop()  # so that it does not hear of the new owner
         await w.etcd.put(f"owners/{space.partitions()[0]}", b"c9")
         writer.write("records/1/a", space=space)
         writer.write("records/1/b")
-        assert await writer.outcomes() == {
-            "records/1/a": [Verdict.GUARDED],
-            "records/1/b": [Verdict.WRITTEN],
+        assert await writer.results() == {
+            "records/1/a": [WriteResult.GUARDED],
+            "records/1/b": [WriteResult.WRITTEN],
         }
         await catalogue.refresh(space)
         writer.write("records/1/a", space=space)
-        writer._all.clear()
-        assert (await writer.outcomes())["records/1/a"] == [Verdict.GUARDED, Verdict.WRITTEN]
-
-    with_journal(etcd_server, test)
+        assert (await writer.results())["records/1/a"] == [WriteResult.GUARDED, WriteResult.WRITTEN]
 
 
-def test_what_was_decided_before_a_change_of_owner_is_not_written_after_it(
+async def test_a_result_from_before_a_change_of_owner_is_refused_after_it(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dispatcher.requests.record_writer._GATHER", TIMEOUT)
-
-    async def test(w: World, catalogue: Catalogue, writer: Writer) -> None:
+    async with scene(etcd_server) as (w, catalogue, writer, _):
         space = catalogue.spaces.named("stocks")
         writer.write("records/1/a", space=space, gather=True)
         await w.etcd.put(f"owners/{space.partitions()[0]}", b"c9")
         await catalogue.refresh(space)  # the new owner is known before it is sent
         writer.write("records/1/b", space=space)
-        assert await writer.outcomes() == {
-            "records/1/a": [Verdict.GUARDED],
-            "records/1/b": [Verdict.WRITTEN],
+        assert await writer.results() == {
+            "records/1/a": [WriteResult.GUARDED],
+            "records/1/b": [WriteResult.WRITTEN],
         }
 
-    with_journal(etcd_server, test)
 
-
-def test_one_write_that_the_store_refuses_does_not_keep_others_back(
+async def test_one_write_that_etcd_refuses_does_not_keep_others_back(
     etcd_server: TestEtcd,
 ) -> None:
-    async def test(_: World, __: Catalogue, writer: Writer) -> None:
+    async with scene(etcd_server) as (_, _, writer, _):
         for number in range(20):
             key = f"records/1/{number}"
             writer.write(key, leased=[Put(key, b"twice")] if number == 7 else [])
-        outcomes = await writer.outcomes()
-        assert outcomes.pop("records/1/7") == [Verdict.FAILED]
-        assert set(map(tuple, outcomes.values())) == {(Verdict.WRITTEN,)}
-
-    with_journal(etcd_server, test)
+        results = await writer.results()
+        assert results.pop("records/1/7") == [WriteResult.FAILED]
+        assert set(map(tuple, results.values())) == {(WriteResult.WRITTEN,)}
 
 
-def test_large_writes_share_no_more_than_the_store_takes_at_once(etcd_server: TestEtcd) -> None:
-    async def test(_: World, __: Catalogue, writer: Writer) -> None:
+async def test_large_writes_share_no_more_than_etcd_takes_at_once(etcd_server: TestEtcd) -> None:
+    async with scene(etcd_server) as (_, _, writer, _):
         for number in range(6):
             writer.write(f"records/1/{number}", value=bytes(500_000))
-        assert set(map(tuple, (await writer.outcomes()).values())) == {(Verdict.WRITTEN,)}
-        assert writer.journal.transactions == 3
-
-    with_journal(etcd_server, test)
+        assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
+        assert writer.record_writer.transactions == 3
 
 
-def test_a_writer_that_fails_does_not_keep_others_from_being_told(
+async def test_an_error_after_one_write_does_not_keep_others_from_their_results(
     etcd_server: TestEtcd, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(_: World, __: Catalogue, writer: Writer) -> None:
-        writer.write("records/1/a", about="bad")
+    async with scene(etcd_server) as (_, _, writer, _):
+        writer.failing.add("records/1/a")
+        writer.write("records/1/a")
         writer.write("records/1/b")
-        assert len(await writer.outcomes()) == 2
-        assert "failed to take up" in caplog.text
-
-    with_journal(etcd_server, test)
+        assert len(await writer.results()) == 2
+        assert "after the write of records/1/a (written) came an error" in caplog.text

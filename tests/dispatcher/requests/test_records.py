@@ -1,36 +1,24 @@
 """Subscriptions and advertisements: begun, ended, updated, each durable before it is answered."""
 
 import asyncio
-from collections.abc import Sequence
 
 from configurators.streams.messages import Task
-from dispatcher.views import Answer, Ask, RecordView
-from tests.dispatcher.support import TIMEOUT, eventually, world
+from configurators.streams.task_numbers import Phase, phase_of
+from dispatcher.calls import RecordSpec
+from tests.dispatcher.support import TIMEOUT, eventually, problem, specs, views, world
 from tests.etcd import TestEtcd
-
-
-def asks(count: int, host: str = "h1") -> list[Ask]:
-    return [Ask(host, "stocks", {"price": {"gte": 6 * n, "lt": 6 * n + 5}}) for n in range(count)]
-
-
-def views(answers: Sequence[Answer]) -> list[RecordView]:
-    found = []
-    for answer in answers:
-        assert answer.record, answer.problem
-        found.append(answer.record)
-    return found
 
 
 async def test_a_subscription_becomes_active_in_its_partitions_and_goes_again(
     etcd_server: TestEtcd,
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        answers = await d.begin("subscription", asks(150), wait=TIMEOUT)
+        answers = await d.begin("subscription", specs(150), wait=TIMEOUT)
         assert {answer.status for answer in answers} == {201}
         records = views(answers)
         assert {record.state for record in records} == {"active"}
-        assert w.has() == await w.expected()
-        assert sum(len(held) for held in w.has().values()) >= 150
+        assert w.installed() == await w.expected()
+        assert sum(len(held) for held in w.installed().values()) >= 150
         for record in records:
             assert await d.record(record.id) == record
             assert record.timing
@@ -43,7 +31,7 @@ async def test_a_subscription_becomes_active_in_its_partitions_and_goes_again(
         ended = await d.end("subscription", [r.id for r in records], wait=TIMEOUT)
         assert {answer.status for answer in ended} == {200}
         assert {record.state for record in views(ended)} == {"removed"}
-        assert w.has() == {}
+        assert w.installed() == {}
         page = await d.records("subscription", state="removed", limit=1000)
         assert {record.id for record in page.items} == {record.id for record in records}
         assert (await d.records("subscription")).items == []
@@ -53,23 +41,20 @@ async def test_an_advertisement_is_told_to_all_who_may_hold_something_of_it(
     etcd_server: TestEtcd,
 ) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        [answer] = await d.begin("advertisement", [Ask("h2", "stocks", {})], wait=TIMEOUT)
+        [answer] = await d.begin("advertisement", [RecordSpec("h2", "stocks", {})], wait=TIMEOUT)
         [record] = views([answer])
-        assert len(record.partitions) == len(w.has()) > 1
-        assert sum(bool(edge) for held in w.has().values() for _, edge in held.values()) == 1
+        assert len(record.partitions) == len(w.installed()) > 1
+        assert sum(bool(edge) for held in w.installed().values() for _, edge in held.values()) == 1
 
 
 async def test_without_waiting_the_answer_comes_when_it_is_durable(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        for worker in w.workers:
-            worker.holding = True
-        answers = await d.begin("subscription", asks(3), wait=0)
+        w.hold()
+        answers = await d.begin("subscription", specs(3), wait=0)
         assert [answer.status for answer in answers] == [202] * 3
         [first, *_] = views(answers)
         assert (await d.record(first.id)).state == "pending"
-        for worker in w.workers:
-            worker.holding = False
-            await worker.release()
+        await w.release()
 
         async def active() -> bool:
             return (await d.record(first.id)).state == "active"
@@ -82,26 +67,29 @@ async def test_bad_elements_are_refused_one_by_one(etcd_server: TestEtcd) -> Non
         answers = await d.begin(
             "subscription",
             [
-                Ask("h1", "stocks", {"price": {"gte": 1}}),
-                Ask("nobody", "stocks", {}),
-                Ask("h1", "nothing", {}),
-                Ask("h1", "stocks", {"colour": 1}),
-                Ask("h1", "stocks", {"price": {"gte": 10**40}}),
-                Ask("h1", "stocks", "price > "),
+                RecordSpec("h1", "stocks", {"price": {"gte": 1}}),
+                RecordSpec("nobody", "stocks", {}),
+                RecordSpec("h1", "nothing", {}),
+                RecordSpec("h1", "stocks", {"colour": 1}),
+                RecordSpec("h1", "stocks", {"price": {"gte": 10**40}}),
+                RecordSpec("h1", "stocks", "price > "),
             ],
             wait=TIMEOUT,
         )
         assert [answer.status for answer in answers] == [201, 404, 404, 422, 422, 422]
-        assert answers[3].problem.field == "colour"
+        assert problem(answers[3]).field == "colour"
         assert len((await w.etcd.range("records/")).items) == 1
 
 
 async def test_a_pending_subscription_can_be_removed(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        for worker in w.workers:
-            worker.holding = True
-        begun = asyncio.create_task(d.begin("subscription", asks(1), wait=TIMEOUT))
-        await asyncio.gather(*(asyncio.wait_for(_any(w.workers), TIMEOUT) for _ in "1"))
+        w.hold()
+        begun = asyncio.create_task(d.begin("subscription", specs(1), wait=TIMEOUT))
+
+        async def received() -> bool:
+            return bool(w.received())
+
+        await eventually(received)
         [pending] = (await d.records("subscription")).items
         ended = asyncio.create_task(d.end("subscription", [pending.id], wait=TIMEOUT))
 
@@ -109,19 +97,10 @@ async def test_a_pending_subscription_can_be_removed(etcd_server: TestEtcd) -> N
             return (await d.record(pending.id)).state == "removing"
 
         await eventually(removing)
-        for worker in w.workers:
-            worker.holding = False
-            await worker.release()
+        await w.release()
         assert [answer.status for answer in await ended] == [200]
         assert [answer.status for answer in await begun] == [409]
-        assert w.has() == {}
-
-
-async def _any(workers: Sequence[object]) -> None:
-    waits = [asyncio.create_task(w.changed.wait()) for w in workers]  # type: ignore[attr-defined]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
+        assert w.installed() == {}
 
 
 async def test_what_switches_refuse_fails_and_is_withdrawn_everywhere(
@@ -133,55 +112,53 @@ async def test_what_switches_refuse_fails_and_is_withdrawn_everywhere(
         def refuse(task: Task) -> str | None:
             return "table full" if task.host == "h3" and task.regions else None
 
-        for worker in w.workers:
-            worker.refuse = refuse
-        mixed = [*asks(5), Ask("h3", "stocks", doomed), *asks(5, "h2")]
+        w.refuse(refuse)
+        mixed = [*specs(5), RecordSpec("h3", "stocks", doomed), *specs(5, "h2")]
         answers = await d.begin("subscription", mixed, wait=TIMEOUT)
         assert [answer.status for answer in answers] == [201] * 5 + [502] + [201] * 5
         failed = answers[5]
         assert failed.record
         assert failed.record.state == "failed"
-        assert "table full" in failed.problem.detail
+        assert "table full" in problem(failed).detail
         assert (await d.record(failed.record.id)).reason == "table full"
-        assert w.has() == await w.expected()
+        assert w.installed() == await w.expected()
 
 
 async def test_an_update_grows_before_it_shrinks(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        [record] = views(await d.begin("subscription", asks(1), wait=TIMEOUT))
-        for worker in w.workers:
-            worker.heard.clear()
+        [record] = views(await d.begin("subscription", specs(1), wait=TIMEOUT))
+        for configurator in w.configurators:
+            configurator.received.clear()
         wider = {"price": {"gte": 0, "lt": 700}, "symbol": {"eq": "XYZ"}}
         answer = await d.update("subscription", record.id, wider, wait=TIMEOUT)
         assert answer.status == 200
         assert answer.record
         assert answer.record.filter == wider
         assert answer.record == await d.record(record.id)
-        assert w.has() == await w.expected()
-        seqs = [task.seq for worker in w.workers for _, task in worker.heard]
-        assert {seq % 4 for seq in seqs} == {0, 1}
+        assert w.installed() == await w.expected()
+        phases = {phase_of(task.seq) for _, task in w.received()}
+        assert phases == {Phase.GROW, Phase.SHRINK}
 
 
 async def test_a_refused_update_leaves_the_old_filter(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        [record] = views(await d.begin("subscription", asks(1), wait=TIMEOUT))
-        before = w.has()
+        [record] = views(await d.begin("subscription", specs(1), wait=TIMEOUT))
+        before = w.installed()
 
         def refuse(task: Task) -> str | None:
-            return "table full" if task.seq % 4 < 2 else None
+            return "table full" if phase_of(task.seq) < Phase.BACK else None
 
-        for worker in w.workers:
-            worker.refuse = refuse
+        w.refuse(refuse)
         answer = await d.update("subscription", record.id, {}, wait=TIMEOUT)
         assert answer.status == 502
         now = await d.record(record.id)
         assert (now.state, now.filter, now.reason) == ("active", record.filter, "table full")
-        assert w.has() == before
+        assert w.installed() == before
 
 
 async def test_unknown_ids_and_ids_of_the_other_kind_are_not_found(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        [record] = views(await d.begin("subscription", asks(1), wait=TIMEOUT))
+        [record] = views(await d.begin("subscription", specs(1), wait=TIMEOUT))
         wrong = ["", "x", "s1-0", "s1-" + "0" * 16, "s/../x", record.id]
         answers = await d.end("advertisement", wrong, wait=TIMEOUT)
         assert {answer.status for answer in answers} == {404}
@@ -190,7 +167,7 @@ async def test_unknown_ids_and_ids_of_the_other_kind_are_not_found(etcd_server: 
 
 async def test_lists_come_in_pages_and_by_host(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        everyone = [*asks(7, "h1"), *asks(6, "h2")]
+        everyone = [*specs(7, "h1"), *specs(6, "h2")]
         made = {
             record.id for record in views(await d.begin("subscription", everyone, wait=TIMEOUT))
         }

@@ -3,12 +3,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.dzflow.sdk.service import Service
+from tests.dzflow.sdk.fake_service import FakeService
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
-    with Service() as running:
+def service() -> Iterator[FakeService]:
+    with FakeService() as running:
         yield running
-    # Whatever a test opened has ended with it.
+    # The SDK's thread ends with the last client.
     assert [thread.name for thread in threading.enumerate() if thread.name == "dzflow"] == []

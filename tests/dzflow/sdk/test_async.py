@@ -1,9 +1,7 @@
-"""The SDK for tasks is the SDK for threads, awaited."""
+"""The SDK for tasks: the same names as for threads, awaited."""
 
 import asyncio
 import inspect
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -18,25 +16,14 @@ from dzflow.sdk import (
     Subscription,
 )
 from dzflow.sdk.errors import Closed, OutsideAdvertisement
-from tests.dzflow.sdk.service import LIMIT, Service
+from tests.dzflow.sdk.fake_service import FakeService
 from tests.dzflow.sdk.support import EVENT
+from tests.support import WAIT, until
 
 
-def awaited(test: Coroutine[Any, Any, None]) -> None:
-    """Run a test that ends in time and leaves no task behind."""
-
-    async def limited() -> None:
-        async with asyncio.timeout(LIMIT):
-            await test
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(limited())
-
-
-def offers(kind: type) -> dict[str, list[str]]:
-    """What a class offers: methods with the names of their parameters."""
-    members = inspect.getmembers(kind, lambda member: inspect.isfunction(member))
+def public_interface(kind: type) -> dict[str, list[str]]:
+    """The public methods and properties of a class, with the names of their parameters."""
+    members = inspect.getmembers(kind, inspect.isfunction)
     found = {n: list(inspect.signature(m).parameters) for n, m in members if n[0] != "_"}
     constructor = {"__init__": list(inspect.signature(kind).parameters)}
     properties: dict[str, list[str]] = {
@@ -46,97 +33,110 @@ def offers(kind: type) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("threads", "tasks"),
+    ("threads", "tasks", "without"),
     [
-        (Rest, AsyncRest),
-        (ControlPlane, AsyncControlPlane),
-        (Subscription, AsyncSubscription),
-        (Advertisement, AsyncAdvertisement),
+        (Rest, AsyncRest, {"stream"}),  # which needs an event loop
+        (ControlPlane, AsyncControlPlane, set()),
+        (Subscription, AsyncSubscription, {"__init__"}),  # not for applications
+        (Advertisement, AsyncAdvertisement, {"__init__"}),
     ],
 )
-def test_both_offer_the_same(threads: type, tasks: type) -> None:
-    more = offers(tasks)
-    more.pop("stream", None)  # for who has an event loop only
-    assert offers(threads) == more
+def test_both_offer_the_same(threads: type, tasks: type, without: set[str]) -> None:
+    offered = [public_interface(kind) for kind in (threads, tasks)]
+    for name in without:
+        for each in offered:
+            each.pop(name, None)
+    assert offered[0] == offered[1]
 
 
-def test_events_come_to_tasks(service: Service) -> None:
-    async def run() -> None:
+async def test_events_come_to_tasks(service: FakeService) -> None:
+    before = asyncio.all_tasks()
+    async with (
+        AsyncControlPlane(service.url, "h1") as publisher,
+        AsyncControlPlane(service.url, "h3") as subscriber,
+    ):
+        advertisement = await publisher.advertise("stocks", "price > 0")
         async with (
-            AsyncControlPlane(service.url, "h1") as publisher,
-            AsyncControlPlane(service.url, "h3") as subscriber,
+            subscriber.subscribe("stocks", "price > 100") as events,
+            publisher.subscribe("stocks", "price > 100") as own,
         ):
-            advertisement = await publisher.advertise("stocks", "price > 0")
-            async with (
-                subscriber.subscribe("stocks", "price > 100") as events,
-                publisher.subscribe("stocks", "price > 100") as own,
-            ):
-                await advertisement.publish(EVENT)
-                await advertisement.publish_many(
-                    {"price": price, "volume": 1} for price in range(51, 151)
-                )
-                for subscription in (events, own):
-                    assert await subscription.get(LIMIT) == EVENT
-                    seen = 0
-                    async for event in subscription:
-                        assert event["price"] == 101 + seen
-                        seen += 1
-                        if seen == 50:
-                            break
-                with pytest.raises(TimeoutError):
-                    await events.get(0.01)
-                with pytest.raises(OutsideAdvertisement):
-                    await advertisement.publish({"price": 0, "volume": 1})
-                await events.update("price > 400")
-                await advertisement.publish({"price": 300, "volume": 1})
-                await advertisement.publish({"price": 450, "volume": 1})
-                assert (await events.get(LIMIT))["price"] == 450
-                waiting = asyncio.create_task(anext(events, None))
-                await asyncio.sleep(0)
-            assert await waiting is None
-            with pytest.raises(Closed):
-                await events.get()
-            assert (await subscriber.spaces())[0]["name"] == "stocks"
-            assert subscriber.counters()["stocks"].delivered == 52
-        assert service.records == {}
-
-    awaited(run())
+            await advertisement.publish(EVENT)
+            await advertisement.publish_many(
+                {"price": price, "volume": 1} for price in range(51, 151)
+            )
+            for subscription in (events, own):
+                assert await subscription.get(WAIT) == EVENT
+                seen = 0
+                async for event in subscription:
+                    assert event["price"] == 101 + seen
+                    seen += 1
+                    if seen == 50:
+                        break
+            with pytest.raises(TimeoutError):
+                await events.get(0.01)
+            with pytest.raises(OutsideAdvertisement):
+                await advertisement.publish({"price": 0, "volume": 1})
+            await events.update("price > 400")
+            await advertisement.publish({"price": 300, "volume": 1})
+            await advertisement.publish({"price": 450, "volume": 1})
+            assert (await events.get(WAIT))["price"] == 450
+            waiting = asyncio.create_task(anext(events, None))
+            await asyncio.sleep(0)
+        assert await waiting is None
+        with pytest.raises(Closed):
+            await events.get()
+        assert (await subscriber.spaces())[0]["name"] == "stocks"
+        assert [host["id"] for host in await subscriber.rest.hosts()] == ["h1", "h2", "h3"]
+        assert subscriber.counters()["stocks"].delivered == 52
+    assert service.records == {}
+    await until(lambda: asyncio.all_tasks() == before)
 
 
-def test_several_tasks_can_wait_at_one_subscription(service: Service) -> None:
-    async def run() -> None:
-        async with AsyncControlPlane(service.url, "h1") as application:
-            subscription = await application.subscribe("stocks", {})
-            advertisement = await application.advertise("stocks", {})
-            waiting = [asyncio.create_task(subscription.get(LIMIT)) for _ in range(5)]
-            for price in range(5):
-                await advertisement.publish({"price": price, "volume": 1})
-            events = await asyncio.gather(*waiting)
-            assert sorted(event["price"] for event in events) == [0, 1, 2, 3, 4]
-
-    awaited(run())
+async def test_several_tasks_can_wait_at_one_subscription(service: FakeService) -> None:
+    async with AsyncControlPlane(service.url, "h1") as application:
+        subscription = await application.subscribe("stocks", {})
+        advertisement = await application.advertise("stocks", {})
+        waiting = [asyncio.create_task(subscription.get(WAIT)) for _ in range(5)]
+        for price in range(5):
+            await advertisement.publish({"price": price, "volume": 1})
+        events = await asyncio.gather(*waiting)
+        assert sorted(event["price"] for event in events) == [0, 1, 2, 3, 4]
 
 
-def test_a_task_that_is_cancelled_while_it_subscribes_leaves_nothing_here(
-    service: Service,
-) -> None:
-    async def run() -> None:
-        async with AsyncControlPlane(service.url, "h1") as application:
-            await application.advertise("stocks", {})
-            service.faults.append(lambda _, path: "busy" if path == "/subscribe" else None)
-            task = asyncio.create_task(application.subscribe("stocks", {})._work)
-            while not service.count("POST", "/subscribe"):
-                await asyncio.sleep(0.001)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert application._core._station is not None
-            assert not any(application._core._station.sorter._wants.values())
+async def test_a_cancelled_subscription_receives_nothing(service: FakeService) -> None:
+    async with AsyncControlPlane(service.url, "h1") as application:
+        advertisement = await application.advertise("stocks", {})
+        service.faults.append(lambda _, path: "busy" if path == "/subscribe" else None)
 
-    awaited(run())
+        async def subscribe() -> None:
+            await application.subscribe("stocks", {})
+
+        task = asyncio.create_task(subscribe())
+        await until(lambda: service.count("POST", "/subscribe"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await advertisement.publish(EVENT)
+        await until(lambda: application.counters()["stocks"].received == 1)
+        assert application.counters()["stocks"].delivered == 0
+
+
+async def test_closing_ends_a_subscription_that_is_being_opened(service: FakeService) -> None:
+    service.faults.append(lambda _, path: "busy" if path == "/subscribe" else None)
+    application = AsyncControlPlane(service.url, "h1")
+
+    async def subscribe() -> None:
+        await application.subscribe("stocks", {})
+
+    task = asyncio.create_task(subscribe())
+    await until(lambda: service.count("POST", "/subscribe"))
+    await application.close()
+    with pytest.raises(Closed):
+        await task
 
 
 def test_the_package_offers_both_and_nothing_else() -> None:
     assert dzflow.ControlPlane is ControlPlane
+    assert dzflow.AsyncControlPlane is AsyncControlPlane
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = dzflow.Nothing

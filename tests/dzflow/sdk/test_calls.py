@@ -1,11 +1,17 @@
 """Calls are repeated until they are answered, and carried out once."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
 
 from dzflow.errors import BadInput
 from dzflow.sdk import Rest
+from dzflow.sdk.access import ApiAccess
+from dzflow.sdk.api_protocol import ApiProtocol
+from dzflow.sdk.async_rest import HttpTransport
 from dzflow.sdk.errors import (
     Busy,
     InvalidRequest,
@@ -15,30 +21,23 @@ from dzflow.sdk.errors import (
     RequestFailed,
     Unreachable,
 )
-from dzflow.sdk.rest import Access
-from dzflow.sdk.talk import Talk
-from tests.dzflow.sdk.service import STOCKS, Service
-from tests.dzflow.sdk.support import at
+from tests.dzflow.sdk.fake_service import STOCKS, FakeService
+from tests.dzflow.sdk.support import at, fails
 
 
-def failing(kind: str, times: int, path: str) -> object:
-    """A fault that strikes so many calls of a path."""
-    left = iter(range(times))
-    return lambda _, called: kind if called == path and next(left, None) is not None else None
-
-
-def hasty(url: str) -> Rest:
+@asynccontextmanager
+async def hasty(url: str) -> AsyncIterator[ApiProtocol]:
     """A client that gives up after five looks at the clock, however long they take."""
-    rest = Rest(url)
-    rest._talk = Talk(count().__next__, timeout=5.0)
-    return rest
+    transport = HttpTransport(ApiAccess(url))
+    yield ApiProtocol(transport.send, asyncio.sleep, count().__next__, timeout=5.0)
+    await transport.close()
 
 
 @pytest.mark.parametrize("kind", ["busy", "lost"])
 def test_a_call_that_is_not_answered_is_repeated_and_carried_out_once(
-    service: Service, kind: str
+    service: FakeService, kind: str
 ) -> None:
-    service.faults.append(failing(kind, 3, "/subscribe"))  # type: ignore[arg-type]
+    service.faults.append(fails(kind, 3, "/subscribe"))
     with at(service, "h1") as application:
         subscription = application.subscribe("stocks", {})
         assert set(service.records) == {subscription.id}
@@ -46,12 +45,12 @@ def test_a_call_that_is_not_answered_is_repeated_and_carried_out_once(
         assert len(keys) == 4
         assert len(set(keys)) == 1
         assert keys[0] is not None
-        service.faults.append(failing(kind, 2, "/unsubscribe"))  # type: ignore[arg-type]
+        service.faults.append(fails(kind, 2, "/unsubscribe"))
         subscription.close()
         assert service.records == {}
 
 
-def test_each_call_has_a_key_of_its_own(service: Service) -> None:
+def test_each_call_has_a_key_of_its_own(service: FakeService) -> None:
     with Rest(service.url) as rest:
         ids = {rest.begin("subscription", "h1", "stocks", {})["id"] for _ in range(3)}
         assert len(ids) == 3
@@ -61,46 +60,51 @@ def test_each_call_has_a_key_of_its_own(service: Service) -> None:
     assert len(set(keys)) == 6
 
 
-def test_it_ends_when_the_time_is_up(service: Service) -> None:
-    service.faults.append(failing("busy", 10**6, "/subscribe"))  # type: ignore[arg-type]
-    with hasty(service.url) as rest, pytest.raises(Busy, match="wait a little"):
-        rest.begin("subscription", "h1", "stocks", {})
-    with hasty("http://127.0.0.1:1") as nowhere, pytest.raises(Unreachable):
-        nowhere.spaces()
+async def test_a_call_ends_with_its_timeout(service: FakeService) -> None:
+    service.faults.append(fails("busy", 10**6, "/subscribe"))
+    async with hasty(service.url) as rest:
+        with pytest.raises(Busy, match="wait a little"):
+            await rest.begin("subscription", "h1", "stocks", {})
+    async with hasty("http://127.0.0.1:1") as nowhere:
+        with pytest.raises(Unreachable):
+            await nowhere.spaces()
 
 
-def test_a_request_that_takes_longer_is_waited_for(service: Service) -> None:
-    service.slow = 1
+def test_a_request_that_takes_longer_is_awaited(service: FakeService) -> None:
+    service.control.late = 1
     with Rest(service.url) as rest:
         record = rest.begin("subscription", "h1", "stocks", {})
         assert record["state"] == "active"
         assert service.count("GET", f"/requests/{record['id']}") == 1
 
 
-def test_a_request_that_takes_too_long_is_withdrawn(service: Service) -> None:
-    service.slow = 1
+async def test_a_request_that_takes_too_long_is_withdrawn(service: FakeService) -> None:
+    service.control.late = 1
     service.faults.append(
         lambda _, path: (
-            service.records[path.rpartition("/")[2]].update(state="pending", reason="s2 is down")
+            service.control.records[path.rpartition("/")[2]].update(
+                state="pending", reason="s2 is down"
+            )
             if path.startswith("/requests/")
             else None
         )
     )
-    with hasty(service.url) as rest, pytest.raises(NotAcknowledged, match="s2 is down"):
-        rest.begin("subscription", "h1", "stocks", {})
+    async with hasty(service.url) as rest:
+        with pytest.raises(NotAcknowledged, match="s2 is down"):
+            await rest.begin("subscription", "h1", "stocks", {})
     assert service.records == {}
 
 
-def test_what_switches_refuse_is_told(service: Service) -> None:
-    service.refuse_records = "s1: table full"
+def test_a_refusal_of_the_switches_is_an_error(service: FakeService) -> None:
+    service.control.refuse_records = "s1: table full"
     with at(service, "h1") as application:
         with pytest.raises(RequestFailed, match="table full"):
             application.subscribe("stocks", {})
-        service.refuse_records = ""
+        service.control.refuse_records = ""
         assert application.subscribe("stocks", {}).id
 
 
-def test_problems_keep_what_the_control_plane_said(service: Service) -> None:
+def test_errors_keep_the_problem_that_the_control_plane_named(service: FakeService) -> None:
     with Rest(service.url) as rest:
         with pytest.raises(InvalidRequest) as caught:
             rest.begin("subscription", "h1", "stocks", "prize > 1")
@@ -112,7 +116,7 @@ def test_problems_keep_what_the_control_plane_said(service: Service) -> None:
             rest.get("/no/such/path")
 
 
-def test_spaces_and_records_are_read_and_written(service: Service) -> None:
+def test_spaces_and_records_are_read_and_written(service: FakeService) -> None:
     with Rest(service.url) as rest:
         assert rest.put_space("more", STOCKS)["number"] == 2
         assert [space["name"] for space in rest.spaces()] == ["stocks", "more"]
@@ -128,11 +132,12 @@ def test_spaces_and_records_are_read_and_written(service: Service) -> None:
 
 
 def test_a_token_is_not_shown() -> None:
-    assert repr(Access("http://localhost:8080", "secret")) == "Access('http://localhost:8080')"
+    shown = repr(ApiAccess("http://localhost:8080", "secret"))
+    assert shown == "ApiAccess('http://localhost:8080')"
 
 
 def test_a_url_is_checked() -> None:
     with pytest.raises(BadInput, match="http://"):
         Rest("localhost:8080")
-    with pytest.raises(BadInput, match="no certificates"):
+    with pytest.raises(BadInput, match="cannot read certificates"):
         Rest("https://localhost", ca="/no/such/file")

@@ -9,20 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.dzflow.sdk.service import LIMIT, Service
+from tests.dzflow.sdk.fake_service import FakeService
 from tests.dzflow.sdk.support import at, prices
+from tests.support import WAIT
 
 COMMAND = Path(sys.executable).parent / "dzflow"
 EVENT = '{"price": 500, "volume": 10}'
 
 
-def environment(service: Service | None) -> dict[str, str]:
+def environment(service: FakeService | None) -> dict[str, str]:
     url = service.url if service else "http://127.0.0.1:1"
     return {**os.environ, "COLUMNS": "80", "DZFLOW_URL": url}
 
 
 def run(
-    service: Service | None, *words: str, stdin: str = ""
+    service: FakeService | None, *words: str, stdin: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [COMMAND, *words],
@@ -30,11 +31,11 @@ def run(
         text=True,
         input=stdin,
         env=environment(service),
-        timeout=LIMIT,
+        timeout=WAIT,
     )
 
 
-def listening(service: Service, *words: str) -> "subprocess.Popen[str]":
+def listening(service: FakeService, *words: str) -> "subprocess.Popen[str]":
     """A listener that has subscribed."""
     child = subprocess.Popen(
         [COMMAND, "listen", "--host", "h3", "--space", "stocks", *words],
@@ -48,14 +49,14 @@ def listening(service: Service, *words: str) -> "subprocess.Popen[str]":
     return child
 
 
-def test_what_is_published_is_heard(service: Service) -> None:
+def test_what_is_published_is_heard(service: FakeService) -> None:
     with listening(service, "--filter", "price > 100", "--count", "3", "--json") as listener:
         done = run(service, "publish", "--host", "h1", "--space", "stocks", EVENT)
         assert (done.returncode, done.stderr) == (0, "published 1 event\n")
         lines = "".join(f'{{"price": {price}, "volume": 1}}\n\n' for price in (50, 200, 300))
         done = run(service, "publish", "--host", "h1", "--space", "stocks", "-", stdin=lines)
         assert (done.returncode, done.stderr) == (0, "published 3 events\n")
-        out, _ = listener.communicate(timeout=LIMIT)
+        out, _ = listener.communicate(timeout=WAIT)
         assert listener.returncode == 0
     assert [json.loads(line)["price"] for line in out.splitlines()] == [500, 200, 300]
     assert service.records == {}
@@ -63,7 +64,7 @@ def test_what_is_published_is_heard(service: Service) -> None:
     assert filters == [{"price": {"eq": 500}, "volume": {"eq": 10}}, {}]
 
 
-def test_nothing_is_advertised_that_the_host_has_advertised_already(service: Service) -> None:
+def test_nothing_is_advertised_that_the_host_has_advertised_already(service: FakeService) -> None:
     advertise = ["advertise", "--host", "h1", "--space", "stocks", "--filter", "price > 400"]
     done = run(service, *advertise)
     assert done.returncode == 0
@@ -76,7 +77,7 @@ def test_nothing_is_advertised_that_the_host_has_advertised_already(service: Ser
     assert service.records == {}
 
 
-def test_records_are_made_and_ended(service: Service) -> None:
+def test_records_are_made_and_ended(service: FakeService) -> None:
     done = run(service, "subscribe", "--host", "h1", "--space", "stocks", "--filter", "price > 4")
     assert done.returncode == 0
     (record,) = service.records.values()
@@ -91,12 +92,12 @@ def test_records_are_made_and_ended(service: Service) -> None:
     assert json.loads(done.stdout)["flows"] == []
 
 
-def test_spaces_are_made_and_listed(service: Service, tmp_path: Path) -> None:
+def test_spaces_are_made_and_listed(service: FakeService, tmp_path: Path) -> None:
     file = tmp_path / "space"
     file.write_text("attributes:\n- {name: level, type: int, min: 0, max: 9}\n")
     done = run(service, "space", "put", "from-yaml", str(file))
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == service.spaces["from-yaml"]
+    assert json.loads(done.stdout) == service.control.spaces["from-yaml"]
     schema = '{"attributes": [{"name": "colour", "type": "enum", "values": ["x", "y"]}]}'
     assert run(service, "space", "put", "from-json", "-", stdin=schema).returncode == 0
     shown = run(service, "space", "list").stdout
@@ -115,16 +116,16 @@ def test_spaces_are_made_and_listed(service: Service, tmp_path: Path) -> None:
     ],
 )
 def test_what_describes_no_space_is_told(
-    service: Service, file: str, stdin: str, said: str
+    service: FakeService, file: str, stdin: str, said: str
 ) -> None:
     done = run(service, "space", "put", "new", file, stdin=stdin)
     assert done.returncode == 1
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
-    assert "new" not in service.spaces
+    assert "new" not in service.control.spaces
 
 
-def test_records_are_listed(service: Service) -> None:
+def test_records_are_listed(service: FakeService) -> None:
     with at(service, "h1") as here, at(service, "h3") as there:
         ids = [here.subscribe("stocks", "price > 4").id, there.subscribe("stocks", {}).id]
         advertised = here.advertise("stocks", {}).id
@@ -138,25 +139,25 @@ def test_records_are_listed(service: Service) -> None:
         assert [record["id"] for record in found["items"]] == [advertised]
 
 
-def test_too_few_events_within_the_time_are_told(service: Service) -> None:
+def test_too_few_events_within_the_time_are_told(service: FakeService) -> None:
     words = ["--filter", "price > 1", "--count", "2", "--timeout", "0.3"]
     with listening(service, *words) as listener:
-        out, err = listener.communicate(timeout=LIMIT)
+        out, err = listener.communicate(timeout=WAIT)
     assert (listener.returncode, out, err) == (1, "", "0 of 2 events came within 0.3 s\n")
     with listening(service, "--filter", "price > 1", "--timeout", "0.1") as listener:
-        assert listener.wait(LIMIT) == 0
+        assert listener.wait(WAIT) == 0
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_listener_unsubscribes(
-    service: Service, sent: signal.Signals, code: int
+    service: FakeService, sent: signal.Signals, code: int
 ) -> None:
     with listening(service, "--filter", "price > 100") as listener:
         assert run(service, "publish", "--host", "h1", "--space", "stocks", EVENT).returncode == 0
         assert listener.stdout
         assert listener.stdout.readline() == "price=500  volume=10\n"
         listener.send_signal(sent)
-        _, err = listener.communicate(timeout=LIMIT)
+        _, err = listener.communicate(timeout=WAIT)
     assert (listener.returncode, err) == (code, "")
     assert service.records == {}
 
@@ -173,7 +174,7 @@ def test_an_interrupted_listener_unsubscribes(
         (["unsubscribe", "s1-77"], "there is no s1-77"),
     ],
 )
-def test_mistakes_are_told_in_one_line(service: Service, words: list[str], said: str) -> None:
+def test_mistakes_are_told_in_one_line(service: FakeService, words: list[str], said: str) -> None:
     done = run(service, *words)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")

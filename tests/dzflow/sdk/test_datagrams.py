@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dzflow.address import MAX_SPACE, MAX_VERSION
-from dzflow.event_wire import MAX_PAYLOAD, deliver, joined, parse, parse_delivery, send
-from dzflow.sdk.datagrams import EventIds, Recent, copy, decode, encode
+from dzflow.address import DELIVERY, MAX_SPACE, MAX_VERSION
+from dzflow.host_protocol import MAX_PAYLOAD, deliver, joined, parse, parse_delivery, send
+from dzflow.sdk.datagrams import EventIds, RecentIds, copy, decode, encode
 from dzflow.sdk.errors import BadAnswer, Closed, EventTooLarge
+from dzflow.sdk.event import Event
 from dzflow.sdk.inbox import ThreadInbox
 from dzflow.sdk.server_events import LineReader, ServerEvent
-from dzflow.sdk.views import Expression, SpaceView
+from dzflow.sdk.space_view import Expression, SpaceView
 
 TOLD = {
     "name": "stocks",
@@ -88,16 +89,16 @@ def test_ids_count_up_and_go_round() -> None:
 
 
 def test_doubles_are_known_within_a_bound() -> None:
-    recent = Recent(size=10)
-    assert not any(recent.seen(n) for n in range(20))
-    assert all(recent.seen(n) for n in range(10, 20))
+    recent = RecentIds(size=10)
+    assert not any(recent.check_and_add(n) for n in range(20))
+    assert all(recent.check_and_add(n) for n in range(10, 20))
     for n in range(100, 130):
-        recent.seen(n)
-    assert not recent.seen(3)  # forgotten by now
+        recent.check_and_add(n)
+    assert not recent.check_and_add(3)  # forgotten by now
 
 
 def test_what_a_host_says_is_understood() -> None:
-    there = (0xFF1E << 112 | 0xD2).to_bytes(16, "big")
+    there = DELIVERY.to_bytes(16, "big")
     assert parse_delivery(deliver(there, b"event")) == b"event"
     assert parse_delivery(joined(True)) is True
     assert parse_delivery(joined(False)) is False
@@ -145,20 +146,24 @@ def test_a_filter_is_read_for_each_version() -> None:
     assert expression.filter(view) is found
 
 
-def test_an_inbox_gives_what_is_left_and_then_the_end() -> None:
+def numbered(n: int) -> Event:
+    return Event({"n": n}, id=n, space="numbers", received=0.0)
+
+
+def test_a_closed_inbox_gives_the_remaining_events_and_then_the_end() -> None:
     inbox = ThreadInbox(2)
-    assert inbox.put({"n": 1})
-    assert inbox.put({"n": 2})
-    assert not inbox.put({"n": 3})
+    assert inbox.put(numbered(1))
+    assert inbox.put(numbered(2))
+    assert not inbox.put(numbered(3))
     inbox.close()
-    assert inbox.put({"n": 4})  # nobody will miss it
+    assert inbox.put(numbered(4))  # ignored
     assert [inbox.get(), inbox.get()] == [{"n": 2}, {"n": 3}]
     with pytest.raises(Closed):
         inbox.get()
     assert inbox.dropped == 1
 
 
-def test_closing_wakes_all_who_wait() -> None:
+def test_closing_wakes_all_receivers() -> None:
     inbox = ThreadInbox(2)
     ended = []
 

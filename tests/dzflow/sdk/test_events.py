@@ -1,15 +1,19 @@
 """Events reach every subscription that wants them, once, over real sockets and tables."""
 
+import copy
+import json
+import pickle
 import socket
 import threading
+import time
 
 import pytest
 
-from dzflow import ControlPlane, event_wire
-from dzflow.address import Scope
+from dzflow import ControlPlane, host_protocol
+from dzflow.address import DELIVERY, Scope
 from dzflow.attribute import MissingAttribute, OutsideDomain, UnknownAttribute
 from dzflow.index import build_index
-from dzflow.sdk import datagrams
+from dzflow.sdk import Event, datagrams
 from dzflow.sdk.errors import (
     Closed,
     EventTooLarge,
@@ -20,11 +24,14 @@ from dzflow.sdk.errors import (
     OutsideAdvertisement,
 )
 from dzflow.space import Space
-from tests.dzflow.sdk.service import LIMIT, STOCKS, Service
-from tests.dzflow.sdk.support import EVENT, at, prices, until
+from tests.dzflow.sdk.fake_service import STOCKS, FakeService
+from tests.dzflow.sdk.support import EVENT, at, prices
+from tests.support import WAIT, until_sync
 
 
-def test_an_event_reaches_each_matching_subscription_of_every_host_once(service: Service) -> None:
+def test_an_event_reaches_each_matching_subscription_of_every_host_once(
+    service: FakeService,
+) -> None:
     with (
         at(service, "h1") as publisher,
         at(service, "h1") as neighbour,
@@ -50,7 +57,7 @@ def test_an_event_reaches_each_matching_subscription_of_every_host_once(service:
         assert publisher.counters()["stocks"].published == 4
 
 
-def test_each_subscription_gets_exactly_what_matches(service: Service) -> None:
+def test_each_subscription_gets_exactly_what_matches(service: FakeService) -> None:
     with at(service, "h1") as publisher, at(service, "h3") as subscriber:
         cheap = subscriber.subscribe("stocks", "price < 100.5")
         dear = subscriber.subscribe("stocks", "price >= 100.5 and volume > 7")
@@ -61,7 +68,9 @@ def test_each_subscription_gets_exactly_what_matches(service: Service) -> None:
         assert prices(dear, 2) == [100.5, 900]
 
 
-def test_what_nobody_here_wants_is_counted_by_whose_it_was(service: Service) -> None:
+def test_unmatched_events_are_counted_as_unwanted_or_for_another_application(
+    service: FakeService,
+) -> None:
     with (
         at(service, "h1") as publisher,
         at(service, "h3") as one,
@@ -74,16 +83,16 @@ def test_what_nobody_here_wants_is_counted_by_whose_it_was(service: Service) -> 
             advertisement.publish({"price": price, "volume": 1})
         assert prices(others, 1) == [50]
         assert prices(mine, 1) == [900]
-        until(lambda: one.counters()["stocks"].elsewhere == 1)
+        until_sync(lambda: one.counters()["stocks"].for_other_app == 1)
         # A false positive, as a coarse region lets it through.
         payload = datagrams.encode(datagrams.EventIds().next(1, 0), {"price": 400, "volume": 1})
         _deliver(service, "h3", payload)
-        until(lambda: one.counters()["stocks"].unwanted == 1)
+        until_sync(lambda: one.counters()["stocks"].unwanted == 1)
         found = one.counters()["stocks"]
-        assert (found.received, found.delivered, found.elsewhere) == (3, 1, 1)
+        assert (found.received, found.delivered, found.for_other_app) == (3, 1, 1)
 
 
-def test_copies_of_the_own_host_do_not_count_as_the_networks_fault(service: Service) -> None:
+def test_copies_from_the_same_host_are_no_false_positives(service: FakeService) -> None:
     with at(service, "h1") as application:
         subscription = application.subscribe("stocks", "price > 800")
         advertisement = application.advertise("stocks", {})
@@ -91,10 +100,10 @@ def test_copies_of_the_own_host_do_not_count_as_the_networks_fault(service: Serv
         assert prices(subscription, 1) == [900]
         found = application.counters()["stocks"]
         assert (found.published, found.received, found.copies, found.delivered) == (3, 3, 3, 1)
-        assert (found.unwanted, found.elsewhere, found.unclassified) == (0, 0, 0)
+        assert (found.unwanted, found.for_other_app, found.unclassified) == (0, 0, 0)
 
 
-def test_doubles_and_what_is_no_event_are_dropped_and_counted(service: Service) -> None:
+def test_duplicates_and_malformed_datagrams_are_dropped_and_counted(service: FakeService) -> None:
     with at(service, "h3") as subscriber:
         subscription = subscriber.subscribe("stocks", {})
         ids = datagrams.EventIds()
@@ -112,9 +121,10 @@ def test_doubles_and_what_is_no_event_are_dropped_and_counted(service: Service) 
         assert prices(subscription, 2) == [500, 1]
         found = subscriber.counters()["stocks"]
         assert (found.doubles, found.malformed, found.delivered) == (1, 2, 2)
+        assert subscriber.undecodable() == 2
 
 
-def test_events_are_checked_before_they_are_sent(service: Service) -> None:
+def test_events_are_checked_before_they_are_sent(service: FakeService) -> None:
     with at(service, "h1") as publisher:
         advertisement = publisher.advertise("stocks", "price > 100")
         for event, error in [
@@ -128,24 +138,43 @@ def test_events_are_checked_before_they_are_sent(service: Service) -> None:
         assert publisher.counters() == {}
 
 
-def test_an_event_is_as_long_as_a_datagram_may_be(service: Service) -> None:
+def test_an_event_is_as_long_as_a_datagram_may_be(service: FakeService) -> None:
     names = "abcdef"
     schema = {"attributes": [{"name": name, "type": "string"} for name in names]}
-    service.do(lambda: service.put_space("texts", schema))
+    service.put_space("texts", schema)
     with at(service, "h1") as publisher, at(service, "h2") as subscriber:
         subscription = subscriber.subscribe("texts", {})
         texts = publisher.advertise("texts", {})
         fits = dict.fromkeys(names, "x" * 150)
-        room = event_wire.MAX_PAYLOAD - len(datagrams.encode(0, fits))
+        room = host_protocol.MAX_PAYLOAD - len(datagrams.encode(0, fits))
         fits |= {"a": "x" * 250, "b": "x" * 250, "c": "x" * (150 + room - 200)}
-        assert len(datagrams.encode(0, fits)) == event_wire.MAX_PAYLOAD
+        assert len(datagrams.encode(0, fits)) == host_protocol.MAX_PAYLOAD
         texts.publish(fits)
-        assert subscription.get(LIMIT) == fits
+        assert subscription.get(WAIT) == fits
         with pytest.raises(EventTooLarge, match="takes 1201 bytes, at most 1200"):
             texts.publish(fits | {"d": "x" * 151})
 
 
-def test_a_filter_is_replaced_in_one_step(service: Service) -> None:
+def test_an_event_is_a_dict_that_knows_its_id_space_and_time_of_receipt(
+    service: FakeService,
+) -> None:
+    with at(service, "h1") as publisher, at(service, "h3") as subscriber:
+        subscription = subscriber.subscribe("stocks", {})
+        before = time.time()
+        event_id = publisher.advertise("stocks", {}).publish(EVENT)
+        event = subscription.get(WAIT)
+        assert event == EVENT
+        assert isinstance(event, Event)
+        assert (event.id, event.space) == (event_id, "stocks")
+        assert before <= event.received <= time.time()
+        for copied in (copy.copy(event), pickle.loads(pickle.dumps(event))):  # noqa: S301
+            assert isinstance(copied, Event)
+            assert copied == EVENT
+            assert (copied.id, copied.received) == (event.id, event.received)
+        assert json.loads(json.dumps(event)) == EVENT
+
+
+def test_a_filter_is_replaced_in_one_step(service: FakeService) -> None:
     with at(service, "h1") as publisher, at(service, "h3") as subscriber:
         subscription = subscriber.subscribe("stocks", "price < 100")
         advertisement = publisher.advertise("stocks", "price < 200")
@@ -156,11 +185,11 @@ def test_a_filter_is_replaced_in_one_step(service: Service) -> None:
         advertisement.publish_many({"price": p, "volume": 1} for p in (60, 500))
         assert prices(subscription, 1) == [500]
         assert subscription.filter == "price > 400"
-        records = subscriber.records("subscription", host="h3")
+        records = subscriber.rest.records("subscription", host="h3")
         assert [record["filter"] for record in records] == ["price > 400"]
 
 
-def test_closing_ends_the_record_and_the_iteration(service: Service) -> None:
+def test_closing_ends_the_record_and_the_iteration(service: FakeService) -> None:
     with at(service, "h1") as publisher, at(service, "h3") as subscriber:
         advertisement = publisher.advertise("stocks", {})
         seen: list[object] = []
@@ -168,8 +197,8 @@ def test_closing_ends_the_record_and_the_iteration(service: Service) -> None:
             advertisement.publish(EVENT)
             thread = threading.Thread(target=lambda: seen.extend(subscription))
             thread.start()
-            until(lambda: seen)
-        thread.join(LIMIT)
+            until_sync(lambda: seen)
+        thread.join(WAIT)
         assert not thread.is_alive()
         assert seen == [EVENT]
         with pytest.raises(Closed):
@@ -179,11 +208,11 @@ def test_closing_ends_the_record_and_the_iteration(service: Service) -> None:
         with pytest.raises(Closed):
             advertisement.publish(EVENT)
     assert service.records == {}
-    assert service.entries() == 0
+    assert service.call(service.control.entries) == 0
 
 
 def test_closing_the_control_plane_closes_everything_in_one_call_per_kind(
-    service: Service,
+    service: FakeService,
 ) -> None:
     with at(service, "h1") as application:
         subscriptions = [application.subscribe("stocks", f"price > {n}") for n in range(10)]
@@ -196,27 +225,29 @@ def test_closing_the_control_plane_closes_everything_in_one_call_per_kind(
         application.subscribe("stocks", {})
 
 
-def test_a_slow_application_loses_the_oldest_events_and_knows_how_many(service: Service) -> None:
+def test_a_slow_application_loses_the_oldest_events_and_knows_how_many(
+    service: FakeService,
+) -> None:
     with at(service, "h1") as publisher, at(service, "h3") as subscriber:
         subscription = subscriber.subscribe("stocks", {}, queue=3)
         advertisement = publisher.advertise("stocks", {})
         advertisement.publish_many({"price": p, "volume": 1} for p in range(10))
         found = subscriber.counters
-        until(lambda: "stocks" in found() and found()["stocks"].dropped == 7)
+        until_sync(lambda: "stocks" in found() and found()["stocks"].dropped == 7)
         assert subscription.dropped == 7
         assert prices(subscription, 3) == [7, 8, 9]
         with pytest.raises(TimeoutError):
             subscription.get(0.01)
 
 
-def test_mistakes_are_named(service: Service) -> None:
+def test_errors_name_the_mistake(service: FakeService) -> None:
     with at(service, "h1") as application:
         with pytest.raises(NotFound, match="no space"):
             application.subscribe("stokcs", {})
         with pytest.raises(UnknownAttribute):
             application.subscribe("stocks", "prize > 1")
         with pytest.raises(InvalidRequest, match="prize"):
-            application.begin("subscription", "h1", "stocks", "prize > 1")
+            application.rest.begin("subscription", "h1", "stocks", "prize > 1")
     assert service.records == {}
     with ControlPlane(service.url) as nowhere, pytest.raises(NoHost):
         nowhere.subscribe("stocks", {})
@@ -224,13 +255,13 @@ def test_mistakes_are_named(service: Service) -> None:
         stranger.advertise("stocks", {})
 
 
-def test_a_host_without_room_for_more_applications_says_so(service: Service) -> None:
+def test_an_emulated_host_refuses_the_65th_application(service: FakeService) -> None:
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(64)]
     try:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
-            each.settimeout(LIMIT)
-            each.sendto(bytes((1, event_wire.JOIN)), service.network.endpoints()["h1"])
+            each.settimeout(WAIT)
+            each.sendto(bytes((1, host_protocol.JOIN)), service.emulated.network.endpoints()["h1"])
             assert each.recv(100)[2] == 1
         with at(service, "h1") as application, pytest.raises(HostFull, match="at most 64"):
             application.subscribe("stocks", {})
@@ -239,18 +270,18 @@ def test_a_host_without_room_for_more_applications_says_so(service: Service) -> 
             each.close()
 
 
-def test_an_application_follows_its_host_to_another_wire(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+def test_an_application_follows_its_host_to_another_endpoint(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dzflow.sdk.station.JOIN_EVERY", 0.05)
+    monkeypatch.setattr("dzflow.sdk.host_agent.JOIN_EVERY", 0.05)
     with at(service, "h1") as publisher, at(service, "h3") as subscriber:
         subscription = subscriber.subscribe("stocks", {})
         advertisement = publisher.advertise("stocks", {})
 
         async def move() -> None:
             for name in ("h1", "h3"):
-                await service.network.hosts[name].close(LIMIT)
-                await service.network.hosts[name].open()
+                await service.emulated.network.hosts[name].close(WAIT)
+                await service.emulated.network.hosts[name].open()
 
         service.run(move())
 
@@ -261,30 +292,22 @@ def test_an_application_follows_its_host_to_another_wire(
             except TimeoutError:
                 return False
 
-        until(arrives)
+        until_sync(arrives)
 
 
-def test_the_address_is_the_one_that_the_index_gives(service: Service) -> None:
-    seen: list[int] = []
+def test_the_address_is_the_one_that_the_index_gives(service: FakeService) -> None:
     with at(service, "h1") as publisher:
         advertisement = publisher.advertise("stocks", {})
-        host = service.network.hosts["h1"]
-        sent = host.publish
-
-        def noted(destination: int, payload: bytes) -> None:
-            seen.append(destination)
-            sent(destination, payload)
-
-        service.do(lambda: setattr(host, "publish", noted))
+        seen = service.addresses_sent_by("h1")
         advertisement.publish(EVENT)
-        until(lambda: seen)
+        until_sync(lambda: seen)
     space = Space.from_json("stocks", STOCKS)
     assert seen == [Scope(1).event(build_index(space).point(space.keys(EVENT)), 0)]
 
 
-def _deliver(service: Service, host: str, payload: bytes) -> None:
+def _deliver(service: FakeService, host: str, payload: bytes) -> None:
     """Bring a datagram to all applications of a host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.bind(("127.0.0.1", 0))
-        delivery = event_wire.send(0xFF1E << 112 | 0xD2, payload)
-        sender.sendto(delivery, service.network.endpoints()[host])
+        delivery = host_protocol.send(DELIVERY, payload)
+        sender.sendto(delivery, service.emulated.network.endpoints()[host])

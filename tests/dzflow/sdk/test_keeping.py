@@ -1,30 +1,31 @@
-"""Records with a ttl live as long as their application; what applications see is reported."""
+"""Records with a ttl live as long as their application; counters and samples are reported."""
 
 import logging
 import threading
-from functools import partial
 
 import pytest
 
 from dzflow import ControlPlane
 from dzflow.sdk.errors import Unreachable
-from tests.dzflow.sdk.service import LIMIT, Service
-from tests.dzflow.sdk.support import EVENT, at, prices, until
+from dzflow.sdk.links import EmulatedLink
+from tests.dzflow.sdk.fake_service import FakeService
+from tests.dzflow.sdk.support import EVENT, at, prices
+from tests.support import WAIT, until_sync
 
 
-def renewals(service: Service) -> list[int]:
+def renewals(service: FakeService) -> list[int]:
     return [record["renewed"] for record in list(service.records.values())]
 
 
-def test_records_are_renewed_while_the_application_lives(service: Service) -> None:
+def test_records_are_renewed_while_the_application_lives(service: FakeService) -> None:
     with at(service, "h1") as application:
         application.subscribe("stocks", {}, ttl=0.06)
         application.advertise("stocks", {}, ttl=0.06)
-        until(lambda: min(renewals(service)) >= 2)
+        until_sync(lambda: min(renewals(service)) >= 2)
     assert service.records == {}
 
 
-def test_without_a_ttl_nothing_is_renewed_and_the_default_is_a_minute(service: Service) -> None:
+def test_without_a_ttl_nothing_is_renewed_and_the_default_is_a_minute(service: FakeService) -> None:
     with at(service, "h1") as application:
         application.subscribe("stocks", {}, ttl=None)
         application.advertise("stocks", {}, label="mine")
@@ -32,25 +33,25 @@ def test_without_a_ttl_nothing_is_renewed_and_the_default_is_a_minute(service: S
         assert found == {"subscription": (None, None), "advertisement": (60.0, "mine")}
 
 
-def test_a_record_that_was_lost_is_made_anew(
-    service: Service, caplog: pytest.LogCaptureFixture
+def test_a_record_that_expired_is_created_again(
+    service: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "dzflow.sdk")
     with at(service, "h1") as publisher, at(service, "h3") as subscriber:
         subscription = subscriber.subscribe("stocks", {}, ttl=0.06)
         advertisement = publisher.advertise("stocks", {}, ttl=0.06)
-        lost = {subscription.id, advertisement.id}
-        for name in lost:
-            service.do(partial(service.forget, name))
-        until(lambda: lost.isdisjoint({subscription.id, advertisement.id}))
+        expired = {subscription.id, advertisement.id}
+        for name in expired:
+            service.expire(name)
+        until_sync(lambda: expired.isdisjoint({subscription.id, advertisement.id}))
         advertisement.publish(EVENT)
         assert prices(subscription, 1) == [500]
     assert service.records == {}
-    assert "had ended; it is made anew" in caplog.text
+    assert "has expired; creating it again" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["busy", "odd"])
-def test_a_renewal_without_success_is_tried_again(service: Service, kind: str) -> None:
+def test_a_failed_renewal_is_repeated(service: FakeService, kind: str) -> None:
     with at(service, "h1") as application:
         application.subscribe("stocks", {}, ttl=0.06)
         times = iter(range(3))
@@ -59,51 +60,49 @@ def test_a_renewal_without_success_is_tried_again(service: Service, kind: str) -
                 kind if path.endswith("/renew") and next(times, None) is not None else None
             )
         )
-        until(lambda: min(renewals(service)) >= 2)
+        until_sync(lambda: min(renewals(service)) >= 2)
 
 
-def test_an_emulated_host_is_told_again_after_it_could_not_be_told(
-    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_failed_join_is_repeated(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("dzflow.sdk.station.JOIN_EVERY", 0.01)
+    monkeypatch.setattr("dzflow.sdk.host_agent.JOIN_EVERY", 0.01)
     with at(service, "h1") as application:
         application.subscribe("stocks", {})
-        station = application._core._station
-        assert station is not None
-        link, outcomes = station._link, iter([Unreachable("no way"), OSError("none at all")])
-        join, told = link.join, threading.Event()
+        join, outcomes = EmulatedLink.join, iter([Unreachable("no way"), OSError("none at all")])
+        joined = threading.Event()
 
-        def joining() -> None:
+        def joining(link: EmulatedLink) -> None:
             if error := next(outcomes, None):
                 raise error
-            join()
-            told.set()
+            join(link)
+            joined.set()
 
-        monkeypatch.setattr(link, "join", joining)
-        assert told.wait(LIMIT)
+        monkeypatch.setattr(EmulatedLink, "join", joining)
+        assert joined.wait(WAIT)
     assert "no way" in caplog.text
     assert "none at all" in caplog.text
 
 
-def test_closing_what_has_ended_already_is_no_error(service: Service) -> None:
+def test_closing_an_expired_subscription_is_no_error(service: FakeService) -> None:
     with at(service, "h1") as application:
         one = application.subscribe("stocks", {})
         other = application.subscribe("stocks", {})
         for name in (one.id, other.id):
-            service.do(partial(service.forget, name))
+            service.expire(name)
         one.close()
 
 
-def test_counters_and_some_events_are_reported(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+def test_counters_and_sampled_events_are_reported(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dzflow.sdk.station.REPORT_EVERY", 0.05)
+    monkeypatch.setattr("dzflow.sdk.reporter.REPORT_EVERY", 0.05)
     with at(service, "h1") as application:
         subscription = application.subscribe("stocks", {})
         advertisement = application.advertise("stocks", {})
         advertisement.publish_many([EVENT] * 50)
         prices(subscription, 50)
-        until(lambda: service.reports)
+        until_sync(lambda: service.reports)
     for report in service.reports:
         assert report["host"] == "h1"
         assert len(report["events"]) <= 20
@@ -117,7 +116,7 @@ def test_counters_and_some_events_are_reported(
     assert sum(len(report["events"]) for report in service.reports) >= 20
 
 
-def test_reports_can_be_turned_off(service: Service) -> None:
+def test_reports_can_be_turned_off(service: FakeService) -> None:
     with ControlPlane(service.url, "h1", reports=False) as application:
         application.advertise("stocks", {}).publish(EVENT)
     assert service.reports == []

@@ -11,9 +11,12 @@ import pytest
 
 from sdn.flows import Batch, Change
 from sdn.lab import HOST_INTERFACE, Lab
+from sdn.pipeline import Pipeline
 from sdn.topologies import topology
-from tests.dzflow.sdk.service import LIMIT, Service
+from sdn.topology import Topology
+from tests.dzflow.sdk.fake_service import FakeService
 from tests.sdn.lab.support import flow_text, install, needs_lab
+from tests.support import WAIT
 
 pytestmark = needs_lab
 
@@ -49,20 +52,19 @@ with ControlPlane(url, host, reports=False) as control_plane:
 """
 
 
-class LabService(Service):
-    """The control plane before real switches."""
+class LabPlane:
+    """Open vSwitch, as the data plane of the fake control plane."""
 
     def __init__(self, lab: Lab) -> None:
-        super().__init__()
         self._lab = lab
 
-    def wire(self, host: str) -> str | None:  # noqa: ARG002
-        return None
+    async def open(self, _: Topology, pipeline: Pipeline) -> None:
+        install(self._lab, pipeline)
 
-    def _give_base(self) -> None:
-        install(self._lab, self.pipeline)
+    async def close(self) -> None:
+        pass
 
-    def _apply(self, batch: Batch) -> None:
+    def apply(self, batch: Batch) -> None:
         for switch, ops in batch.items():
             for op in ops:
                 if op.change is Change.DELETE:
@@ -71,6 +73,9 @@ class LabService(Service):
                     self._lab.ofctl(switch, "del-flows", "--strict", match)
                 else:
                     self._lab.ofctl(switch, "add-flow", flow_text(op.entry))
+
+    def endpoint(self, _: str) -> str | None:
+        return None
 
 
 @pytest.fixture
@@ -97,9 +102,9 @@ def line(child: "subprocess.Popen[str]") -> str:
 
 def test_events_reach_every_process_on_other_hosts_and_on_the_own_one_once(lab: Lab) -> None:
     with ExitStack() as stack:
-        service = stack.enter_context(LabService(lab))
+        service = stack.enter_context(FakeService(plane=LabPlane(lab)))
         lab.relay(service.port)
-        limit = str(LIMIT)
+        limit = str(WAIT)
         url = f"http://127.0.0.1:{service.port}"
         children = [
             stack.enter_context(start(lab, host, LISTENER, url, host, "price >= 200", "2", limit))
@@ -120,9 +125,9 @@ def test_events_reach_every_process_on_other_hosts_and_on_the_own_one_once(lab: 
         for child in children:
             assert [line(child), line(child)] == wanted
             assert line(child) == "0"  # no doubles
-            assert child.wait(LIMIT) == 0
+            assert child.wait(WAIT) == 0
         print(file=publisher.stdin, flush=True)
-        assert publisher.wait(LIMIT) == 0
+        assert publisher.wait(WAIT) == 0
         assert service.records == {}
         assert "n_packets=0" in lab.ofctl("s1", "dump-flows", "cookie=0x77/-1")
 
@@ -149,7 +154,7 @@ except NoInterface as error:
     assert "no interface 'eth77'; it has lo" in chosen("eth77")
     lab.exec("h1", ["ip", "link", "add", "second", "type", "veth", "peer", "name", "third"])
     lab.exec("h1", ["ip", "link", "set", "second", "up"])
-    assert f"any of {HOST_INTERFACE}, second; name it" in chosen("")
+    assert f"any of the interfaces {HOST_INTERFACE}, second; name one" in chosen("")
 
 
 def test_what_is_sent_to_the_machine_itself_is_no_event(lab: Lab) -> None:

@@ -5,18 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from dzflow import ControlPlane
+from dzflow.sdk import AsyncRest, Counters
 from dzflow.sdk.errors import Conflict, InvalidRequest, NotAuthorised, NotFound
-from tests.dzflow.sdk.service import LIMIT, STOCKS
-from tests.dzflow.sdk.support import EVENT, prices, until
+from dzflow.sdk.reporter import Reporter
+from tests.dzflow.sdk.fake_service import STOCKS
+from tests.dzflow.sdk.support import EVENT, WIDER, prices
 from tests.etcd import TestEtcd
 from tests.stack import Stack, StackOptions
-
-WIDER = {
-    "attributes": [
-        {"name": "price", "type": "float", "min": 0, "max": 5000},
-        {"name": "volume", "type": "int", "min": 0, "max": 1000},
-    ]
-}
+from tests.support import WAIT, until_sync
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +46,8 @@ def test_events_reach_who_wants_them_once_everywhere(stack: Stack) -> None:
             assert prices(subscriptions[2], 1) == [5]
             assert prices(subscriptions[3], 1) == [500]
     with ControlPlane(stack.url) as control_plane:
-        assert control_plane.records("subscription") == []
-        assert control_plane.records("advertisement") == []
+        assert control_plane.rest.records("subscription") == []
+        assert control_plane.rest.records("advertisement") == []
 
 
 def test_publishers_leave_a_tree_that_breaks(stack: Stack) -> None:
@@ -60,10 +56,8 @@ def test_publishers_leave_a_tree_that_breaks(stack: Stack) -> None:
         advertisement = publisher.advertise("stocks", {})
         usable = publisher.space("stocks")["trees"]
         assert len(usable) == 2
-        station = publisher._core._station
-        assert station is not None
         # One that only one of the trees has.
-        trees = publisher.get("/topology")["trees"]
+        trees = publisher.rest.get("/topology")["trees"]
         ends = [{(li["a"], li["a_port"]) for li in tree["links"]} for tree in trees]
         links = stack.network.topology.links
         link = next(li for li in links if sum((li.a, li.a_port) in some for some in ends) == 1)
@@ -73,12 +67,12 @@ def test_publishers_leave_a_tree_that_breaks(stack: Stack) -> None:
 
         stack.run(set_link(False))
         try:
-            until(lambda: len(station.view("stocks").trees) == 1)  # type: ignore[union-attr]
+            until_sync(lambda: len(advertisement.view.trees) == 1)
             advertisement.publish_many({"price": p, "volume": 1} for p in range(20))
             assert sorted(prices(subscription, 20)) == [*range(20)]
         finally:
             stack.run(set_link(True))
-        until(lambda: len(station.view("stocks").trees) == 2)  # type: ignore[union-attr]
+        until_sync(lambda: len(advertisement.view.trees) == 2)
 
 
 def test_a_changed_schema_interrupts_nobody(stack: Stack) -> None:
@@ -88,12 +82,10 @@ def test_a_changed_schema_interrupts_nobody(stack: Stack) -> None:
         advertisement = publisher.advertise("changing", {})
         advertisement.publish({"price": 200, "volume": 1})
         publisher.put_space("changing", WIDER)
-        station = publisher._core._station
-        assert station is not None
-        until(lambda: station.view("changing").version == 1)  # type: ignore[union-attr]
+        until_sync(lambda: advertisement.view.version == 1)
         advertisement.publish({"price": 4000, "volume": 1})
         assert prices(subscription, 2) == [200, 4000]
-        until(lambda: publisher.space("changing")["versions"] == [1])
+        until_sync(lambda: publisher.space("changing")["versions"] == [1])
         advertisement.publish({"price": 4500, "volume": 1})
         assert prices(subscription, 1) == [4500]
         with pytest.raises(Conflict):
@@ -105,15 +97,15 @@ def test_a_changed_schema_interrupts_nobody(stack: Stack) -> None:
 def test_the_record_of_a_crashed_application_ends_by_itself(stack: Stack) -> None:
     with at(stack, "h1") as living, ControlPlane(stack.url) as operator:
         subscription = living.subscribe("stocks", {}, ttl=1.5)
-        crashed = operator.begin("subscription", "h1", "stocks", {}, ttl=1.5)["id"]
+        crashed = operator.rest.begin("subscription", "h1", "stocks", {}, ttl=1.5)["id"]
 
         def ended() -> bool:
-            found = operator.get(f"/requests/{crashed}")
+            found = operator.rest.get(f"/requests/{crashed}")
             return bool(found["state"] == "removed")
 
-        until(ended)
+        until_sync(ended)
         # Renewed in the meantime.
-        assert operator.record("subscription", subscription.id)["state"] == "active"
+        assert operator.rest.record("subscription", subscription.id)["state"] == "active"
 
 
 def test_tokens_are_shown_and_hosts_see_their_own_only(stack: Stack) -> None:
@@ -123,9 +115,9 @@ def test_tokens_are_shown_and_hosts_see_their_own_only(stack: Stack) -> None:
     ):
         subscription = other.subscribe("stocks", {})
         one.advertise("stocks", {}).publish(EVENT)
-        assert subscription.get(LIMIT) == EVENT
+        assert subscription.get(WAIT) == EVENT
         with pytest.raises(NotAuthorised):
-            one.begin("subscription", "h2", "stocks", {})
+            one.rest.begin("subscription", "h2", "stocks", {})
     with ControlPlane(stack.guarded_url, "h1") as nobody, pytest.raises(NotAuthorised):
         nobody.subscribe("stocks", {})
 
@@ -133,18 +125,16 @@ def test_tokens_are_shown_and_hosts_see_their_own_only(stack: Stack) -> None:
 def test_refusals_and_explanations(stack: Stack) -> None:
     with at(stack, "h1") as application:
         with pytest.raises(InvalidRequest, match="prize"):
-            application.begin("subscription", "h1", "stocks", "prize > 1")
+            application.rest.begin("subscription", "h1", "stocks", "prize > 1")
         with pytest.raises(NotFound):
-            application.end("subscription", "s1-0123456789abcdef")
+            application.rest.end("subscription", "s1-0123456789abcdef")
         found = application.explain("stocks", "price > 100", "h1")
         assert found["regions"]
         assert 0 <= found["false_share"] < 1
 
 
-def test_reports_are_taken(stack: Stack) -> None:
-    with at(stack, "h1") as application:
-        application.advertise("stocks", {}).publish(EVENT)
-        station = application._core._station
-        assert station is not None
-        before = station._reported
-    assert station._reported != before  # the last report, at the end, was accepted
+async def test_the_control_plane_accepts_reports(stack: Stack) -> None:
+    async with AsyncRest(stack.url) as rest:
+        reporter = Reporter(rest, "h1", lambda: {"stocks": Counters(published=1)})
+        reporter.sample("stocks", EVENT)
+        await reporter.send()  # an error if it is refused

@@ -1,8 +1,11 @@
+import inspect
+
 import pytest
 
-from tests.certificates import Keys, make_keys
 
-
-@pytest.fixture(scope="session")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return make_keys(tmp_path_factory.mktemp("keys"))
+@pytest.fixture(autouse=True)
+def _nothing_left(request: pytest.FixtureRequest) -> None:
+    """No async test of the emulator leaves a task or a socket."""
+    if inspect.iscoroutinefunction(request.function):
+        request.getfixturevalue("nothing_left_open")
+        request.getfixturevalue("no_task_left")

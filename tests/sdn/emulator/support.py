@@ -1,62 +1,29 @@
 """Controllers for emulated switches: in memory, or over TCP; and applications of hosts."""
 
 import asyncio
-import functools
-import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from dzflow import event_wire
+from dzflow import host_protocol
 from dzflow.address import ALL, Match
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
-from sdn.openflow.protocol.constants import V1_4, FlowCommand
+from sdn.openflow.protocol.constants import V1_3, V1_4, FlowCommand
 from sdn.openflow.protocol.encode import encode_ops
 from sdn.openflow.protocol.events import BarrierReply, Event, FlowStats, Ready, SwitchError
 from sdn.openflow.protocol.messages import FlowStat, Port
 from sdn.openflow.protocol.session import Session
 from tests.sdn.openflow.reference import Datapath
 
-P = ParamSpec("P")
 E = TypeVar("E")
 
 LIMIT = 60.0  # seconds that anything here may take
 OURS = Match(0xFF1E << 112, ALL ^ (ALL >> 16))
 PORTS = [Port(n, f"s1-{n}", f"02:00:00:00:00:{n:02x}", up=True) for n in range(1, 5)]
-
-
-def awaited(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """An asynchronous test: it ends in time and leaves no task and no socket behind."""
-
-    async def limited(*args: P.args, **kwargs: P.kwargs) -> None:
-        async with asyncio.timeout(LIMIT):
-            await test(*args, **kwargs)
-        await asyncio.sleep(0)  # lets what was closed just now end
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        before = _sockets()
-        asyncio.run(limited(*args, **kwargs))
-        assert _sockets() == before
-
-    return run
-
-
-def _sockets() -> set[str]:
-    found = set()
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{number}")
-        except FileNotFoundError:  # the one that listed the folder
-            continue
-        if target.startswith("socket:"):
-            found.add(target)
-    return found
 
 
 def entry(
@@ -103,6 +70,19 @@ def to_controller(**match: Any) -> bytes:
         instructions=[parser.OFPInstructionActions(proto.OFPIT_APPLY_ACTIONS, [action])],
     )
     return peer.bytes_of(mod, 1)
+
+
+def set_async(version: int, packet_ins: bool) -> bytes:
+    """Asks for packet-ins (as master only) and changes of ports, and nothing else."""
+    wanted = 3 if packet_ins else 0
+    peer = Datapath(version)
+    parser = peer.ofproto_parser
+    if version == V1_3:  # which has a pair for master and slave each
+        return peer.bytes_of(parser.OFPSetAsync(peer, [wanted, 0], [7, 7], [0, 0]), 1)
+    # Pairs for slave and master: packet-in, port status, flow removed, role status.
+    masks = [0, wanted, 7, 7, 0, 0, 3, 3]
+    reasons = [parser.OFPAsyncConfigPropReasons(kind, 8, mask) for kind, mask in enumerate(masks)]
+    return peer.bytes_of(parser.OFPSetAsync(peer, reasons), 1)
 
 
 class Wired:
@@ -323,20 +303,20 @@ class Application:
 
     async def join(self) -> bool:
         """Join the host; whether it has room."""
-        self.send_datagram(bytes((event_wire.VERSION, event_wire.JOIN)))
+        self.send_datagram(bytes((host_protocol.VERSION, host_protocol.JOIN)))
         answer = await self.datagram()
-        assert answer[:2] == bytes((event_wire.VERSION, event_wire.JOINED))
+        assert answer[:2] == bytes((host_protocol.VERSION, host_protocol.JOINED))
         return bool(answer[2])
 
     def leave(self) -> None:
-        self.send_datagram(bytes((event_wire.VERSION, event_wire.LEAVE)))
+        self.send_datagram(bytes((host_protocol.VERSION, host_protocol.LEAVE)))
 
     def send(self, destination: int, payload: bytes) -> None:
-        head = bytes((event_wire.VERSION, event_wire.SEND))
+        head = bytes((host_protocol.VERSION, host_protocol.SEND))
         self.send_datagram(head + destination.to_bytes(16, "big") + payload)
 
     async def received(self) -> tuple[int, bytes]:
         """The next event: its destination and its payload."""
         data = await self.datagram()
-        assert data[:2] == bytes((event_wire.VERSION, event_wire.DELIVER))
+        assert data[:2] == bytes((host_protocol.VERSION, host_protocol.DELIVER))
         return int.from_bytes(data[2:18], "big"), data[18:]

@@ -18,7 +18,7 @@ from sdn.pipeline import PlanName
 from sdn.topologies import topology
 from sdn.topology import Topology
 from tests.plant import Plant
-from tests.sdn.emulator.support import Application, Controller, Peer, awaited
+from tests.sdn.emulator.support import Application, Controller, Peer
 from tests.strategies import COMBINATIONS, INDEXES, SPACES, events, filters, topologies
 
 
@@ -93,7 +93,6 @@ def point(kind: str, event: dict[str, Any]) -> int:
     st.integers(1, 2),
     st.data(),
 )
-@awaited
 async def test_every_host_gets_what_the_simulated_network_says(
     network: Topology, combination: tuple[PlanName, str], trees: int, data: st.DataObject
 ) -> None:
@@ -130,7 +129,6 @@ async def test_every_host_gets_what_the_simulated_network_says(
 
 
 @pytest.mark.parametrize("plan", ["legs", "lpm"])
-@awaited
 async def test_on_a_fat_tree_too(plan: PlanName) -> None:
     kind = "zorder"
     network = topology("fat-tree:10")

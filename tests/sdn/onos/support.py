@@ -194,6 +194,14 @@ DELIVER = forward(PIPELINE, "0", to_host(PIPELINE, "s2", "h2"))
 DONE: dict[str, Outcome] = {"s1": Acknowledged(), "s2": Acknowledged()}
 
 
+async def reconcile(
+    driver: OnosDriver, partition: str, epoch: int, expected: dict[str, list[FlowEntry]]
+) -> dict[str, Outcome]:
+    """Declare a partition on all switches, and audit them."""
+    await driver.declare(partition, epoch, expected)
+    return await driver.audit(*driver.up(), *driver.down())
+
+
 async def put(on: Stage, switch: str, *ops: FlowOp) -> Outcome:
     """Apply operations to one switch."""
     outcomes = await on.driver.apply("p7", 1, {switch: list(ops)})

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from dzflow.errors import BadInput
 from sdn.onos.client import (
-    Client,
     OnosAccess,
     OnosBroken,
+    OnosClient,
     OnosError,
     OnosNotFound,
     OnosRefused,
@@ -53,12 +53,12 @@ class Peer:
 @asynccontextmanager
 async def talking_to(
     said: bytes, drip: bool = False, path: str = "", **changes: Any
-) -> AsyncIterator[tuple[Client, Peer]]:
+) -> AsyncIterator[tuple[OnosClient, Peer]]:
     peer = Peer(said, drip)
     server = await asyncio.start_server(peer.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{path}"
     quick = OnosAccess(url, "onos", "rocks", connect=5.0, read=5.0, attempts=1, retry=0.001)
-    client = Client(replace(quick, **changes))
+    client = OnosClient(replace(quick, **changes))
     try:
         yield client, peer
     finally:

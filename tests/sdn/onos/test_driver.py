@@ -37,6 +37,7 @@ from tests.sdn.onos.support import (
     out,
     partition_of,
     put,
+    reconcile,
     stage,
     to_host,
     undefined,
@@ -210,7 +211,7 @@ async def test_what_onos_cannot_hold_is_refused_and_nothing_is_sent(
         with pytest.raises(error):
             await on.driver.apply("p7", 1, {"s1": add(ON), "s2": add(entry)})
         with pytest.raises(error):
-            await on.driver.reconcile("p7", 1, {"s1": [ON], "s2": [entry]})
+            await reconcile(on.driver, "p7", 1, {"s1": [ON], "s2": [entry]})
         assert on.writes() == {"POST": 0, "DELETE": 0}
 
 
@@ -268,5 +269,5 @@ async def test_two_drivers_with_different_names_live_side_by_side() -> None:
             entry = forward(own, "0", *out(1))
             assert await other.apply("p7", 1, {"s1": add(entry)}) == {"s1": Acknowledged()}
             assert set(await other.read("s1")) == {*own.base_entries(LINE, "s1"), entry}
-            assert await other.reconcile("p7", 1, {}) == DONE
+            assert await reconcile(other, "p7", 1, {}) == DONE
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)

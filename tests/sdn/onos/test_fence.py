@@ -22,6 +22,7 @@ from tests.sdn.onos.support import (
     modify,
     out,
     partition_of,
+    reconcile,
     stage,
 )
 
@@ -41,7 +42,7 @@ async def test_older_epochs_are_refused_and_the_same_and_newer_are_not() -> None
         with pytest.raises(StaleEpoch, match="5 owns it now"):
             await on.driver.apply("p7", 4, {"s1": add(ENTRY)})
         with pytest.raises(StaleEpoch):
-            await on.driver.reconcile("p7", 4, {"s1": [ENTRY]})
+            await reconcile(on.driver, "p7", 4, {"s1": [ENTRY]})
         with pytest.raises(StaleEpoch):
             await on.driver.raise_epoch("p7", 4)
         assert on.writes() == {"POST": 0, "DELETE": 0}
@@ -79,7 +80,7 @@ async def test_a_reconciliation_that_waits_when_the_fence_rises_changes_nothing(
         on.onos.set_behaviour("s1", Behaviour.STUCK)
         first = put(on, 1, *add(ENTRY))
         await on.until_asked("POST")
-        queued = asyncio.create_task(on.driver.reconcile("p7", 1, {}))
+        queued = asyncio.create_task(reconcile(on.driver, "p7", 1, {}))
         await on.until_asked("GET", 5)
         await on.driver.raise_epoch("p7", 2)
         on.onos.set_behaviour("s1", Behaviour.NORMAL)

@@ -32,6 +32,7 @@ from tests.sdn.onos.support import (
     network_of,
     out,
     partition_of,
+    reconcile,
     stage,
     to_host,
 )
@@ -49,7 +50,7 @@ FOREIGN = {
 
 
 async def wired(on: Stage) -> None:
-    assert await on.driver.reconcile("p7", 1, WANTED) == DONE
+    assert await reconcile(on.driver, "p7", 1, WANTED) == DONE
     on.onos.requests.clear()
     on.forget_events()
 
@@ -68,12 +69,12 @@ async def test_reconciling_brings_what_is_missing_and_takes_what_is_too_much() -
     async with stage(LINE) as on:
         await wired(on)
         assert on.reached("h1", EVENT) == {"h2": 1}
-        assert await on.driver.reconcile("p7", 1, WANTED) == DONE
+        assert await reconcile(on.driver, "p7", 1, WANTED) == DONE
         assert on.writes() == NOTHING
         changed = forward(PIPELINE, "0", *out(1), to_host(PIPELINE, "s1", "h1"))
         fine = forward(PIPELINE, "00", *out(1))
         wanted = {"s1": [LET_IN, changed, fine]}  # nothing any more on s2
-        assert await on.driver.reconcile("p7", 1, wanted) == DONE
+        assert await reconcile(on.driver, "p7", 1, wanted) == DONE
         assert on.writes() == {"POST": 2, "DELETE": 1}
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, changed, fine)
         assert set(await on.driver.read("s2")) == on.expected("s2")
@@ -87,11 +88,11 @@ async def test_a_new_driver_takes_over_what_is_there() -> None:
             # Entries of partitions that nobody has declared yet are left alone.
             assert set(await again.read("s1")) == on.expected("s1", LET_IN, ON)
             assert on.writes() == NOTHING
-            assert await again.reconcile("p7", 2, WANTED) == DONE
+            assert await reconcile(again, "p7", 2, WANTED) == DONE
             assert on.writes() == NOTHING
-            assert await again.reconcile("p8", 2, {}) == DONE
+            assert await reconcile(again, "p8", 2, {}) == DONE
             assert on.writes() == NOTHING
-            assert await again.reconcile("p7", 2, {}) == DONE
+            assert await reconcile(again, "p7", 2, {}) == DONE
             assert set(await again.read("s1")) == on.expected("s1")
 
 
@@ -110,7 +111,7 @@ async def test_rules_of_other_applications_are_never_touched() -> None:
         }
         await plant(on, "org.onosproject.fwd", **theirs)
         await wired(on)
-        assert await on.driver.reconcile("p7", 1, {}) == DONE
+        assert await reconcile(on.driver, "p7", 1, {}) == DONE
         assert await on.driver.audit("s1", "s2") == DONE
         assert foreign_rules(on) == [("org.onosproject.fwd", ADDED)] * 2
         assert set(await on.driver.read("s1")) == on.expected("s1")
@@ -180,8 +181,8 @@ async def test_everything_lost_is_brought_back_base_entries_too() -> None:
 async def test_rules_that_share_ids_are_told_apart_in_repairs() -> None:
     async with stage(LINE, id_bits=2) as on:
         entries = [forward(PIPELINE, f"{n:03b}", *out(1)) for n in range(8)]
-        assert await on.driver.reconcile("p7", 1, {"s1": entries}) == DONE
-        assert await on.driver.reconcile("p7", 1, {"s1": entries[4:]}) == DONE
+        assert await reconcile(on.driver, "p7", 1, {"s1": entries}) == DONE
+        assert await reconcile(on.driver, "p7", 1, {"s1": entries[4:]}) == DONE
         assert set(await on.driver.read("s1")) == on.expected("s1", *entries[4:])
 
 
@@ -195,7 +196,7 @@ async def test_the_audit_repairs_by_itself() -> None:
 
 async def test_a_repair_that_is_refused_or_not_confirmed_says_so() -> None:
     async with stage(LINE, IMPATIENT) as on:
-        assert await on.driver.reconcile("p7", 1, WANTED) == DONE
+        assert await reconcile(on.driver, "p7", 1, WANTED) == DONE
         on.onos.drop_rules("s1", lambda rule: rule.key == ON.key)
         on.onos.set_behaviour("s1", Behaviour.FAILING)
         failed = (await on.driver.audit("s1"))["s1"]
@@ -214,7 +215,7 @@ async def test_a_switch_that_goes_is_down_and_one_that_returns_is_brought_in_lin
         }
         await wired(on)
         on.onos.disconnect("s2")
-        await on.driver.look()
+        await on.driver.check_devices()
         down = await on.told(SwitchDown)
         assert isinstance(down, SwitchDown)
         assert down.switch == "s2"
@@ -225,11 +226,11 @@ async def test_a_switch_that_goes_is_down_and_one_that_returns_is_brought_in_lin
         assert isinstance(outcomes["s2"], Undefined)
         # What should hold can be declared all the same.
         fine = forward(PIPELINE, "00", to_host(PIPELINE, "s2", "h2"))
-        declared = await on.driver.reconcile("p7", 1, {**WANTED, "s2": [fine]})
+        declared = await reconcile(on.driver, "p7", 1, {**WANTED, "s2": [fine]})
         assert isinstance(declared["s2"], Undefined)
         on.onos.drop_rules("s2")
         on.onos.connect("s2")
-        await on.driver.look()
+        await on.driver.check_devices()
         assert await on.told(SwitchUp) == SwitchUp("s2")
         assert set(await on.driver.read("s2")) == on.expected("s2", fine)
 
@@ -257,11 +258,11 @@ async def test_onos_goes_and_comes_back() -> None:
         with pytest.raises(OnosUnreachable):
             await on.driver.read("s1")
         with pytest.raises(OnosUnreachable):
-            await on.driver.look()
+            await on.driver.check_devices()
         assert on.driver.connected() == set()
         on.onos.drop_rules("s1", lambda rule: rule.key == ON.key)
         await on.onos.start()
-        await on.driver.look()
+        await on.driver.check_devices()
         assert on.driver.connected() == {"s1", "s2"}
         assert set(await on.driver.read("s1")) == on.expected("s1", LET_IN, ON)
         assert await on.driver.apply("p7", 1, {"s1": add(ON)}) == {"s1": Acknowledged()}

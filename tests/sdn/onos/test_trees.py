@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dzflow.address import MAX_TREE, Match, Scope
+from dzflow.address import ALL, MAX_TREE, Match, Scope
 from dzflow.errors import BadInput
-from dzflow.region import Region
+from dzflow.region import Region, is_prefix
 from sdn.flows import FlowEntry, Output
-from sdn.onos.codec import UnsupportedEntry, is_prefix
+from sdn.onos.codec import UnsupportedEntry
 from sdn.onos.trees import EVERY_TREE, TreeNotInUse, Trees
 from sdn.pipeline import Pipeline
 from sdn.topologies import topology
@@ -46,7 +46,7 @@ def tables(draw: st.DrawFn) -> tuple[Trees, set[FlowEntry]]:
 def test_expanded_entries_fold_to_what_they_were(table: tuple[Trees, set[FlowEntry]]) -> None:
     used, entries = table
     rules = [rule for entry in entries for rule in used.expand(entry)]
-    assert all(rule.match and is_prefix(rule.match.mask) for rule in rules)
+    assert all(rule.match and is_prefix(rule.match.mask, ALL) for rule in rules)
     assert len({rule.key for rule in rules}) == len(rules)
     folded = list(used.fold(rules))
     assert len(folded) == len(entries)

@@ -14,7 +14,7 @@ from typing import Any
 from configurators.engine.partials import Partial, Request
 from configurators.engine.partition_map import route, route_removal
 from dzflow.address import DELIVERY, EVENT_PORT, read_match
-from dzflow.event_wire import JOIN, JOINED, SEND, VERSION
+from dzflow.host_protocol import JOIN, JOINED, SEND, VERSION
 from dzflow.region import WIDTH, Region
 from sdn.driver import SwitchDriver
 from sdn.emulator.agent import Dialling
@@ -181,7 +181,7 @@ async def lab_plane(
         tls = Certificates(keys.key, keys.certificate, keys.authority) if keys else None
         target = f"{'ssl' if keys else 'tcp'}:127.0.0.1:{driver.port}"
         with Lab(topology, target, protocols=(protocol,), tls=tls) as lab:
-            await all_up(driver, topology)
+            await all_up(driver, [switch.id for switch in topology.switches])
             plane = LabPlane(topology, driver, lab)
             try:
                 yield plane
@@ -205,7 +205,7 @@ async def emulated_plane(
         async with EmulatedNetwork(
             topology, controllers, versions=(version,), dialling=dialling
         ) as network:
-            await all_up(driver, topology)
+            await all_up(driver, [switch.id for switch in topology.switches])
             plane = EmulatedPlane(topology, driver, network)
             try:
                 await plane.join()

@@ -18,6 +18,7 @@ from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.planes import EmulatedPlane, Round, lab_plane
 from tests.sdn.southbound.support import (
     LINE,
+    NAMES,
     WAIT,
     FlowModsReceived,
     adds,
@@ -88,7 +89,7 @@ async def test_events_on_untouched_paths_are_not_lost_while_a_switch_flaps() -> 
         OpenFlowDriver(LINE, work.plant.pipeline, work.partition_of, {}, settings) as driver,
         EmulatedNetwork(LINE, [("127.0.0.1", driver.port)]) as network,
     ):
-        await all_up(driver, LINE)
+        await all_up(driver, NAMES)
         plane = EmulatedPlane(LINE, driver, network)
         try:
             await plane.join()

@@ -4,13 +4,14 @@ from sdn.network_events import (
     PortStateChanged,
 )
 from sdn.outcomes import Acknowledged
+from sdn.topologies import topology
 from sdn.topology import Host
 from tests.sdn.southbound.support import LINE, entry, next_event, reconcile, rig
 
 
 async def test_a_switch_that_left_the_network_is_disconnected() -> None:
     async with rig() as r:
-        shorter = LINE.without_switch("s3")
+        shorter = topology("line:2")
         await r.driver.set_network(shorter, r.pipeline)
         outcomes = await reconcile(r.driver, "p", 1, {"s1": [entry(1)]})
         assert outcomes == {"s1": Acknowledged(), "s2": Acknowledged()}

@@ -17,7 +17,7 @@ from configurators.store.etcd.client import (
     StoreUnavailable,
     absent,
 )
-from configurators.store.etcd.connection import Connection, Member, Metadata
+from configurators.store.etcd.connection import EtcdConnection, Member, Metadata
 from tests.certificates import make_keys
 from tests.etcd import Cluster, three_members
 
@@ -70,7 +70,7 @@ def test_a_wrong_or_missing_certificate_is_said_clearly(cluster: Cluster, tmp_pa
         enter(msgspec.structs.replace(access, cert=str(strange.certificate), key=str(strange.key)))
     with pytest.raises(StoreRefused, match="check ca, cert and key"):
         enter(msgspec.structs.replace(access, cert=None, key=None))
-    with pytest.raises(StoreUnavailable, match="If it speaks TLS"):
+    with pytest.raises(StoreUnavailable, match="If it uses TLS"):
         enter(msgspec.structs.replace(access, ca=None, cert=None, key=None, timeout=3))
 
 
@@ -89,7 +89,7 @@ async def test_a_user_without_permission_is_refused_reading_and_watching(cluster
     lesser = msgspec.structs.replace(access, user="lesser", password=WRONG)
     granted = rpc.Permission(permType=rpc.Permission.READ, key=b"secret/check")
 
-    connection = Connection(access)
+    connection = EtcdConnection(access)
     for name, request in [
         ("UserAdd", rpc.AuthUserAddRequest(name="lesser", password=WRONG)),
         ("RoleAdd", rpc.AuthRoleAddRequest(name="little")),

@@ -2,12 +2,12 @@ import grpc
 import pytest
 
 from configurators.store.etcd.errors import (
+    AnswerTooLarge,
     Compacted,
     LeaseGone,
     StoreError,
     StoreFull,
     StoreRefused,
-    TooLarge,
     judge,
 )
 
@@ -42,7 +42,11 @@ def test_only_what_was_surely_not_done_counts_as_not_done(
     ("code", "details", "error"),
     [
         (Code.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", StoreFull),
-        (Code.RESOURCE_EXHAUSTED, "CLIENT: Received message larger than max (9 vs. 8)", TooLarge),
+        (
+            Code.RESOURCE_EXHAUSTED,
+            "CLIENT: Received message larger than max (9 vs. 8)",
+            AnswerTooLarge,
+        ),
         (Code.RESOURCE_EXHAUSTED, "grpc: received message larger than max (9 vs. 8)", StoreRefused),
         (
             Code.OUT_OF_RANGE,

@@ -74,20 +74,5 @@ def test_a_flow_monitor_is_what_os_ken_writes() -> None:
     assert requests.flow_monitor_request(V1_4, 4, 9, on=True) == peer.bytes_of(theirs, 4)
 
 
-@pytest.mark.parametrize("packet_ins", [True, False])
-def test_asynchronous_messages_are_chosen_as_os_ken_writes_it(packet_ins: bool) -> None:
-    wanted = 3 if packet_ins else 0
-    peer = Datapath(V1_3)
-    theirs = peer.ofproto_parser.OFPSetAsync(peer, [wanted, 0], [7, 7], [0, 0])
-    assert requests.set_async(V1_3, 4, packet_ins) == peer.bytes_of(theirs, 4)
-    peer = Datapath(V1_4)
-    reasons = peer.ofproto_parser.OFPAsyncConfigPropReasons
-    masks = [0, wanted, 7, 7, 0, 0, 3, 3]
-    theirs = peer.ofproto_parser.OFPSetAsync(
-        peer, [reasons(kind, 8, mask) for kind, mask in enumerate(masks)]
-    )
-    assert requests.set_async(V1_4, 4, packet_ins) == peer.bytes_of(theirs, 4)
-
-
 def test_an_error_shows_the_beginning_of_what_it_answers() -> None:
     assert requests.error(V1_3, 4, 1, 6, b"d" * 500) == requests.error(V1_3, 4, 1, 6, b"d" * 64)

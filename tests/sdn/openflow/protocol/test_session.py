@@ -215,8 +215,6 @@ def test_what_has_no_answer_is_sent_with_an_xid_for_errors(version: int) -> None
     session = connect(version)
     xid = session.packet_out(3, b"lldp")
     assert session.outgoing() == requests.packet_out(version, xid, 3, b"lldp")
-    xid = session.set_async(packet_ins=False)
-    assert session.outgoing() == requests.set_async(version, xid, False)
     xid = session.send(Type.FLOW_MOD, b"body")
     assert session.outgoing() == message(version, Type.FLOW_MOD, xid, b"body")
 

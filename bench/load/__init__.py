@@ -1,0 +1,1 @@
+"""Generates load on the REST interface of a running service, and measures the answers."""

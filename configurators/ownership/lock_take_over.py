@@ -1,0 +1,103 @@
+"""Makes a configurator that has locked partitions their owner (mode `sea`).
+
+The order makes it safe. First raise the epoch at all southbound processes: from then on no former
+owner can change a switch. Then read what former owners have done. Then declare to the southbound
+processes what switches should hold, unless the former owner has left the partition in order.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from configurators.ownership.coalesce import Coalescer
+from configurators.ownership.held_partition import HeldPartition
+from configurators.ownership.partition_log import CleanMark, LogOptions, PartitionLog
+from configurators.partition.known_state import KnownState
+from configurators.partition.replica import build, catch_up
+from configurators.partition.worker import PartitionWorker
+from configurators.southbound.clients import SouthboundClients
+from configurators.state.loading import Loaded, read
+from configurators.store.etcd.client import Etcd
+from configurators.store.locks import Lock
+
+
+class LockTakeOver:
+    """Brings locked partitions to the state in which former owners have left them.
+
+    Partitions that are taken over at the same time share messages and reads. `create` makes the
+    worker of a partition under an epoch.
+    """
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        known: KnownState,
+        southbound: SouthboundClients,
+        create: Callable[[str, int], PartitionWorker],
+        log_options: LogOptions,
+    ) -> None:
+        self._etcd = etcd
+        self._known = known
+        self._southbound = southbound
+        self._create = create
+        self._log_options = log_options
+        self._raises = Coalescer(self._raise_epochs)
+        self._reads = Coalescer(self._read_records)
+        self._declares = Coalescer(self._declare)
+
+    def open_log(self, lock: Lock, position: str = "") -> PartitionLog:
+        """The log of a locked partition, to be read behind a position."""
+        return PartitionLog(self._etcd, lock, self._log_options, position)
+
+    async def raise_and_load(self, held: HeldPartition, is_replica: bool) -> None:
+        """Raise the epoch everywhere, then bring the worker up to date.
+
+        A replica catches up from the log. If the log does not reach back far enough, or the process
+        has no replica, the worker is built from the records and the log.
+        """
+        lock, name = held.lock, held.lock.partition
+        await self._raises.call(name, lock.epoch)
+        found = await held.log.read()
+        if is_replica and not (found.gap and self._known.view(name)):
+            catch_up(held.worker, found.tasks)
+            return
+        if is_replica:
+            held.start_over(self._create(name, lock.epoch), self.open_log(lock))
+            found = await held.log.read()
+        build(held.worker, await self._reads.call(name, None), found.tasks)
+
+    async def declare_unless_in_order(self, held: HeldPartition) -> None:
+        """Declare what switches should hold, unless all southbound processes know that already.
+
+        They know it if the former owner left the partition in order, for the same network, and no
+        southbound process came while nobody owned it. Processes that come from now on are told by
+        this owner.
+        """
+        lock, worker = held.lock, held.worker
+        mark = CleanMark.decode(lock.mark) if lock.mark is not None else None
+        in_order = mark is not None and mark.network == worker.network
+        if not in_order or not await self._raises.call(worker.name, lock.epoch):
+            await self._declares.call(worker.name, worker)
+
+    async def close(self) -> None:
+        """Cancel what is in progress."""
+        await asyncio.gather(
+            self._raises.close(),
+            self._reads.close(),
+            self._declares.close(),
+            return_exceptions=True,
+        )
+
+    async def _raise_epochs(self, epochs: Mapping[str, int]) -> Mapping[str, bool]:
+        """Raise epochs; whether all southbound processes know what switches should hold."""
+        undeclared = await self._southbound.raise_epochs(epochs)
+        return {name: name not in undeclared for name in epochs}
+
+    async def _read_records(self, names: Mapping[str, None]) -> Mapping[str, list[Loaded]]:
+        views = {name: view for name in names if (view := self._known.view(name))}
+        # Of operations in progress the log has what was carried out, so settled state is enough.
+        found = await read(self._etcd, views, settled=True)
+        return {name: [] for name in names} | found
+
+    async def _declare(self, workers: Mapping[str, PartitionWorker]) -> Mapping[str, None]:
+        await self._southbound.declare(list(workers.values()))
+        return dict.fromkeys(workers)

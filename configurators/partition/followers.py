@@ -1,0 +1,124 @@
+"""Follow the network and the spaces in etcd, and bring the partitions of this process along."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from configurators.partition.known_state import KnownState
+from configurators.partition.long_wait import report_long_wait
+from configurators.partition.partitions import Partitions
+from configurators.southbound.clients import SouthboundClients
+from configurators.state.network import Network, steps
+from configurators.store.documents import BadDocument, decode_network, decode_space
+from configurators.store.etcd.client import Etcd
+from configurators.store.keys import NETWORK, SPACES
+from configurators.store.mirror import Snapshot, follow, follow_key
+from configurators.store.model import NetworkDoc
+
+log = logging.getLogger(__name__)
+
+
+class NetworkFollower:
+    """Takes up each network after the southbound processes have; `changed` is called afterwards."""
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        known: KnownState,
+        partitions: Partitions,
+        southbound: SouthboundClients,
+        changed: Callable[[], None],
+    ) -> None:
+        self._etcd = etcd
+        self._known = known
+        self._partitions = partitions
+        self._southbound = southbound
+        self._changed = changed
+        self._newest: tuple[NetworkDoc, int] | None = None  # the network that is to be taken up
+        self._came = asyncio.Event()
+        self._lost: frozenset[str] = frozenset()  # switches that the current network does without
+
+    async def follow(self) -> None:
+        """Note every network that is stored, until cancelled."""
+        async for stored in follow_key(self._etcd, NETWORK, newer_than=self._known.revision):
+            doc = decode_network(stored.value)
+            # At once: pushes that wait for a lost switch keep partitions from the network.
+            self._southbound.lose(doc.lost.switches)
+            self._newest = doc, stored.revision
+            self._came.set()
+
+    async def take_up(self) -> None:
+        """Go over to the newest network that `follow` has noted, until cancelled."""
+        while True:
+            await self._came.wait()
+            self._came.clear()
+            assert self._newest
+            await self._take_up(*self._newest)
+
+    async def _take_up(self, doc: NetworkDoc, revision: int) -> None:
+        known = self._known
+        if known.network:
+            # Southbound processes set up ports and groups first, then come the entries with them.
+            why = partial(self._southbound.not_taken_up, revision)
+            with report_long_wait(self._partitions.owned.values(), why):
+                await self._southbound.until_network(revision)
+            await self._southbound.until_back(self._lost.difference(doc.lost.switches))
+        *between, last = steps(doc, known.network)
+        for step in between:
+            self._go_over(step, known.revision)
+        self._go_over(last, revision)
+        self._lost = frozenset(doc.lost.switches)
+        self._changed()
+
+    def _go_over(self, doc: NetworkDoc, revision: int) -> None:
+        network = Network.of(doc, self._known.network)
+        self._known.network, self._known.revision = network, revision
+        self._partitions.take_up(revision, network)
+
+
+class SpaceFollower:
+    """Keeps the known spaces up to date.
+
+    `drop` is called with each owned partition that no longer belongs to a space, and the reason;
+    `changed` is called after every change.
+    """
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        known: KnownState,
+        partitions: Partitions,
+        drop: Callable[[str, str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._etcd = etcd
+        self._known = known
+        self._partitions = partitions
+        self._drop = drop
+        self._changed = changed
+
+    async def follow(self) -> None:
+        """Follow the spaces until cancelled."""
+        spaces = self._known.spaces
+        async for update in follow(self._etcd, SPACES):
+            if isinstance(update, Snapshot):
+                there = {change.name for change in update.changes}
+                for space in list(spaces):
+                    if space.name not in there:
+                        spaces.drop(space.name)
+            for change in update.changes:
+                if change.value is None:
+                    spaces.drop(change.name)
+                else:
+                    self._put(change.name, change.value)
+            self._known.spaces_read = True
+            for name in [name for name in self._partitions.owned if not self._known.view(name)]:
+                self._drop(name, "its space, or this version of it, no longer exists")
+            self._changed()
+
+    def _put(self, name: str, value: bytes) -> None:
+        try:
+            self._known.spaces.put(decode_space(value))
+        except BadDocument as error:
+            log.error("the space %s cannot be read: %s", name, error)

@@ -1,0 +1,16 @@
+"""How the workers of partitions work."""
+
+from msgspec import Struct
+
+from configurators.engine.engine import Ordering
+
+
+class PartitionOptions(Struct, frozen=True):
+    """How a partition is worked on; times are in seconds."""
+
+    ordering: Ordering = "net"
+    slice_limit: int = 500
+    gather: float = 0.005  # for how long a task waits for others; the first at most 4 times that
+    tell_after: float = 0.5  # of waiting, dispatchers are told the reason
+    shortest_pause: float = 0.02  # before a switch that should be usable is tried again
+    longest_pause: float = 2.0

@@ -1,0 +1,169 @@
+"""A configurator's view of one southbound process: requests to it, and what it has reported."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from configurators.streams.messages import (
+    Applied,
+    Apply,
+    Declare,
+    Raised,
+    RaiseEpochs,
+    SwitchReport,
+)
+from configurators.streams.packing import pack_entries
+from configurators.streams.stream import RemoteError, Stream, StreamClosed, TooLarge
+from sdn.fence import StaleEpoch
+from sdn.flows import FlowEntry
+from sdn.outcomes import Failed, Outcome, Undefined
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A", Applied, Raised)
+
+ANSWER = 600.0  # seconds; slow switches take long, and the southbound process has its own limits
+DECLARED_AT_ONCE = 8 << 20  # bytes in one message
+RETRY = 0.5
+
+
+class OwnedPartition(Protocol):
+    """A partition that this configurator owns."""
+
+    name: str
+    epoch: int
+
+    def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
+        """What these switches should hold of it."""
+
+    def say_why(self, reason: str | None) -> None:
+        """Show why it waits."""
+
+
+Epochs = Callable[[], Mapping[str, int]]
+"""The epochs of all partitions that this configurator owns now."""
+
+OnStale = Callable[[str, str], None]
+"""Called with a partition that another process owns by now, and the reason."""
+
+
+class SouthboundClient:
+    """A southbound process that this configurator has a stream to.
+
+    `declared` are the switches for which the process knows what our partitions should have there.
+    """
+
+    def __init__(self, name: str, stream: Stream, epochs: Epochs, on_stale: OnStale) -> None:
+        self.name = name
+        self.stream = stream
+        self.report: SwitchReport | None = None
+        self.changed = asyncio.Event()  # a report has come, or the stream has ended
+        self.fenced = False  # the epochs of our partitions were raised there
+        self.in_use = False  # since all its switches were declared for the first time
+        self.declared: set[str] = set()
+        self.declaring = asyncio.Lock()
+        self._epochs = epochs
+        self._on_stale = on_stale
+
+    def responsible(self) -> set[str]:
+        """The switches that the process is responsible for, whether they are up or down."""
+        return {*self.report.switches, *self.report.down} if self.report else set()
+
+    async def raise_epochs(self, epochs: Mapping[str, int]) -> Raised | None:
+        """Raise the fence for partitions; None if the stream has ended."""
+        answer = await self._ask(RaiseEpochs(dict(epochs)), Raised)
+        if answer:
+            ours = self._epochs()
+            for partition, reason in answer.stale.items():
+                if ours.get(partition) == epochs[partition]:  # and not owned again meanwhile
+                    self._on_stale(partition, reason)
+        return answer
+
+    async def declare(
+        self, partitions: Collection[OwnedPartition], switches: Collection[str]
+    ) -> bool:
+        """Declare what switches should hold of partitions; False if the stream has ended."""
+        sent: dict[str, set[str]] = {}  # the partitions that have entries, by switch
+        for message in _declarations(partitions, switches):
+            for name, entries in message.entries.items():
+                for switch, packed in entries.items():
+                    if packed:
+                        sent.setdefault(switch, set()).add(name)
+            answer = await self._ask(message, Applied)
+            if not answer:
+                return False
+            if answer.stale:
+                log.warning("southbound process %s: %s", self.name, answer.stale)
+                return await self._declare_others(message, partitions, switches, answer.stale)
+            for switch, outcome in answer.outcomes.items():
+                if isinstance(outcome, Failed):
+                    reason = f"switch {switch} does not take what it should hold: {outcome}"
+                    log.error("%s", reason)
+                    for partition in partitions:
+                        if partition.name in sent.get(switch, ()):
+                            partition.say_why(reason)
+        return True
+
+    async def apply(self, message: Apply) -> dict[str, Outcome]:
+        """Carry out operations; one outcome per switch. StaleEpoch if the epoch is over."""
+        answer = await self._ask(message, Applied)
+        if not answer:
+            reason = f"southbound process {self.name}: {self.stream.reason}"
+            return {switch: Undefined(f"switch {switch}: {reason}") for switch in message.batch}
+        if answer.stale:
+            raise StaleEpoch(answer.stale)
+        return answer.outcomes
+
+    async def _declare_others(
+        self,
+        refused: Declare,
+        partitions: Collection[OwnedPartition],
+        switches: Collection[str],
+        reason: str,
+    ) -> bool:
+        """Find out which partitions of a refused declaration are stale, and declare the others."""
+        if not await self.raise_epochs(refused.epochs):
+            return False
+        ours = self._epochs()
+        left = [p for p in partitions if ours.get(p.name) == p.epoch]
+        if len(left) == len(partitions):
+            self.stream.close(f"the southbound process contradicts itself: {reason}")
+            return False
+        return await self.declare(left, switches)
+
+    async def _ask(self, message: Struct, expected: type[A]) -> A | None:
+        """The answer; None if the stream has ended, also because the answer is missing or wrong."""
+        try:
+            answer = await self.stream.ask(message, ANSWER)
+        except StreamClosed:
+            return None
+        except (RemoteError, TimeoutError, TooLarge) as error:
+            # After the stream is back, everything is declared again.
+            log.error("southbound process %s: %s", self.name, error or "no answer in time")
+            self.stream.close(f"the southbound process did not answer as it should: {error}")
+            await asyncio.sleep(RETRY)
+            return None
+        return answer if isinstance(answer, expected) else None
+
+
+def _declarations(
+    partitions: Iterable[OwnedPartition], switches: Collection[str]
+) -> Iterator[Declare]:
+    """Messages that declare partitions, none too large; the last one has the switches compared."""
+    epochs: dict[str, int] = {}
+    entries: dict[str, dict[str, bytes]] = {}
+    size = 0
+    names = sorted(switches)
+    for partition in partitions:
+        if size > DECLARED_AT_ONCE:
+            yield Declare(epochs, entries, check=False, switches=names)
+            epochs, entries, size = {}, {}, 0
+        epochs[partition.name] = partition.epoch
+        found = partition.declaration(switches)
+        entries[partition.name] = packed = {s: pack_entries(e) for s, e in found.items()}
+        size += sum(map(len, packed.values()))
+    if epochs and names:
+        yield Declare(epochs, entries, check=True, switches=names)

@@ -1,0 +1,29 @@
+"""The options of a southbound process."""
+
+from msgspec import Struct
+
+from sdn.onos.client import OnosAccess
+from sdn.onos.options import OnosOptions
+
+
+class SouthboundOptions(Struct, frozen=True):
+    """How a southbound process works; all times are in seconds.
+
+    With a certificate, switches connect by TLS, and have to present one that `ca` has signed.
+    """
+
+    node: str = ""
+    ttl: int = 10  # of the registration: after so long, other processes notice that it is dead
+    timeout: float = 10.0  # for any answer of a switch
+    echo_every: float = 15.0
+    audit_every: float = 300.0
+    window: int = 2_000
+    queue: int = 1_000
+    rate: float | None = None  # at most this many flow-mods per second and switch
+    sweep_after: float = 5.0  # for configurators to clear the entries of a deleted space
+    discover: bool = False  # send probes to find links, and learn hosts
+    cert: str | None = None
+    key: str | None = None
+    ca: str | None = None
+    onos: OnosAccess | None = None
+    onos_options: OnosOptions | None = None

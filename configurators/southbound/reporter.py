@@ -1,0 +1,64 @@
+"""Reports of a southbound process to its peers: which switches it holds, and what is down."""
+
+import logging
+
+from configurators.streams.messages import SwitchReport
+from configurators.streams.stream import Stream, StreamClosed
+from dzflow.aio import OncePerTurn
+from sdn.driver import SwitchDriver
+from sdn.topology import Link
+
+log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Sends a `SwitchReport` to every stream when it opens, and to all of them on each change."""
+
+    def __init__(self, southbound: str, driver: SwitchDriver, network: int) -> None:
+        self.network = network  # the revision of the network that the driver has
+        self._southbound = southbound
+        self._driver = driver
+        self._streams: dict[Stream, None] = {}  # those that are open, and some that have closed
+        self._links_down: set[tuple[str, int]] = set()
+        self._sent: SwitchReport | None = None
+        self._sending = OncePerTurn(self.send)
+
+    def add(self, stream: Stream) -> None:
+        """Send the current report to a stream that has just opened, and later ones, too."""
+        self._streams[stream] = None
+        self._send(stream, self._report())
+
+    def schedule(self) -> None:
+        """Send a report in the next turn of the loop, if anything has changed."""
+        self._sending.schedule()
+
+    def send(self) -> None:
+        """Send a report to all streams now, if anything has changed."""
+        report = self._report()
+        if report != self._sent:
+            self._sent = report
+            for stream in list(self._streams):
+                self._send(stream, report)
+
+    def link_changed(self, link: Link, up: bool) -> None:
+        """Report the ports of a link that was found, or has gone down."""
+        if up:
+            self._links_down.difference_update(link.ends)
+        else:
+            self._links_down.update(link.ends)
+
+    def _report(self) -> SwitchReport:
+        return SwitchReport(
+            self._southbound,
+            sorted(self._driver.up()),
+            self._driver.down(),
+            self.network,
+            sorted({*self._driver.ports_down(), *self._links_down}),
+        )
+
+    def _send(self, stream: Stream, report: SwitchReport) -> None:
+        try:
+            stream.tell(report)
+        except StreamClosed as error:
+            self._streams.pop(stream, None)
+            log.info("no report is sent to %s any more: %s", stream.peer, error)

@@ -1,0 +1,192 @@
+"""How streams between processes are opened: `connect` on one side, a `Listener` on the other."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from configurators.streams.addresses import join_address, split_address
+from configurators.streams.handshake import Handshake
+from configurators.streams.stream import OnMessage, Stream, StreamOptions
+from dzflow.errors import DzflowError
+
+
+class CannotConnect(DzflowError):
+    """No process answers at an address, or none that knows the token."""
+
+
+async def connect(
+    address: str,
+    token: bytes,
+    on_message: OnMessage,
+    receives: Any,
+    name: str,
+    options: StreamOptions | None = None,
+    on_open: Callable[[Stream], None] | None = None,
+) -> Stream:
+    """Open a stream to a listener; `receives` is the union of all messages that may come.
+
+    `on_open` is called before the first message is handled. CannotConnect if no process that knows
+    the token answers in time.
+    """
+    options = options or StreamOptions()
+    opened = asyncio.Event()
+    host, port = split_address(address)
+
+    def trusted(stream: Stream) -> None:
+        opened.set()
+        if on_open:
+            on_open(stream)
+
+    def make() -> Stream:
+        handshake = Handshake(token, name, listens=False)
+        return Stream(handshake, on_message, receives, options, trusted)
+
+    try:
+        async with asyncio.timeout(options.handshake):
+            _, stream = await asyncio.get_running_loop().create_connection(make, host, port)
+    except (OSError, TimeoutError) as error:
+        raise CannotConnect(f"{address}: {error or 'no answer in time'}") from error
+    waits = [asyncio.ensure_future(event.wait()) for event in (opened, stream.closed)]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        stream.cut("no longer needed")
+        raise
+    finally:
+        for wait in waits:
+            wait.cancel()
+    if not opened.is_set():
+        raise CannotConnect(f"{address}: {stream.reason}")
+    return stream
+
+
+class Connect(Protocol):
+    """Opens a stream, as `connect` does."""
+
+    def __call__(
+        self,
+        address: str,
+        token: bytes,
+        on_message: OnMessage,
+        receives: Any,
+        name: str,
+        options: StreamOptions | None = None,
+        on_open: Callable[[Stream], None] | None = None,
+    ) -> Coroutine[Any, Any, Stream]:
+        """The stream, when it is open."""
+
+
+class Listen(Protocol):
+    """Makes a listener, as the class `Listener` does."""
+
+    def __call__(
+        self,
+        address: str,
+        token: bytes,
+        on_message: OnMessage,
+        receives: Any,
+        name: str = "",
+        on_open: Callable[[Stream], None] | None = None,
+        options: StreamOptions | None = None,
+    ) -> "Listener":
+        """The listener, which is used as an async context manager."""
+
+
+class Listener:
+    """Accepts streams; use as an async context manager. `address` is where it listens."""
+
+    def __init__(
+        self,
+        address: str,
+        token: bytes,
+        on_message: OnMessage,
+        receives: Any,
+        name: str = "",
+        on_open: Callable[[Stream], None] | None = None,
+        options: StreamOptions | None = None,
+    ) -> None:
+        self.address = address
+        self._token = token
+        self._on_message = on_message
+        self._receives = receives
+        self._name = name
+        self._on_open = on_open
+        self._options = options or StreamOptions()
+        self._known: set[_Accepted] = set()
+        self._open: set[Stream] = set()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        host, port = split_address(self.address)
+        self._server = await asyncio.get_running_loop().create_server(self._accept, host, port)
+        self.address = join_address(host, self._server.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        assert self._server
+        self._server.close()
+        known = list(self._known)
+        for stream in known:
+            stream.close("the listener stops")
+        for stream in known:
+            await stream.closed.wait()
+        await self._server.wait_closed()
+
+    @property
+    def streams(self) -> Collection[Stream]:
+        """The streams that are open."""
+        return self._open
+
+    def _accept(self) -> Stream:
+        handshake = Handshake(self._token, self._name, listens=True)
+        return _Accepted(self, handshake, self._on_message, self._receives, self._options)
+
+    def admit(self, stream: "_Accepted") -> bool:
+        """Whether a new connection may begin the handshake."""
+        if self._server is not None and not self._server.is_serving():
+            return False  # it came while the listener stopped
+        if len(self._known) - len(self._open) >= self._options.strangers:
+            return False
+        self._known.add(stream)
+        return True
+
+    def opened(self, stream: Stream) -> None:
+        """Note that the peer of a stream has proved that it knows the token."""
+        self._open.add(stream)
+        if self._on_open:
+            self._on_open(stream)
+
+    def lost(self, stream: "_Accepted") -> None:
+        """Note that a connection has ended."""
+        self._known.discard(stream)
+        self._open.discard(stream)
+
+
+class _Accepted(Stream):
+    """A stream that tells its listener when it comes and goes."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        handshake: Handshake,
+        on_message: OnMessage,
+        receives: Any,
+        options: StreamOptions,
+    ) -> None:
+        super().__init__(handshake, on_message, receives, options, listener.opened)
+        self._listener = listener
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if not self._listener.admit(self):
+            self.cut("too many connections that have not proved themselves")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._listener.lost(self)

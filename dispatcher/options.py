@@ -1,0 +1,35 @@
+"""The settings of a dispatcher."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from dispatcher.changes.damping import Patience
+from sdn.pipeline import PlanName
+
+
+class DispatcherOptions(Struct, frozen=True):
+    """How a dispatcher works; the defaults suit one machine."""
+
+    id: str = ""  # if empty, the dispatcher makes up a new one at each start
+    node: str = ""  # the machine's name; if empty, the operating system's
+    plan: PlanName = "legs"
+    partitions_per_configurator: int = 4
+    partitions: int | None = None  # of a new space, instead of the above
+    mode: Literal["sna", "sea"] = "sna"
+    window: int = 4_000  # operations in flight
+    window_per_host: int = 64  # operations in flight of one host, so that no host blocks others
+    most_per_host: int = 512  # the same, including operations that wait long, for a switch say
+    queue: int = 20_000  # operations that wait for the window
+    queue_per_host: int = 5_000
+    rate: float | None = None  # operations per second, of all hosts together
+    rate_per_host: float | None = None
+    burst_s: float = 2.0  # a burst may use up the tokens of this many seconds
+    finished_ttl: float = 3_600.0  # seconds that removed and failed records are kept
+    key_ttl: float = 86_400.0  # seconds that idempotency keys are kept
+    lease_ttl: int = 10
+    grace: float = 5.0  # seconds that old index versions and trees stay after publishers know
+    network_timeout: float = 30.0  # seconds for all processes to apply a changed host
+    patience: Patience = Patience()  # with switches and links that fail
+    traces: str | None = None  # the folder for traces; without one, none are written
+    traces_bytes: int = 2 << 30  # disk space for traces; the oldest files are deleted beyond it

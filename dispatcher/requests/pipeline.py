@@ -1,0 +1,159 @@
+"""The way of an operation through the dispatcher: take in, write, deliver, settle, reply.
+
+| step | module | what happens |
+| --- | --- | --- |
+| take in | `intake.py` | limits and fair turns between hosts |
+| write | `writing.py` | the operation is planned and stored in its record |
+| deliver | `gathering.py` | partitions carry it out; tasks are pushed or offered |
+| settle | `settling.py` | the result is stored in the record |
+| reply | `replies.py` | the caller gets its answer |
+"""
+
+import logging
+from collections.abc import Callable
+
+from configurators.environment import Clock
+from configurators.store.etcd.client import Stored
+from configurators.store.model import Record
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.fleet import Fleet
+from dispatcher.knowledge.reachability import Reachability
+from dispatcher.metrics import Metrics
+from dispatcher.requests.delivery import Delivery
+from dispatcher.requests.gathering import Gatherer, TaskTrace
+from dispatcher.requests.in_flight import InFlight
+from dispatcher.requests.intake import Intake, refuse
+from dispatcher.requests.limits import Admission, Rates
+from dispatcher.requests.offers import OfferDelivery
+from dispatcher.requests.operation import Ending, Operation, Stage
+from dispatcher.requests.planning import Planner
+from dispatcher.requests.push import PushDelivery
+from dispatcher.requests.record_writer import RecordWriter
+from dispatcher.requests.replies import Replies
+from dispatcher.requests.settling import Settling
+from dispatcher.requests.wait_reasons import WaitReasons
+from dispatcher.requests.writing import OperationWriter
+from dzflow.aio import BackgroundTasks
+from dzflow.errors import DzflowError
+
+_log = logging.getLogger(__name__)
+
+
+class Pipeline:
+    """All operations of a dispatcher, and the steps that they go through.
+
+    Tasks are offered to all configurators if partitions are `shared`, or else pushed to the owners.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        catalogue: Catalogue,
+        fleet: Fleet,
+        reachability: Reachability,
+        planner: Planner,
+        writer: RecordWriter,
+        replies: Replies,
+        admission: Admission[Operation],
+        rates: Rates,
+        metrics: Metrics,
+        trace: TaskTrace | None,
+        clock: Clock,
+        shared: bool = False,
+    ) -> None:
+        self.in_flight = in_flight = InFlight()
+        self._tasks = tasks = BackgroundTasks()
+        self._replies = replies
+        self._metrics = metrics
+        self._clock = clock
+        self._reasons = reasons = WaitReasons(writer, self, tasks)
+        delivery: Delivery
+        if shared:
+            delivery = OfferDelivery(catalogue, fleet, in_flight, metrics)
+        else:
+            delivery = PushDelivery(catalogue, fleet, in_flight, reasons, metrics, tasks)
+        self.intake = Intake(admission, rates, planner, in_flight, self, clock)
+        self.writing = OperationWriter(
+            me, catalogue, planner, writer, in_flight, self, tasks, clock
+        )
+        self._gatherer = Gatherer(
+            catalogue,
+            fleet,
+            in_flight,
+            delivery,
+            reasons,
+            writer,
+            metrics,
+            trace,
+            self,
+            tasks,
+            clock,
+        )
+        self._settling = Settling(
+            catalogue, fleet, reachability, writer, delivery, reasons, self, tasks, clock
+        )
+
+    async def close(self) -> None:
+        """Stop; other dispatchers go on with the operations in flight."""
+        await self._tasks.cancel()
+
+    # The steps, in order
+
+    def write(self, operation: Operation) -> None:
+        """It is its turn: plan it, and write it to its record."""
+        self.writing.write(operation)
+
+    def deliver(self, operation: Operation) -> None:
+        """It is written: have partitions carry it out."""
+        self._gatherer.deliver(operation)
+
+    def settle(self, operation: Operation) -> None:
+        """All partitions have done their part: write the result."""
+        self._settling.settle(operation)
+
+    def end(self, operation: Operation, record: Record, ending: Ending) -> None:
+        """The result is written, or it was superseded; `record` is how the record is now."""
+        self._leave(operation)
+        self.intake.release(operation)
+        seconds = self._clock.monotonic() - operation.received
+        self._metrics.operation_ended(
+            record, operation.action, ending.value, seconds, operation.rollout.flow_ops
+        )
+        self._replies.ended(operation, record, ending)
+
+    # Detours
+
+    def refuse(self, operation: Operation, error: DzflowError) -> None:
+        """It cannot be written."""
+        self.intake.release(operation)
+        refuse(operation, error)
+
+    def hand_over(self, operation: Operation, record: Record | None) -> None:
+        """Another operation on the record goes on instead; answer the caller when that one ends."""
+        operation.enter(Stage.ENDED)
+        self.intake.release(operation)
+        if record and operation.caller:
+            self._replies.follow(operation.caller, operation.action, record, operation.filter)
+
+    def resend(self, operation: Operation) -> None:
+        """Tell partitions again what they have not done yet."""
+        self._gatherer.resend(operation)
+
+    def restart(self, operation: Operation) -> None:
+        """Write it again, under a higher number and routed as of now."""
+        if not self._reasons.postpone(operation, self.restart):
+            self._leave(operation)
+            self.intake.restarted(operation)
+            self.write(operation.restarted())
+
+    def record_changed(
+        self, operation: Operation, found: Stored | None, then: Callable[[Operation], None]
+    ) -> None:
+        """The record is not as the operation knew it: end the operation, or go on with `then`."""
+        self._gatherer.record_changed(operation, found, then)
+
+    def _leave(self, operation: Operation) -> None:
+        """Forget an operation that was in flight."""
+        self.in_flight.remove(operation)
+        self._settling.forget(operation)
+        operation.enter(Stage.ENDED)

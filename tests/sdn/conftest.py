@@ -1,0 +1,42 @@
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.certificates import Keys, make_keys
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture
+def nothing_left_open() -> Iterator[None]:
+    """The test closes all its sockets, and ends all its threads."""
+    before = set(threading.enumerate()), _sockets()
+    yield
+    assert (set(threading.enumerate()), _sockets()) == before
+
+
+@pytest.fixture
+async def no_task_left() -> AsyncIterator[None]:
+    """The test ends all its tasks."""
+    yield
+    await asyncio.sleep(0)  # tasks that were cancelled just now end
+    names = [str(task.get_coro()) for task in asyncio.all_tasks()]
+    assert [name for name in names if "TestRunner." not in name] == []  # anyio's own tasks
+
+
+def _sockets() -> set[str]:
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue  # the descriptor that listed the folder
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
