@@ -62,7 +62,7 @@ async def emulate(
                     alive.pop(change.name, None)
                 else:
                     alive[change.name] = address_of(decode_process(change.value).openflow)
-            # While none is alive, the switches go on to look for those that they know.
+            # While none is registered, the switches keep trying the last known ones.
             if alive:
                 network.set_controllers(list(alive.values()))
 

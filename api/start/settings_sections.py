@@ -240,7 +240,7 @@ class SharedSettings(_Section):
 
 
 class TimeSettings(_Section):
-    """Timeouts in seconds; see [failures](failures.md)."""
+    """Timeouts in seconds; see [failures](../concepts/failures.md)."""
 
     configurator_lease: int = Field(
         default=5, ge=2, description="without a sign of life, a configurator counts as dead"

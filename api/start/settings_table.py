@@ -1,4 +1,4 @@
-"""The tables of all settings for docs/reference/configuration.md; run it to write them there."""
+"""The tables of docs/reference/configuration.md; run it to write them into that file."""
 
 import sys
 from collections.abc import Iterable

@@ -134,7 +134,7 @@ class Supervisor:
         for number, socket in enumerate(self._sockets, 1):
             self._start(
                 f"api-{number}",
-                "api.http.server",
+                "api.start.api_server",
                 _API_PATIENCE,
                 files=[socket.fileno()],
                 socket=socket.fileno(),

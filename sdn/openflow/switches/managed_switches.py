@@ -14,7 +14,6 @@ from sdn.network_events import (
     SwitchUp,
 )
 from sdn.openflow.discovery.discovery import Discovery
-from sdn.openflow.discovery.finder import Finder, send_punts
 from sdn.openflow.discovery.punts import is_punt
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.protocol.constants import OUR_COOKIE_MASK, OUR_COOKIES, V1_4, Role
@@ -31,6 +30,7 @@ from sdn.openflow.protocol.events import (
 from sdn.openflow.switches.auditor import Auditor
 from sdn.openflow.switches.connection import ConnectionLost, RequestRefused, SwitchConnection
 from sdn.openflow.switches.features import Unusable, check_features
+from sdn.openflow.switches.finder import Finder, send_punts
 from sdn.openflow.switches.flow_mod_queue import Limits
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
 from sdn.openflow.switches.send_batcher import SendBatcher
