@@ -1,7 +1,7 @@
 """One operation on one record, from the moment it is accepted until it has ended. Pure."""
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, Literal, Protocol, Self
 
 from msgspec.structs import replace
@@ -24,14 +24,14 @@ def action_of(record: Record) -> Action:
     return "end" if record.state == "removing" else "update"
 
 
-class Stage(Enum):
-    """How far an operation has come."""
+class Stage(IntEnum):
+    """How far an operation has come. (Integers, because their hashes are cheap.)"""
 
-    ACCEPTED = "accepted"  # it waits for its turn, or to be planned again
-    WRITING = "writing"  # it is being written to its record
-    DELIVERING = "delivering"  # partitions carry it out
-    COMPLETE = "complete"  # all partitions have done their part; the result is being written
-    ENDED = "ended"
+    ACCEPTED = 0  # it waits for its turn, or to be planned again
+    WRITING = 1  # it is being written to its record
+    DELIVERING = 2  # partitions carry it out
+    COMPLETE = 3  # all partitions have done their part; the result is being written
+    ENDED = 4
 
 
 _FOLLOWING: Mapping[Stage, frozenset[Stage]] = {
@@ -216,7 +216,7 @@ class Operation:
         """Go to another stage; IllegalTransition if it cannot follow the present one."""
         if stage not in _FOLLOWING[self.stage]:
             raise IllegalTransition(
-                f"{self.action} {self.id}: {stage.value} cannot follow {self.stage.value}"
+                f"{self.action} {self.id}: {stage.name} cannot follow {self.stage.name}"
             )
         self.stage = stage
 

@@ -31,7 +31,9 @@ class PendingReply:
 
     def written(self, place: int, current: Operation | Record) -> None:
         """An element is stored; `current` shows its progress."""
-        if self.current[place] is None and self.answers[place] is None:
+        if self.answers[place] is not None:
+            return
+        if self.current[place] is None:
             self._unwritten -= 1
         self.current[place] = current
         self._wake()
@@ -44,6 +46,7 @@ class PendingReply:
             self._unwritten -= 1
         self._unfinished -= 1
         self.answers[place] = answer
+        self.current[place] = None  # it refers to this reply: a cycle would wait for the collector
         self._wake()
 
     def refuse(self, place: int, error: DzflowError | Problem) -> None:

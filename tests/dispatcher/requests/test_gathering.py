@@ -79,7 +79,16 @@ class Scene:
         )
         regions = routing.index(SpaceView.of(doc), False, {}).regions
         pending = Record(
-            "s1-1", "subscription", "h1", "stocks", {}, regions, "pending", 1, 0.0, "d2"
+            "s1-0000000000000001",
+            "subscription",
+            "h1",
+            "stocks",
+            {},
+            regions,
+            "pending",
+            1,
+            0.0,
+            "d2",
         )
         self.operation = Operation.resume(StoredRecord(pending, 5), CLOCK.monotonic())
         self.pipeline.intake.force(self.operation)

@@ -64,7 +64,7 @@ def test_a_stage_that_cannot_follow_is_an_error_and_changes_nothing(
     for stage in stages[:-1]:
         made.enter(stage)
     before = made.stage
-    with pytest.raises(IllegalTransition, match=f"{stages[-1].value} cannot follow"):
+    with pytest.raises(IllegalTransition, match=f"{stages[-1].name} cannot follow"):
         made.enter(stages[-1])
     assert made.stage is before
 
