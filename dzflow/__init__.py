@@ -9,7 +9,7 @@ __all__ = ["AsyncControlPlane", "ControlPlane"]
 
 
 def __getattr__(name: str) -> object:
-    # Only who uses the SDK pays for it: the language and the command do without.
+    # Imported on first use: the language and most commands do not need the SDK.
     if name in __all__:
         import dzflow.sdk
 

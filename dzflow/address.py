@@ -12,7 +12,7 @@ from dzflow.errors import BadInput
 from dzflow.region import FULL, WIDTH, Region
 
 PREFIX = 0xFF1E  # multicast, transient, global; ff0e, the thesis's, belongs to IANA
-DELIVERY = int(IPv6Address("ff1e::d2"))  # where every subscriber listens
+DELIVERY = int(IPv6Address("ff1e::d2"))  # the address that every subscriber listens to
 DELIVERY_MAC = "33:33:00:00:00:d2"
 EVENT_PORT = 9700
 
@@ -29,7 +29,7 @@ _SCOPE = MAX_SPACE << 2 | MAX_VERSION  # space and version, in 12 bits
 
 
 class BadAddress(BadInput):
-    """An address, or a part of one, that is not ours."""
+    """The address, or a part of it, is not one of dzflow."""
 
 
 class Match(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -77,14 +77,14 @@ class Scope(NamedTuple):
         return self.base(tree) | point
 
     def match(self, region: Region, tree: int | None = None) -> Match:
-        """What matches a region's events, on one tree or, without a number, on all of them."""
+        """The match for a region's events on one tree, or on all trees if `tree` is None."""
         if tree is None:
             return Match(self.base(0) | region.bits, (_ABOVE_REGION ^ TREE_MASK) | region.mask)
         return Match(self.base(tree) | region.bits, _ABOVE_REGION | region.mask)
 
 
 class Parts(NamedTuple):
-    """What an event's or an entry's address says."""
+    """The parts of the address of an event or entry."""
 
     scope: Scope
     tree: int
@@ -122,7 +122,7 @@ def match_prefix(prefix: int) -> Match:
 
 
 def read(address: int, prefix: int = PREFIX) -> Parts:
-    """Take an address apart; raises BadAddress if it does not start with our prefix."""
+    """Split an address into its parts; BadAddress if it has another prefix."""
     if address >> 112 != prefix:
         raise BadAddress(f"{IPv6Address(address)} does not start with {prefix:04x}")
     scope = Scope(address >> 102 & MAX_SPACE, address >> 100 & MAX_VERSION, prefix)

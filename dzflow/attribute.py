@@ -1,6 +1,6 @@
 """Attributes of a space, and how their values become ordered keys.
 
-Filters, index and matching work on keys only; values are seen at the edge, here.
+Filters, index and matching work on keys only. This module converts values to keys and back.
 """
 
 import difflib
@@ -20,7 +20,7 @@ Kind = Literal["int", "float", "enum", "string", "bool", "time"]
 Scale = Literal["linear", "log"]
 
 KEYWORDS = frozenset({"and", "or", "not", "in", "between", "prefix", "true", "false"})
-"""Words of the expression language, in any case: no attribute may be called so."""
+"""Words of the expression language, in upper or lower case: no attribute may have such a name."""
 
 MAX_NAME = 64
 MAX_STRING = 256  # bytes of UTF-8: an event has to fit into a datagram
@@ -32,14 +32,14 @@ _NUMERIC = frozenset({"int", "float", "time"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LIMITS: Mapping[str, tuple[float, float]] = {
-    "int": (-(2**63), 2**64 - 1),  # what MessagePack can carry
+    "int": (-(2**63), 2**64 - 1),  # the range of MessagePack
     "float": (-1e300, 1e300),  # so that the width of a domain is a float, too
     "time": (-62_135_596_800_000_000, 253_402_300_799_999_999),  # years 1 to 9999
 }
 
 
 class FieldError(BadInput):
-    """One field of what was given is wrong: `attribute` names it, `index` its place in a list."""
+    """One field of the input is wrong: `attribute` names it, `index` is its place in a list."""
 
     def __init__(self, message: str, attribute: str | None = None) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class FieldError(BadInput):
 
 
 class BadSchema(FieldError):
-    """A space cannot be made from this; `member` names the part of the schema at fault."""
+    """The schema of a space is invalid; `member` names the wrong part."""
 
     def __init__(
         self, message: str, attribute: str | None = None, member: str | None = None
@@ -82,17 +82,17 @@ class UnknownAttribute(FieldError):
 
 
 def shown(value: object) -> str:
-    """The value as it can stand in a message: short and printable, whatever it is."""
+    """A short and printable form of any value, for messages."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = 60
     try:
         return short.repr(value)
-    except ValueError:  # an int with more digits than Python is willing to print
+    except ValueError:  # an int with more digits than Python prints
         return f"a huge {type(value).__name__}"
 
 
 def near(name: object, known: Collection[str]) -> str:
-    """'; did you mean …?' if one of the known names is near, else nothing."""
+    """'; did you mean …?' if one of the known names is similar, else ''."""
     if not isinstance(name, str) or len(name) > MAX_NAME or len(known) > 1_000:
         return ""
     found = difflib.get_close_matches(name, known, n=1)
@@ -128,7 +128,7 @@ class Attribute:
             if low >= high:
                 raise BadSchema(f"{self.name}: min must be less than max", self.name, "min")
             domain = (low, self.after(high))
-            # One form for one schema, however it was written.
+            # Equal schemas compare equal, however they were written.
             object.__setattr__(self, "min", self.value(low))
             object.__setattr__(self, "max", self.value(high))
         object.__setattr__(self, "domain", domain)
@@ -136,7 +136,7 @@ class Attribute:
 
     @classmethod
     def from_json(cls, obj: object) -> Self:
-        """The attribute that its part of the schema describes; null members are left out."""
+        """The attribute that this part of the schema describes; null members count as missing."""
         members = checked_members(obj, _MEMBERS, "attribute")
         for member in ("name", "type"):
             if member not in members:
@@ -147,7 +147,7 @@ class Attribute:
         return cls(**members)
 
     def to_json(self) -> dict[str, object]:
-        """The attribute's part of the schema, without what was left to its default."""
+        """The attribute's part of the schema, without defaults."""
         members = {member: getattr(self, member) for member in _MEMBERS}
         members["values"] = None if self.values is None else list(self.values)
         members["scale"] = None if self.scale == "linear" else self.scale
@@ -188,7 +188,7 @@ class Attribute:
         return key + 1
 
     def value(self, key: Key) -> int | float | str | bool:
-        """The value of a key, in the form in which JSON has it."""
+        """The value of a key, in its JSON form."""
         if isinstance(key, bytes):
             return key.decode("utf-8", errors="replace")
         if self.type == "time":
@@ -300,7 +300,7 @@ def _limit(attribute: Attribute, member: Literal["min", "max"]) -> Key:
 
 
 def _faults(attribute: Attribute) -> Iterator[tuple[str, str]]:
-    """What is wrong with the members of an attribute, the first thing first."""
+    """The mistakes in the members of an attribute, the most important one first."""
     name, kind, values = attribute.name, attribute.type, attribute.values
     if not (isinstance(name, str) and len(name) <= MAX_NAME and _NAME.fullmatch(name)):
         text = f"an attribute's name has letters, digits and _, at most {MAX_NAME}"
@@ -343,12 +343,12 @@ def is_whole(value: object, highest: int) -> bool:
 
 
 def safe_name(name: object) -> str | None:
-    """A name that was not accepted, in a form that an answer can carry."""
+    """A rejected name, in a form that an answer can contain."""
     return name.encode(errors="backslashreplace").decode() if isinstance(name, str) else None
 
 
 def checked_members(given: object, known: Collection[str], what: str) -> dict[str, Any]:
-    """The members of a JSON object that are not null, after a look at their names."""
+    """The members of a JSON object that are not null; an error if one has an unknown name."""
     if not isinstance(given, Mapping):
         raise BadSchema(f"{what} must be an object, got {shown(given)}", member=what)
     for name in given:

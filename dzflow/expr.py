@@ -1,4 +1,4 @@
-"""The expression language of filters: reading a text into a tree, writing ranges as text."""
+"""The expression language of filters: parses a text into a tree."""
 
 import re
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _MIRRORED = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"} | {c: c for c in "\"'\\/"}
 _WINDOW = 72  # characters of the text that a message shows
-_TERMINALS = {  # what the parser may expect, in words
+_TERMINALS = {  # names of what the parser may expect
     "NAME": "an attribute",
     "NUMBER": "a value",
     "COMPARE": "a comparison such as >=",
@@ -47,7 +47,7 @@ class ExprSyntaxError(BadInput):
 
 
 class TextTooLong(BadInput):
-    """The text is longer than any sensible expression."""
+    """The text exceeds the limit for expressions."""
 
 
 class NestingTooDeep(BadInput):
@@ -74,7 +74,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What its part is not."""
+    """The negation of its part."""
 
     part: "Node"
     depth: int
@@ -100,7 +100,7 @@ def parse(text: str) -> Node:
         problem = "the filter is empty; write a condition such as price > 420, or true for all"
         raise _syntax_error(text, 0, problem)
     try:
-        # The transformer works while the parser reduces, so there is no tree of lark's.
+        # The transformer runs while the parser reduces, so lark builds no tree of its own.
         return cast(Node, _parser().parse(text))
     except _Misplaced as error:
         raise _syntax_error(text, error.position, error.problem) from None
@@ -114,7 +114,7 @@ def _parser() -> Lark:
 
 
 class _Misplaced(Exception):
-    """Grammatical, but without a meaning."""
+    """The text is grammatical, but has no meaning."""
 
     def __init__(self, position: int, problem: str) -> None:
         super().__init__(problem)
@@ -139,7 +139,7 @@ def _nested(*parts: Node) -> int:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Node]):
-    """What each rule of the grammar makes of its parts."""
+    """Turns each rule of the grammar into a node of our tree."""
 
     def disjunction(self, *parts: Node) -> Node:
         return Junction("or", parts, _nested(*parts))
@@ -222,7 +222,7 @@ def _explained(text: str, error: UnexpectedInput) -> tuple[int, str]:
     token = error.token if isinstance(error, UnexpectedToken) else Token("", text[position])
     if token.type == "$END":
         position = len(text)
-    # The error's own list is too long: it has what may follow in other texts as well.
+    # The error's own list is too long: it includes tokens that are impossible after this text.
     before = _parser().parse_interactive(text[:position])
     before.exhaust_lexer()
     expected = before.accepts()  # type: ignore[no-untyped-call]
@@ -239,7 +239,7 @@ def _syntax_error(text: str, position: int, problem: str) -> ExprSyntaxError:
     line, column = text.count("\n", 0, position) + 1, position - start + 1
     shift = max(0, column - 1 - _WINDOW // 2)
     excerpt = text[start:].split("\n", 1)[0][shift : shift + _WINDOW]
-    # One printable character for each, or the caret would point elsewhere.
+    # One printable character for each, so that the caret points to the right one.
     excerpt = "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in excerpt)
     caret = " " * (column - 1 - shift) + "^"
     message = f"{problem} (line {line}, column {column})\n  {excerpt}\n  {caret}"

@@ -9,7 +9,7 @@ from dzflow.attribute import Attribute
 from dzflow.intervals import Interval, Key, Ranges, complement, normal, prefixed
 from dzflow.space import Space
 
-_LISTED = 12  # values of an enum are rather listed than compared, up to this many
+_LISTED = 12  # up to this many values of an enum are listed; more are compared
 
 
 def ranges_text(space: Space, ranges: Mapping[str, Ranges]) -> str:
@@ -103,7 +103,7 @@ def _bounds(attribute: Attribute, interval: Interval) -> tuple[_Bound, _Bound]:
         return math.nextafter(key, -math.inf) + 0.0 if attribute.type == "float" else key - 1
 
     def bound(included: Key, excluded: Key) -> _Bound:
-        """The one of two ways to say the same that has fewer digits: < 100, not <= 99."""
+        """The shorter one of two equivalent bounds: < 100, not <= 99."""
         first, second = (_literal(attribute, key) for key in (included, excluded))
         if inclusive or len(first.rstrip("0")) <= len(second.rstrip("0")):
             return "<=", first
@@ -124,7 +124,7 @@ def _string_bounds(attribute: Attribute, interval: Interval) -> tuple[_Bound, _B
     def literal(key: bytes) -> str:
         return _literal(attribute, key)
 
-    # A bound that is no text comes from a prefix: it is what follows all texts that start so.
+    # A bound that is not valid text comes from a prefix: it follows all texts with that prefix.
     if low.endswith(b"\0"):
         lower = "<", literal(low[:-1])
     elif low and (prefix := _precursor(low)) is not None:

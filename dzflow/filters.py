@@ -1,4 +1,4 @@
-"""Filters: what a host wants or publishes, in a normal form that index and matching work on.
+"""Filters: which events a host wants or publishes, in a normal form for index and matching.
 
 The normal form is a union of conjunctions; a conjunction gives ranges of keys for the attributes
 that it constrains. No conjunction covers another, no two could be written as one.
@@ -32,20 +32,20 @@ MAX_LIST = 1_024  # objects in a list, before they are simplified
 MAX_VALUES = 4_096  # values of one `in`
 
 _ORDER = frozenset({"lt", "lte", "gt", "gte", "between"})
-_MAX_ON_THE_WAY = 4 * MAX_CONJUNCTIONS  # a later `and` may still bring the number down
+_MAX_BETWEEN = 4 * MAX_CONJUNCTIONS  # in between; a later `and` may reduce the number
 _MAX_WORK = 250_000  # values read and pairs of conjunctions looked at: about a second
 
 
 class BadFilter(FieldError):
-    """This is not one of the forms that a filter can have."""
+    """The filter has none of the three forms."""
 
 
 class BadOperator(FieldError):
-    """There is no such operator, or not for attributes of this type."""
+    """The operator does not exist, or not for attributes of this type."""
 
 
 class EmptyRange(FieldError):
-    """A condition names a range or a list of values with nothing in it."""
+    """A condition has an empty range or an empty list of values."""
 
 
 class EmptyFilter(BadInput):
@@ -289,10 +289,10 @@ class _Algebra:
                 return product
 
     def simplify(self, conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
-        """The same union with what is covered left out and what can be one made one."""
+        """The same union without covered conjunctions, and with pairs merged where possible."""
         given = list(conjunctions)
         if len(given) < 2:
-            return given  # as most filters
+            return given  # the common case
         found: list[Conjunction] = []
         # Sorted, so that the order in which alternatives were written does not matter.
         for new in sorted(set(given), key=self._order):
@@ -306,12 +306,12 @@ class _Algebra:
                 elif joined is found[i]:
                     break
                 else:
-                    # What was joined may join with others that its parts did not.
+                    # The merged one may merge with others that its parts could not.
                     del found[i]
                     new, i = joined, 0
             else:
                 found.append(new)
-        if len(found) > _MAX_ON_THE_WAY:
+        if len(found) > _MAX_BETWEEN:
             raise TooManyConjunctions
         return sorted(found, key=self._order)
 

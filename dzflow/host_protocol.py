@@ -1,23 +1,24 @@
-"""How applications take part in the emulated network: datagrams between them and their host.
+"""The datagrams between applications and their host on the emulated network.
 
-Each host has one UDP endpoint on 127.0.0.1, its wire. An application binds a UDP socket of its own
-on 127.0.0.1 and exchanges datagrams with the endpoint. Each datagram begins with a byte for the
-version of this protocol, which is 1, and a byte for its type. Then follow, for
+Each host has one UDP endpoint on 127.0.0.1. An application binds its own UDP socket on 127.0.0.1
+and exchanges datagrams with the endpoint. Each datagram begins with a byte for the version of this
+protocol, which is 1, and a byte for its type. The types are
 
-- 1 JOIN (to the host): nothing. From now on the application gets what the host gets. It is repeated
-  to stay; JOINED tells after how many seconds without it an application is forgotten.
-- 2 LEAVE (to the host): nothing.
+- 1 JOIN (to the host): no content. From now on the application gets the events of the host. It
+  repeats JOIN to stay a member.
+- 2 LEAVE (to the host): no content.
 - 3 SEND (to the host): 16 bytes with the destination, an IPv6 address; then the payload of at most
-  1,200 bytes. Who only sends need not have joined. What is sent to ff1e::d2 does not leave the
-  host: all its applications that have joined get it, the sender too.
-- 4 DELIVER (from the host): 16 bytes with the destination as it arrives, which is ff1e::d2 if the
-  switch delivers as it should; then the payload.
+  1,200 bytes. An application that only sends need not join. A payload for ff1e::d2 does not leave
+  the host: all its members get it, including the sender.
+- 4 DELIVER (from the host): 16 bytes with the destination of the packet, which is ff1e::d2 if the
+  switch works as it should; then the payload.
 - 5 JOINED (from the host), the answer to JOIN: one byte that is 1, or 0 if the host has no room for
-  more applications; two bytes (big-endian) with the seconds after which it is forgotten.
+  more applications; two bytes (big-endian) with the seconds after which the host forgets a
+  member that does not repeat JOIN.
 
-What a host sends to an event's address does not come back to its own applications: they get a copy
-of their own, sent to ff1e::d2, as on a real network. Datagrams may be lost, as with UDP always.
-Those that are malformed, too long or not from 127.0.0.1 are counted and dropped.
+A host does not deliver an event to its own applications when it sends the event into the network.
+As on a real network, the publisher sends them a copy, to ff1e::d2. Datagrams may be lost, as always
+with UDP. The host counts and drops datagrams that are malformed, too long or not from 127.0.0.1.
 """
 
 from struct import Struct
@@ -42,14 +43,14 @@ Peer = tuple[str, int]
 
 
 class Send(NamedTuple):
-    """An event that an application wants to be sent."""
+    """A SEND datagram."""
 
     destination: int
     payload: bytes
 
 
 def parse(datagram: bytes) -> Send | int | None:
-    """What an application says: an event, JOIN or LEAVE; None if it is none of these."""
+    """Read a datagram from an application: an event, JOIN or LEAVE; None for anything else."""
     if len(datagram) < _HEADER or datagram[0] != VERSION:
         return None
     kind = datagram[1]
@@ -63,14 +64,14 @@ def parse(datagram: bytes) -> Send | int | None:
 
 
 def send(destination: int, payload: bytes) -> bytes:
-    """A datagram that sends an event."""
+    """A SEND datagram."""
     return _SEND + destination.to_bytes(_ADDRESS, "big") + payload
 
 
 def parse_delivery(datagram: bytes) -> bytes | bool | None:
-    """What a host says: an event's payload, or whether it took the application in.
+    """Read a datagram from a host: the payload of an event, or whether the host accepted a JOIN.
 
-    None if it is neither, or was delivered to another address than ff1e::d2.
+    None for anything else, also for an event with another destination than ff1e::d2.
     """
     if datagram.startswith(_DELIVERED):
         return datagram[len(_DELIVERED) :]
@@ -80,7 +81,7 @@ def parse_delivery(datagram: bytes) -> bytes | bool | None:
 
 
 def deliver(destination: bytes, payload: bytes) -> bytes:
-    """A datagram that delivers an event."""
+    """A DELIVER datagram."""
     return bytes((VERSION, DELIVER)) + destination + payload
 
 
@@ -90,24 +91,24 @@ def joined(accepted: bool) -> bytes:
 
 
 class Members:
-    """The applications of a host that want its events; those that are silent are forgotten."""
+    """The applications that receive a host's events; silent ones are forgotten."""
 
     def __init__(self) -> None:
         self._until: dict[Peer, float] = {}
 
     def join(self, peer: Peer, now: float) -> bool:
-        """Take an application in, or keep it; False if there is no room."""
+        """Add or keep an application; False if there is no room."""
         if peer not in self._until and len(self.present(now)) >= MAX_MEMBERS:
             return False
         self._until[peer] = now + FORGET_AFTER
         return True
 
     def leave(self, peer: Peer) -> None:
-        """Forget an application, if it is known."""
+        """Remove an application, if it is a member."""
         self._until.pop(peer, None)
 
     def present(self, now: float) -> list[Peer]:
-        """Those that are there now."""
+        """The members at this time."""
         for peer in [peer for peer, until in self._until.items() if until <= now]:
             del self._until[peer]
         return list(self._until)

@@ -26,7 +26,7 @@ class _Shape(Generic[V]):
 
 
 class RegionMap(Generic[V]):
-    """A mapping from regions to (hashable, distinct) values that knows who covers whom."""
+    """A mapping from regions to (hashable, distinct) values, searchable by covering."""
 
     def __init__(self) -> None:
         self._shapes: dict[int, _Shape[V]] = {}
@@ -59,7 +59,7 @@ class RegionMap(Generic[V]):
         self._size += 1
 
     def remove(self, region: Region) -> None:
-        """Take a region out again."""
+        """Remove a region."""
         shape = self._shapes[region.mask]
         value = shape.cells.pop(region.bits)
         for coarser in shape.coarser:
@@ -164,7 +164,7 @@ class OverlapMap(Generic[V]):
             view.setdefault(region.bits & common, {})[region.bits] = value
 
     def remove(self, region: Region) -> None:
-        """Take a region out again."""
+        """Remove a region."""
         cells = self._shapes[region.mask]
         del cells[region.bits]
         for common, view in self._views.get(region.mask, {}).items():

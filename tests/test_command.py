@@ -1,4 +1,4 @@
-"""The `dzflow` command: what it says when something is wrong."""
+"""The `dzflow` command: its help, its errors, and the demo."""
 
 import subprocess
 import sys
@@ -15,13 +15,13 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["bench", "nothing"], "there is no benchmark 'nothing'; choose from engine"),
         (["bench", "[/x] [red]"], "there is no benchmark '[/x] [red]'"),
         (["bench", "all", "--json", "x"], "name one benchmark"),
         (["bench", "control", "--only", "x"], "no section 'x'; choose from centralised, sna, sea"),
-        (["bench", "control", "--keep"], "--keep goes with --only"),
+        (["bench", "control", "--keep"], "--keep needs --only"),
         (["lab", "up", "--topology", "mesh:3"], "mesh:3"),
         (["up", "--topology", "mesh:3"], "mesh:3"),
         (["up", "--listen", "192.0.2.1"], "set tokens.operator or tokens.hosts"),
@@ -32,27 +32,29 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         (["status", "--url", "http://127.0.0.1:1"], "is the control plane running there?"),
     ],
 )
-def test_a_mistake_is_answered_in_one_line(words: list[str], said: str) -> None:
+def test_a_mistake_is_an_error_in_one_line(words: list[str], message: str) -> None:
     done = run(*words)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
-        ('tokens = { hosts = { h1 = "t" } }', "give it one of tokens.operator, too"),
+        ('tokens = { hosts = { h1 = "t" } }', "set one of tokens.operator, too"),
         ('tls = { cert = "c.pem", key = "k.pem" }', "start it without tls.cert"),
     ],
 )
-def test_the_demo_says_what_it_cannot_do(settings: str, said: str, tmp_path: Path) -> None:
+def test_the_demo_names_the_settings_that_it_does_not_support(
+    settings: str, message: str, tmp_path: Path
+) -> None:
     file = tmp_path / "s.toml"
     file.write_text(settings)
     done = run("demo", "--config", str(file))
     assert done.returncode == 1
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
 
 
 def test_help_lists_the_subcommands() -> None:
@@ -62,7 +64,7 @@ def test_help_lists_the_subcommands() -> None:
         assert f" {name} " in done.stdout
 
 
-def test_the_demo_tells_that_nothing_was_missed() -> None:
+def test_the_demo_delivers_every_quote() -> None:
     done = run("demo", "--events", "300", "--topology", "line:3", "--subscriptions", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing was missed" in done.stdout

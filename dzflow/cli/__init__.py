@@ -1,4 +1,4 @@
-"""The `dzflow` command. Each subcommand loads the part behind it when it is called."""
+"""The `dzflow` command. A subcommand imports the part that it needs when it is called."""
 
 import sys
 

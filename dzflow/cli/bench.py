@@ -1,4 +1,4 @@
-"""`dzflow bench`: run benchmarks and show what they measured."""
+"""`dzflow bench`: run benchmarks and show the results."""
 
 import importlib
 import sys
@@ -18,32 +18,34 @@ if TYPE_CHECKING:
     from bench.report import Report
 
 NAMES = ("engine", "southbound", "control", "end_to_end", "recovery")
-WIDE = 240  # columns where no terminal limits them
+WIDE = 240  # columns if the output is not a terminal
 
 
 class UnknownBench(BadInput):
-    """A benchmark that does not exist."""
+    """The benchmark or section does not exist, or the options do not fit together."""
 
 
 def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(NAMES)}; or all.")],
     json: Annotated[Path | None, typer.Option(help="Write the result to this file.")] = None,
-    quick: Annotated[bool, typer.Option(help="A short pass, under a minute each.")] = False,
+    quick: Annotated[
+        bool, typer.Option(help="A short run: under a minute for each benchmark.")
+    ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only this section (may be repeated); control: centralised, sna, sea."),
+        typer.Option(help="Run this section only (repeatable); control has centralised, sna, sea."),
     ] = None,
     keep: Annotated[
-        bool, typer.Option(help="Keep what the file has of sections that are not measured now.")
+        bool, typer.Option(help="Keep the results in the file of sections not run now.")
     ] = False,
 ) -> None:
-    """Run a benchmark; prints tables, and the ratios that matter."""
+    """Run a benchmark, and print its tables and ratios."""
     if name not in (*NAMES, "all"):
         raise UnknownBench(f"there is no benchmark {name!r}; choose from {', '.join(NAMES)}, all")
     if name == "all" and (json or only):
         raise UnknownBench("with --json or --only, name one benchmark")
     if keep and not (json and only):
-        raise UnknownBench("--keep goes with --only, and with --json for the file to keep from")
+        raise UnknownBench("--keep needs --only, and --json for the file with the earlier results")
     console = Console() if sys.stdout.isatty() else Console(width=WIDE)
     if name != "all":
         _check_sections(name, only or [])
@@ -63,9 +65,9 @@ def bench(
         try:
             _run(one, quick).show(console)
         except (LabUnavailable, BadInput) as error:
-            console.print(f"[yellow]{one} cannot be run here:[/] {escape(str(error))}")
+            console.print(f"[yellow]{one} cannot run here:[/] {escape(str(error))}")
         except DzflowError as error:
-            console.print(f"[red]{one} has failed:[/] {escape(str(error))}")
+            console.print(f"[red]{one} failed:[/] {escape(str(error))}")
             failed = True
     if failed:
         raise typer.Exit(1)
@@ -75,31 +77,33 @@ def _check_sections(name: str, only: Sequence[str]) -> None:
     known: Sequence[str] = getattr(importlib.import_module(f"bench.{name}"), "SECTIONS", ())
     for section in only:
         if section not in known:
-            there = f"choose from {', '.join(known)}" if known else "it has none"
+            there = f"choose from {', '.join(known)}" if known else "it has no sections"
             raise UnknownBench(f"{name} has no section {section!r}; {there}")
 
 
 def _earlier(path: Path, quick: bool) -> "Report":
-    """What an earlier run has written; it must have measured as much as this one will."""
+    """The results of an earlier run, which must have used the same --quick."""
     from bench.report import read
 
     found = read(path)
     if found.params.get("quick") != quick:
-        raise UnknownBench(f"{path} was measured {'without' if quick else 'with'} --quick")
+        raise UnknownBench(
+            f"the results in {path} are from a run {'without' if quick else 'with'} --quick"
+        )
     return found
 
 
 def _run(name: str, quick: bool, only: Sequence[str] | None = None) -> "Report":
     more = {"only": only} if only else {}
     module = importlib.import_module(f"bench.{name}")
-    with _telling(name) as tell:
-        report: Report = module.run(quick, tell, **more)
+    with _progress(name) as report_progress:
+        report: Report = module.run(quick, report_progress, **more)
     return report
 
 
 @contextmanager
-def _telling(name: str) -> Iterator[Callable[[str], None]]:
-    """Say what is being done: in one line of a terminal, or in a line each, with the time."""
+def _progress(name: str) -> Iterator[Callable[[str], None]]:
+    """A function that shows progress: in one line of a terminal, else in lines with the time."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda what: print(f"{datetime.now():%H:%M:%S} {name}: {what}", file=sys.stderr)

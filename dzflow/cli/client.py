@@ -1,4 +1,4 @@
-"""What the commands share that talk to a running control plane."""
+"""Options and signal handling of the commands that talk to a running control plane."""
 
 import signal
 from collections.abc import Iterator
@@ -10,29 +10,33 @@ import typer
 
 URL = "http://127.0.0.1:8080"
 
-Url = Annotated[str, typer.Option(envvar="DZFLOW_URL", help="Where the control plane is.")]
+Url = Annotated[str, typer.Option(envvar="DZFLOW_URL", help="The URL of the control plane.")]
 Token = Annotated[
-    str | None, typer.Option(envvar="DZFLOW_TOKEN", help="The token to get in with, if needed.")
+    str | None,
+    typer.Option(envvar="DZFLOW_TOKEN", help="The access token, if the control plane needs one."),
 ]
 Ca = Annotated[
     Path | None,
-    typer.Option(envvar="DZFLOW_CA", help="Certificates to trust instead of the machine's."),
+    typer.Option(
+        envvar="DZFLOW_CA",
+        help="A file with the CA certificates to trust, instead of the system's.",
+    ),
 ]
-Host = Annotated[str, typer.Option(envvar="DZFLOW_HOST", help="The host, as h1.")]
+Host = Annotated[str, typer.Option(envvar="DZFLOW_HOST", help="The host, such as h1.")]
 Space = Annotated[str, typer.Option(help="The event space.")]
 Filter = Annotated[
-    str, typer.Option(help="Which events, as 'price >= 420 and symbol == \"ACME\"'.")
+    str, typer.Option(help="The filter, such as 'price >= 420 and symbol == \"ACME\"'.")
 ]
 Interface = Annotated[
     str | None, typer.Option(help="The network interface, if the machine has several.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end what is inside in order, with the exit code that tells so."""
-    previous = signal.signal(signal.SIGTERM, _terminated)
+    """Turn Ctrl-C and SIGTERM into an orderly exit with the usual exit code."""
+    previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     except KeyboardInterrupt:
@@ -44,8 +48,8 @@ def interruptible() -> Iterator[None]:
 
 
 class _Terminated(BaseException):
-    """Somebody wants this process to end."""
+    """The process received SIGTERM."""
 
 
-def _terminated(*_: object) -> None:
+def _terminate(*_: object) -> None:
     raise _Terminated

@@ -1,4 +1,4 @@
-"""`dzflow demo`: the service with stock quotes driven through it, and what came of them."""
+"""`dzflow demo`: starts the service, publishes stock quotes, and checks every delivery."""
 
 import time
 from collections import Counter
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 PUBLISHERS = 2
 MOST_HOSTS = 16
-_QUIET = 10.0  # seconds without an event after which no more are expected
+_QUIET = 10.0  # seconds without an event after which the demo stops waiting
 _LONGEST_WAIT = 30.0
 
 
 class NotForDemo(BadInput):
-    """A data plane on which the demo cannot run hosts."""
+    """The demo cannot run with these settings."""
 
 
 class TooFewHosts(BadInput):
-    """A network with hardly anybody in it."""
+    """The network has fewer than two hosts."""
 
 
 class Workload(NamedTuple):
-    """How much is driven through the service."""
+    """The size of the demo."""
 
     events: int
     rate: float
@@ -48,7 +48,7 @@ class Workload(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came to one host."""
+    """The deliveries to one host."""
 
     host: str
     subscriptions: int
@@ -78,14 +78,14 @@ def demo(
     switch_delay_ms: options.SwitchDelay = None,
     switch_model: options.SwitchModel = None,
     insecure: options.Insecure = False,
-    events: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many quotes.")] = 3_000,
+    events: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of quotes.")] = 3_000,
     rate: Annotated[float, typer.Option(min=1, help="Quotes per second.")] = 500.0,
-    subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions of each host.")] = 5,
-    seed: Annotated[int, typer.Option(help="Other numbers give other quotes and filters.")] = 1,
+    subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions per host.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed for quotes and filters.")] = 1,
 ) -> None:
-    """Start the service, drive stock quotes through it, and tell what came of them.
+    """Start the service, publish stock quotes, and check every delivery.
 
-    Exits with 0 only if nothing was missed. Without --data-dir nothing is kept.
+    Exits with 0 only if no host missed a quote. Without --data-dir no data is kept.
     """
     given = {**locals()}
     work = Workload(*(given.pop(name) for name in Workload._fields))
@@ -100,13 +100,13 @@ def demo(
         settings = settings_of(file, given)
         if settings.data_plane not in ("emulated", "ovs"):
             raise NotForDemo(
-                f"the demo plays the hosts itself, which it cannot with {settings.data_plane};"
+                f"the demo runs the hosts itself, which is impossible with {settings.data_plane};"
                 " choose --data-plane emulated or ovs"
             )
         if settings.tls.cert:
-            raise NotForDemo("the demo cannot tell whom to trust; start it without tls.cert")
+            raise NotForDemo("the demo does not support TLS; start it without tls.cert")
         if settings.tokens.hosts and not settings.tokens.operator:
-            raise NotForDemo("the demo acts for all hosts; give it one of tokens.operator, too")
+            raise NotForDemo("the demo acts for all hosts; set one of tokens.operator, too")
         outcomes: list[Outcome] = []
         operations = 0
         with running(settings, None, console) as (service, _):
@@ -114,12 +114,12 @@ def demo(
             outcomes, operations = _drive(service, work, console)
         if not outcomes:
             raise typer.Exit(130)
-        good = _show(outcomes, operations, events, Console())
+        good = show_verdict(outcomes, operations, events, Console())
     raise typer.Exit(0 if good else 1)
 
 
 def _drive(service: "Service", work: Workload, console: Console) -> tuple[list[Outcome], int]:
-    """Let hosts subscribe, advertise and publish; what came to each, and the flow operations."""
+    """Run all hosts; the deliveries to each of them, and the number of flow operations."""
     from dzflow.sdk import Rest
 
     settings = service.settings
@@ -164,10 +164,10 @@ def _namespaces(lab: str | None) -> dict[str, str]:
 
 def _subscribe(hosts: Sequence[Participant], work: Workload, progress: Progress) -> None:
     task = progress.add_task("subscribing", total=len(hosts))
-    everyones = filters(len(hosts) * work.subscriptions, work.seed)
+    all_filters = filters(len(hosts) * work.subscriptions, work.seed)
     pending = []
     for place, host in enumerate(hosts):
-        own = everyones[place * work.subscriptions : (place + 1) * work.subscriptions]
+        own = all_filters[place * work.subscriptions : (place + 1) * work.subscriptions]
         advertised = ["price >= 0"] if place < PUBLISHERS else []
         pending.append(host.begin(host.open(own, advertised)))
     for each in pending:
@@ -194,7 +194,7 @@ def _publish(
 
 
 def _wanted(host: Participant, events: Sequence[Quote]) -> list[set[int]]:
-    """The quotes that each subscription of a host should get, decided without any network."""
+    """The quotes that each subscription of a host must get, computed without the network."""
     from dzflow.filters import parse_filter
     from dzflow.space import Space
 
@@ -205,16 +205,16 @@ def _wanted(host: Participant, events: Sequence[Quote]) -> list[set[int]]:
 
 
 def _await_all(hosts: Sequence[Participant], wanted: int, progress: Progress) -> None:
-    """Wait until everything has come, or nothing more does."""
+    """Wait until all events have arrived, or no more arrive."""
     task = progress.add_task("receiving", total=wanted)
     deadline = time.monotonic() + _LONGEST_WAIT
     quiet_since, before = time.monotonic(), -1
     while time.monotonic() < deadline:
-        came = sum(len(got) for host in hosts for got in host.got)
-        progress.update(task, completed=min(came, wanted))
-        if came != before:
-            quiet_since, before = time.monotonic(), came
-        if came >= wanted or time.monotonic() - quiet_since > _QUIET:
+        arrived = sum(len(got) for host in hosts for got in host.got)
+        progress.update(task, completed=min(arrived, wanted))
+        if arrived != before:
+            quiet_since, before = time.monotonic(), arrived
+        if arrived >= wanted or time.monotonic() - quiet_since > _QUIET:
             return
         time.sleep(0.05)
 
@@ -230,7 +230,7 @@ def _outcome(host: Participant, wanted: Sequence[set[int]], sent: dict[int, floa
         came = Counter(each.number for each in got)
         missed += len(numbers - came.keys())
         delivered += len(numbers & came.keys())
-        # Twice, or although the filter does not match: the SDK should have dropped it.
+        # Duplicates, or events that do not match: the SDK should have dropped them.
         surplus += came.total() - len(numbers & came.keys())
         latencies += [each.at - sent[each.number] for each in got]
     total = sum(len(numbers) for numbers in wanted)
@@ -239,8 +239,10 @@ def _outcome(host: Participant, wanted: Sequence[set[int]], sent: dict[int, floa
     )
 
 
-def _show(outcomes: Sequence[Outcome], operations: int, events: int, console: Console) -> bool:
-    """Print the verdict; whether it is good."""
+def show_verdict(
+    outcomes: Sequence[Outcome], operations: int, events: int, console: Console
+) -> bool:
+    """Print the result; True if every host got exactly its quotes."""
     table = Table(box=SIMPLE_HEAD, show_footer=True, pad_edge=False, padding=(0, 1, 0, 0))
     everyone = [latency for each in outcomes for latency in each.latencies]
     total = [sum(column) for column in zip(*(each[1:7] for each in outcomes), strict=True)]
@@ -258,7 +260,7 @@ def _show(outcomes: Sequence[Outcome], operations: int, events: int, console: Co
     missed, surplus, unwanted = total[3:]
     console.print(
         f"{events} quotes published, {total[2]} deliveries, {operations} flow operations;"
-        f" {unwanted} unwanted came by the network and were dropped by the SDK",
+        f" the network delivered {unwanted} unwanted events, which the SDK dropped",
         highlight=False,
     )
     good = not missed and not surplus

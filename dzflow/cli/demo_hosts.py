@@ -1,4 +1,4 @@
-"""The hosts of `dzflow demo`, each with its applications."""
+"""The hosts of `dzflow demo`."""
 
 import asyncio
 import threading
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class Got(NamedTuple):
-    """A quote that came to a subscription."""
+    """A quote that a subscription received, and when."""
 
     number: int
     at: float
 
 
 class Participant:
-    """A host with its applications, in a thread of its own (and inside its namespace, in a lab)."""
+    """A host: subscribes and publishes in its own thread (in a lab, inside its namespace)."""
 
     def __init__(self, host: str, url: str, token: str | None, namespace: str | None) -> None:
         self.host = host
@@ -40,7 +40,7 @@ class Participant:
         self._thread.start()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Let something be done in the host's thread."""
+        """Start a coroutine in the host's thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def open(self, wanted: Sequence[str], advertised: Sequence[str]) -> None:
@@ -69,13 +69,13 @@ class Participant:
             await self._advertisements[0].publish(quote)
 
     def unwanted(self) -> int:
-        """Events that the network brought and nobody here had asked for."""
+        """How many events the network delivered that match no filter of the host."""
         assert self._control_plane is not None
         counters = self._control_plane.counters().get(SPACE)
         return counters.unwanted if counters else 0
 
     def close(self) -> None:
-        """End everything that the host has asked for, and its thread."""
+        """End the host's subscriptions and advertisements, and its thread."""
         try:
             self.begin(self._close()).result()
         finally:

@@ -1,4 +1,4 @@
-"""`dzflow publish`, `listen`, and the commands that make and end single records."""
+"""`dzflow publish`, `listen`, and the commands that create and end single records."""
 
 import sys
 import time
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from dzflow.sdk import Advertisement, ControlPlane
     from dzflow.sdk.api_protocol import Kind
 
-# An event may still be on its way when what lets it through is removed.
-_ON_THE_WAY = 0.25
+# An event may still be in flight when its advertisement ends: the switches would drop it.
+_IN_FLIGHT = 0.25  # seconds
 
 
 class BadEvent(BadInput):
-    """Something that is to be published is not a JSON object."""
+    """An event is not a JSON object."""
 
 
 def publish(
-    event: Annotated[str, typer.Argument(help="The event as JSON; - reads one from each line.")],
+    event: Annotated[str, typer.Argument(help="The event as JSON; - reads one event per line.")],
     host: Host,
     space: Space,
     url: Url = URL,
@@ -46,7 +46,7 @@ def publish(
     ca: Ca = None,
     interface: Interface = None,
 ) -> None:
-    """Publish events; what the host has not advertised is advertised for the time it takes."""
+    """Publish events. Events outside the host's advertisements are advertised temporarily."""
     from dzflow.sdk import ControlPlane
 
     with (
@@ -60,19 +60,19 @@ def publish(
 def _publish(
     control_plane: "ControlPlane", space: str, events: Iterable[dict[str, Any]], one: bool
 ) -> int:
-    there = control_plane.advertised(space)
+    advertised = control_plane.advertised(space)
     own: Advertisement | None = None
     count = 0
     for event in events:
-        if own is not None or there.publish(event) is None:
+        if own is not None or advertised.publish(event) is None:
             if own is None:
-                # What other lines will hold is not known yet, so all of it is advertised.
+                # The following lines are not known yet, so the whole space is advertised.
                 exactly: dict[str, Any] = {name: {"eq": value} for name, value in event.items()}
                 own = control_plane.advertise(space, exactly if one else {}, label="publish")
             own.publish(event)
         count += 1
     if own is not None:
-        time.sleep(_ON_THE_WAY)
+        time.sleep(_IN_FLIGHT)
     return count
 
 
@@ -92,9 +92,10 @@ def listen(
     host: Host,
     space: Space,
     filter: Filter,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Exit after this many events.")] = None,
     timeout: Annotated[
-        float | None, typer.Option(min=0, help="End after so many seconds; 1 if --count lacks any.")
+        float | None,
+        typer.Option(min=0, help="Exit after this many seconds; with 1 if --count is not reached."),
     ] = None,
     json: AsJson = False,
     url: Url = URL,
@@ -121,7 +122,7 @@ def listen(
             seen += 1
             print(_line(event, json), flush=True)
     if count is not None and seen < count:
-        Console(stderr=True).print(f"{seen} of {count} events came within {timeout:g} s")
+        Console(stderr=True).print(f"{seen} of {count} events arrived within {timeout:g} s")
         raise typer.Exit(1)
 
 
@@ -134,14 +135,14 @@ def _line(event: dict[str, Any], as_json: bool) -> str:
 def subscribe(
     host: Host, space: Space, filter: Filter, url: Url = URL, token: Token = None, ca: Ca = None
 ) -> None:
-    """Subscribe for a host; prints the id. It lasts until it is unsubscribed."""
+    """Subscribe for a host, and print the id. The subscription lasts until `unsubscribe`."""
     _begin("subscription", host, space, filter, url, token, ca)
 
 
 def advertise(
     host: Host, space: Space, filter: Filter, url: Url = URL, token: Token = None, ca: Ca = None
 ) -> None:
-    """Advertise for a host; prints the id. It lasts until it is unadvertised."""
+    """Advertise for a host, and print the id. The advertisement lasts until `unadvertise`."""
     _begin("advertisement", host, space, filter, url, token, ca)
 
 
@@ -168,13 +169,13 @@ def unadvertise(
 def explain(
     space: Space,
     filter: Filter,
-    host: Annotated[str | None, typer.Option(help="Who would subscribe with it.")] = None,
+    host: Annotated[str | None, typer.Option(help="The host that would subscribe.")] = None,
     json: AsJson = False,
     url: Url = URL,
     token: Token = None,
     ca: Ca = None,
 ) -> None:
-    """Show what a filter comes to: regions, unwanted share, flows that it would touch."""
+    """Show the regions of a filter, its unwanted share, and the flows that it would need."""
     from dzflow.sdk import Rest
 
     with interruptible(), Rest(url, token, ca=ca) as rest:
@@ -183,11 +184,11 @@ def explain(
         print(msgspec.json.encode(found).decode())
         return
     console = Console()
-    table = Table("region", "in words")
+    table = Table("region", "meaning")
     for region, cell in zip(found["regions"], found["cells"], strict=True):
         table.add_row(escape(str(region)), escape(str(cell)))
     console.print(table)
-    console.print(f"unwanted: {found['false_share']:.1%} of what the regions let through")
+    console.print(f"unwanted: {found['false_share']:.1%} of the events in the regions")
     if host is not None:
         flows = found["flows"]
         switches = list(dict.fromkeys(flow["switch"] for flow in flows))

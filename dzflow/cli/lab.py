@@ -15,19 +15,21 @@ app = typer.Typer(
 
 @app.command()
 def up(
-    topology: Annotated[str, typer.Option(help="As in line:3, fat-tree:10, or a file.")] = "line:3",
+    topology: Annotated[
+        str, typer.Option(help="Such as line:3 or fat-tree:10, or a file.")
+    ] = "line:3",
     controller: Annotated[
-        str, typer.Option(help="Where the switches connect to, as in tcp:127.0.0.1:6653.")
+        str, typer.Option(help="The controller of the switches, such as tcp:127.0.0.1:6653.")
     ] = "",
 ) -> None:
-    """Build a lab and keep it until Ctrl-C; nothing is left of it afterwards."""
+    """Build a lab and run it until Ctrl-C, which removes everything."""
     from sdn.lab import Lab
     from sdn.topologies import topology as make
 
     console = Console()
     network = make(topology)
     stop = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stop)  # until the lab is up; then they are waited for
+    signal.pthread_sigmask(signal.SIG_BLOCK, stop)  # until sigwait below
     with ExitStack() as cleanup:
         with console.status(f"building {topology}"):
             lab = cleanup.enter_context(Lab(network, controller or ()))
@@ -40,11 +42,11 @@ def up(
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def exec(
-    host: Annotated[str, typer.Argument(help="A host of the running lab, as h1.")],
+    host: Annotated[str, typer.Argument(help="A host of the running lab, such as h1.")],
     command: Annotated[list[str], typer.Argument(help="The command and its arguments.")],
     lab: Annotated[str | None, typer.Option(help="Which lab, if several are running.")] = None,
 ) -> None:
-    """Run a command on a host of the running lab; exits with its exit code."""
+    """Run a command on a host of the running lab, and exit with its exit code."""
     from sdn.lab.command import run_in_host
 
     if command and command[0] == "--":

@@ -1,4 +1,4 @@
-"""The options of `dzflow up`, which `dzflow demo` has, too, and the settings that they make."""
+"""The options that `dzflow up` and `dzflow demo` share, and the settings made from them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -8,44 +8,53 @@ import typer
 if TYPE_CHECKING:
     from api.start.settings import Settings
 
-Config = Annotated[Path | None, typer.Option(help="Settings from a TOML or YAML file.")]
+Config = Annotated[Path | None, typer.Option(help="A TOML or YAML file with settings.")]
 DataPlane = Annotated[
     Literal["emulated", "ovs", "external", "onos"] | None,
-    typer.Option(help="Emulated switches (the default), a lab of Open vSwitch, your own, or ONOS."),
+    typer.Option(
+        help="Emulated switches (default), an Open vSwitch lab, your own switches, or ONOS."
+    ),
 ]
 TopologyName = Annotated[
-    str | None, typer.Option(help="As in line:3, ring:4, tree:2,3, fat-tree:10, or a file.")
+    str | None, typer.Option(help="Such as line:3, ring:4, tree:2,3 or fat-tree:10, or a file.")
 ]
-Configurators = Annotated[int | None, typer.Option(help="How many workers decide.")]
-Southbound = Annotated[int | None, typer.Option(help="How many workers hold the switches.")]
-Dispatchers = Annotated[int | None, typer.Option(help="How many processes serve the API.")]
+Configurators = Annotated[int | None, typer.Option(help="Number of configurators.")]
+Southbound = Annotated[int | None, typer.Option(help="Number of southbound processes.")]
+Dispatchers = Annotated[int | None, typer.Option(help="Number of processes that serve the API.")]
 Mode = Annotated[
-    Literal["sna", "sea"] | None, typer.Option(help="Shared nothing, or shared everything.")
+    Literal["sna", "sea"] | None,
+    typer.Option(help="Shared nothing (sna) or shared everything (sea)."),
 ]
 PlanName = Annotated[
-    Literal["legs", "lpm"] | None, typer.Option(help="How filters become table entries.")
+    Literal["legs", "lpm"] | None,
+    typer.Option(
+        help="How filters become table entries: one table per leg, or one table of prefixes."
+    ),
 ]
-Trees = Annotated[int | None, typer.Option(help="How many trees events are spread over.")]
+Trees = Annotated[int | None, typer.Option(help="Number of trees that share the events.")]
 Ordering = Annotated[
-    Literal["fifo", "ordered", "net"] | None, typer.Option(help="How a slice is decided.")
+    Literal["fifo", "ordered", "net"] | None,
+    typer.Option(
+        help="How a slice is decided: in order of arrival, coarse first, or as a net change."
+    ),
 ]
-Partitions = Annotated[int | None, typer.Option(help="Partitions of a new space.")]
-Port = Annotated[int | None, typer.Option(help="Where the API listens; 0: at a free port.")]
-Listen = Annotated[str | None, typer.Option(help="The address at which the API listens.")]
-DataDir = Annotated[Path | None, typer.Option(help="Folder for all that is kept.")]
+Partitions = Annotated[int | None, typer.Option(help="Number of partitions of a new space.")]
+Port = Annotated[int | None, typer.Option(help="Port of the API; 0 selects a free one.")]
+Listen = Annotated[str | None, typer.Option(help="Address of the API.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder for all data.")]
 SwitchDelay = Annotated[
-    float | None, typer.Option(help="Milliseconds until emulated switches acknowledge.")
+    float | None, typer.Option(help="Milliseconds before an emulated switch acknowledges.")
 ]
 SwitchModel = Annotated[
-    Literal["software", "hardware"] | None, typer.Option(help="What emulated switches are like.")
+    Literal["software", "hardware"] | None, typer.Option(help="Model of the emulated switches.")
 ]
 Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Let everybody in who can reach the API.")
+    bool, typer.Option("--insecure", help="Accept API calls without a token from any address.")
 ]
 
 
 def settings_of(config: Path | None, options: dict[str, Any]) -> "Settings":
-    """The settings with the options that were given."""
+    """The settings from file, environment and the given options."""
     from api.start.settings_sources import load
 
     given = {name: value for name, value in options.items() if value is not None}

@@ -23,7 +23,7 @@ Quote = dict[str, Any]
 
 
 def quotes(count: int, seed: int) -> list[Quote]:
-    """So many quotes, numbered: each price walks at random, some symbols are traded more."""
+    """Numbered quotes: each price is a random walk, and some symbols are traded more often."""
     dice = random.Random(seed)  # noqa: S311 - not a secret
     prices = {symbol: dice.uniform(50, 900) for symbol in SYMBOLS}
     weights = [1 / rank for rank in range(1, len(SYMBOLS) + 1)]
@@ -40,7 +40,7 @@ def quotes(count: int, seed: int) -> list[Quote]:
 
 
 def filters(count: int, seed: int) -> list[str]:
-    """So many filters as people have them."""
+    """Typical filters."""
     dice = random.Random(seed)  # noqa: S311 - not a secret
     found = []
     for _ in range(count):

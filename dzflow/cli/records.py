@@ -1,4 +1,4 @@
-"""`dzflow space`, `subscriptions` and `advertisements`: what is published, and who asked for it."""
+"""`dzflow space`, `subscriptions` and `advertisements`."""
 
 import sys
 from pathlib import Path
@@ -15,27 +15,29 @@ from dzflow.errors import BadInput
 if TYPE_CHECKING:
     from dzflow.sdk.api_protocol import Kind
 
-Host = Annotated[str | None, typer.Option(help="Those of this host only.")]
-Space = Annotated[str | None, typer.Option(help="Those in this space only.")]
-Limit = Annotated[int, typer.Option(min=1, max=1_000, help="The most to show.")]
+Host = Annotated[str | None, typer.Option(help="Of this host only.")]
+Space = Annotated[str | None, typer.Option(help="In this space only.")]
+Limit = Annotated[int, typer.Option(min=1, max=1_000, help="Show at most this many.")]
 
 
 class BadSchema(BadInput):
-    """A file that does not describe a space."""
+    """The file does not contain the schema of a space."""
 
 
-spaces = typer.Typer(help="Spaces: what events look like.", no_args_is_help=True)
+spaces = typer.Typer(help="Spaces: the schemas of events.", no_args_is_help=True)
 
 
 @spaces.command("put")
 def put_space(
     name: Annotated[str, typer.Argument(help="The name of the space.")],
-    file: Annotated[str, typer.Argument(help="Its schema, as JSON or YAML; - reads it from here.")],
+    file: Annotated[
+        str, typer.Argument(help="A file with its schema, as JSON or YAML; - reads standard input.")
+    ],
     url: Url = URL,
     token: Token = None,
     ca: Ca = None,
 ) -> None:
-    """Make a space, or change its schema; prints it when it is in use everywhere."""
+    """Create a space or change its schema, and print it when every process uses it."""
     from dzflow.sdk import Rest
 
     schema = _schema(file)
@@ -66,7 +68,7 @@ def subscriptions(
     token: Token = None,
     ca: Ca = None,
 ) -> None:
-    """Show who wants what."""
+    """Show the subscriptions."""
     _records("subscription", host, space, limit, json, url, token, ca)
 
 
@@ -79,7 +81,7 @@ def advertisements(
     token: Token = None,
     ca: Ca = None,
 ) -> None:
-    """Show who publishes what."""
+    """Show the advertisements."""
     _records("advertisement", host, space, limit, json, url, token, ca)
 
 
@@ -111,23 +113,23 @@ def _records(
     columns = ("id", "host", "space", "filter", "state", "flow_ops", "label", "reason")
     show_list(shown, columns, ("label", "reason", "flow_ops", "space"))
     if page.get("next") is not None:
-        Console(stderr=True).print(f"there are more than these {limit}: see --limit, --host")
+        Console(stderr=True).print(f"there are more than {limit}: see --limit and --host")
 
 
 def _schema(file: str) -> dict[str, Any]:
-    name = "the input" if file == "-" else file
+    name = "standard input" if file == "-" else file
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
     except OSError as error:
-        raise BadSchema(f"{name} cannot be read: {error.strerror}") from None
+        raise BadSchema(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise BadSchema(f"{name} is no text: {error}") from None
+        raise BadSchema(f"{name} is not text: {error}") from None
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         found = _yaml(name, text, error)
     if not isinstance(found, dict):
-        raise BadSchema(f'{name} has no object such as {{"attributes": […]}}')
+        raise BadSchema(f'{name} does not contain an object such as {{"attributes": […]}}')
     return found
 
 
@@ -135,7 +137,7 @@ def _yaml(name: str, text: str, no_json: Exception) -> Any:
     try:
         import yaml
     except ImportError:
-        reason = f"{name} is not JSON ({no_json}), and YAML cannot be read: install pyyaml"
+        reason = f"{name} is not JSON ({no_json}); to read YAML, install pyyaml"
         raise BadSchema(reason) from None
     try:
         return yaml.safe_load(text)

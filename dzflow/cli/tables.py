@@ -1,4 +1,4 @@
-"""Lists as tables that can be read on narrow terminals, too, and as JSON."""
+"""Prints lists as tables, which also fit narrow terminals, or as JSON."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -17,35 +17,35 @@ _COLOURS = {
     "down": "red",
     "unreachable": "red",
 }
-_LONG = {"actions", "attributes", "filter", "match", "reason"}  # may go on in the next line
-_ENOUGH = 20  # columns for what is long
+_LONG = {"actions", "attributes", "filter", "match", "reason"}  # may be folded
+_ENOUGH = 20  # characters of a folded column
 _BOUNDLESS = 10_000
 
 
 def show_list(
     items: Sequence[dict[str, Any]], columns: Sequence[str], lesser: Sequence[str] = ()
 ) -> None:
-    """Print a table. If it is too wide, columns are left out: empty ones, then those of `lesser`.
+    """Print a table. If it is too wide, columns are omitted: empty ones, then those of `lesser`.
 
-    If that is not enough, everything goes on in the next line: nothing is cut off.
+    If that is not enough, all columns are folded; no text is cut off.
     """
     console = Console()
     rows = [{name: cell(name, item.get(name)) for name in columns} for item in items]
     empty = [name for name in columns if rows and not any(row[name] for row in rows)]
-    shown, missed = list(columns), []
+    shown, omitted = list(columns), []
     for column in (*empty, *(name for name in lesser if name not in empty)):
         if _fits(console, rows, shown):
             break
         shown.remove(column)
         if column not in empty:
-            missed.append(column)
+            omitted.append(column)
     console.print(_table(rows, shown, _LONG if _fits(console, rows, shown) else columns))
-    if missed:
-        console.print(f"left out: {', '.join(missed)}; --json has all", highlight=False)
+    if omitted:
+        console.print(f"omitted: {', '.join(omitted)}; --json shows all", highlight=False)
 
 
 def cell(name: str, value: Any) -> str:
-    """A value as it is shown in the column of this name."""
+    """The text of a value in the column of this name."""
     if value is None:
         return ""
     if isinstance(value, list):
@@ -60,7 +60,7 @@ def state(name: str) -> str:
 
 
 def print_json(found: Any) -> None:
-    """Print JSON that people can read, too."""
+    """Print indented JSON."""
     print(msgspec.json.format(msgspec.json.encode(found)).decode())
 
 

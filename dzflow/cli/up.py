@@ -1,4 +1,4 @@
-"""`dzflow up`: the whole service on this machine."""
+"""`dzflow up`: runs the whole service on this machine."""
 
 import signal
 import sys
@@ -44,10 +44,10 @@ def up(
     insecure: options.Insecure = False,
     only: Annotated[
         Literal["workers", "api"] | None,
-        typer.Option(help="Start these parts only; others meet them in etcd."),
+        typer.Option(help="Start these parts only; the others run elsewhere, with the same etcd."),
     ] = None,
 ) -> None:
-    """Start the whole service and keep it until Ctrl-C; nothing is left running afterwards."""
+    """Start the whole service and run it until Ctrl-C, which stops all its processes."""
     given = {**locals()}
     settings = settings_of(given.pop("config"), {k: v for k, v in given.items() if k != "only"})
     console = Console(stderr=True)
@@ -60,9 +60,9 @@ def up(
 def running(
     settings: "Settings", only: Literal["workers", "api"] | None, console: Console
 ) -> "Iterator[tuple[Service, Callable[[], None]]]":
-    """The service, and a function that waits until somebody wants it to end.
+    """The running service, and a function that waits for a signal to end it.
 
-    Signals end it in order at any moment; a second one, by force.
+    The first signal ends the service in order, also while it starts; the second one kills it.
     """
     from api.start import logs
     from api.start.up import Service
@@ -107,7 +107,7 @@ def running(
 
 
 class Ended(BaseException):
-    """Somebody wants the service to end."""
+    """A signal asked the service to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -119,7 +119,7 @@ def _forever() -> None:
 
 
 def show(service: "Service", only: str | None, console: Console) -> None:
-    """Print where everything is, and what to try."""
+    """Print the addresses of the service, and commands to try."""
     settings, network = service.settings, service.network
     rows = Table.grid(padding=(0, 2))
     if only != "workers":
@@ -130,7 +130,7 @@ def show(service: "Service", only: str | None, console: Console) -> None:
     rows.add_row("network", f"{len(network.switches)} switches, {settings.data_plane}")
     rows.add_row("hosts", escape(shown))
     workers = f"{settings.configurators} configurators, {settings.southbound} southbound"
-    rows.add_row("workers", workers if only != "api" else "started elsewhere")
+    rows.add_row("workers", workers if only != "api" else "run elsewhere")
     rows.add_row("data", escape(str(settings.data_dir)))
     console.print("[bold green]dzflow is ready[/]")
     console.print(rows)
@@ -139,7 +139,7 @@ def show(service: "Service", only: str | None, console: Console) -> None:
     if len(hosts) > 1 and only != "workers":
         console.print("\nTry, in other terminals:")
         for line in _to_try(service, hosts):
-            # In one piece, however long, to be copied.
+            # Not wrapped, so that it can be copied.
             console.print(f"  {line}", soft_wrap=True, highlight=False, markup=False)
     console.print("\nCtrl-C stops everything.")
 

@@ -1,4 +1,4 @@
-"""`dzflow status`, `topology`, `switches`, …: what a running control plane says of itself."""
+"""`dzflow status`, `topology`, `switches`, …: show the state of a running control plane."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 NOT_READY = 2
 """The exit code of `dzflow status` when the service answers, but is not ready."""
 
-_PATIENCE = 300.0  # seconds; a backup may be large
+_TIMEOUT = 300.0  # seconds; a backup may be large
 
 
 class NoFile(DzflowError):
-    """A backup cannot be written or read."""
+    """The backup file cannot be written or read."""
 
 
 def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
@@ -67,7 +67,7 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
         print_json(found)
         return
     console = Console()
-    hosts = Table("host", "switch", "port", "wire", title="hosts", title_justify="left")
+    hosts = Table("host", "switch", "port", "endpoint", title="hosts", title_justify="left")
     for host in found["hosts"]:
         hosts.add_row(host["id"], host["switch"], str(host["port"]), host.get("wire") or "")
     links = Table("link", "state", title="links", title_justify="left")
@@ -82,7 +82,7 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
 
 
 def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
-    """Show the switches and who holds them."""
+    """Show the switches and their southbound processes."""
     _show(
         _get(url, token, ca, "/switches"),
         json,
@@ -92,10 +92,10 @@ def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
 
 
 def flows(
-    switch: Annotated[str, typer.Argument(help="The switch, as s1.")],
+    switch: Annotated[str, typer.Argument(help="The switch, such as s1.")],
     source: Annotated[
         Literal["cp", "dp"],
-        typer.Option(help="cp: as the control plane has them; dp: as the switch has them."),
+        typer.Option(help="cp: what the control plane believes; dp: what the switch holds."),
     ] = "cp",
     json: AsJson = False,
     url: Url = URL,
@@ -129,7 +129,7 @@ def configurators(json: AsJson = False, url: Url = URL, token: Token = None, ca:
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where to write; it is replaced if it is there.")],
+    file: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced.")],
     url: Url = URL,
     token: Token = None,
     ca: Ca = None,
@@ -142,21 +142,21 @@ def backup(
         draft.write_bytes(data)
         draft.replace(file)
     except OSError as error:
-        raise NoFile(f"{file} cannot be written: {error.strerror}") from None
+        raise NoFile(f"cannot write {file}: {error.strerror}") from None
     Console(stderr=True).print(f"{len(data)} bytes written to {escape(str(file))}", highlight=False)
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="What `dzflow backup` wrote.")],
+    file: Annotated[Path, typer.Argument(help="A file that `dzflow backup` has written.")],
     url: Url = URL,
     token: Token = None,
     ca: Ca = None,
 ) -> None:
-    """Bring the state of the control plane back from a file."""
+    """Restore the state of the control plane from a file."""
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise NoFile(f"{file} cannot be read: {error.strerror}") from None
+        raise NoFile(f"cannot read {file}: {error.strerror}") from None
     headers = {"Content-Type": "application/octet-stream"}
     with interruptible(), _client(url, token, ca) as client:
         counts = _answer(client.post("/restore", content=data, headers=headers)).json()
@@ -185,7 +185,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _get(url: str, token: str | None, ca: Path | None, path: str, **params: str) -> Any:
-    # Not through the SDK's client, which tries again and again: who looks wants to know now.
+    # Without the SDK's client, which repeats calls: these commands show the state at this moment.
     with interruptible(), _client(url, token, ca) as client:
         return _answer(client.get(path, params=params)).json()
 
@@ -205,7 +205,7 @@ def _client(url: str, token: str | None, ca: Path | None) -> "Iterator[httpx.Cli
     from dzflow.sdk.access import ApiAccess
     from dzflow.sdk.errors import Unreachable
 
-    access = ApiAccess(url, token, ca=ca, timeout=_PATIENCE)
+    access = ApiAccess(url, token, ca=ca, timeout=_TIMEOUT)
     with httpx.Client(**access.http_options()) as client:
         try:
             yield client

@@ -37,7 +37,7 @@ class Axis(Protocol):
         """The share of all values that have these codes."""
 
     def ranges(self, span: Span) -> Ranges | None:
-        """The values that have these codes; None if they cannot be said as ranges."""
+        """The values that have these codes; None if these are not ranges."""
 
 
 class NumberAxis:
@@ -252,7 +252,7 @@ class HashAxis:
         return int.from_bytes(digest, "big") >> (64 - self.width)
 
     def spans(self, ranges: Ranges) -> tuple[Span, ...] | None:
-        """The codes of single strings; nothing can be said of ranges."""
+        """The codes of single strings; a range of strings can have any code."""
         codes = []
         for low, high in ranges:
             assert isinstance(low, bytes)
@@ -266,7 +266,7 @@ class HashAxis:
         return (span[1] + 1 - span[0]) / (1 << self.width)
 
     def ranges(self, span: Span) -> Ranges | None:
-        """None, unless the span is all codes: a hash cannot be undone."""
+        """None, unless the span has all codes: a hash has no inverse."""
         return ((b"", None),) if span == (0, (1 << self.width) - 1) else None
 
 
@@ -324,7 +324,7 @@ def _axes(attribute: Attribute, width: int) -> tuple[Axis, ...]:
 
 
 def _fit(wanted: list[int], chosen: list[bool]) -> list[int]:
-    """Take bits from the widest until all fit; what the user chose is cut last."""
+    """Shorten the widest axes until all fit; those with bits from the schema come last."""
     widths = list(wanted)
     while sum(widths) > WIDTH:
         cuttable = [i for i, width in enumerate(widths) if width > 1 and not chosen[i]]

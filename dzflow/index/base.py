@@ -1,4 +1,4 @@
-"""What every kind of index offers; callers know no more than this."""
+"""The interface of all kinds of index."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ class Index(ABC):
         self.space = space
         self.version = version
         self.axes: tuple[Axis, ...]
-        self.lost: tuple[str, ...]  # attributes with fewer bits than values
+        self.lost: tuple[str, ...]  # attributes whose bits cannot tell all their values apart
         self.axes, self.lost = make_axes(space)
         self._axes_of: dict[str, list[tuple[int, Axis]]] = {a.name: [] for a in space.attributes}
         for number, axis in enumerate(self.axes):
@@ -69,7 +69,7 @@ class Index(ABC):
         return max(0.0, 1.0 - inside / let_through) if let_through else 0.0
 
     def conjunction(self, region: Region) -> Conjunction:
-        """A region as ranges of attribute values; what only a hash fixes is left out."""
+        """A region as ranges of attribute values; without bits that only a hash fixes."""
         ranges: dict[str, Ranges] = {}
         for axis, spans in zip(self.axes, self.spans(region), strict=True):
             if spans == ((0, (1 << axis.width) - 1),):

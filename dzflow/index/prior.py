@@ -1,4 +1,4 @@
-"""What filters look like when only the schema is known: a fixed sample to start from."""
+"""A fixed sample of likely filters, for spaces of which only the schema is known."""
 
 from random import Random
 

@@ -43,7 +43,7 @@ def _choose(bare: FieldsIndex, boxes: list[Box], points: list[int]) -> tuple[Sha
     through = [_let_through(bare, shape, cuts, budget, points) for shape in candidates]
 
     # Lazy greedy: as others are chosen a shape's saving shrinks (with events, nearly always), so
-    # one that is still the greatest after it was counted anew is the greatest of all.
+    # one that is still the greatest after it was counted again is the greatest of all.
     now = [(1.0, 1.0)] * len(cuts)
     queue = [(-_saving(now, row), n) for n, row in enumerate(through)]
     heapq.heapify(queue)

@@ -1,4 +1,4 @@
-"""The control plane's stream of changes: server-sent events, read line by line without I/O."""
+"""The control plane's change feed: server-sent events, parsed line by line, without I/O."""
 
 from typing import Any, NamedTuple
 
@@ -6,23 +6,23 @@ import msgspec
 
 
 class ServerEvent(NamedTuple):
-    """Something that the control plane told."""
+    """One announcement of the control plane."""
 
     type: str
     data: Any
 
 
 class LineReader:
-    """Puts events together from lines."""
+    """Assembles events from lines."""
 
     def __init__(self) -> None:
         self._type = ""
         self._data: list[str] = []
 
     def read(self, line: str) -> ServerEvent | None:
-        """Take one line, without its end; gives the event that it completes.
+        """Add one line, without its line end; returns the event that it completes, if any.
 
-        Comments keep the connection alive; what is no JSON is passed over.
+        Comments, which keep the connection alive, and data that is not JSON are ignored.
         """
         if line:
             name, _, value = line.partition(":")

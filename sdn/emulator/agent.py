@@ -1,4 +1,4 @@
-"""Connects an emulated switch with its controllers: TCP or TLS, again and again."""
+"""Keeps an emulated switch connected to its controllers, over TCP or TLS."""
 
 import asyncio
 import ssl
@@ -7,7 +7,8 @@ from typing import cast
 
 from msgspec import Struct
 
-from sdn.emulator.connection import Connection
+from dzflow.aio import OncePerTurn
+from sdn.emulator.connection import ControllerConnection
 from sdn.emulator.datapath import Frames
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.openflow.protocol.constants import Type
@@ -15,14 +16,14 @@ from sdn.openflow.protocol.wire import message
 
 Address = tuple[str, int]
 Carry = Callable[[str, Frames], None]
-"""Takes on frames that leave a switch, which is named."""
+"""Carries frames that leave the named switch."""
 
 
 class Dialling(Struct, frozen=True):
     """How controllers are reached; all times are in seconds.
 
-    A controller that says nothing for `probe_every` is asked for a sign of life, and given up if it
-    says nothing for as long again.
+    A switch sends an echo request to a controller that was silent for `probe_every`, and closes the
+    connection if it is silent for as long again.
     """
 
     tls: ssl.SSLContext | None = None
@@ -34,7 +35,7 @@ class Dialling(Struct, frozen=True):
 
 
 class Agent:
-    """Keeps one switch connected; `reached` is set while a controller has greeted it."""
+    """Keeps one switch connected; `reached` is set while it has a controller."""
 
     def __init__(
         self,
@@ -55,15 +56,15 @@ class Agent:
         self._tasks: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._return: asyncio.TimerHandle | None = None
-        self._pumping = False
+        self._work = OncePerTurn(self._do_work)
 
     def start(self) -> None:
         """Connect to all controllers, and again whenever a connection is lost."""
-        self.switch.wake = self._wake
+        self.switch.wake = self._work.schedule
         self.set_controllers(self._controllers)
 
     def set_controllers(self, controllers: Sequence[Address]) -> None:
-        """From now on connect to these controllers, and leave all others."""
+        """Connect to exactly these controllers from now on."""
         for address in self._dials.keys() - set(controllers):
             self._dials[address].cancel()
             self._tasks.append(self._dials.pop(address))
@@ -75,7 +76,7 @@ class Agent:
                 )
 
     async def stop(self) -> None:
-        """End all connections and wait until nothing is left of them."""
+        """End all connections, and wait until they are closed."""
         tasks = [*self._dials.values(), *self._tasks]
         for task in tasks:
             task.cancel()
@@ -145,57 +146,51 @@ class Agent:
                     ssl=dialling.tls,
                     server_hostname=dialling.server_name if dialling.tls else None,
                 )
-        except (OSError, TimeoutError):  # nobody is there yet, or not for us: try again later
+        except (OSError, TimeoutError):  # no controller there yet, or no agreement: try later
             return None
         if not self._wanted.is_set():
             channel.abort()
         return channel
 
-    # What the channels tell.
+    # Reports of the channels.
 
-    def joined(self, channel: "_Channel") -> Connection:
+    def channel_opened(self, channel: "_Channel") -> ControllerConnection:
         """A controller is connected."""
         self._channels.append(channel)
         return self.switch.connect()
 
-    def received(self, connection: Connection, data: bytes) -> None:
+    def received(self, connection: ControllerConnection, data: bytes) -> None:
         """A controller has sent something."""
-        self._after(self.switch.feed(connection, data, asyncio.get_running_loop().time()))
+        self._send_results(self.switch.feed(connection, data, asyncio.get_running_loop().time()))
 
-    def congested(self, connection: Connection, congested: bool) -> None:
-        """A controller does not read what it gets, or does again."""
+    def congested(self, connection: ControllerConnection, congested: bool) -> None:
+        """A controller reads too slowly, or has caught up."""
         self.switch.congested(connection, congested)
-        self._wake()
+        self._work.schedule()
 
-    def left(self, channel: "_Channel") -> None:
-        """A controller is gone."""
+    def channel_closed(self, channel: "_Channel") -> None:
+        """A controller has disconnected."""
         self._channels.remove(channel)
         self.switch.disconnect(channel.connection)
         self._note_reached()
 
-    def _wake(self) -> None:
-        """There is something to do that no controller has just brought about."""
-        if not self._pumping:
-            self._pumping = True
-            asyncio.get_running_loop().call_soon(self._pump)
-
-    def _pump(self) -> None:
-        self._pumping = False
+    def _do_work(self) -> None:
+        """Do what is due, though no controller has just sent anything."""
         frames = self.switch.tick(asyncio.get_running_loop().time())
         for channel in list(self._channels):
             if channel.connection.stalled and not channel.connection.congested:
                 now = asyncio.get_running_loop().time()
                 frames += self.switch.feed(channel.connection, b"", now)
-        self._after(frames)
+        self._send_results(frames)
 
-    def _after(self, frames: Frames) -> None:
-        """Send what there is to send, and see when to go on."""
+    def _send_results(self, frames: Frames) -> None:
+        """Send all answers and frames, and set the timer for the next work."""
         busy = self.switch.busy
         for channel in list(self._channels):
             channel.flush()
             channel.read(not busy and not channel.connection.congested)
             if channel.connection.stalled and not channel.connection.congested:
-                self._wake()
+                self._work.schedule()
         self._note_reached()
         if frames:
             self._carry(self.switch.name, frames)
@@ -215,19 +210,19 @@ class Agent:
             self._timer.cancel()
             self._timer = None
         if wake_at is not None:
-            self._timer = asyncio.get_running_loop().call_at(wake_at, self._ring)
+            self._timer = asyncio.get_running_loop().call_at(wake_at, self._timer_expired)
 
-    def _ring(self) -> None:
-        # A loop may be early by a fraction of a millisecond: then this is set again.
+    def _timer_expired(self) -> None:
+        # A loop may be early by a fraction of a millisecond: then the timer is set again.
         self._timer = None
-        self._pump()
+        self._do_work()
 
 
 class _Channel(asyncio.Protocol):
     """One connection to a controller."""
 
     transport: asyncio.Transport
-    connection: Connection
+    connection: ControllerConnection
 
     def __init__(self, agent: Agent, probe_every: float) -> None:
         self.ended = asyncio.Event()
@@ -238,11 +233,11 @@ class _Channel(asyncio.Protocol):
         self._probe: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's are not instances of it by name.
+        # uvloop's transports are no subclasses of asyncio.Transport.
         self.transport = cast("asyncio.Transport", transport)
-        self.connection = self._agent.joined(self)
+        self.connection = self._agent.channel_opened(self)
         self.flush()
-        self._await_sign()
+        self._wait_for_message()
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
@@ -257,11 +252,11 @@ class _Channel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         if self._probe is not None:
             self._probe.cancel()
-        self._agent.left(self)
+        self._agent.channel_closed(self)
         self.ended.set()
 
     def flush(self) -> None:
-        """Send what there is to send."""
+        """Send all messages that wait."""
         data = self.connection.outgoing()
         if data and not self.transport.is_closing():
             self.transport.write(data)
@@ -269,7 +264,7 @@ class _Channel(asyncio.Protocol):
             self.transport.close()
 
     def read(self, wanted: bool) -> None:
-        """Read from the controller, or let it wait."""
+        """Read from the controller, or pause."""
         if wanted != self._reading and not self.transport.is_closing():
             self._reading = wanted
             if wanted:
@@ -281,24 +276,24 @@ class _Channel(asyncio.Protocol):
         """End the connection at once."""
         self.transport.abort()
 
-    def _await_sign(self) -> None:
+    def _wait_for_message(self) -> None:
         self._heard = False
         loop = asyncio.get_running_loop()
-        self._probe = loop.call_later(self._probe_every, self._check_sign)
+        self._probe = loop.call_later(self._probe_every, self._probe_if_silent)
 
-    def _check_sign(self) -> None:
+    def _probe_if_silent(self) -> None:
         if self._heard or not self._reading:
-            self._await_sign()
+            self._wait_for_message()
         elif self.connection.ready:
             self.connection.send(message(self.connection.version, Type.ECHO_REQUEST, 0))
             self.flush()
             loop = asyncio.get_running_loop()
-            self._probe = loop.call_later(self._probe_every, self._check_answer)
+            self._probe = loop.call_later(self._probe_every, self._close_if_silent)
         else:
             self.abort()
 
-    def _check_answer(self) -> None:
+    def _close_if_silent(self) -> None:
         if self._heard:
-            self._await_sign()
+            self._wait_for_message()
         else:
             self.abort()

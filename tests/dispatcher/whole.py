@@ -44,7 +44,7 @@ class Whole:
 
             async def ready() -> bool:
                 health = made.health()
-                return health.ready and health.switches_up == health.switches
+                return health.ready and not health.impaired
 
             await eventually(ready)
             yield made

@@ -1,89 +1,16 @@
 """Changes while events flow: filters, schemas, trees; and tables that fill up."""
 
-import itertools
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import httpx
 from msgspec.structs import replace
 
-from dzflow import ControlPlane
-from dzflow.sdk import Advertisement, Subscription
 from sdn.emulator import EmulatedNetwork, SwitchModel
 from sdn.topology import Link
+from tests.end_to_end.harness import SCHEMA, WAIT, Traffic, control_plane, numbers, until
 from tests.etcd import TestEtcd
-from tests.stack import Stack, StackOptions
-
-WAIT = 60.0
-SCHEMA: dict[str, Any] = {
-    "attributes": [
-        {"name": "price", "type": "int", "min": 0, "max": 1023},
-        {"name": "n", "type": "int", "min": 0, "max": 1 << 30, "bits": 1},
-    ]
-}
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that another process or thread does."""
-    end = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
-class Traffic:
-    """Publishes numbered events at one price until it is stopped."""
-
-    def __init__(self, advertisement: Advertisement, price: int) -> None:
-        self.sent = 0
-        self._advertisement = advertisement
-        self._price = price
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def more(self, count: int) -> None:
-        """Return when so many more events have been sent."""
-        goal = self.sent + count
-        until(lambda: self.sent >= goal)
-
-    def stop(self) -> int:
-        self._stop.set()
-        self._thread.join()
-        return self.sent
-
-    def _run(self) -> None:
-        for n in itertools.count():
-            if self._stop.wait(0.002):
-                return
-            self._advertisement.publish({"price": self._price, "n": n})
-            self.sent = n + 1
-
-
-def numbers(subscription: Subscription, count: int) -> list[int]:
-    """The numbers of the next events."""
-    return [subscription.get(WAIT)["n"] for _ in range(count)]
-
-
-@contextmanager
-def control_plane(
-    etcd_server: TestEtcd, **options: Any
-) -> Iterator[tuple[Stack, httpx.Client, Callable[[str], ControlPlane]]]:
-    with ExitStack() as opened:
-        stack = opened.enter_context(Stack(etcd_server.access(), StackOptions(**options)))
-        client = opened.enter_context(httpx.Client(base_url=stack.url, timeout=WAIT))
-        client.put("/spaces/stocks", json=SCHEMA).raise_for_status()
-
-        def at(host: str) -> ControlPlane:
-            return opened.enter_context(ControlPlane(stack.url, host, timeout=WAIT))
-
-        yield stack, client, at
-
-
-def test_an_update_never_interrupts_what_both_filters_want(etcd_server: TestEtcd) -> None:
+def test_an_update_never_interrupts_events_that_match_both_filters(etcd_server: TestEtcd) -> None:
     with control_plane(etcd_server, topology="ring:4", partitions=9) as (_, client, at):
         advertisement = at("h1").advertise("stocks", {})
         subscription = at("h3").subscribe("stocks", "price == 250")

@@ -1,120 +1,19 @@
 """Switches, links and ports that fail and come back, while events flow and requests come."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
-from configurators.state.network import tree_of
 from dispatcher.changes.damping import Patience
-from dzflow.sdk import Subscription
-from sdn.emulator import EmulatedNetwork
 from sdn.pipeline import PlanName
-from sdn.topology import Link
-from sdn.trees import Tree
-from tests.end_to_end.test_changes import WAIT, Traffic, control_plane, until
+from tests.end_to_end.harness import WAIT, Network, Traffic, begun, control_plane, drain, until
 from tests.etcd import TestEtcd
-from tests.stack import Stack
 
 SOON: dict[str, Any] = {
     "patience": Patience(down_after=0.3, absent_after=20.0, back_after=0.3),
     "grace": 1.0,  # publishers may hear late on a loaded machine
 }
-
-
-class Network:
-    """What the tests do to the switches, and see of them."""
-
-    def __init__(self, stack: Stack, client: httpx.Client) -> None:
-        self._stack = stack
-        self._client = client
-
-    @property
-    def emulated(self) -> EmulatedNetwork:
-        return self._stack.network
-
-    def _do(self, work: Callable[[], None]) -> None:
-        async def run() -> None:
-            work()
-
-        self._stack.run(run())
-
-    def set_link(self, link: Link, up: bool) -> None:
-        self._do(lambda: self.emulated.set_link(link, up))
-
-    def kill(self, switch: str) -> None:
-        """Power off: nothing is forwarded, neighbours see their ports go down."""
-
-        def work() -> None:
-            for link in self._links(switch):
-                self.emulated.set_link(link, False)
-            self.emulated.agents[switch].restart(seconds=None)
-
-        self._do(work)
-
-    def revive(self, switch: str) -> None:
-        """Power on, with empty tables."""
-
-        def work() -> None:
-            for link in self._links(switch):
-                self.emulated.set_link(link, True)
-            self.emulated.agents[switch].come_back()
-
-        self._do(work)
-
-    def cut_off(self, switch: str) -> None:
-        """The switch loses its connection, and goes on with what it holds."""
-        self._do(self.emulated.agents[switch].drop)
-
-    def _links(self, switch: str) -> list[Link]:
-        return [link for link in self.emulated.topology.links if switch in (link.a, link.b)]
-
-    def trees(self) -> dict[int, Tree]:
-        doc = self._stack.dispatcher._catalogue.network_doc
-        assert doc
-        return {number: tree_of(tree) for number, tree in doc.trees.items()}
-
-    def used(self) -> list[int]:
-        found: list[int] = self._client.get("/spaces/stocks").json()["trees"]
-        return found
-
-    def settled_on(self, so: Callable[[Tree], bool]) -> None:
-        """Wait until there is one tree, and it is so."""
-        until(
-            lambda: len(t := self.trees()) == 1 and self.used() == [*t] and all(map(so, t.values()))
-        )
-
-    def check_flows(self) -> None:
-        """All switches hold what a rebuild from the records says."""
-        for switch in self.emulated.switches:
-
-            def shown(source: str, switch: str = switch) -> list[str]:
-                params = {"source": source}
-                answer = self._client.get(f"/switches/{switch}/flows", params=params)
-                return sorted(map(str, answer.raise_for_status().json()["items"]))
-
-            until(lambda shown=shown: shown("cp") == shown("dp"))  # type: ignore[misc]
-
-    def check_no_loop(self) -> None:
-        assert not any(s.counters.looped for s in self.emulated.switches.values())
-
-
-def begun(client: httpx.Client, host: str, wanted: dict[str, Any]) -> str:
-    """The URL of a subscription that is not waited for."""
-    ask = {"host": host, "space": "stocks", "filter": wanted, "wait": 0}
-    answer = client.post("/subscribe", json=ask)
-    assert answer.status_code == 202, answer.text
-    return f"/subscriptions/{answer.json()['id']}"
-
-
-def drain(subscription: Subscription, until_number: int) -> list[int]:
-    """All numbers up to one that must come."""
-    found: list[int] = []
-    while not found or found[-1] < until_number:
-        found.append(subscription.get(WAIT)["n"])
-    return found
 
 
 @pytest.mark.parametrize("plan", ["legs", "lpm"])
@@ -221,8 +120,8 @@ def test_work_that_waits_for_a_switch_goes_on_without_it(etcd_server: TestEtcd) 
         pending = begun(client, behind, {})
         until(lambda: client.get(pending).json()["reason"])
         assert client.delete(pending).status_code == 200
-        network._do(switch.behave)
-        network._do(network.emulated.agents[way[1]].come_back)
+        network.call(switch.behave)
+        network.call(network.emulated.agents[way[1]].come_back)
         network.settled_on(lambda tree: len(tree.links) == 3)
         network.check_flows()
 
@@ -251,14 +150,14 @@ def test_a_port_that_flaps_does_not_keep_the_network_busy(etcd_server: TestEtcd)
         flapping.start()
         try:
             network.settled_on(lambda tree: link not in tree.links)
-            revision = stack.dispatcher._catalogue.network_revision
+            revision = network.stored()[1]
             goal = changes + 30
             until(lambda: changes >= goal)
-            assert stack.dispatcher._catalogue.network_revision == revision
+            assert network.stored()[1] == revision
         finally:
             stop.set()
             flapping.join()
-        until(lambda: not stack.dispatcher._catalogue.network_doc.lost.links)  # type: ignore[union-attr]
+        until(lambda: not network.stored()[0].lost.links)
         network.check_flows()
 
 
@@ -278,7 +177,7 @@ def test_parts_that_are_cut_apart_go_on_each_by_itself(etcd_server: TestEtcd) ->
         until(lambda: cut_off() == {"h1", "h2"})
         until(lambda: len(client.get("/topology").json()["trees"]) == 1)
         until(lambda: list(advertisement.view.trees) == network.used())
-        until(lambda: list(other._handle.view.trees) == network.used())
+        until(lambda: list(other.view.trees) == network.used())
         advertisement.publish({"price": 1, "n": 1})
         other.publish({"price": 1, "n": 5})
         assert mine["h2"].get(WAIT)["n"] == 1

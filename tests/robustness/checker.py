@@ -1,4 +1,4 @@
-"""Looks through a record for what must never happen. Knows nothing of how it came about.
+"""Checks the record of a run for what must never happen; it knows nothing of the run itself.
 
 `python -m tests.robustness.checker FILE` checks a record that was written before.
 """
@@ -16,25 +16,25 @@ from msgspec import Struct
 from tests.robustness.record import (
     Entry,
     Fault,
+    Paths,
     Published,
     Received,
     Request,
     Round,
     Steady,
     Stored,
-    Ways,
     of,
     read,
 )
 
 ABSENT = ""
-"""The state of a record that is not there; otherwise it is its filter, as JSON."""
+"""The state of a record that does not exist; otherwise the state is its filter, as JSON."""
 
 _EXPECTED = {0, 404, 409, 429, 503}  # besides successes; 0: no answer
 _REFUSALS = {"switch refuses"}  # faults after which switches may refuse requests (502)
-_REFUSED_BY_STORE = "etcd does not accept this"  # to try again would not help
+_REFUSED_BY_STORE = "etcd does not accept this"  # another attempt would not help
 _SHOWN = 5
-_EARLIER = 1.0  # seconds that an event may have been under way when a fault began
+_EARLIER = 1.0  # seconds: an event may have been under way when a fault began
 
 
 class Violation(Struct, frozen=True):
@@ -48,14 +48,16 @@ class Violation(Struct, frozen=True):
 
 
 def check(entries: Sequence[Entry]) -> list[Violation]:
-    """Everything that is wrong; empty if nothing is."""
+    """All violations; empty if everything is right."""
     rounds = list(of(Round, entries))
     requests = list(of(Request, entries))
     found = [Violation("rest", f"round {r.number}: {r.trouble}") for r in rounds if r.trouble]
     found += _answers(requests, list(of(Fault, entries)))
     found += _missed(entries, rounds)
     found += _unasked(entries)
-    seen = [each for each in rounds if each.records or each.tables]  # else nothing could be read
+    seen = [
+        each for each in rounds if each.records or each.tables
+    ]  # else the service could not be read
     if seen and seen[-1] is rounds[-1]:
         last = rounds[-1]
         asked = _Asked.of(requests, list(of(Steady, entries)))
@@ -81,7 +83,7 @@ class _Asked(Struct, frozen=True):
 
 
 def _answers(requests: list[Request], faults: list[Fault]) -> list[Violation]:
-    """Callers see success, a clear refusal, or an error that says to try again."""
+    """Callers get success, a clear refusal, or an error that tells them to retry."""
     allowed = _EXPECTED | ({502} if any(fault.kind in _REFUSALS for fault in faults) else set())
     return [
         Violation("answer", f"{r.action} of {r.label} was answered {r.status}: {r.detail}")
@@ -91,7 +93,7 @@ def _answers(requests: list[Request], faults: list[Fault]) -> list[Violation]:
 
 
 def _lost(asked: _Asked, last: Round) -> list[Violation]:
-    """What was acknowledged is there; what was removed is gone."""
+    """Acknowledged records exist; removed ones do not."""
     there = _active(last)
     found = []
     for label, requests in asked.by_label.items():
@@ -111,7 +113,7 @@ def _lost(asked: _Asked, last: Round) -> list[Violation]:
 
 
 def _half(asked: _Asked, last: Round) -> list[Violation]:
-    """A request is there wholly or not at all, and nothing is there that nobody asked for."""
+    """A request is done completely or not at all, and no record exists that no client asked for."""
     found = []
     labels: set[str] = set()
     for stored in last.records:
@@ -148,8 +150,8 @@ def _active(last: Round) -> dict[str, Stored]:
 class Step(Struct, frozen=True):
     """What may happen to a record at one moment between `start` and `end`.
 
-    `to` is the state afterwards (None: it stays), `seen` the state that it must have been in
-    (None: any; `there`: any but absent). What need not have happened is not `sure`.
+    `to` is the state afterwards (None: unchanged), `seen` the state that it must have had before
+    (None: any; `there`: any but absent). A step that may not have happened is not `sure`.
     """
 
     start: float
@@ -161,7 +163,7 @@ class Step(Struct, frozen=True):
 
 
 def _unordered(asked: _Asked, rounds: Sequence[Round]) -> list[Violation]:
-    """All that was answered and seen of a record can be put into one order."""
+    """All answers about a record, and all reads of it, fit into one order."""
     found = []
     for label, requests in asked.by_label.items():
         steps = [step for r in requests if (step := _step(r))]
@@ -244,10 +246,10 @@ def _tables(last: Round) -> list[Violation]:
 
 
 def _missed(entries: Sequence[Entry], rounds: Sequence[Round]) -> list[Violation]:
-    """Who is subscribed throughout gets every event whose way was not cut."""
+    """Steady subscriptions get every event whose path was not cut."""
     steady = {each.name: each for each in of(Steady, entries)}
     got = {(each.name, each.n) for each in of(Received, entries)}
-    ways = list(of(Ways, entries))
+    paths = list(of(Paths, entries))
     cuts = [
         (fault.begin - _EARLIER, _healed(fault, rounds), set(fault.cuts))
         for fault in of(Fault, entries)
@@ -259,7 +261,7 @@ def _missed(entries: Sequence[Entry], rounds: Sequence[Round]) -> list[Violation
             wanted = steady[name]
             if event.at < wanted.since or (name, event.n) in got:
                 continue
-            passed = _passed(ways, f"{event.host}>{wanted.host}")
+            passed = _passed(paths, f"{event.host}>{wanted.host}")
             if not any(
                 begin <= event.at <= end and ("*" in cut or cut & passed)
                 for begin, end, cut in cuts
@@ -276,16 +278,16 @@ def _missed(entries: Sequence[Entry], rounds: Sequence[Round]) -> list[Violation
 
 
 def _healed(fault: Fault, rounds: Sequence[Round]) -> float:
-    """When what a fault did to events was over."""
+    """When a fault could no longer harm events."""
     return next((r.healed for r in rounds if r.begin <= fault.begin <= r.end), inf)
 
 
-def _passed(ways: Iterable[Ways], pair: str) -> set[str]:
-    return {switch for each in ways for switch in each.switches.get(pair, ())}
+def _passed(paths: Iterable[Paths], pair: str) -> set[str]:
+    return {switch for each in paths for switch in each.switches.get(pair, ())}
 
 
 def _unasked(entries: Sequence[Entry]) -> list[Violation]:
-    """Nothing comes to hosts that never asked for anything."""
+    """Hosts that never subscribed receive no events."""
     asked = {each.host for each in of(Steady, entries) if each.kind == "subscription"}
     asked |= {r.host for r in of(Request, entries) if r.kind == "subscription"}
     wrong: dict[str, list[int]] = defaultdict(list)
@@ -302,7 +304,7 @@ def main() -> None:
     """Check the record that is named on the command line, up to its last round."""
     entries = read(Path(sys.argv[1]))
     while entries and not isinstance(entries[-1], Round):
-        entries.pop()  # what came of this was not seen any more
+        entries.pop()  # the run ended before its results were read
     found = check(entries)
     for violation in found:
         print(violation)

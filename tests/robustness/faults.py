@@ -1,4 +1,4 @@
-"""Faults: which there are, which a round gets, and how each is done and taken back."""
+"""Faults: the kinds that exist, which of them a round gets, and how each is injected and undone."""
 
 import asyncio
 import os
@@ -17,13 +17,13 @@ from tests.robustness.proxy import Proxy
 from tests.robustness.record import Fault, Recorder
 
 SWITCHES = ("s1", "s2", "s3", "s4")
-_LEASE = 10.0  # seconds after which a process that gives no sign of life is taken for dead
+_LEASE = 10.0  # seconds after which a process that does not renew its lease counts as dead
 _LOOK = 0.1
-_THERE = 20.0  # seconds that are waited for a process that is being started anew
+_RESTART = 20.0  # seconds in which a process that is being restarted should appear
 
 
-class Plant(Protocol):
-    """What faults are done to."""
+class System(Protocol):
+    """The system that faults are injected into."""
 
     network: EmulatedNetwork | None
     lab: Lab | None
@@ -40,19 +40,19 @@ class Plant(Protocol):
 
 
 class Kind(Struct, frozen=True):
-    """A kind of fault: what it can be done to, for how long, and whether it cuts ways of events."""
+    """A kind of fault: its targets, how long it lasts, and whether it cuts the paths of events."""
 
     name: str
     targets: tuple[str, ...]
     shortest: float = 0.0
     longest: float = 0.0
-    cuts: bool = False  # the switch that is named, or all if it is the network process
-    strands: bool = False  # it may be taken for lost, and its own hosts with it; others are not
-    weight: int = 2  # how often it is drawn, compared with others
+    cuts: bool = False  # at the target switch, or everywhere if it is the network process
+    strands: bool = False  # the switch may count as lost, which cuts off its own hosts only
+    weight: int = 2  # how often it is drawn, relative to others
 
 
-class Planned(Struct, frozen=True):
-    """A fault of a round, `at` so many seconds after its begin."""
+class PlannedFault(Struct, frozen=True):
+    """A fault of a round, `at` so many seconds after the round begins."""
 
     kind: Kind
     target: str
@@ -61,7 +61,7 @@ class Planned(Struct, frozen=True):
     index: int  # which of several processes: modulo their number
 
 
-How = Callable[[Planned, Plant], AbstractAsyncContextManager[str | None]]
+How = Callable[[PlannedFault, System], AbstractAsyncContextManager[str | None]]
 
 _PROCESSES = ("api", "configurator", "southbound", "etcd")
 _STREAMS = ("configurator", "southbound")
@@ -71,7 +71,7 @@ WHOLE = (
     Kind("kill", ("raylet", "gcs", "workers")),
     Kind("stop", (*_PROCESSES, "workers"), _LEASE + 1, _LEASE + 4, weight=4),
     Kind("stop briefly", (*_PROCESSES, "raylet", "gcs"), 0.5, 4.0, weight=4),
-    # Seldom, for they excuse missed events.
+    # Rare, because they excuse missed events.
     Kind("kill", ("network",), cuts=True, weight=1),
     Kind("stop briefly", ("network",), 0.5, 3.0, cuts=True, weight=1),
     Kind("cut streams", _STREAMS, 0.0, 3.0),
@@ -102,13 +102,13 @@ LAB = (
 )
 
 
-def plan_round(random: Random, kinds: Sequence[Kind], most: int = 4) -> list[Planned]:
+def plan_round(random: Random, kinds: Sequence[Kind], most: int = 4) -> list[PlannedFault]:
     """The faults of a round: some, at times that may overlap."""
     found = []
     for _ in range(random.randint(1, most)):
         (kind,) = random.choices(kinds, [kind.weight for kind in kinds])
         found.append(
-            Planned(
+            PlannedFault(
                 kind,
                 random.choice(kind.targets),
                 round(random.uniform(0.5, 5.0), 2),
@@ -119,17 +119,19 @@ def plan_round(random: Random, kinds: Sequence[Kind], most: int = 4) -> list[Pla
     return sorted(found, key=lambda planned: planned.at)
 
 
-async def carry_out(planned: Sequence[Planned], plant: Plant, recorder: Recorder) -> list[Fault]:
-    """Do faults at their times, and take each back after its own; all are over on return."""
+async def carry_out(
+    planned: Sequence[PlannedFault], system: System, recorder: Recorder
+) -> list[Fault]:
+    """Inject faults at their times, and undo each after its own; all are undone on return."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_carry_out(each, plant)) for each in planned]
+        tasks = [group.create_task(_carry_out(each, system)) for each in planned]
     done = [fault for task in tasks if (fault := task.result())]
     for fault in done:
         recorder.add(fault)
     return done
 
 
-async def _carry_out(planned: Planned, plant: Plant) -> Fault | None:
+async def _carry_out(planned: PlannedFault, system: System) -> Fault | None:
     await asyncio.sleep(planned.at)
     kind, target = planned.kind, planned.target
     cuts: tuple[str, ...] = ()
@@ -138,27 +140,27 @@ async def _carry_out(planned: Planned, plant: Plant) -> Fault | None:
     elif kind.strands:
         cuts = (f"@{target}",)
     begin = time.time()
-    async with _HOW[kind.name](planned, plant) as detail:
+    async with _HOW[kind.name](planned, system) as detail:
         if detail is None:
-            return None  # what it was meant for is not there now
+            return None  # its target does not exist now
         await asyncio.sleep(planned.lasts)
     return Fault(kind.name, target, begin, time.time(), cuts, detail)
 
 
-# How each is done. Each gives a detail to write down, or None if there was nothing to be done.
+# How each is injected. Each yields a detail for the record, or None if it has no target now.
 
 
 @asynccontextmanager
-async def _kill(planned: Planned, plant: Plant) -> AsyncIterator[str | None]:
-    async with _process(planned, plant) as handle:
+async def _kill(planned: PlannedFault, system: System) -> AsyncIterator[str | None]:
+    async with _process(planned, system) as handle:
         if handle is not None:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         yield None if handle is None else ""
 
 
 @asynccontextmanager
-async def _stop(planned: Planned, plant: Plant) -> AsyncIterator[str | None]:
-    async with _process(planned, plant) as handle:
+async def _stop(planned: PlannedFault, system: System) -> AsyncIterator[str | None]:
+    async with _process(planned, system) as handle:
         if handle is None:
             yield None
             return
@@ -166,15 +168,17 @@ async def _stop(planned: Planned, plant: Plant) -> AsyncIterator[str | None]:
         try:
             yield f"for {planned.lasts} s"
         finally:
-            with suppress(ProcessLookupError):  # whoever missed it may have killed it
+            with suppress(
+                ProcessLookupError
+            ):  # it may have been killed meanwhile, because it did not answer
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
 
 
 @asynccontextmanager
-async def _process(planned: Planned, plant: Plant) -> AsyncIterator[int | None]:
-    """A handle of the process that is meant; None if there is none for a while."""
-    deadline = time.monotonic() + _THERE
-    while not (pids := sorted(await plant.pids(planned.target))):
+async def _process(planned: PlannedFault, system: System) -> AsyncIterator[int | None]:
+    """A handle of the target process; None if there is none for a while."""
+    deadline = time.monotonic() + _RESTART
+    while not (pids := sorted(await system.pids(planned.target))):
         if time.monotonic() > deadline:
             yield None
             return
@@ -193,9 +197,9 @@ async def _process(planned: Planned, plant: Plant) -> AsyncIterator[int | None]:
 
 
 @asynccontextmanager
-async def _cut_streams(planned: Planned, plant: Plant) -> AsyncIterator[str | None]:
-    """Have the kernel end all connections to a process again and again, as a bad network does."""
-    ports = sorted(await plant.ports(planned.target))
+async def _cut_streams(planned: PlannedFault, system: System) -> AsyncIterator[str | None]:
+    """Have the kernel reset all connections to a process again and again, as a bad network does."""
+    ports = sorted(await system.ports(planned.target))
     if not ports:
         yield None
         return
@@ -218,10 +222,10 @@ async def _cut_streams(planned: Planned, plant: Plant) -> AsyncIterator[str | No
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _proxied(begin: Callable[[Proxy, Planned], None]) -> How:
+def _proxied(begin: Callable[[Proxy, PlannedFault], None]) -> How:
     @asynccontextmanager
-    async def how(planned: Planned, plant: Plant) -> AsyncIterator[str | None]:
-        proxy = plant.proxies[planned.target]
+    async def how(planned: PlannedFault, system: System) -> AsyncIterator[str | None]:
+        proxy = system.proxies[planned.target]
         begin(proxy, planned)
         try:
             yield f"for {planned.lasts} s"
@@ -231,22 +235,22 @@ def _proxied(begin: Callable[[Proxy, Planned], None]) -> How:
     return how
 
 
-def _delay(proxy: Proxy, planned: Planned) -> None:
+def _delay(proxy: Proxy, planned: PlannedFault) -> None:
     proxy.delay = 0.05 + planned.index % 10 * 0.05
 
 
 def _switch(begin: str, reconnect: bool = False) -> How:
-    """Let a switch fail in a way, then behave.
+    """Let a switch fail in some way, then behave.
 
-    Which flow-mods a liar has lost is found out by the next comparison: every five minutes, or, so
-    that nobody waits for it here, after a reconnection.
+    The next audit finds the flow-mods that a lying switch has lost: after five minutes, or, so that
+    the test need not wait, after a reconnection.
     """
 
     @asynccontextmanager
-    async def how(planned: Planned, plant: Plant) -> AsyncIterator[str | None]:
-        assert plant.network is not None
-        switch = plant.network.switches[planned.target]
-        agent = plant.network.agents[planned.target]
+    async def how(planned: PlannedFault, system: System) -> AsyncIterator[str | None]:
+        assert system.network is not None
+        switch = system.network.switches[planned.target]
+        agent = system.network.agents[planned.target]
         match begin:
             case "drop":
                 agent.drop(None)
@@ -276,14 +280,14 @@ def _lab(begin: Callable[[Lab, str], None], end: Callable[[Lab, str], None]) -> 
     """Let real switches fail; one such fault after the other."""
 
     @asynccontextmanager
-    async def how(planned: Planned, plant: Plant) -> AsyncIterator[str | None]:
-        assert plant.lab is not None
-        async with plant.lab_lock:
-            await asyncio.to_thread(begin, plant.lab, planned.target)
+    async def how(planned: PlannedFault, system: System) -> AsyncIterator[str | None]:
+        assert system.lab is not None
+        async with system.lab_lock:
+            await asyncio.to_thread(begin, system.lab, planned.target)
             try:
                 yield f"for {planned.lasts} s"
             finally:
-                await asyncio.to_thread(end, plant.lab, planned.target)
+                await asyncio.to_thread(end, system.lab, planned.target)
 
     return how
 

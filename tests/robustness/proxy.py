@@ -1,4 +1,4 @@
-"""A TCP proxy between two parts, which cuts connections, holds what is said back, or delays it."""
+"""A TCP proxy that cuts connections, or holds back or delays what is sent."""
 
 import asyncio
 import contextlib
@@ -9,10 +9,10 @@ _CHUNK = 1 << 16
 
 
 class Proxy:
-    """Listens at a port of its own and passes everything on to `to`; a context manager."""
+    """Listens at its own port and forwards everything to `to`; an async context manager."""
 
     def __init__(self, to: tuple[str, int]) -> None:
-        self.delay = 0.0  # seconds by which everything comes later, each way
+        self.delay = 0.0  # seconds by which everything is delayed, in each direction
         self._to = to
         self._refusing = False
         self._going = asyncio.Event()
@@ -43,17 +43,17 @@ class Proxy:
         await asyncio.gather(*self._pairs, return_exceptions=True)
 
     def cut(self) -> None:
-        """End all connections, and each new one at once."""
+        """Reset all connections, and each new one at once."""
         self._refusing = True
         for pair in self._pairs:
             pair.cancel()
 
     def hold(self) -> None:
-        """Pass nothing on, but let connections stand: as a cable that was pulled."""
+        """Forward nothing, but keep connections open, like a cable that was pulled."""
         self._going.clear()
 
     def heal(self) -> None:
-        """Pass everything on again."""
+        """Forward everything again."""
         self._refusing, self.delay = False, 0.0
         self._going.set()
 
@@ -63,7 +63,7 @@ class Proxy:
         self._pairs.add(task)
         task.add_done_callback(self._pairs.discard)
         far: asyncio.StreamWriter | None = None
-        # Whatever ends one side ends the other; there is nobody to tell.
+        # When one side ends, the other side ends, too; no caller needs the error.
         with contextlib.suppress(OSError, asyncio.CancelledError, ExceptionGroup):
             try:
                 if not self._refusing:
@@ -86,7 +86,7 @@ class Proxy:
                 await asyncio.sleep(max(0.0, due - loop.time()))
                 await self._going.wait()
                 if not data:
-                    raise ConnectionResetError  # one side has ended: so does the other
+                    raise ConnectionResetError  # one side has ended, so the other does, too
                 writer.write(data)
                 await writer.drain()
 

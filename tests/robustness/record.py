@@ -1,7 +1,7 @@
-"""What a run has seen: requests, events, faults, and what was there at the end of each round.
+"""The record of a run: requests, events, faults, and the state at the end of each round.
 
-A record is a file of JSON lines, one thing that happened on each; the checker needs nothing else.
-All times are seconds since the epoch, taken by one process.
+A record is a file of JSON lines, one entry per line; the checker needs nothing else. All times are
+seconds since 1970, taken by one process.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 Action = Literal["begin", "update", "end", "read"]
 Outcome = Literal["ok", "failed", "absent", "unknown"]
-"""Done; refused, so nothing of it may be left; there is no such record; or nobody knows."""
+"""Done; refused, so that nothing of it may be left; there is no such record; or not known."""
 
 
 class _Entry(Struct, frozen=True, tag_field="what", omit_defaults=True):
@@ -22,16 +22,16 @@ class _Entry(Struct, frozen=True, tag_field="what", omit_defaults=True):
 
 
 class Setup(_Entry, frozen=True, tag="setup"):
-    """What the run was told to do, and the version of the space that it used."""
+    """The seed and the options of the run."""
 
     seed: int
     options: dict[str, Any]
 
 
 class Request(_Entry, frozen=True, tag="request"):
-    """A control request. `label` is what its record is known by, before it has an id, too.
+    """A control request. `label` identifies its record, even before the record has an id.
 
-    A call that is repeated under its key is one request; each try of an update is one of its own.
+    A call that is repeated under its key is one request; each attempt of an update is a request.
     """
 
     action: Action
@@ -41,7 +41,7 @@ class Request(_Entry, frozen=True, tag="request"):
     outcome: Outcome
     kind: str = "subscription"
     host: str = ""
-    filter: Any = None  # asked for; or read
+    filter: Any = None  # as it was asked for, or read
     id: str = ""
     status: int = 0
     detail: str = ""
@@ -49,7 +49,7 @@ class Request(_Entry, frozen=True, tag="request"):
 
 
 class Steady(_Entry, frozen=True, tag="steady"):
-    """A subscription or advertisement of the SDK that stays from now on."""
+    """A subscription or advertisement of the SDK that stays until the end."""
 
     name: str
     kind: str
@@ -69,7 +69,7 @@ class Published(_Entry, frozen=True, tag="published"):
 
 
 class Received(_Entry, frozen=True, tag="received"):
-    """An event that came: to a steady subscription, or just to a host (then `name` is empty)."""
+    """An event that arrived at a steady subscription, or just at a host (then `name` is empty)."""
 
     n: int
     at: float
@@ -78,10 +78,10 @@ class Received(_Entry, frozen=True, tag="received"):
 
 
 class Fault(_Entry, frozen=True, tag="fault"):
-    """A fault, from its begin until it was taken back.
+    """A fault, from its injection until it was undone.
 
-    `cuts` are the switches that may not carry events meanwhile, `*` for all of them; with an `@`,
-    just the events of hosts at that switch. It is over when the round is healed.
+    `cuts` are the switches that may lose events meanwhile, `*` for all of them; with an `@`, only
+    events of hosts at that switch. It lasts until the round is healed.
     """
 
     kind: str
@@ -104,10 +104,10 @@ class Stored(Struct, frozen=True, omit_defaults=True):
     open: bool = False
 
 
-class Ways(_Entry, frozen=True, tag="ways"):
-    """What events pass between two hosts, `from>to`, as of now.
+class Paths(_Entry, frozen=True, tag="paths"):
+    """The switches that events pass between two hosts, `from>to`, as of now.
 
-    These are the switches on any tree, and once more, with an `@`, those of the two hosts.
+    These are the switches on any tree and, with an `@`, the switches of the two hosts.
     """
 
     at: float
@@ -115,10 +115,10 @@ class Ways(_Entry, frozen=True, tag="ways"):
 
 
 class Round(_Entry, frozen=True, tag="round"):
-    """A round at its end: all faults are taken back, the service says it is ready, traffic rests.
+    """A round at its end: all faults are undone, the service is ready, no request is under way.
 
-    `trouble` says why it has not come to rest in time. `tables` are the entries of each switch as
-    the switch tells them, `rebuilt` as they follow from the records.
+    `trouble` says why it has not come to rest in time. `tables` are the entries that each switch
+    reports, `rebuilt` those that follow from the records.
     """
 
     number: int
@@ -131,7 +131,7 @@ class Round(_Entry, frozen=True, tag="round"):
     trouble: str = ""
 
 
-Entry = Setup | Request | Steady | Published | Received | Fault | Ways | Round
+Entry = Setup | Request | Steady | Published | Received | Fault | Paths | Round
 
 T = TypeVar("T", bound=Entry)
 
@@ -161,7 +161,7 @@ class Recorder:
         self._file.close()
 
     def add(self, entry: Entry) -> None:
-        """Write something down; from any task, but one thread only."""
+        """Add an entry; from any task, but from one thread only."""
         assert self._file is not None
         self.entries.append(entry)
         self._file.write(_encode(entry) + b"\n")
@@ -170,11 +170,11 @@ class Recorder:
 
 
 def read(path: Path) -> list[Entry]:
-    """A record that was written."""
+    """Read a record from its file."""
     with path.open("rb") as file:
         return [_decoder.decode(line) for line in file]
 
 
 def of(kind: type[T], entries: Iterable[Entry]) -> Iterator[T]:
-    """Those entries that are of one kind."""
+    """The entries of one kind."""
     return (entry for entry in entries if isinstance(entry, kind))

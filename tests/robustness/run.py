@@ -1,7 +1,7 @@
-"""Faults under traffic, for a time: `python -m tests.robustness.run --seed N --minutes M`.
+"""Injects faults under traffic: `python -m tests.robustness.run --seed N --minutes M`.
 
-Each session has a seed of its own, one more than the one before it; a violation is shown with the
-command that runs that session again.
+Each session has its own seed, one more than the session before; a violation is shown with the
+command that repeats its session.
 """
 
 import argparse
@@ -22,7 +22,7 @@ _console = Console(highlight=False)
 
 
 def main() -> None:
-    """Run sessions until the time is up or something is wrong."""
+    """Run sessions until the time is up, or a violation is found."""
     given = _arguments().parse_args()
     settings = {"mode": given.mode} | ({"plan": given.plan} if given.plan else {})
     options = Options(given.rounds, given.faults, given.arrangement, settings)
@@ -44,27 +44,27 @@ def main() -> None:
         enough = given.sessions and len(results) >= given.sessions
         if enough or (results[-1].violations and not given.keep_going):
             break
-    sys.exit(_tell(results, given, folder))
+    sys.exit(_report(results, given, folder))
 
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.robustness.run", description=__doc__)
     add = parser.add_argument
-    add("--seed", type=int, default=1, help="of the first session")
+    add("--seed", type=int, default=1, help="seed of the first session")
     add("--minutes", type=float, default=30.0, help="after which no round begins")
-    add("--sessions", type=int, default=0, help="at most so many; 0: as the time allows")
-    add("--rounds", type=int, default=8, help="of a session")
-    add("--faults", type=int, default=4, help="of a round, at most")
+    add("--sessions", type=int, default=0, help="at most this many; 0: as many as the time allows")
+    add("--rounds", type=int, default=8, help="rounds per session")
+    add("--faults", type=int, default=4, help="faults per round, at most")
     add("--mode", choices=("sna", "sea"), default="sna")
     add("--plan", choices=("legs", "lpm"), default="", help="default: drawn")
     add("--arrangement", choices=("whole", "wired", "lab"), default="", help="default: drawn")
-    add("--keep-going", action="store_true", help="with the next seed after a violation")
+    add("--keep-going", action="store_true", help="go on with the next seed after a violation")
     add("--record", help="folder for the records; default: a temporary one")
     return parser
 
 
-def _tell(results: Sequence[Result], given: argparse.Namespace, folder: Path) -> int:
-    """Show what was done and found; the exit code."""
+def _report(results: Sequence[Result], given: argparse.Namespace, folder: Path) -> int:
+    """Print the faults and violations; returns the exit code."""
     counts = Counter((fault.kind, fault.target) for result in results for fault in result.faults)
     wrong = {
         (fault.kind, fault.target)

@@ -1,6 +1,6 @@
-"""A session: a service, traffic, and rounds of faults, each of which ends with a look at it all.
+"""A session: a service, traffic, and rounds of faults; each round ends with a check of everything.
 
-Everything that is drawn comes from the session's seed: arrangement, schema, traffic and faults.
+Arrangement, schema, traffic and faults are drawn from the session's seed.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from msgspec import Struct
 
 from configurators.store.etcd.errors import StoreError
 from tests.end_to_end.world import World, make_schema
+from tests.robustness.arrangements import ARRANGEMENTS, DRAWN, System
 from tests.robustness.calls import eventually
 from tests.robustness.checker import Violation, check
-from tests.robustness.faults import LAB, WHOLE, WIRED, Kind, Planned, carry_out, plan_round
-from tests.robustness.plants import ARRANGEMENTS, DRAWN, Plant
-from tests.robustness.record import Fault, Recorder, Round, Setup, Ways
-from tests.robustness.state import Truth, read_tables, read_truth
+from tests.robustness.faults import LAB, WHOLE, WIRED, Kind, PlannedFault, carry_out, plan_round
+from tests.robustness.record import Fault, Paths, Recorder, Round, Setup
+from tests.robustness.state import EtcdState, read_etcd_state, read_tables
 from tests.robustness.traffic import HOSTS, Traffic
 
 KINDS: dict[str, tuple[Kind, ...]] = {"whole": WHOLE, "wired": WIRED, "lab": LAB}
-REST_SECONDS = 120.0  # within which the service has come to rest after the last fault
+REST_SECONDS = 120.0  # for the service to come to rest after the last fault
 _CALM = 1.0  # seconds of traffic before, and of events after the faults
 _CALL = 10.0
 _REQUESTS_END = 90.0
 
 
 class Options(Struct, frozen=True):
-    """What a session is told, besides its seed."""
+    """The options of a session, besides its seed."""
 
     rounds: int = 8
     most_faults: int = 4
@@ -41,7 +41,7 @@ class Options(Struct, frozen=True):
 
 
 class Result(Struct):
-    """What came of a session."""
+    """The result of a session."""
 
     seed: int
     arrangement: str
@@ -56,7 +56,7 @@ Say = Callable[[str], None]
 async def run_session(
     seed: int, options: Options, folder: Path, say: Say, go_on: Callable[[], bool] = lambda: True
 ) -> Result:
-    """Run rounds until one of them finds something, or there are enough; the record is kept."""
+    """Run rounds until one of them finds a violation, or there are enough; keeps the record."""
     random = Random(seed)
     drawn = random.choice(DRAWN)
     arrangement = options.arrangement or drawn
@@ -69,17 +69,17 @@ async def run_session(
     folder.mkdir(parents=True, exist_ok=True)
     with Recorder(folder / "record.jsonl") as recorder:
         recorder.add(Setup(seed, {"arrangement": arrangement, **settings}))
-        async with ARRANGEMENTS[arrangement](folder / "data", say, **settings) as plant:
+        async with ARRANGEMENTS[arrangement](folder / "data", say, **settings) as system:
             drawing = Random(f"traffic of {seed}")
-            events = plant.lab is None  # its hosts are reached from their namespaces only
-            async with Traffic(plant.service.url, world, drawing, recorder, events) as traffic:
+            events = system.lab is None  # its hosts are reached from their namespaces only
+            async with Traffic(system.service.url, world, drawing, recorder, events) as traffic:
                 for number in range(1, options.rounds + 1):
                     faults = plan_round(
                         Random(f"round {number} of {seed}"), KINDS[arrangement], options.most_faults
                     )
                     said = ", ".join(f"{f.kind.name} {f.target} {f.lasts:g} s" for f in faults)
                     say(f"round {number}: {said}")
-                    result.faults += await _round(number, faults, plant, traffic, recorder)
+                    result.faults += await _round(number, faults, system, traffic, recorder)
                     result.rounds = number
                     result.violations = check(recorder.entries)
                     if result.violations or not go_on():
@@ -88,10 +88,10 @@ async def run_session(
 
 
 def _settings(random: Random, arrangement: str) -> dict[str, Any]:
-    """A service as people may have it."""
+    """The settings of a service as users may have it."""
     return {
         "dispatchers": random.choice((1, 2)),
-        # Switches outside of the service are told one address.
+        # Switches outside of the service connect to one address.
         "southbound": random.choice((1, 2)) if arrangement == "whole" else 1,
         "plan": random.choice(("legs", "legs", "lpm")),
         "trees": random.choice((1, 2)),
@@ -100,87 +100,87 @@ def _settings(random: Random, arrangement: str) -> dict[str, Any]:
 
 
 def _pace(random: Random) -> dict[str, Any]:
-    """How fast it is. If it is slow, work waits in queues, and in mode `sea` locks change hands."""
+    """How fast the switches are. If they are slow, work queues up, and locks change hands."""
     if random.random() < 0.5:
         return {}
     return {"slices": {"limit": 2}, "emulated": {"switch_delay_ms": 120.0}}
 
 
 async def _round(
-    number: int, faults: list[Planned], plant: Plant, traffic: Traffic, recorder: Recorder
+    number: int, faults: list[PlannedFault], system: System, traffic: Traffic, recorder: Recorder
 ) -> list[Fault]:
     begin = time.time()
     traffic.flowing.set()
     traffic.publishing.set()
-    await _note_ways(plant, recorder)
+    await _note_paths(system, recorder)
     await asyncio.sleep(_CALM)
-    done = await carry_out(faults, plant, recorder)
+    done = await carry_out(faults, system, recorder)
     traffic.check()
     limits = httpx.Timeout(_CALL)
     async with httpx.AsyncClient(
-        base_url=plant.service.url, timeout=limits, trust_env=False
+        base_url=system.service.url, timeout=limits, trust_env=False
     ) as client:
         trouble = ""
         try:
-            await traffic.rest(_REQUESTS_END)
+            await traffic.drain(_REQUESTS_END)
         except TimeoutError:
             trouble = f"requests are not answered within {_REQUESTS_END:g} s"
-        look = _Look(plant, client)
-        trouble = trouble or await eventually(look.complaint, REST_SECONDS)
-        # Applications find an emulated host that was started anew within some seconds.
-        trouble = trouble or await traffic.everybody_hears(REST_SECONDS)
-    await _note_ways(plant, recorder)
+        inspection = _Inspection(system, client)
+        trouble = trouble or await eventually(inspection.complaint, REST_SECONDS)
+        # Applications find an emulated host that was restarted within some seconds.
+        trouble = trouble or await traffic.wait_until_all_receive(REST_SECONDS)
+    await _note_paths(system, recorder)
     healed = time.time()
-    # Events that are sent from now on find everything in order.
+    # From now on no event may be lost.
     await asyncio.sleep(_CALM)
-    await traffic.fall_silent()
+    await traffic.stop_publishing()
     traffic.check()
-    truth = look.truth
+    state = inspection.state
     recorder.add(
         Round(
             number,
             begin,
             healed,
             time.time(),
-            truth.stored() if truth else (),
-            look.tables,
-            truth.rebuilt() if truth else {},
+            state.stored() if state else (),
+            inspection.tables,
+            state.rebuilt() if state else {},
             trouble,
         )
     )
     return done
 
 
-async def _note_ways(plant: Plant, recorder: Recorder) -> None:
+async def _note_paths(system: System, recorder: Recorder) -> None:
     try:
-        truth = await read_truth(plant.access)
+        state = await read_etcd_state(system.access)
     except StoreError:
-        return  # etcd is just being started; the ways have not changed by that
-    recorder.add(Ways(time.time(), truth.ways(HOSTS)))
+        return  # etcd is just starting; that does not change the paths
+    recorder.add(Paths(time.time(), state.paths(HOSTS)))
 
 
-class _Look:
-    """Looks whether the service has come to rest; keeps what was seen last."""
+class _Inspection:
+    """Inspects whether the service has come to rest; keeps what it read last."""
 
-    def __init__(self, plant: Plant, client: httpx.AsyncClient) -> None:
-        self.truth: Truth | None = None
+    def __init__(self, system: System, client: httpx.AsyncClient) -> None:
+        self.state: EtcdState | None = None
         self.tables: dict[str, tuple[str, ...]] = {}
-        self._plant = plant
+        self._system = system
         self._client = client
 
     async def complaint(self) -> str:
-        """What is not in order yet; empty if all is."""
+        """What is not in order yet; empty if everything is."""
         try:
             ready = await self._client.get("/readyz")
             if ready.status_code != 200 or not all(part["ok"] for part in ready.json()["parts"]):
                 return f"not ready: {ready.text[:500]}"
-            self.truth = truth = await read_truth(self._plant.access)
-            if unfinished := truth.unfinished():
+            self.state = state = await read_etcd_state(self._system.access)
+            if unfinished := state.unfinished():
                 return f"{len(unfinished)} requests do not end: {unfinished[:3]}"
-            switches = [switch.id for switch in truth.network.topology.switches]
+            switches = [switch.id for switch in state.network.topology.switches]
             self.tables = await read_tables(self._client, switches)
         except (httpx.HTTPError, StoreError) as error:
             return f"no answer: {error!r}"
-        rebuilt = truth.rebuilt()
+        rebuilt = state.rebuilt()
         wrong = [switch for switch in switches if self.tables[switch] != rebuilt[switch]]
         return f"the tables of {wrong} are not as they should be" if wrong else ""

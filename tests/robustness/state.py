@@ -1,4 +1,4 @@
-"""What is there after a round: records in etcd, entries on the switches, and what should be."""
+"""The state after a round: records in etcd, entries on the switches, and those that should be."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from tests.robustness.record import Stored
 Tables = dict[str, tuple[str, ...]]
 
 
-class Truth(Struct, frozen=True):
+class EtcdState(Struct, frozen=True):
     """What etcd has."""
 
     network: Network
@@ -38,11 +38,11 @@ class Truth(Struct, frozen=True):
         )
 
     def unfinished(self) -> list[str]:
-        """The records that something is being done to."""
+        """The records that have an open operation."""
         return [f"{r.id} ({r.label}) is {r.state}: {r.reason}" for r in self.records if r.open]
 
-    def ways(self, hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """What events pass from one host to another, see `Ways`."""
+    def paths(self, hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """The switches that events pass from one host to another, see `Paths`."""
         found = {}
         at = {host.id: host.switch for host in self.network.topology.hosts}
         for one in hosts:
@@ -58,7 +58,7 @@ class Truth(Struct, frozen=True):
         return found
 
     def rebuilt(self) -> Tables:
-        """All entries, computed from nothing but the records."""
+        """All entries, computed from the records alone."""
         network = self.network
         rows = {
             switch.id: {
@@ -92,14 +92,14 @@ class Truth(Struct, frozen=True):
         return {switch: tuple(sorted(found)) for switch, found in rows.items()}
 
 
-async def read_truth(access: Access) -> Truth:
+async def read_etcd_state(access: Access) -> EtcdState:
     """Read etcd."""
     async with Etcd(access) as etcd:
         stored = await etcd.get(keys.NETWORK)
         assert stored is not None
         spaces = await etcd.range(keys.SPACES)
         records = await etcd.range(keys.RECORDS)
-    return Truth(
+    return EtcdState(
         Network.of(decode_network(stored.value)),
         [decode_space(item.value) for item in spaces.items],
         [decode_record(item.value) for item in records.items],
@@ -107,7 +107,7 @@ async def read_truth(access: Access) -> Truth:
 
 
 async def read_tables(client: httpx.AsyncClient, switches: Iterable[str]) -> Tables:
-    """The entries of switches as they tell them; raises httpx.HTTPError if one cannot be asked."""
+    """The entries that switches report; httpx.HTTPError if one cannot be read."""
 
     async def read(switch: str) -> tuple[str, ...]:
         answer = await client.get(f"/switches/{switch}/flows", params={"source": "dp"})

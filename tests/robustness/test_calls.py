@@ -1,11 +1,9 @@
-"""What is concluded from answers."""
-
-import asyncio
+"""What the results of calls prove."""
 
 import httpx
 import pytest
 
-from tests.robustness.calls import Calls, Told, updated
+from tests.robustness.calls import CallResult, Calls, updated
 
 NEW, OLD = {"price": {"min": 1}}, {"price": {"min": 2}}
 
@@ -18,18 +16,18 @@ NEW, OLD = {"price": {"min": 1}}, {"price": {"min": 2}}
         (202, "unknown", OLD, "unknown"),
         (202, "failed", OLD, "failed"),
         (200, "ok", NEW, "ok"),
-        # Told as done: if nothing shows that it was, the checker has to find that.
+        # Answered as done: if it was not, the checker has to find that.
         (200, "ok", OLD, "ok"),
     ],
 )
 def test_accepted_update_is_done_only_if_its_filter_is_there(
     status: int, outcome: str, filter: object, concluded: str
 ) -> None:
-    told = Told(outcome, {"filter": filter}, status)  # type: ignore[arg-type]
-    assert updated(told, NEW).outcome == concluded
+    result = CallResult(outcome, {"filter": filter}, status)  # type: ignore[arg-type]
+    assert updated(result, NEW).outcome == concluded
 
 
-def test_accepted_update_is_followed_until_it_is_settled() -> None:
+async def test_accepted_update_is_followed_until_it_is_settled() -> None:
     looks = iter([(OLD, True), (OLD, True), (OLD, False)])
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -38,13 +36,10 @@ def test_accepted_update_is_followed_until_it_is_settled() -> None:
         record = {"id": "s1", "state": "active", "filter": filter, "updating": updating}
         return httpx.Response(status, json=record)
 
-    async def update() -> Told:
-        transport = httpx.MockTransport(answer)
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
-            calls = Calls(http)
-            told = await calls.once("PUT", "/subscriptions/s1", {"filter": NEW})
-            return await calls.settle(told, told.record, lambda record: not record["updating"])
-
-    told = asyncio.run(update())
+    transport = httpx.MockTransport(answer)
+    async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+        calls = Calls(http)
+        result = await calls.once("PUT", "/subscriptions/s1", {"filter": NEW})
+        result = await calls.settle(result, result.record, lambda record: not record["updating"])
     assert next(looks, None) is None
-    assert updated(told, NEW).outcome == "unknown"
+    assert updated(result, NEW).outcome == "unknown"

@@ -1,4 +1,4 @@
-"""The checker finds each thing that must not be, and nothing in a record where all is well."""
+"""The checker finds each violation, and none in the record of a correct run."""
 
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from tests.robustness.checker import ABSENT, Step, check, in_one_order
 from tests.robustness.record import (
     Entry,
     Fault,
+    Paths,
     Published,
     Received,
     Recorder,
@@ -18,7 +19,6 @@ from tests.robustness.record import (
     Setup,
     Steady,
     Stored,
-    Ways,
     read,
 )
 
@@ -51,7 +51,7 @@ def at_end(*records: Stored, **more: Any) -> Round:
 
 STEADY = Steady("stays", "subscription", "h3", {}, "s1-9", since=1.0)
 KEPT = Stored("s1-9", "subscription", "h3", {}, "active", "stays")
-WAYS = Ways(0.0, {"h1>h3": ("@s1", "@s3", "s1", "s2", "s3")})
+PATHS = Paths(0.0, {"h1>h3": ("@s1", "@s3", "s1", "s2", "s3")})
 EVENT = Published(7, 10.0, "h1", ("stays",))
 
 
@@ -61,7 +61,7 @@ def rules(*entries: Entry) -> set[str]:
 
 def test_a_record_without_trouble_is_clean() -> None:
     got = Received(7, 10.1, "h3", "stays")
-    assert rules(WAYS, STEADY, begin(), EVENT, got, at_end(stored(), KEPT)) == set()
+    assert rules(PATHS, STEADY, begin(), EVENT, got, at_end(stored(), KEPT)) == set()
     assert rules(begin(), update(B, 3, 4), at_end(stored(B))) == set()
     assert rules(begin(), end(3, 4), at_end()) == set()
     assert rules(begin(outcome="failed", status=502), Fault("switch refuses", "s1", 1, 2)) == set()
@@ -120,7 +120,7 @@ def test_the_last_acknowledged_filter_counts() -> None:
         assert rules(begin(), doubtful, update(C, 5, 6), at_end(stored(source))) == set()
 
 
-def test_what_is_read_fits_one_order() -> None:
+def test_reads_fit_into_one_order() -> None:
     new, old = (
         Request("read", "r1", at, at + 1, "ok", host="h1", filter=source, status=200)
         for at, source in ((5.0, B), (7.0, A))
@@ -154,22 +154,22 @@ def test_tables_equal_a_rebuild() -> None:
 
 def test_an_event_that_does_not_come_was_cut_off_or_is_missed() -> None:
     after = at_end(KEPT)
-    assert "missed" in rules(WAYS, STEADY, EVENT, after)
+    assert "missed" in rules(PATHS, STEADY, EVENT, after)
     on_the_way = Fault("switch restarts", "s2", 9.0, 9.5, ("s2",))
-    assert rules(WAYS, STEADY, on_the_way, EVENT, after) == set()
+    assert rules(PATHS, STEADY, on_the_way, EVENT, after) == set()
     everything = replace(on_the_way, cuts=("*",))
-    assert rules(WAYS, STEADY, everything, EVENT, after) == set()
+    assert rules(PATHS, STEADY, everything, EVENT, after) == set()
     stranded = replace(on_the_way, cuts=("@s3",))
-    assert rules(WAYS, STEADY, stranded, EVENT, after) == set()
-    assert "missed" in rules(WAYS, STEADY, replace(stranded, cuts=("@s2",)), EVENT, after)
+    assert rules(PATHS, STEADY, stranded, EVENT, after) == set()
+    assert "missed" in rules(PATHS, STEADY, replace(stranded, cuts=("@s2",)), EVENT, after)
     elsewhere = replace(on_the_way, cuts=("s4",))
-    assert "missed" in rules(WAYS, STEADY, elsewhere, EVENT, after)
+    assert "missed" in rules(PATHS, STEADY, elsewhere, EVENT, after)
     of_control = replace(on_the_way, cuts=())
-    assert "missed" in rules(WAYS, STEADY, of_control, EVENT, after)
+    assert "missed" in rules(PATHS, STEADY, of_control, EVENT, after)
     healed = replace(after, healed=9.9)
-    assert "missed" in rules(WAYS, STEADY, on_the_way, EVENT, healed)
+    assert "missed" in rules(PATHS, STEADY, on_the_way, EVENT, healed)
     before = replace(EVENT, at=0.5)
-    assert rules(WAYS, STEADY, before, after) == set()
+    assert rules(PATHS, STEADY, before, after) == set()
 
 
 def test_hosts_that_never_asked_get_nothing() -> None:
@@ -179,19 +179,19 @@ def test_hosts_that_never_asked_get_nothing() -> None:
 def test_callers_get_clear_answers() -> None:
     assert "answer" in rules(begin(outcome="unknown", status=500, detail="internal"))
     assert "answer" in rules(begin(outcome="failed", status=502))
-    refused = "the store does not take it: etcd does not accept this: duplicate key"
+    refused = "etcd does not take it: etcd does not accept this: duplicate key"
     assert "answer" in rules(begin(outcome="unknown", status=503, detail=refused))
     assert rules(begin(outcome="unknown", status=503)) == set()
 
 
-def test_a_service_that_does_not_come_to_rest_is_told() -> None:
+def test_a_service_that_does_not_come_to_rest_is_a_violation() -> None:
     assert "rest" in rules(at_end(trouble="not ready"))
 
 
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     entries: list[Entry] = [
         Setup(3, {"mode": "sna"}),
-        WAYS,
+        PATHS,
         STEADY,
         begin(),
         update(B, 3, 4),

@@ -27,7 +27,7 @@ def test_a_seed_gives_the_same_faults(kinds: tuple[Kind, ...]) -> None:
 
 @asynccontextmanager
 async def echo() -> AsyncIterator[Proxy]:
-    """A proxy before a server that answers with what it is told."""
+    """A proxy before a server that echoes what it receives."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):

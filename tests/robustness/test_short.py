@@ -1,6 +1,5 @@
-"""A short pass of faults under traffic, with fixed seeds; `make robustness` is the long one."""
+"""A short run of faults under traffic, with fixed seeds; `make robustness` is the long one."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,11 @@ from tests.robustness.session import Options, run_session
         ("sea", "wired", 1007),
     ],
 )
-def test_faults_cost_neither_requests_nor_events(
+async def test_faults_cost_neither_requests_nor_events(
     mode: str, arrangement: str, seed: int, tmp_path: Path
 ) -> None:
     options = Options(rounds=2, most_faults=3, arrangement=arrangement, service={"mode": mode})
     said: list[str] = []
-    result = asyncio.run(run_session(seed, options, tmp_path, said.append))
+    result = await run_session(seed, options, tmp_path, said.append)
     assert not result.violations, "\n".join([*map(str, result.violations), *said])
     assert result.faults

@@ -1,6 +1,6 @@
-"""Traffic against a running service, drawn from a seed, written down in a record.
+"""Traffic against a running service, drawn from a seed, and recorded.
 
-Control requests of several hosts come and go; a few publishers and subscribers stay throughout.
+Control requests of several hosts come and go; a few publishers and subscribers stay all the time.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from tests.robustness.calls import (
     PATIENCE,
     PAUSE,
     TRY_SECONDS,
+    CallResult,
     Calls,
-    Told,
     elements,
     eventually,
     updated,
@@ -32,7 +32,7 @@ from tests.robustness.calls import (
 from tests.robustness.record import Outcome, Published, Received, Recorder, Request, Steady
 
 BYSTANDER = "h4"
-"""A host that never asks for anything."""
+"""A host that never subscribes or advertises."""
 
 HOSTS = ("h1", "h2", "h3")
 _CLIENTS = 4
@@ -47,7 +47,7 @@ _SEEN: dict[str, Outcome] = {
     "active": "ok",
     "removed": "absent",
     "failed": "absent",
-    "pending": "unknown",  # neither there nor gone
+    "pending": "unknown",  # it neither exists nor is gone
     "removing": "unknown",
 }
 
@@ -79,7 +79,7 @@ class Traffic:
         self._events = 0
         self._wanted: list[tuple[str, str, Filter]] = []  # steady: name, host, filter
         self._publishers: dict[int, str] = {}  # of each event
-        self._heard: dict[str, int] = {}  # steady: the last event that came over switches
+        self._last_received: dict[str, int] = {}  # steady: the last event that came over switches
         self._received = 0
         self._active = 0  # requests under way
         self._idle = asyncio.Event()
@@ -97,7 +97,7 @@ class Traffic:
         put = await self._http.put(f"/spaces/{self._world.name}", json=self._world.schema)
         put.raise_for_status()
         if self._with_events:
-            await self._stay()
+            await self._start_steady()
             await self._watch_bystander()
         for number in range(_CLIENTS):
             random = Random(f"{self._random.random()}/{number}")
@@ -113,7 +113,7 @@ class Traffic:
         for task in self._tasks:
             task.cancel()
         ends = await asyncio.gather(*self._tasks, return_exceptions=True)
-        # Its records end with the service, which may be in no state to take leave of.
+        # The records end with the service, which may not be able to answer any more.
         with suppress(TimeoutError, DzflowError):
             async with asyncio.timeout(TRY_SECONDS):
                 await self._opened.aclose()
@@ -121,16 +121,16 @@ class Traffic:
             if isinstance(end, Exception):
                 raise end
 
-    async def rest(self, timeout: float) -> None:
-        """Let no new request begin, and wait for those under way; events go on."""
+    async def drain(self, timeout: float) -> None:
+        """Begin no new request, and wait for those under way; events go on."""
         self.flowing.clear()
         async with asyncio.timeout(timeout):
             while self._active:
                 self._idle.clear()
                 await self._idle.wait()
 
-    async def fall_silent(self) -> None:
-        """Publish nothing more, and wait until nothing comes any more."""
+    async def stop_publishing(self) -> None:
+        """Publish no more events, and wait until none arrives any more."""
         self.publishing.clear()
         for _ in range(_MOST_SILENCES):
             before = self._received
@@ -149,7 +149,7 @@ class Traffic:
 
     # Those that stay
 
-    async def _stay(self) -> None:
+    async def _start_steady(self) -> None:
         world = self._world
         planes = {
             host: await self._opened.enter_async_context(
@@ -158,7 +158,7 @@ class Traffic:
             for host in HOSTS
         }
         for host in ("h1", "h2", "h2", "h3", "h3"):
-            name, source = f"stays-{len(self._wanted)}", self._middling()
+            name, source = f"stays-{len(self._wanted)}", self._selective_filter()
             made = await planes[host].subscribe(
                 world.name, source, label=name, ttl=None, queue=1 << 20
             )
@@ -166,15 +166,15 @@ class Traffic:
             self._recorder.add(
                 Steady(name, "subscription", host, source, made.id, since=time.time())
             )
-            self._start(self._take(name, host, made))
-        for host, source in (("h1", {}), ("h2", self._middling()), ("h3", {})):
+            self._start(self._receive(name, host, made))
+        for host, source in (("h1", {}), ("h2", self._selective_filter()), ("h3", {})):
             name = f"publishes-{host}"
             offer = await planes[host].advertise(world.name, source, label=name, ttl=None)
             self._recorder.add(Steady(name, "advertisement", host, source, offer.id, time.time()))
             self._start(self._publish(host, offer, world.parsed(source)))
 
-    def _middling(self) -> Json:
-        """A filter that neither nearly all events match, nor hardly any."""
+    def _selective_filter(self) -> Json:
+        """A filter that some events match, but not most."""
         events = [self._world.event() for _ in range(100)]
         while True:
             source = self._world.filter()
@@ -182,12 +182,14 @@ class Traffic:
             if 15 <= sum(self._world.matches(parsed, event) for event in events) <= 70:
                 return source
 
-    async def _take(self, name: str, host: str, subscription: AsyncSubscription) -> None:
+    async def _receive(self, name: str, host: str, subscription: AsyncSubscription) -> None:
         async for event in subscription:
             self._recorder.add(Received(event["n"], time.time(), host, name))
             self._received += 1
-            if self._publishers[event["n"]] != host:  # else it is a copy that no switch has seen
-                self._heard[name] = event["n"]
+            if (
+                self._publishers[event["n"]] != host
+            ):  # else it is a local copy that passed no switch
+                self._last_received[name] = event["n"]
 
     async def _publish(self, host: str, advertisement: AsyncAdvertisement, offer: Filter) -> None:
         while True:
@@ -203,23 +205,25 @@ class Traffic:
                 for name, where, source in self._wanted
                 if where != host and self._world.matches(source, event)
             )
-            # Written down first: it may come before anything else is done here.
+            # Recorded first: the event may arrive before this task runs again.
             self._recorder.add(Published(self._events, time.time(), host, wanted))
             await advertisement.publish(event)
             await asyncio.sleep(_GAP)
 
-    async def everybody_hears(self, timeout: float) -> str:
-        """Wait until an event of now has come to each who stays; whom none comes to, if any."""
+    async def wait_until_all_receive(self, timeout: float) -> str:
+        """Wait until each steady subscription has received a new event; which have not, if any."""
         first = self._events
 
-        async def deaf() -> str:
-            names = [name for name, _, _ in self._wanted if self._heard.get(name, 0) <= first]
-            return f"no events come to {', '.join(names)}" if names else ""
+        async def without_events() -> str:
+            names = [
+                name for name, _, _ in self._wanted if self._last_received.get(name, 0) <= first
+            ]
+            return f"no events arrive at {', '.join(names)}" if names else ""
 
-        return await eventually(deaf, timeout)
+        return await eventually(without_events, timeout)
 
     async def _watch_bystander(self) -> None:
-        """Listen at a host that has asked for nothing."""
+        """Listen at a host that has subscribed to nothing."""
         hosts = (await self._http.get("/hosts")).json()["items"]
         wire = next(host["wire"] for host in hosts if host["id"] == BYSTANDER)
         link = EmulatedLink(wire)
@@ -276,15 +280,15 @@ class Traffic:
         body = self._body(number, random)
         verb = "subscribe" if kind == "subscription" else "advertise"
         key = f"{body['label']}-{random.random()}"
-        told = await self._calls.ask("POST", f"/{verb}", body, key)
-        await self._begun(kind, body, told)
+        result = await self._calls.ask("POST", f"/{verb}", body, key)
+        await self._begun(kind, body, result)
 
     async def _begin_many(self, number: int, random: Random) -> None:
-        """A batch under one key: each of its elements is a request of its own."""
+        """Begin a batch under one key; each of its elements is a request."""
         bodies = [self._body(number, random) for _ in range(_BATCH)]
         key = f"{bodies[0]['label']}-{random.random()}"
-        told = await self._calls.ask("POST", "/subscribe", bodies, key)
-        parts = elements(told, len(bodies))
+        result = await self._calls.ask("POST", "/subscribe", bodies, key)
+        parts = elements(result, len(bodies))
         begun = (self._begun("subscription", *each) for each in zip(bodies, parts, strict=True))
         await asyncio.gather(*begun)
 
@@ -298,27 +302,29 @@ class Traffic:
             "wait": _WAIT,
         }
 
-    async def _begun(self, kind: str, body: Json, told: Told) -> None:
+    async def _begun(self, kind: str, body: Json, result: CallResult) -> None:
         label, host = body["label"], body["host"]
-        # Without an answer there is no id; whether it is there is seen at the end by its label.
-        if told.outcome == "ok" and told.record is not None:
-            self._known.append(_Known(label, told.record["id"], kind, host))
-            told = await self._calls.settle(told, told.record, lambda r: r["state"] == "active")
-        self._write("begin", label, kind, host, body["filter"], told)
+        # Without an answer there is no id; the label shows at the end whether the record exists.
+        if result.outcome == "ok" and result.record is not None:
+            self._known.append(_Known(label, result.record["id"], kind, host))
+            result = await self._calls.settle(
+                result, result.record, lambda r: r["state"] == "active"
+            )
+        self._write("begin", label, kind, host, body["filter"], result)
 
     async def _update(self, known: _Known) -> None:
-        """Each try counts as a request of its own: there is no key that makes them one."""
+        """Update a record; each attempt is a request, because updates have no idempotency key."""
         source = self._world.filter()
         deadline = time.monotonic() + PATIENCE
         while True:
-            told = await self._calls.once("PUT", _path(known), {"filter": source, "wait": _WAIT})
-            if told.outcome == "ok" and told.record is not None:
-                told = await self._calls.settle(
-                    told, told.record, lambda r: r["state"] == "active" and not r["updating"]
+            result = await self._calls.once("PUT", _path(known), {"filter": source, "wait": _WAIT})
+            if result.outcome == "ok" and result.record is not None:
+                result = await self._calls.settle(
+                    result, result.record, lambda r: r["state"] == "active" and not r["updating"]
                 )
-                told = updated(told, source)
-            self._write("update", known.label, known.kind, known.host, source, told, known.id)
-            if told.outcome != "unknown" or time.monotonic() > deadline or not told.again:
+                result = updated(result, source)
+            self._write("update", known.label, known.kind, known.host, source, result, known.id)
+            if result.outcome != "unknown" or time.monotonic() > deadline or not result.again:
                 return
             await asyncio.sleep(PAUSE)
 
@@ -327,20 +333,22 @@ class Traffic:
             self._known.remove(known)
         verb = "unsubscribe" if known.kind == "subscription" else "unadvertise"
         body = {"id": known.id, "wait": _WAIT}
-        told = await self._calls.ask(
+        result = await self._calls.ask(
             "POST", f"/{verb}", body, key=f"end-{known.label}-{time.time()}"
         )
-        if told.outcome == "ok" and told.record is not None:
-            told = await self._calls.settle(told, told.record, lambda r: r["state"] == "removed")
-        self._write("end", known.label, known.kind, known.host, None, told, known.id)
+        if result.outcome == "ok" and result.record is not None:
+            result = await self._calls.settle(
+                result, result.record, lambda r: r["state"] == "removed"
+            )
+        self._write("end", known.label, known.kind, known.host, None, result, known.id)
 
     async def _read(self, known: _Known) -> None:
-        told = await self._calls.once("GET", _path(known), None)
-        record = told.record or {}
-        if told.outcome == "ok":
-            told.outcome = _SEEN[record["state"]]
+        result = await self._calls.once("GET", _path(known), None)
+        record = result.record or {}
+        if result.outcome == "ok":
+            result.outcome = _SEEN[record["state"]]
         source = record.get("filter")
-        self._write("read", known.label, known.kind, known.host, source, told, known.id)
+        self._write("read", known.label, known.kind, known.host, source, result, known.id)
 
     def _write(
         self,
@@ -349,24 +357,24 @@ class Traffic:
         kind: str,
         host: str,
         source: Any,
-        told: Told,
+        result: CallResult,
         id: str = "",
     ) -> None:
-        found = id or (told.record or {}).get("id", "")
+        found = id or (result.record or {}).get("id", "")
         self._recorder.add(
             Request(
                 action,
                 label,
-                told.start,
-                told.end,
-                told.outcome,
+                result.start,
+                result.end,
+                result.outcome,
                 kind,
                 host,
                 source,
                 found,
-                told.status,
-                told.detail,
-                told.tries,
+                result.status,
+                result.detail,
+                result.tries,
             )
         )
 

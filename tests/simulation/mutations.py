@@ -1,4 +1,4 @@
-"""Bugs on purpose, to see that the simulation finds them."""
+"""Bugs built in on purpose, to check that the simulation finds them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ from tests.simulation.world import Mode
 
 
 def _nothing(*_: Any) -> None:
-    """Nothing is done."""
+    """Do nothing."""
 
 
 async def _nothing_either(*_: Any) -> None:
-    """Nothing is done."""
+    """Do nothing."""
 
 
 def _space_only(self: Catalogue, space: Any) -> Any:

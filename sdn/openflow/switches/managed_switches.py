@@ -1,4 +1,4 @@
-"""The switches of the network: who controls each one, its connection, and what happens to it."""
+"""The switches of the network: control of each one, its connection, and its events."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -245,7 +245,7 @@ class ManagedSwitches:
             return False
         return True
 
-    # What switches send
+    # Events of switches
 
     def event_received(self, peer: SwitchPeer, event: Event) -> None:
         """A switch has sent something that is no answer to a request."""
@@ -285,7 +285,7 @@ class ManagedSwitches:
         return reconciler
 
     async def _audit(self, name: str) -> None:
-        """Audit a switch, and see to it that it sends us what discovery needs."""
+        """Audit a switch, and have it send us the packets that discovery needs."""
         reconciler = self.reconcilers.get(name)
         if reconciler is None:
             return  # it is no longer part of the network

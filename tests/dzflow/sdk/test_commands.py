@@ -1,4 +1,4 @@
-"""`dzflow publish`, `listen` and their like, as processes of their own."""
+"""`dzflow publish`, `listen`, `space` and the commands for records, run as processes."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def listening(service: FakeService, *words: str) -> "subprocess.Popen[str]":
     return child
 
 
-def test_what_is_published_is_heard(service: FakeService) -> None:
+def test_listen_prints_what_publish_sends(service: FakeService) -> None:
     with listening(service, "--filter", "price > 100", "--count", "3", "--json") as listener:
         done = run(service, "publish", "--host", "h1", "--space", "stocks", EVENT)
         assert (done.returncode, done.stderr) == (0, "published 1 event\n")
@@ -64,7 +64,7 @@ def test_what_is_published_is_heard(service: FakeService) -> None:
     assert filters == [{"price": {"eq": 500}, "volume": {"eq": 10}}, {}]
 
 
-def test_nothing_is_advertised_that_the_host_has_advertised_already(service: FakeService) -> None:
+def test_publish_uses_the_advertisements_of_the_host(service: FakeService) -> None:
     advertise = ["advertise", "--host", "h1", "--space", "stocks", "--filter", "price > 400"]
     done = run(service, *advertise)
     assert done.returncode == 0
@@ -77,7 +77,7 @@ def test_nothing_is_advertised_that_the_host_has_advertised_already(service: Fak
     assert service.records == {}
 
 
-def test_records_are_made_and_ended(service: FakeService) -> None:
+def test_records_are_created_and_ended(service: FakeService) -> None:
     done = run(service, "subscribe", "--host", "h1", "--space", "stocks", "--filter", "price > 4")
     assert done.returncode == 0
     (record,) = service.records.values()
@@ -92,7 +92,7 @@ def test_records_are_made_and_ended(service: FakeService) -> None:
     assert json.loads(done.stdout)["flows"] == []
 
 
-def test_spaces_are_made_and_listed(service: FakeService, tmp_path: Path) -> None:
+def test_spaces_are_created_and_listed(service: FakeService, tmp_path: Path) -> None:
     file = tmp_path / "space"
     file.write_text("attributes:\n- {name: level, type: int, min: 0, max: 9}\n")
     done = run(service, "space", "put", "from-yaml", str(file))
@@ -107,20 +107,20 @@ def test_spaces_are_made_and_listed(service: FakeService, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("file", "stdin", "said"),
+    ("file", "stdin", "message"),
     [
-        ("no-such-file", "", "no-such-file cannot be read: No such file"),
-        ("-", "{", "the input is neither JSON nor YAML"),
-        ("-", "[]", "the input has no object such as"),
-        ("-", "", "the input has no object such as"),
+        ("no-such-file", "", "cannot read no-such-file: No such file"),
+        ("-", "{", "standard input is neither JSON nor YAML"),
+        ("-", "[]", "standard input does not contain an object such as"),
+        ("-", "", "standard input does not contain an object such as"),
     ],
 )
-def test_what_describes_no_space_is_told(
-    service: FakeService, file: str, stdin: str, said: str
+def test_an_invalid_schema_is_an_error(
+    service: FakeService, file: str, stdin: str, message: str
 ) -> None:
     done = run(service, "space", "put", "new", file, stdin=stdin)
     assert done.returncode == 1
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert "new" not in service.control.spaces
 
@@ -139,11 +139,11 @@ def test_records_are_listed(service: FakeService) -> None:
         assert [record["id"] for record in found["items"]] == [advertised]
 
 
-def test_too_few_events_within_the_time_are_told(service: FakeService) -> None:
+def test_listen_fails_if_too_few_events_arrive(service: FakeService) -> None:
     words = ["--filter", "price > 1", "--count", "2", "--timeout", "0.3"]
     with listening(service, *words) as listener:
         out, err = listener.communicate(timeout=WAIT)
-    assert (listener.returncode, out, err) == (1, "", "0 of 2 events came within 0.3 s\n")
+    assert (listener.returncode, out, err) == (1, "", "0 of 2 events arrived within 0.3 s\n")
     with listening(service, "--filter", "price > 1", "--timeout", "0.1") as listener:
         assert listener.wait(WAIT) == 0
 
@@ -163,7 +163,7 @@ def test_an_interrupted_listener_unsubscribes(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["publish", "--host", "h1", "--space", "stocks", "{"], "event 1 is not JSON"),
         (["publish", "--host", "h1", "--space", "stocks", "3"], "event 1 is not an object"),
@@ -174,10 +174,12 @@ def test_an_interrupted_listener_unsubscribes(
         (["unsubscribe", "s1-77"], "there is no s1-77"),
     ],
 )
-def test_mistakes_are_told_in_one_line(service: FakeService, words: list[str], said: str) -> None:
+def test_a_mistake_is_an_error_in_one_line(
+    service: FakeService, words: list[str], message: str
+) -> None:
     done = run(service, *words)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert service.records == {}

@@ -57,7 +57,7 @@ def test_an_event_reaches_each_matching_subscription_of_every_host_once(
         assert publisher.counters()["stocks"].published == 4
 
 
-def test_each_subscription_gets_exactly_what_matches(service: FakeService) -> None:
+def test_each_subscription_gets_exactly_the_matching_events(service: FakeService) -> None:
     with at(service, "h1") as publisher, at(service, "h3") as subscriber:
         cheap = subscriber.subscribe("stocks", "price < 100.5")
         dear = subscriber.subscribe("stocks", "price >= 100.5 and volume > 7")

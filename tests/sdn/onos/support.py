@@ -1,8 +1,7 @@
 """A driver, the ONOS stand-in and an emulated network to test with."""
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import IPv6Address
@@ -25,21 +24,12 @@ from sdn.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline
 from sdn.topologies import topology
 from sdn.topology import Topology
 from tests.onos_standin import OnosStandIn
+from tests.support import until
 
 WAIT = 60.0
 SCOPE = Scope(7, 1)
 QUICK = OnosOptions(confirm=20.0, poll=0.001, slowest_poll=0.02, watch_every=WAIT, audit_every=WAIT)
 IMPATIENT = replace(QUICK, confirm=0.05)
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a test to its end, which it must reach in time."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(WAIT):
-            await main
-
-    asyncio.run(bounded())
 
 
 def partition_of(entry: FlowEntry) -> str | None:
@@ -80,8 +70,7 @@ class Stage:
 
     async def until_asked(self, method: str, count: int = 1) -> None:
         """Wait until so many requests of a method have come since the last look at them."""
-        while sum(request.method == method for request in self.onos.requests) < count:
-            await asyncio.sleep(0)
+        await until(lambda: sum(r.method == method for r in self.onos.requests) >= count)
 
     def forget_events(self) -> None:
         """Pass over everything that was told so far."""

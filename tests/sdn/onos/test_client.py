@@ -21,14 +21,13 @@ from sdn.onos.client import (
     parsed,
 )
 from sdn.onos.wire import Devices
-from tests.sdn.onos.support import run
 
 DEVICES = b'{"devices": [{"id": "of:0000000000000001", "mfr": "x"}]}'
 parse = parsed(Devices)
 
 
 class Peer:
-    """Says the same to everybody."""
+    """Sends the same answer to every request."""
 
     def __init__(self, said: bytes, drip: bool) -> None:
         self.said = said
@@ -73,22 +72,17 @@ def answer(status: int, body: bytes = b"", length: int | None = None) -> bytes:
     return head.encode() + body
 
 
-def outcome(said: bytes, drip: bool = False, **changes: Any) -> Devices | OnosError:
-    found: list[Devices | OnosError] = []
-
-    async def main() -> None:
-        async with talking_to(said, drip, **changes) as (client, _):
-            try:
-                found.append(await client.get("devices", parse=parse))
-            except OnosError as error:
-                found.append(error)
-
-    run(main())
-    return found[0]
+async def outcome(said: bytes, drip: bool = False, **changes: Any) -> Devices | OnosError:
+    """The devices that are read from an answer, or the error."""
+    async with talking_to(said, drip, **changes) as (client, _):
+        try:
+            return await client.get("devices", parse=parse)
+        except OnosError as error:
+            return error
 
 
-def test_an_answer_is_read_and_what_is_not_known_in_it_is_passed_over() -> None:
-    found = outcome(answer(200, DEVICES))
+async def test_an_answer_is_read_and_what_is_not_known_in_it_is_passed_over() -> None:
+    found = await outcome(answer(200, DEVICES))
     assert isinstance(found, Devices)
     assert [device.id for device in found.devices] == ["of:0000000000000001"]
 
@@ -113,8 +107,10 @@ async def test_the_address_may_or_may_not_end_in_the_path_of_the_interface(path:
         (503, OnosBroken),
     ],
 )
-def test_each_status_has_its_error_with_what_onos_says(status: int, error: type[OnosError]) -> None:
-    found = outcome(answer(status, b'{"code": 1, "message": "the reason"}'))
+async def test_each_status_has_its_error_with_what_onos_says(
+    status: int, error: type[OnosError]
+) -> None:
+    found = await outcome(answer(status, b'{"code": 1, "message": "the reason"}'))
     assert type(found) is error
     assert "the reason" in str(found)
     assert str(status) in str(found)
@@ -123,24 +119,24 @@ def test_each_status_has_its_error_with_what_onos_says(status: int, error: type[
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b"{}", b'{"devices": 7}', b'{"devices": [{}]}', b"\xff\xfe"]
 )
-def test_answers_that_make_no_sense_are_onoss_fault(body: bytes) -> None:
-    assert type(outcome(answer(200, body))) is OnosBroken
-    assert type(outcome(answer(500, body))) is OnosBroken
+async def test_answers_that_make_no_sense_are_onoss_fault(body: bytes) -> None:
+    assert type(await outcome(answer(200, body))) is OnosBroken
+    assert type(await outcome(answer(500, body))) is OnosBroken
 
 
 @pytest.mark.parametrize("said", [b"", b"nonsense\r\n\r\n", answer(200, DEVICES, 999)])
-def test_connections_that_break_are_no_answer(said: bytes) -> None:
-    assert type(outcome(said)) is OnosUnreachable
+async def test_connections_that_break_are_no_answer(said: bytes) -> None:
+    assert type(await outcome(said)) is OnosUnreachable
 
 
-def test_an_answer_that_drips_in_for_ever_ends_in_time() -> None:
-    found = outcome(answer(200, b"{", 10**9), drip=True, whole=0.2)
+async def test_an_answer_that_drips_in_for_ever_ends_in_time() -> None:
+    found = await outcome(answer(200, b"{", 10**9), drip=True, whole=0.2)
     assert type(found) is OnosUnreachable
     assert "more than 0.2 s" in str(found)
 
 
-def test_an_answer_without_end_is_cut_off() -> None:
-    found = outcome(answer(200, b" " * 200_000), largest=100_000)
+async def test_an_answer_without_end_is_cut_off() -> None:
+    found = await outcome(answer(200, b" " * 200_000), largest=100_000)
     assert type(found) is OnosBroken
     assert "more than 100000 bytes" in str(found)
 

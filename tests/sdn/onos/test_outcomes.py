@@ -1,6 +1,4 @@
-"""What is said of a batch that does not go well: which operations failed, or that nobody knows."""
-
-import asyncio
+"""The outcome of a batch that goes wrong: the operations that failed, or that it is unknown."""
 
 from msgspec.structs import replace
 
@@ -26,6 +24,7 @@ from tests.sdn.onos.support import (
     undefined,
     wired,
 )
+from tests.support import until
 
 
 async def test_a_rule_that_fails_is_named_and_what_follows_is_not_sent() -> None:
@@ -130,7 +129,6 @@ async def test_an_answer_that_takes_too_long_is_undefined_and_its_late_effect_is
         on.onos.hold()
         assert "no answer" in undefined(await put(on, "s1", *add(ON)))
         on.onos.release()
-        while len(on.onos.rules("s1")) <= len(on.expected("s1")):
-            await asyncio.sleep(0)
+        await until(lambda: len(on.onos.rules("s1")) > len(on.expected("s1")))
         assert await on.driver.audit("s1") == {"s1": Acknowledged()}
         assert set(await on.driver.read("s1")) == on.expected("s1")

@@ -1,7 +1,5 @@
 """What switches should hold and what they hold agree again, by the difference and nothing more."""
 
-import asyncio
-
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -36,6 +34,7 @@ from tests.sdn.onos.support import (
     stage,
     to_host,
 )
+from tests.support import until
 
 WANTED = {"s1": [LET_IN, ON], "s2": [DELIVER]}
 NOTHING = {"POST": 0, "DELETE": 0}
@@ -61,8 +60,7 @@ def foreign_rules(on: Stage) -> list[tuple[str, str]]:
 
 async def plant(on: Stage, app: str, **changes: object) -> None:
     on.onos.post(msgspec.json.encode({"flows": [{**FOREIGN, **changes}]}), app)
-    while any(rule.state != ADDED for rule in on.onos.rules("s1")):
-        await asyncio.sleep(0)
+    await until(lambda: all(rule.state == ADDED for rule in on.onos.rules("s1")))
 
 
 async def test_reconciling_brings_what_is_missing_and_takes_what_is_too_much() -> None:
@@ -85,7 +83,7 @@ async def test_a_new_driver_takes_over_what_is_there() -> None:
         await wired(on)
         again = OnosDriver(LINE, PIPELINE, partition_of, {}, access(on.onos), QUICK)
         async with again:
-            # Entries of partitions that nobody has declared yet are left alone.
+            # Entries of partitions that were not declared yet are left alone.
             assert set(await again.read("s1")) == on.expected("s1", LET_IN, ON)
             assert on.writes() == NOTHING
             assert await reconcile(again, "p7", 2, WANTED) == DONE

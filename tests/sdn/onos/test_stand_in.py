@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ import requests
 from sdn.onos.wire import PENDING_ADD, PENDING_REMOVE
 from sdn.topologies import topology
 from tests.onos_standin import Behaviour, OnosStandIn, stand_in_process
-from tests.sdn.onos.support import network_of, run
+from tests.sdn.onos.support import network_of
+from tests.support import until
 
 DEVICE = "of:0000000000000001"
 IPV6 = {"type": "ETH_TYPE", "ethType": "0x86dd"}
@@ -60,86 +61,76 @@ class Caller:
         status, found = await self("GET", f"flows/{device}")
         return [rule["state"] for rule in found["flows"]] if status == 200 else []
 
-    async def until(self, holds: Callable[[list[str]], bool]) -> None:
-        while not holds(await self.states()):
-            await asyncio.sleep(0)
+    async def until_states(self, *expected: str) -> None:
+        """Wait until the rules of the first switch have these states."""
+
+        async def reached() -> bool:
+            return await self.states() == list(expected)
+
+        await until(reached)
 
 
-def with_stand_in(test: Callable[[Caller], Any], delay: float = 0.0) -> None:
-    async def main() -> None:
-        network, _ = network_of(topology("line:2"))
-        async with OnosStandIn(network, delay=delay) as onos:
-            await test(Caller(onos))
-
-    run(main())
+@pytest.fixture
+async def call() -> AsyncIterator[Caller]:
+    network, _ = network_of(topology("line:2"))
+    async with OnosStandIn(network, delay=0.001) as onos:
+        yield Caller(onos)
 
 
-def test_a_rule_is_answered_with_its_id_and_added_later() -> None:
-    async def test(call: Caller) -> None:
-        call.onos.set_behaviour("s1", Behaviour.STUCK)
-        status, answer = await call.post()
-        assert status == 200
-        [named] = answer["flows"]
-        assert await call.states() == [PENDING_ADD]
-        call.onos.set_behaviour("s1", Behaviour.NORMAL)
-        await call.until(lambda states: states == ["ADDED"])
-        _, found = await call("GET", f"flows/{DEVICE}")
-        [rule] = found["flows"]
-        assert named == {"deviceId": DEVICE, "flowId": rule["id"]}
-        assert rule["appId"] == "org.someone"
-        assert rule["selector"] == flow()["selector"]
-        assert rule["treatment"] == flow()["treatment"]
-
-    with_stand_in(test)
+async def test_a_rule_is_answered_with_its_id_and_added_later(call: Caller) -> None:
+    call.onos.set_behaviour("s1", Behaviour.STUCK)
+    status, answer = await call.post()
+    assert status == 200
+    [named] = answer["flows"]
+    assert await call.states() == [PENDING_ADD]
+    call.onos.set_behaviour("s1", Behaviour.NORMAL)
+    await call.until_states("ADDED")
+    _, found = await call("GET", f"flows/{DEVICE}")
+    [rule] = found["flows"]
+    assert named == {"deviceId": DEVICE, "flowId": rule["id"]}
+    assert rule["appId"] == "org.someone"
+    assert rule["selector"] == flow()["selector"]
+    assert rule["treatment"] == flow()["treatment"]
 
 
-def test_a_rule_is_deleted_by_its_id_and_gone_later() -> None:
-    async def test(call: Caller) -> None:
-        _, answer = await call.post()
-        await call.until(lambda states: states == ["ADDED"])
-        call.onos.set_behaviour("s1", Behaviour.STUCK)
-        assert await call("DELETE", "flows", answer) == (204, b"")
-        assert await call.states() == [PENDING_REMOVE]
-        call.onos.set_behaviour("s1", Behaviour.NORMAL)
-        await call.until(lambda states: states == [])
-        # As in ONOS, a device without rules is not told from one that is not there.
-        assert (await call("GET", f"flows/{DEVICE}"))[0] == 404
-        assert (await call("GET", f"devices/{DEVICE}"))[0] == 200
-
-    with_stand_in(test)
+async def test_a_rule_is_deleted_by_its_id_and_gone_later(call: Caller) -> None:
+    _, answer = await call.post()
+    await call.until_states("ADDED")
+    call.onos.set_behaviour("s1", Behaviour.STUCK)
+    assert await call("DELETE", "flows", answer) == (204, b"")
+    assert await call.states() == [PENDING_REMOVE]
+    call.onos.set_behaviour("s1", Behaviour.NORMAL)
+    await call.until_states()
+    # As in ONOS, a device without rules is not told from one that is not there.
+    assert (await call("GET", f"flows/{DEVICE}"))[0] == 404
+    assert (await call("GET", f"devices/{DEVICE}"))[0] == 200
 
 
-def test_the_same_match_and_priority_replace_a_rule() -> None:
-    async def test(call: Caller) -> None:
-        first = await call.post()
-        second = await call.post(treatment={"instructions": [{"type": "OUTPUT", "port": 3}]})
-        assert first == second
-        await call.until(lambda states: states == ["ADDED"])
-        [rule] = call.onos.rules("s1")
-        assert rule.shown(0, 0)["treatment"] == {
-            "instructions": [{"type": "OUTPUT", "port": "3"}],
-            "deferred": [],
-        }
-
-    with_stand_in(test)
+async def test_the_same_match_and_priority_replace_a_rule(call: Caller) -> None:
+    first = await call.post()
+    second = await call.post(treatment={"instructions": [{"type": "OUTPUT", "port": 3}]})
+    assert first == second
+    await call.until_states("ADDED")
+    [rule] = call.onos.rules("s1")
+    assert rule.shown(0, 0)["treatment"] == {
+        "instructions": [{"type": "OUTPUT", "port": "3"}],
+        "deferred": [],
+    }
 
 
-def test_an_application_can_take_all_its_rules_back() -> None:
-    async def test(call: Caller) -> None:
-        await call.post()
-        await call("POST", "flows?appId=org.other", {"flows": [flow(priority=11)]})
-        await call.until(lambda states: states == ["ADDED", "ADDED"])
-        status, found = await call("GET", "flows/application/org.someone")
-        assert (status, len(found["flows"])) == (200, 1)
-        assert (await call("DELETE", "flows/application/org.someone"))[0] == 204
-        await call.until(lambda states: states == ["ADDED"])
-        assert [rule.app for rule in call.onos.rules("s1")] == ["org.other"]
-        assert len((await call("GET", "flows"))[1]["flows"]) == 1
-
-    with_stand_in(test)
+async def test_an_application_can_take_all_its_rules_back(call: Caller) -> None:
+    await call.post()
+    await call("POST", "flows?appId=org.other", {"flows": [flow(priority=11)]})
+    await call.until_states("ADDED", "ADDED")
+    status, found = await call("GET", "flows/application/org.someone")
+    assert (status, len(found["flows"])) == (200, 1)
+    assert (await call("DELETE", "flows/application/org.someone"))[0] == 204
+    await call.until_states("ADDED")
+    assert [rule.app for rule in call.onos.rules("s1")] == ["org.other"]
+    assert len((await call("GET", "flows"))[1]["flows"]) == 1
 
 
-def test_what_onos_does_not_accept_is_a_bad_request_as_a_whole() -> None:
+async def test_what_onos_does_not_accept_is_a_bad_request_as_a_whole(call: Caller) -> None:
     def matching(*criteria: dict[str, Any]) -> dict[str, Any]:
         return {"selector": {"criteria": list(criteria)}}
 
@@ -167,93 +158,76 @@ def test_what_onos_does_not_accept_is_a_bad_request_as_a_whole() -> None:
         {"tableId": "x"},
     ]
 
-    async def test(call: Caller) -> None:
-        for changes in bad:
-            status, answer = await call("POST", APP, {"flows": [flow(priority=1), flow(**changes)]})
-            assert status == 400, changes
-            assert answer["code"] == 400
-            assert answer["message"]
-        for body in (b"", b"{", b"[]", b'{"flows": 1}', b'{"flows": [{}]}'):
-            assert (await call("POST", APP, body))[0] == 400
-            assert (await call("DELETE", "flows", body))[0] == 400
-        assert call.onos.rules("s1") == []
-
-    with_stand_in(test)
+    for changes in bad:
+        status, answer = await call("POST", APP, {"flows": [flow(priority=1), flow(**changes)]})
+        assert status == 400, changes
+        assert answer["code"] == 400
+        assert answer["message"]
+    for body in (b"", b"{", b"[]", b'{"flows": 1}', b'{"flows": [{}]}'):
+        assert (await call("POST", APP, body))[0] == 400
+        assert (await call("DELETE", "flows", body))[0] == 400
+    assert call.onos.rules("s1") == []
 
 
-def test_wrong_credentials_and_unknown_things_are_refused() -> None:
-    async def test(call: Caller) -> None:
-        assert (await call("GET", "devices/of:00000000000000ff"))[0] == 404
-        assert (await call("GET", "flows/of:00000000000000ff"))[0] == 404
-        assert (await call("GET", "nonsense"))[0] == 404
-        assert (await call("GET", "../nonsense"))[0] == 404
-        # ONOS takes rules for a device that it does not know; nothing comes of them.
-        assert (await call.post(deviceId="of:00000000000000ff"))[0] == 200
-        assert (await call("GET", "flows"))[1] == {"flows": []}
-        call.user = "onos", "wrong"
-        assert (await call("GET", "devices"))[0] == 401
-        assert (await call.post())[0] == 401
-        assert call.onos.rules("s1") == []
-
-    with_stand_in(test)
+async def test_wrong_credentials_and_unknown_things_are_refused(call: Caller) -> None:
+    assert (await call("GET", "devices/of:00000000000000ff"))[0] == 404
+    assert (await call("GET", "flows/of:00000000000000ff"))[0] == 404
+    assert (await call("GET", "nonsense"))[0] == 404
+    assert (await call("GET", "../nonsense"))[0] == 404
+    # ONOS takes rules for a device that it does not know; nothing comes of them.
+    assert (await call.post(deviceId="of:00000000000000ff"))[0] == 200
+    assert (await call("GET", "flows"))[1] == {"flows": []}
+    call.user = "onos", "wrong"
+    assert (await call("GET", "devices"))[0] == 401
+    assert (await call.post())[0] == 401
+    assert call.onos.rules("s1") == []
 
 
-def test_it_fails_on_command() -> None:
-    async def test(call: Caller) -> None:
-        call.onos.fail(503, method="POST")
-        assert (await call("GET", "devices"))[0] == 200
-        assert (await call.post())[0] == 503
-        call.onos.set_behaviour("s1", Behaviour.FORGETFUL)
-        assert (await call.post())[0] == 200
-        assert await call.states() == []
-        call.onos.set_behaviour("s1", Behaviour.FAILING)
-        await call.post()
-        await call.until(lambda states: states == ["FAILED"])
-        call.onos.set_behaviour("s1", Behaviour.NORMAL)
-        await call.post()
-        await call.until(lambda states: states == ["ADDED"])
-        assert call.onos.drop_rules("s1") == 1
-        assert await call.states() == []
-        call.onos.disconnect("s2")
-        _, found = await call("GET", "devices")
-        assert [device["available"] for device in found["devices"]] == [True, False]
-
-    with_stand_in(test)
+async def test_it_fails_on_command(call: Caller) -> None:
+    call.onos.fail(503, method="POST")
+    assert (await call("GET", "devices"))[0] == 200
+    assert (await call.post())[0] == 503
+    call.onos.set_behaviour("s1", Behaviour.FORGETFUL)
+    assert (await call.post())[0] == 200
+    assert await call.states() == []
+    call.onos.set_behaviour("s1", Behaviour.FAILING)
+    await call.post()
+    await call.until_states("FAILED")
+    call.onos.set_behaviour("s1", Behaviour.NORMAL)
+    await call.post()
+    await call.until_states("ADDED")
+    assert call.onos.drop_rules("s1") == 1
+    assert await call.states() == []
+    call.onos.disconnect("s2")
+    _, found = await call("GET", "devices")
+    assert [device["available"] for device in found["devices"]] == [True, False]
 
 
-def test_held_requests_wait_for_their_release_or_the_end() -> None:
-    async def test(call: Caller) -> None:
-        call.onos.hold()
-        waiting = asyncio.create_task(call.post())
-        while not call.onos.requests:
-            await asyncio.sleep(0)
-        assert call.onos.rules("s1") == []
-        call.onos.release()
-        assert (await waiting)[0] == 200
-        call.onos.hold()
-        lost = asyncio.create_task(call.post())
-        while len(call.onos.requests) < 2:
-            await asyncio.sleep(0)
-        await call.onos.stop()
-        with pytest.raises(requests.ConnectionError):
-            await lost
-
-    with_stand_in(test)
+async def test_held_requests_wait_for_their_release_or_the_end(call: Caller) -> None:
+    call.onos.hold()
+    waiting = asyncio.create_task(call.post())
+    await until(lambda: call.onos.requests)
+    assert call.onos.rules("s1") == []
+    call.onos.release()
+    assert (await waiting)[0] == 200
+    call.onos.hold()
+    lost = asyncio.create_task(call.post())
+    await until(lambda: len(call.onos.requests) == 2)
+    await call.onos.stop()
+    with pytest.raises(requests.ConnectionError):
+        await lost
 
 
-def test_it_comes_back_where_it_was_with_what_it_had() -> None:
-    async def test(call: Caller) -> None:
-        call.onos.set_behaviour("s1", Behaviour.STUCK)
-        await call.post()
-        url = call.onos.url
-        await call.onos.stop()
-        await call.onos.stop()
-        call.onos.set_behaviour("s1", Behaviour.NORMAL)
-        await call.onos.start()
-        assert call.onos.url == url
-        await call.until(lambda states: states == ["ADDED"])
-
-    with_stand_in(test, delay=0.001)
+async def test_it_comes_back_where_it_was_with_what_it_had(call: Caller) -> None:
+    call.onos.set_behaviour("s1", Behaviour.STUCK)
+    await call.post()
+    url = call.onos.url
+    await call.onos.stop()
+    await call.onos.stop()
+    call.onos.set_behaviour("s1", Behaviour.NORMAL)
+    await call.onos.start()
+    assert call.onos.url == url
+    await call.until_states("ADDED")
 
 
 def test_it_runs_in_its_own_process_and_says_where() -> None:

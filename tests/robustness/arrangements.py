@@ -1,7 +1,7 @@
-"""The service under test, in arrangements that differ in what can be got at.
+"""The system under test, in arrangements that differ in where faults can be injected.
 
-`whole`: everything is the service's own, as `dzflow up` has it. `wired`: etcd and the emulated
-switches are ours, with proxies before them. `lab`: the same with Open vSwitch (needs root).
+`whole`: the service starts all parts itself, as with `dzflow up`. `wired`: the test starts etcd and
+the emulated switches, with proxies before them. `lab`: the same with Open vSwitch (needs root).
 """
 
 import asyncio
@@ -30,8 +30,8 @@ _WORDS = {"raylet": "/raylet", "gcs": "/gcs_server"}
 _LOOK = 0.2
 
 
-class Plant:
-    """A running service; `access` goes to etcd directly, whatever is done to the service's way."""
+class System:
+    """A running service; `access` goes to etcd directly, past the proxies of the service."""
 
     def __init__(self, service: Service, access: Access) -> None:
         self.service = service
@@ -43,7 +43,7 @@ class Plant:
         self.etcd: EtcdServer | None = None
 
     async def pids(self, role: str) -> list[int]:
-        """The processes that have a role now; those that etcd knows may have just died."""
+        """The process ids that have a role now."""
         children = self.service.pids
         if role == "etcd" and self.etcd is not None:
             return [self.etcd.pid] if self.etcd.pid is not None else []
@@ -60,7 +60,7 @@ class Plant:
         return [children[role]] if role in children else []
 
     async def ports(self, role: str) -> list[int]:
-        """The ports at which processes of a role listen for streams of others."""
+        """The ports at which processes of a role listen for streams."""
         try:
             async with Etcd(self.access) as etcd:
                 page = await etcd.range(_PREFIXES[role])
@@ -109,41 +109,41 @@ async def _running(service: Service) -> AsyncIterator[Service]:
 
 
 @asynccontextmanager
-async def whole(folder: Path, say: Callable[[str], None], **options: Any) -> AsyncIterator[Plant]:
-    """A service that has everything of its own."""
+async def whole(folder: Path, say: Callable[[str], None], **options: Any) -> AsyncIterator[System]:
+    """A service that starts all parts itself."""
     async with _running(_service(folder, say, **options)) as service:
-        yield Plant(service, service.access)
+        yield System(service, service.access)
 
 
 @asynccontextmanager
-async def wired(folder: Path, say: Callable[[str], None], **options: Any) -> AsyncIterator[Plant]:
+async def wired(folder: Path, say: Callable[[str], None], **options: Any) -> AsyncIterator[System]:
     """A service whose etcd and emulated switches are reached through proxies."""
-    async with _proxied(folder, say, options) as (plant, opened):
-        to = [plant.proxies["openflow"].address]
-        model = switch_model(plant.service.settings)
+    async with _proxied(folder, say, options) as (system, opened):
+        to = [system.proxies["openflow"].address]
+        model = switch_model(system.service.settings)
         network = EmulatedNetwork(topology(TOPOLOGY), to, model=model)
-        plant.network = await opened.enter_async_context(network)
-        async with Etcd(plant.access) as client:
-            await client.put(keys.WIRES, encode(plant.network.endpoints()))
-        await opened.enter_async_context(_running(plant.service))
-        yield plant
+        system.network = await opened.enter_async_context(network)
+        async with Etcd(system.access) as client:
+            await client.put(keys.WIRES, encode(system.network.endpoints()))
+        await opened.enter_async_context(_running(system.service))
+        yield system
 
 
 @asynccontextmanager
-async def lab(folder: Path, say: Callable[[str], None], **options: Any) -> AsyncIterator[Plant]:
+async def lab(folder: Path, say: Callable[[str], None], **options: Any) -> AsyncIterator[System]:
     """A service whose etcd and Open vSwitches are reached through proxies."""
-    async with _proxied(folder, say, options) as (plant, opened):
-        to = "tcp:{}:{}".format(*plant.proxies["openflow"].address)
-        plant.lab = await opened.enter_async_context(Lab(topology(TOPOLOGY), to))
-        await opened.enter_async_context(_running(plant.service))
-        yield plant
+    async with _proxied(folder, say, options) as (system, opened):
+        to = "tcp:{}:{}".format(*system.proxies["openflow"].address)
+        system.lab = await opened.enter_async_context(Lab(topology(TOPOLOGY), to))
+        await opened.enter_async_context(_running(system.service))
+        yield system
 
 
 @asynccontextmanager
 async def _proxied(
     folder: Path, say: Callable[[str], None], options: dict[str, Any]
-) -> AsyncIterator[tuple[Plant, AsyncExitStack]]:
-    """What both have in common; the service is not started yet."""
+) -> AsyncIterator[tuple[System, AsyncExitStack]]:
+    """The common parts of both arrangements; the service is not started yet."""
     (openflow_port,) = free_ports(1)
     async with AsyncExitStack() as opened:
         etcd = EtcdServer(folder / "own-etcd")
@@ -164,17 +164,17 @@ async def _proxied(
             etcd={"endpoints": [endpoint]},
             **options,
         )
-        plant = Plant(service, etcd.access())
-        plant.proxies, plant.etcd = proxies, etcd
-        yield plant, opened
+        system = System(service, etcd.access())
+        system.proxies, system.etcd = proxies, etcd
+        yield system, opened
 
 
 async def _keep(etcd: EtcdServer, say: Callable[[str], None]) -> None:
-    """Start etcd anew when it was killed, as whoever runs it for the service would."""
+    """Restart etcd when it was killed, as its supervisor would."""
     while True:
         await asyncio.sleep(_LOOK)
         if etcd.pid is None:
-            say("etcd is started anew")
+            say("etcd is restarted")
             try:
                 await asyncio.to_thread(etcd.start)
             except EtcdFailed as error:
@@ -188,4 +188,4 @@ async def _end(task: "asyncio.Task[None]") -> None:
 
 ARRANGEMENTS = {"whole": whole, "wired": wired, "lab": lab}
 DRAWN = ("whole", "wired")
-"""Those that need nothing special; seeds choose among them."""
+"""The arrangements that need no root; seeds choose among them."""

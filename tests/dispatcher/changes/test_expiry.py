@@ -1,0 +1,46 @@
+"""Records with a ttl end when nobody renews them."""
+
+import time
+
+import pytest
+
+from dispatcher.calls import RecordSpec
+from dispatcher.errors import Conflict, NotFound
+from tests.dispatcher.support import TIMEOUT, eventually, specs, views, world
+from tests.etcd import TestEtcd
+
+
+async def test_a_record_ends_when_its_time_is_up_unless_it_is_renewed(
+    etcd_server: TestEtcd,
+) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+        some = [RecordSpec("h1", "stocks", {"price": n}, ttl=ttl) for n, ttl in ((1, 2), (2, 600))]
+        short, long = views(await d1.begin("subscription", some, wait=TIMEOUT))
+        [forever] = views(await d1.begin("subscription", specs(1), wait=TIMEOUT))
+        assert long.expires == pytest.approx(long.created + 600)
+        renewed = await d2.renew("subscription", long.id)
+        assert renewed.expires
+        assert renewed.expires > time.time() + 590
+        with pytest.raises(Conflict):
+            await d2.renew("subscription", forever.id)
+
+        async def gone() -> bool:
+            return (await d1.record(short.id)).state == "removed"
+
+        await eventually(gone)
+        with pytest.raises(NotFound):
+            await d2.renew("subscription", short.id)
+        left = {record.id for record in (await d2.records("subscription")).items}
+        assert left == {long.id, forever.id}
+        assert w.installed() == await w.expected()
+        assert [item.key for item in (await w.etcd.range("ttl/")).items] == [f"ttl/{long.id}"]
+
+
+async def test_a_record_that_is_being_removed_is_not_renewed(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d:
+        ask = RecordSpec("h1", "stocks", {}, ttl=600)
+        [record] = views(await d.begin("subscription", [ask], wait=TIMEOUT))
+        w.hold()
+        await d.end("subscription", [record.id], wait=0)
+        with pytest.raises(NotFound, match="being removed"):
+            await d.renew("subscription", record.id)

@@ -1,0 +1,30 @@
+"""The catalogue: a document that cannot be read does not keep others from being followed."""
+
+import pytest
+
+from configurators.store.etcd.client import Etcd
+from dispatcher.knowledge.catalogue import Catalogue
+from tests.dispatcher.support import eventually, world
+from tests.etcd import TestEtcd
+
+
+async def test_an_unreadable_document_is_left_out_and_others_are_followed(
+    etcd_server: TestEtcd, caplog: pytest.LogCaptureFixture
+) -> None:
+    access = etcd_server.access()
+    async with world(access) as w, Etcd(access) as etcd:
+        await w.etcd.put("spaces/bad", b"\xc1")
+        await w.etcd.put("owners/bad", b"\xff")
+        catalogue = Catalogue(etcd)
+        await catalogue.start()
+        assert catalogue.spaces.get("stocks")
+        await w.etcd.put("spaces/worse", b"\xc1")
+        await w.space("sports", 2)
+
+        async def known() -> bool:
+            return catalogue.spaces.get("sports") is not None
+
+        await eventually(known)
+        assert not any(task.done() for task in catalogue.tasks())
+        await catalogue.stop()
+    assert caplog.text.count("is left out") == 3
