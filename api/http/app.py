@@ -13,17 +13,17 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from api.http.app_settings import ApiSettings
-from api.http.auth import Guard
+from api.http.border.auth import Guard
+from api.http.border.edge import Edge
+from api.http.border.key_memory import KeyMemory
 from api.http.context import Context
-from api.http.edge import Edge
-from api.http.key_memory import KeyMemory
 from api.http.live_stream import Streams
 from api.http.metrics import Metrics
-from api.http.openapi import make_document
-from api.http.pages import add_pages
 from api.http.problems import KINDS, ApiProblem, invalid_request, log, problem, respond
 from api.http.readiness import Readiness
 from api.http.routes import network, records, service, spaces
+from api.http.schema.openapi import make_document
+from api.http.schema.pages import add_pages
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import problem_of
 from dispatcher.views import Part

@@ -14,7 +14,7 @@ from functools import partial
 import uvicorn
 
 from api.http.app import make_app
-from api.http.http_protocol import Protocol
+from api.http.border.http_protocol import Protocol
 from api.start import child, parts
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.store import keys

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from api.start import child, parts
-from api.start.settings import Settings
+from api.start.settings.settings import Settings
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.state.network import topology_of
 from configurators.store import keys

@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 from dzflow import ControlPlane
 from dzflow.errors import DzflowError
 from dzflow.sdk import Advertisement, Subscription
-from dzflow.sdk.datagrams import EventIds, encode
-from dzflow.sdk.links import open_link
+from dzflow.sdk.events.datagrams import EventIds, encode
+from dzflow.sdk.events.links import open_link
 
 GAP = 0.002  # seconds between the events of a stream
 

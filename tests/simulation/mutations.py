@@ -16,8 +16,8 @@ from configurators.store.etcd.client import Compare
 from configurators.store.locks import Lock, Locks
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.requests.adoption import Adoption
-from dispatcher.requests.offers import OfferDelivery
-from dispatcher.requests.push import PushDelivery
+from dispatcher.requests.delivery.offers import OfferDelivery
+from dispatcher.requests.delivery.push import PushDelivery
 from sdn.fence import Fence
 from sdn.shadow import Shadow
 from tests.simulation.world import Mode

@@ -4,7 +4,7 @@ import asyncio
 
 from api.start import parts
 from api.start.network_process import address_of
-from api.start.settings_sources import load
+from api.start.settings.sources import load
 from configurators.state.network import first_network
 from configurators.store import keys
 from configurators.store.documents import encode

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from dzflow.address import DELIVERY, MAX_SPACE, MAX_VERSION
 from dzflow.host_protocol import MAX_PAYLOAD, deliver, joined, parse, parse_delivery, send
-from dzflow.sdk.datagrams import EventIds, RecentIds, copy, decode, encode
 from dzflow.sdk.errors import BadAnswer, Closed, EventTooLarge
-from dzflow.sdk.event import Event
-from dzflow.sdk.inbox import ThreadInbox
-from dzflow.sdk.server_events import LineReader, ServerEvent
+from dzflow.sdk.events.datagrams import EventIds, RecentIds, copy, decode, encode
+from dzflow.sdk.events.event import Event
+from dzflow.sdk.events.inbox import ThreadInbox
+from dzflow.sdk.rest.server_events import LineReader, ServerEvent
 from dzflow.sdk.space_view import Expression, SpaceView
 
 TOLD = {

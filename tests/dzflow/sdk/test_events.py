@@ -13,7 +13,7 @@ from dzflow import ControlPlane, host_protocol
 from dzflow.address import DELIVERY, Scope
 from dzflow.attribute import MissingAttribute, OutsideDomain, UnknownAttribute
 from dzflow.index import build_index
-from dzflow.sdk import Event, datagrams
+from dzflow.sdk import Event
 from dzflow.sdk.errors import (
     Closed,
     EventTooLarge,
@@ -23,6 +23,7 @@ from dzflow.sdk.errors import (
     NotFound,
     OutsideAdvertisement,
 )
+from dzflow.sdk.events import datagrams
 from dzflow.space import Space
 from tests.dzflow.sdk.fake_service import STOCKS, FakeService
 from tests.dzflow.sdk.support import EVENT, at, prices
