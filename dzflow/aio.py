@@ -15,12 +15,12 @@ class BackgroundTasks:
     """Keeps references to running tasks, logs each one that fails, and cancels them at the end."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str | None = None) -> "asyncio.Task[T]":
         """Start a task; if it raises, the error is logged under the task's name."""
         task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -32,7 +32,7 @@ class BackgroundTasks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         log_failure(task)
 
 
@@ -49,7 +49,7 @@ class CriticalTasks:
     """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
         self._failed = asyncio.Event()
         self._error: BaseException | None = None
 
@@ -70,7 +70,7 @@ class CriticalTasks:
     def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Start a task."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -90,7 +90,7 @@ class CriticalTasks:
             raise self._error
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error and self._error is None:
             self._error = error

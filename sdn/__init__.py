@@ -1,1 +1,1 @@
-"""Network model, flow model and table plans; later the switches themselves."""
+"""Network model, flow model and table plans, and the drivers and emulators of switches."""

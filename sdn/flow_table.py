@@ -1,4 +1,4 @@
-"""The entries of one switch by what they match, so that a packet finds its own without a scan."""
+"""The entries of one switch, indexed by match: a packet finds its entry without a scan."""
 
 from bisect import insort
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ _Cells = dict[int | None, dict[int | None, dict[int, E]]]
 
 
 class FlowTable(Generic[E]):
-    """All tables of a switch: entries of any kind under the key that tells what they match."""
+    """All tables of a switch: entries of any kind, by key."""
 
     def __init__(self) -> None:
         self.entries: dict[FlowKey, E] = {}

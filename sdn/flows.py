@@ -1,4 +1,4 @@
-"""What a switch holds and how it is changed: flow entries, groups, and operations on them."""
+"""Flow entries, groups, and the operations that change them on a switch."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -27,7 +27,7 @@ Action = Output | ToGroup
 
 
 class FlowKey(NamedTuple):
-    """What makes two entries of one switch the same one."""
+    """The identity of an entry: two entries of a switch with the same key are the same entry."""
 
     table: int
     priority: int
@@ -39,9 +39,9 @@ _new_tuple = tuple.__new__
 
 
 class FlowEntry(Struct, frozen=True, gc=False):
-    """One entry of a flow table: whom it matches, what it sends, and where the packet goes on.
+    """One entry of a flow table: its match, its actions, and the table where the packet goes on.
 
-    Without a match it is meant for every packet in the table; without actions and `goto`, it drops.
+    Without a match it matches every packet in the table; without actions and `goto`, it drops.
     """
 
     table: int
@@ -53,13 +53,13 @@ class FlowEntry(Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> FlowKey:
-        """What an operation on this entry must name."""
+        """The key that an operation on this entry names."""
         # As `FlowKey(…)` does it, in half the time.
         return _new_tuple(FlowKey, (self.table, self.priority, self.in_port, self.match))
 
     @property
     def cookie(self) -> int:
-        """Names project, space and index version, so that our entries can be told from others'."""
+        """Names project, space and index version: our entries differ from those of others."""
         scope = scope_bits(self.match.address) if self.match else 0
         return COOKIE_MARK << 48 | scope
 

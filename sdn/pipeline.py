@@ -18,7 +18,7 @@ from sdn.topology import Host, Leg, ToHost, Topology, ToSwitch
 PlanName = Literal["legs", "lpm"]
 T = TypeVar("T")
 
-# Priorities in the admission table: what is let in goes before what is dropped.
+# Priorities in the admission table: entries that admit go before entries that drop.
 ADMIT_PRIORITY = 200
 DROP_PRIORITY = 100
 # Priorities in the tables of legs; under lpm the length of the prefix is added.
@@ -75,13 +75,13 @@ class Pipeline(Struct, frozen=True):
         return self.forward_table + self.tables[switch].index(leg)
 
     def action(self, switch: str, leg: Leg) -> Action:
-        """What sends a copy out by a leg."""
+        """The action that sends a copy out by a leg."""
         if isinstance(leg, ToSwitch):
             return Output(leg.port)
         return ToGroup(self.first_group + self.groups[switch].index(leg.host))
 
     def base_entries(self, topology: Topology, switch: str) -> Iterator[FlowEntry]:
-        """What a switch holds without any request: admission from switches, drops, misses."""
+        """The entries of a switch without any request: admission from switches, drops, misses."""
         ours = match_prefix(self.prefix)
         for port in topology.switch_ports(switch):
             yield FlowEntry(

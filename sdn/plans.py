@@ -37,7 +37,7 @@ class Changes:
         self.deletes: list[tuple[str, FlowOp]] = []
 
     def append_to(self, batch: Batch) -> None:
-        """Put the operations behind what a batch holds already."""
+        """Append the operations to a batch."""
         for switch, op in in_safe_order(self.adds, self.modifies, self.deletes):
             ops = batch.get(switch)
             if ops is None:
@@ -91,7 +91,7 @@ def tables(plan: Plan, contributed: Mapping[Region, int]) -> dict[str, set[FlowE
 
 
 class _Site(NamedTuple):
-    """Where a slot's entries stand, and what they all have in common."""
+    """The table of a slot's entries, and the fields that all of them share."""
 
     switch: str
     table: int
@@ -103,7 +103,7 @@ class _Site(NamedTuple):
 
 
 class _SitePlan:
-    """What both plans share: entries that belong to one slot each."""
+    """The common part of both plans: entries that belong to one slot each."""
 
     def __init__(self, routes: Routes, pipeline: Pipeline, scope: Scope) -> None:
         self.routes = routes

@@ -18,18 +18,18 @@ PartitionOf = Callable[[FlowEntry], str | None]
 
 
 class ShadowEntry(Struct, frozen=True, gc=False):
-    """An entry that a switch should hold, and the partition that it belongs to."""
+    """An entry that a switch should hold, and its partition."""
 
     partition: str
     entry: FlowEntry
 
 
 Before = list[tuple[FlowKey, ShadowEntry | None]]
-"""What was before some operations, one by one."""
+"""The shadow's entry (None: none) before each of some operations."""
 
 
 class Shadow:
-    """What a switch should hold: base entries and those of all partitions that were declared."""
+    """The entries that a switch should hold: base entries and those of all declared partitions."""
 
     def __init__(self, partition_of: PartitionOf) -> None:
         self._partition_of = partition_of
@@ -42,13 +42,13 @@ class Shadow:
         return _Entries(self._held)
 
     def holding(self) -> set[str]:
-        """The partitions that have any entries."""
+        """The partitions that have entries."""
         return {one.partition for one in self._held.values()}
 
     def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
-        """From now on this partition should have just these entries.
+        """From now on this partition should have exactly these entries.
 
-        One that belonged to another partition is taken over.
+        An entry that another partition has with the same key now belongs to this one.
         """
         held = self._held
         if partition in self.declared:
@@ -64,11 +64,11 @@ class Shadow:
         self.declared = {NOBODY}
 
     def note(self, partition: str, ops: Iterable[FlowOp]) -> Before:
-        """Operations are on their way; returns what takes them back with `restore`."""
+        """Note operations that are under way; returns the state before, for `restore`."""
         before: Before = []
         self.declared.add(partition)
         held, delete = self._held, Change.DELETE
-        for op in ops:  # the innermost loop of all: each look-up counts
+        for op in ops:  # the innermost loop of the driver: each look-up counts
             entry = op.entry
             key = entry.key
             was = held.get(key)
@@ -80,7 +80,7 @@ class Shadow:
         return before
 
     def restore(self, before: Before) -> None:
-        """Operations have not been carried out after all."""
+        """Undo operations that were not carried out."""
         for key, was in reversed(before):
             if was is not None:
                 self._held[key] = was
@@ -90,10 +90,10 @@ class Shadow:
     def repair(
         self, found: Iterable[FlowEntry], ignoring: Collection[FlowKey] = frozenset()
     ) -> list[FlowOp]:
-        """The operations that bring a switch with these entries (of ours) to what it should hold.
+        """The operations that repair a switch with these entries of ours.
 
-        Entries of partitions that nobody declared are left alone, as are the keys to ignore,
-        because they were being changed while the switch was read.
+        Entries of partitions that were not declared are left alone, and so are the keys to ignore,
+        which were being changed while the switch was read.
         """
         have = [
             e

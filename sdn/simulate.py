@@ -31,7 +31,7 @@ class AmbiguousMatch(DzflowError):
 
 
 class Journey(Struct):
-    """What became of one event."""
+    """The fate of one event."""
 
     hosts: Counter[str]  # how often each was reached
     links: Counter[Link]  # how often each was crossed
@@ -40,12 +40,12 @@ class Journey(Struct):
 
 
 class SimulatedSwitch:
-    """Tables and groups of one switch. To add what is there or change what is not is refused."""
+    """Tables and groups of one switch; entries are added and changed strictly."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._table = FlowTable[FlowEntry]()
-        self.entries = self._table.entries
+        self.table = FlowTable[FlowEntry]()
+        self.entries = self.table.entries
         self.groups: dict[int, GroupEntry] = {}
 
     def apply(self, op: FlowOp) -> None:
@@ -57,9 +57,9 @@ class SimulatedSwitch:
         if op.change is Change.DELETE:
             if self.entries[key] != op.entry:
                 raise OperationRefused(f"{self.name}: {op.entry} is there, but with other actions")
-            self._table.remove(key)
+            self.table.remove(key)
         else:
-            self._table.put(key, op.entry)
+            self.table.put(key, op.entry)
 
     def apply_group(self, op: GroupOp) -> None:
         """Carry out one operation on a group."""
@@ -74,7 +74,7 @@ class SimulatedSwitch:
     def forward(self, address: int, in_port: int) -> tuple[list[int], bool]:
         """The ports that a packet leaves by, and whether it was let in."""
         ports: list[int] = []
-        table = self._table.lowest
+        table = self.table.lowest
         admitted = False
         while table is not None:
             entry = self._best(table, address, in_port)
@@ -95,7 +95,7 @@ class SimulatedSwitch:
         return self.groups[action.group].port
 
     def _best(self, table: int, address: int, in_port: int) -> FlowEntry | None:
-        found = self._table.matching(table, address, in_port)
+        found = self.table.matching(table, address, in_port)
         for entry in found[1:]:
             if (found[0].actions, found[0].goto) != (entry.actions, entry.goto):
                 raise AmbiguousMatch(f"{self.name}: {found[0]} and {entry}")
@@ -135,7 +135,7 @@ class SimulatedNetwork:
                     self.switches[name].apply(op)
 
     def entries(self, pipeline: Pipeline) -> dict[str, set[FlowEntry]]:
-        """What requests have put on each switch: everything but the base entries."""
+        """The entries of requests on each switch, without the base entries."""
         found = {}
         for name, switch in self.switches.items():
             base = {entry.key for entry in pipeline.base_entries(self.topology, name)}

@@ -81,7 +81,7 @@ Leg = ToSwitch | ToHost
 
 
 class Neighbour(NamedTuple):
-    """What one port of a switch leads to: a port of another switch."""
+    """The port of another switch that a port leads to."""
 
     port: int
     switch: str
@@ -167,7 +167,7 @@ def natural_key(name: str) -> tuple[tuple[str | int, ...], str]:
 
 @dataclass(frozen=True, slots=True)
 class _Wiring:
-    """What the switches and links alone determine; shared by topologies that differ in hosts."""
+    """The part of a topology that depends on switches and links only."""
 
     switches: Mapping[str, Switch]
     links: Mapping[tuple[str, int], Link]
@@ -201,7 +201,7 @@ class Topology:
     def build(
         cls, switches: Iterable[Switch], links: Iterable[Link], hosts: Iterable[Host]
     ) -> Topology:
-        """The topology of these parts; raises the `TopologyError` that says what does not fit."""
+        """The topology of these parts; raises a `TopologyError` that says what is wrong."""
         wiring = _wire(switches, links)
         edge = _attach(wiring, hosts)
         in_order = tuple(sorted(set(wiring.links.values()), key=_link_key))
@@ -222,7 +222,7 @@ class Topology:
             ) from None
 
     def neighbours(self, switch: str) -> tuple[Neighbour, ...]:
-        """What the ports of a switch that lead to other switches lead to, by port."""
+        """The neighbours of a switch, by port."""
         return _of(self._wiring.neighbours, switch)
 
     def switch_ports(self, switch: str) -> tuple[int, ...]:

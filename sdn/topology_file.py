@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class BadTopologyFile(TopologyError):
-    """A topology file does not say what it should; the message names the place."""
+    """A topology file has an error; the message names the place."""
 
 
 class TopologyFileUnreadable(BadTopologyFile):
@@ -173,7 +173,7 @@ def _parse_json(path: Path, text: str) -> object:
 
 def _parse_yaml(path: Path, text: str) -> object:
     try:
-        # Needed for YAML alone, and not part of what a host installs.
+        # Needed for YAML alone; a host does not install it.
         import yaml
     except ImportError:
         raise YamlMissing(
@@ -189,7 +189,7 @@ def _parse_yaml(path: Path, text: str) -> object:
         line = text.count("\n", 0, error.position) + 1
         raise TopologyFileBroken(f"{path}: line {line}: {error.reason}") from error
     except (ValueError, LookupError, AttributeError, TypeError) as error:
-        # PyYAML lets these out for what looks like a value but is none, such as 2020-13-45.
+        # PyYAML raises these for text that looks like a value but is none, such as 2020-13-45.
         raise TopologyFileBroken(f"{path}: a value cannot be understood: {error}") from error
     except RecursionError:
         raise TopologyFileBroken(f"{path}: nested too deeply") from None

@@ -4,7 +4,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from dzflow.sdk.rest import Rest
+from dzflow.sdk.rest.rest import Rest
 from tests.service import eventually
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from api.start.settings_sources import load
+from api.start.settings.sources import load
 from api.start.up import Only, Service
 from dzflow.sdk import Rest
 

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from api.http.app import make_app
 from api.http.app_settings import ApiSettings, Token
-from api.http.http_protocol import Protocol
+from api.http.border.http_protocol import Protocol
 from api.start.network_process import emulate
-from api.start.settings import Settings
+from api.start.settings.settings import Settings
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.southbound.process import SouthboundProcess
 from configurators.state.network import first_network

@@ -14,7 +14,7 @@ import pytest
 
 from api.start.up import Service
 from dzflow.sdk import Rest
-from dzflow.sdk.api_protocol import Kind
+from dzflow.sdk.rest.api_protocol import Kind
 
 COMMAND = str(Path(sys.executable).parent / "dzflow")
 SPACE = "of-commands"

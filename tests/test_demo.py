@@ -16,7 +16,9 @@ from dzflow.cli.demo import Outcome, show_verdict
         (0, 1, "0 missed, 1 surplus"),
     ],
 )
-def test_the_verdict_names_what_went_wrong(missed: int, surplus: int, verdict: str) -> None:
+def test_the_verdict_counts_missed_and_surplus_events(
+    missed: int, surplus: int, verdict: str
+) -> None:
     outcome = Outcome("h1", 1, 10, 10 - missed, missed, surplus, 3, [0.001] * 10)
     console = Console(file=StringIO(), record=True, width=100)
     assert show_verdict([outcome], 4, 10, console) is (missed + surplus == 0)

@@ -186,7 +186,7 @@ assert len(topology("line:3").switches) == 3
     run([host / "python", "-I", "-c", program])
 
 
-def test_the_requirements_are_pinned_with_what_the_projects_ask_for() -> None:
+def test_the_requirements_pin_all_dependencies() -> None:
     to_run, to_develop = (
         set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
         for name in ("run.txt", "dev.txt")

@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens."""
+"""The examples print what the documentation shows."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The tutorial works as it is written."""
+"""The commands of the tutorial."""
 
 import os
 import re
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```sh ?([a-z-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
+def test_the_tutorial_works_as_written(tmp_path: Path) -> None:
     steps = FENCE.findall((ROOT / "docs/start/tutorial.md").read_text())
     assert len(steps) >= 5
     with running(tmp_path, topology="fat-tree:10") as service:

@@ -7,10 +7,10 @@ from typing import TypeVar
 import msgspec
 from starlette.responses import Response
 
-from api.http.bodies import JSON
-from api.http.models import Begin, ElementOut, End, In, ProblemOut
+from api.http.border.bodies import JSON
+from api.http.border.route import ApiRequest
 from api.http.problems import ApiProblem, document, invalid, naming, respond
-from api.http.route import ApiRequest
+from api.http.schema.models import Begin, ElementOut, End, In, ProblemOut
 from dispatcher.calls import Answer
 from dispatcher.errors import Problem
 from dispatcher.views import RecordView

@@ -3,8 +3,8 @@
 from msgspec import Struct
 
 from api.http.app_settings import ApiSettings
-from api.http.auth import Guard
-from api.http.key_memory import KeyMemory
+from api.http.border.auth import Guard
+from api.http.border.key_memory import KeyMemory
 from api.http.live_stream import Streams
 from api.http.metrics import Metrics
 from api.http.readiness import Readiness

@@ -6,8 +6,8 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends
 
-from api.http.auth import Caller
-from api.http.route import ApiRequest
+from api.http.border.auth import Caller
+from api.http.border.route import ApiRequest
 from dispatcher.dispatcher import Dispatcher
 
 T = TypeVar("T")

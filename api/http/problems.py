@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from api.http.models import FieldProblem, ProblemOut
-from api.http.request_ids import request_id
+from api.http.border.request_ids import request_id
+from api.http.schema.models import FieldProblem, ProblemOut
 from dispatcher.errors import Problem
 
 log = logging.getLogger("dzflow.api")

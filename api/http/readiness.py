@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from api.http.models import ImpairmentOut, ReadyOut
+from api.http.schema.models import ImpairmentOut, ReadyOut
 from configurators.environment import Clock
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import Impairment, Part

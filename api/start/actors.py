@@ -16,8 +16,8 @@ import ray
 import uvloop
 
 from api.start import logs, parts
-from api.start.settings import Settings
-from api.start.settings_sources import restore
+from api.start.settings.settings import Settings
+from api.start.settings.sources import restore
 from configurators.gc_tuning import tune_garbage_collector
 
 _log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ import uvloop
 from msgspec import Struct
 
 from api.start import logs
-from api.start.settings import Settings
-from api.start.settings_sources import restore
+from api.start.settings.settings import Settings
+from api.start.settings.sources import restore
 from dzflow.errors import DzflowError
 
 _log = logging.getLogger(__name__)

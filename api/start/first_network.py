@@ -1,6 +1,6 @@
 """The network that a service stores at its first start, and loads at later ones."""
 
-from api.start.settings import BadSettings, Settings
+from api.start.settings.settings import BadSettings, Settings
 from configurators.state.network import first_network, topology_of
 from configurators.store import keys
 from configurators.store.documents import decode_network, encode

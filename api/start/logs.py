@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, SecretStr
 
-from api.http.request_ids import request_id
-from api.start.settings import Settings
+from api.http.border.request_ids import request_id
+from api.start.settings.settings import Settings
 
 MAX_BYTES = 16 << 20
 KEPT = 3

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from api.start import child, parts
-from api.start.settings import Settings
+from api.start.settings.settings import Settings
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.state.network import topology_of
 from configurators.store import keys
@@ -62,7 +62,7 @@ async def emulate(
                     alive.pop(change.name, None)
                 else:
                     alive[change.name] = address_of(decode_process(change.value).openflow)
-            # While none is alive, the switches go on to look for those that they know.
+            # While none is registered, the switches keep trying the last known ones.
             if alive:
                 network.set_controllers(list(alive.values()))
 

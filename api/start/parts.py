@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from api.http.app_settings import ApiSettings, Token
-from api.start.settings import Settings
+from api.start.settings.settings import Settings
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess

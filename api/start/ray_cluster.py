@@ -25,7 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from api.start import child, parts
 from api.start.actors import Configurator, Southbound
 from api.start.ray_environment import NoRay, temporary_folder
-from api.start.settings import Settings
+from api.start.settings.settings import Settings
 from configurators.store import keys
 from configurators.store.etcd.client import Etcd
 from configurators.store.model import Process

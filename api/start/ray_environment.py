@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from api.start.settings import Settings
+from api.start.settings.settings import Settings
 from dzflow.errors import DzflowError
 
 _LONGEST = 40  # characters of a folder, for its sockets' paths to stay below the kernel's 107

@@ -18,7 +18,6 @@ from typing import Any
 from pydantic import SecretStr
 
 from api.start import logs, parts
-from api.start.checks import Only, check_settings, find_hints
 from api.start.children import (
     LONGEST_PAUSE,
     SHORTEST_PAUSE,
@@ -31,7 +30,8 @@ from api.start.first_network import load_or_store_network
 from api.start.listening import bind
 from api.start.ray_environment import environment, folder_of
 from api.start.ready_wait import START_SECONDS, ReadyWait
-from api.start.settings import Settings
+from api.start.settings.checks import Only, check_settings, find_hints
+from api.start.settings.settings import Settings
 from configurators.store.etcd.client import Etcd
 from configurators.store.etcd.errors import StoreError
 from configurators.store.model import NetworkDoc
@@ -134,7 +134,7 @@ class Supervisor:
         for number, socket in enumerate(self._sockets, 1):
             self._start(
                 f"api-{number}",
-                "api.http.server",
+                "api.start.api_server",
                 _API_PATIENCE,
                 files=[socket.fileno()],
                 socket=socket.fileno(),

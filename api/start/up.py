@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from api.start import parts
-from api.start.checks import Only
-from api.start.settings import Settings
+from api.start.settings.checks import Only
+from api.start.settings.settings import Settings
 from api.start.supervisor import Supervisor
 from configurators.store.etcd.client import Access
 from configurators.store.model import NetworkDoc

@@ -1,1 +1,1 @@
-"""Decides which configurator owns a partition: assigned to one (mode sna), or locked (mode sea)."""
+"""Decides which configurator owns a partition: assigned (mode sna), or locked (mode sea)."""

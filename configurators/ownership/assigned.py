@@ -158,7 +158,7 @@ class AssignedOwnership:
         partitions = self._partitions
         workers = {name: self._create(name, epoch) for name, epoch in epochs.items()}
         partitions.changed()
-        with report_long_wait(workers.values(), self._southbound.not_reached):
+        with report_long_wait(workers.values(), self._southbound.why_not_fenced):
             await self._southbound.raise_epochs(epochs)
         views = {name: view for name in workers if (view := self._known.view(name))}
         found = await read(self._etcd, views)

@@ -246,11 +246,10 @@ class LockedOwnership:
         name, partitions = lock.partition, self._partitions
         replica = partitions.replicas.pop(name, None)
         worker = replica.worker if replica else self._create(name, lock.epoch)
-        worker.epoch = lock.epoch
-        worker.ready = False
+        worker.begin_epoch(lock.epoch)
         partitions.owned[name] = worker
-        log_ = self._take_over.open_log(lock, replica.position if replica else "")
-        held = self._held[name] = HeldPartition(lock, worker, log_)
+        written = self._take_over.open_log(lock, replica.position if replica else "")
+        held = self._held[name] = HeldPartition(lock, worker, written)
         partitions.changed()
         try:
             await self._become_owner(held, replica is not None)
@@ -271,7 +270,7 @@ class LockedOwnership:
         partitions.replicas[name] = Replica(worker, held.log.position)
         # A lost switch has not carried out what was left out for it. When it is back, the next
         # owner has to declare the partition to it, so the partition is not in order.
-        return mark if self._southbound.all_told else None
+        return mark if self._southbound.all_caught_up else None
 
     async def _become_owner(self, held: HeldPartition, is_replica: bool) -> None:
         await self._take_over.raise_and_load(held, is_replica)

@@ -1,1 +1,1 @@
-"""Works on partitions: queues tasks, pushes slices or undoes them, keeps up with the network."""
+"""Works on one partition: queues tasks, pushes slices, and undoes what a full table refuses."""

@@ -44,7 +44,7 @@ class NetworkFollower:
         async for stored in follow_key(self._etcd, NETWORK, newer_than=self._known.revision):
             doc = decode_network(stored.value)
             # At once: pushes that wait for a lost switch keep partitions from the network.
-            self._southbound.lose(doc.lost.switches)
+            self._southbound.set_lost(doc.lost.switches)
             self._newest = doc, stored.revision
             self._came.set()
 
@@ -60,10 +60,10 @@ class NetworkFollower:
         known = self._known
         if known.network:
             # Southbound processes set up ports and groups first, then come the entries with them.
-            why = partial(self._southbound.not_taken_up, revision)
+            why = partial(self._southbound.why_network_missing, revision)
             with report_long_wait(self._partitions.owned.values(), why):
-                await self._southbound.until_network(revision)
-            await self._southbound.until_back(self._lost.difference(doc.lost.switches))
+                await self._southbound.wait_for_network(revision)
+            await self._southbound.wait_until_back(self._lost.difference(doc.lost.switches))
         *between, last = steps(doc, known.network)
         for step in between:
             self._go_over(step, known.revision)

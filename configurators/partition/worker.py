@@ -119,6 +119,11 @@ class PartitionWorker:
         """The tasks that have no reply yet."""
         return [*self._in_work, *self.queue.waiting()]
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Start to own the partition under a new epoch; it is not ready yet."""
+        self.epoch = epoch
+        self.ready = False
+
     def take_up(self, revision: int, network: PlannedNetwork) -> None:
         """Go over to another network, which continues the last one that was given here."""
         self._networks.append((revision, network))

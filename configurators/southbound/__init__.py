@@ -1,1 +1,1 @@
-"""The southbound process: owns switch connections, fences stale owners, serves configurators."""
+"""The southbound process (owns switch connections, fences stale owners), and the clients of it."""

@@ -123,12 +123,12 @@ class SouthboundClients:
 
     # For the configurator
 
-    def lose(self, switches: Iterable[str]) -> None:
+    def set_lost(self, switches: Iterable[str]) -> None:
         """Treat these switches, and no others, as lost from now on."""
         self._lost = frozenset(switches)
         self._update()
 
-    async def until_back(self, switches: Collection[str]) -> None:
+    async def wait_until_back(self, switches: Collection[str]) -> None:
         """Wait until these switches hold what they should, except those that are lost (again)."""
         while not all(s in self._usable or s in self._lost for s in switches):
             await self._changed.wait()
@@ -159,29 +159,29 @@ class SouthboundClients:
         fenced = [client for client in self._clients.values() if client.fenced]
         await asyncio.gather(*(self._declare_new(client, partitions) for client in fenced))
 
-    async def until_network(self, revision: int) -> None:
+    async def wait_for_network(self, revision: int) -> None:
         """Wait until all southbound processes have taken up a network."""
         while self._without_network(revision):
             await self._changed.wait()
 
-    def not_reached(self) -> str:
+    def why_not_fenced(self) -> str:
         """Why the fence may not be raised everywhere yet."""
         if names := self._unreached():
             return f"southbound processes are registered, but not reached: {_listed(names)}"
         return "a southbound process does not answer yet"
 
-    def not_taken_up(self, revision: int) -> str:
+    def why_network_missing(self, revision: int) -> str:
         """Why a network cannot be taken up yet."""
         names = self._without_network(revision)
         return f"southbound processes have not taken up the network: {_listed(names)}"
 
     @property
-    def all_told(self) -> bool:
+    def all_caught_up(self) -> bool:
         """Whether no switch lacks operations that it has missed while it was lost."""
         return not self._behind and not self._catching_up
 
     @property
-    def all_used(self) -> bool:
+    def all_in_use(self) -> bool:
         """Whether all southbound processes that are registered are in use."""
         used = {client.name for client in self._clients.values() if client.in_use}
         return self._peers.processes.keys() <= used

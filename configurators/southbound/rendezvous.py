@@ -1,4 +1,4 @@
-"""Which of several southbound processes is responsible for which switch. Pure."""
+"""Rendezvous hashing: shares switches (or partitions) among processes. Pure."""
 
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
@@ -7,9 +7,9 @@ from hashlib import blake2b
 def share(switches: Iterable[str], processes: Collection[str], me: str) -> frozenset[str]:
     """The switches that one of the processes is responsible for.
 
-    By rendezvous hashing with bounded load: all who know the same switches and processes agree,
-    none has more than its part, and when one goes or comes, few of the others' switches change
-    hands.
+    Uses rendezvous hashing with bounded load: every process computes the same shares from the same
+    switches and processes, no share is larger than the others by more than one, and when a process
+    comes or goes, few switches of the others move.
     """
     names = sorted(switches)
     most = -(-len(names) // len(processes))

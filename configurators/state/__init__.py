@@ -1,1 +1,1 @@
-"""What follows from the stored documents: spaces, network, healing, and the load of partitions."""
+"""What follows from stored documents: spaces, the network and its healing, loading partitions."""

@@ -1,8 +1,8 @@
-"""How the network goes on when something is lost or comes back. Pure.
+"""Computes the next network when switches or links go down or come back. Pure.
 
-Two different trees never share a number: a tree that cannot stay is replaced under a free one. The
-new tree's entries are installed beside the old one's; when all stand, publishers are told; after a
-grace period the old one goes.
+Two different trees never share a number: a broken tree is replaced under a free number
+(make-before-break). The new tree's entries are installed beside the old ones; when all are
+installed, publishers are told; after a grace period the old tree is removed.
 """
 
 from collections import Counter
@@ -20,10 +20,9 @@ from sdn.trees import Tree, spanning_forest
 def next_network(
     doc: NetworkDoc, lost: Lost, taken_up: bool, now: float, grace: float
 ) -> NetworkDoc:
-    """The network that is to follow: the same if there is nothing to do.
+    """The next network; the same one if there is nothing to do.
 
-    `taken_up` says that all configurators have installed what this one says; `now` and `grace` are
-    seconds.
+    `taken_up` says that all configurators have installed this one; `now` and `grace` are seconds.
     """
     changed = _without_retired(doc, now, grace)
     if taken_up:
@@ -32,15 +31,15 @@ def next_network(
 
 
 def coming(doc: NetworkDoc) -> frozenset[int]:
-    """The trees whose entries are being installed, and that publishers are not told of yet."""
+    """The trees whose entries are being installed; publishers do not use them yet."""
     return frozenset(doc.trees) - doc.usable - doc.retired.keys()
 
 
 def cut_off(doc: NetworkDoc) -> dict[str, str]:
-    """The hosts that others cannot reach, each with the reason."""
+    """The hosts that most others cannot reach, each with the reason."""
     lost = frozenset(doc.lost.switches)
     found = {
-        host.id: f"host {host.id} hangs on switch {host.switch}, which is lost"
+        host.id: f"host {host.id} is at switch {host.switch}, which is lost"
         for host in doc.hosts
         if host.switch in lost
     }
@@ -50,14 +49,14 @@ def cut_off(doc: NetworkDoc) -> dict[str, str]:
         for host in doc.hosts:
             if host.switch not in lost and not tree.joins(whole.root, host.switch):
                 found[host.id] = (
-                    f"host {host.id} hangs on switch {host.switch}, from where no way leads to"
+                    f"host {host.id} is at switch {host.switch}, which has no path to"
                     f" switch {whole.root} and most others"
                 )
     return found
 
 
 def _without_retired(doc: NetworkDoc, now: float, grace: float) -> NetworkDoc:
-    # A clock that jumps must not make anything stay for ever.
+    # A clock that jumps must not keep a tree forever.
     over = {n for n, since in doc.retired.items() if not since <= now < since + grace}
     if not over:
         return doc
@@ -83,7 +82,7 @@ def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
     doc = replace(doc, lost=lost, wanted=wanted)
     new = coming(doc)
     bad = {n for n, tree in doc.trees.items() if not _is_good(doc, tree)}
-    # Nobody was told of those that have not come yet: they can go at once.
+    # Publishers do not use the new trees yet: those that are broken can go at once.
     trees = {n: tree for n, tree in doc.trees.items() if n not in bad & new}
     kept = doc.usable - bad
     last = doc.last
@@ -94,7 +93,7 @@ def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
         trees[number] = tree_doc(tree)
         last = number
     doc = replace(doc, trees=trees, current=tuple(sorted(doc.usable)), last=last)
-    # Where another tree is whole, publishers leave the broken ones at once.
+    # If another tree is intact, publishers leave the broken ones at once.
     return _retire(doc, kept, doc.usable - kept, now) if kept else doc
 
 
@@ -106,9 +105,9 @@ def _retire(
 
 
 def _more_trees(doc: NetworkDoc, kept: Iterable[TreeDoc], wanted: int) -> Iterable[Tree]:
-    """Trees beside those that are kept, as different from all as possible, until there are enough.
+    """More trees, as different from the kept ones as possible, until there are enough.
 
-    One with the same links as another would only double entries.
+    A tree with the same links as another one would only double entries.
     """
     topology, without = topology_of(doc), _gone(doc)
     known = {frozenset(tree.links) for tree in kept}
@@ -123,20 +122,20 @@ def _more_trees(doc: NetworkDoc, kept: Iterable[TreeDoc], wanted: int) -> Iterab
 
 
 def _is_good(doc: NetworkDoc, tree: TreeDoc) -> bool:
-    """Whether a tree avoids all that is lost, and reaches all that can be reached."""
+    """Whether a tree avoids everything that is down, and reaches all that can be reached."""
     gone = _gone(doc)
     return gone.isdisjoint(tree.links) and len(tree.links) == _spanning(doc, gone)
 
 
 def _gone(doc: NetworkDoc) -> frozenset[Link]:
-    """Links that are lost, or lead to a switch that is."""
+    """Links that are down, or lead to a switch that is."""
     switches = frozenset(doc.lost.switches)
     ends = (link for link in doc.links if link.a in switches or link.b in switches)
     return frozenset((*doc.lost.links, *ends))
 
 
 def _spanning(doc: NetworkDoc, gone: frozenset[Link]) -> int:
-    """How many links a tree has that joins all that can be joined."""
+    """How many links a tree has that connects all that can be connected."""
     part = {switch.id: switch.id for switch in doc.switches}
 
     def find(name: str) -> str:
@@ -153,7 +152,7 @@ def _spanning(doc: NetworkDoc, gone: frozenset[Link]) -> int:
 
 
 def _free(trees: Iterable[int], last: int) -> int | None:
-    """A number that no tree has, used as long ago as possible: some switch may remember it."""
+    """A free number, used as long ago as possible: a switch may still have its entries."""
     taken = set(trees)
     numbers = ((last + 1 + n) % (MAX_TREE + 1) for n in range(MAX_TREE + 1))
     return next((number for number in numbers if number not in taken), None)

@@ -1,4 +1,4 @@
-"""From stored records to the partials that partitions begin with."""
+"""Reads from stored records the partials that a new owner of partitions begins with."""
 
 import asyncio
 import logging
@@ -23,19 +23,19 @@ _RETRY = 0.5
 
 
 class Loaded(Struct, frozen=True, gc=False):
-    """What a partition has of an active record, and the highest `seq` that it counts under."""
+    """What a partition has of an active record, and the number of the last task for it."""
 
     partial: Partial
     seq: int
 
 
 def counts(record: Record) -> bool:
-    """Whether partitions have something of a record, as far as it is settled."""
+    """Whether partitions have something of a record, as far as its operations are settled."""
     return record.state in ("active", "removing")
 
 
 def _was_active(record: Record) -> bool:
-    """Whether a record that counts ever was active; one that was removed before that was not."""
+    """Whether a record was ever active; false if its removal began before that."""
     return record.state == "active" or record.acknowledged is not None
 
 
@@ -51,12 +51,12 @@ def last_seq(record: Record) -> int:
 def partials(
     records: Iterable[Record], views: Iterable[VersionView], settled: bool = False
 ) -> Iterator[tuple[str, Loaded]]:
-    """What each partition of some versions of a space has of records, by its global name.
+    """What each partition of some versions of a space has of records, by the partition's name.
 
-    While an update is under way, that is what the old and the new filter want: whatever of the old
-    one has been left already is not missed, and what both want is never interrupted. With `settled`
-    it is what the old one wants, for those who know from a journal what was done since; and nothing
-    of a record that is removed before it ever was active.
+    While an update is in progress, that is what the old and the new filter want: flows that both
+    want are never interrupted. With `settled`, it is only what the old filter wants, and nothing of
+    a record whose removal began before it was active: the caller knows from the partition's log
+    what was done since.
     """
     versions = list(views)
     for record in records:
@@ -94,9 +94,9 @@ def _union(first: dict[str, Partial], second: dict[str, Partial]) -> dict[str, P
 async def read(
     etcd: Etcd, views: Mapping[str, VersionView], settled: bool = False
 ) -> dict[str, list[Loaded]]:
-    """What partitions have of all records of their spaces, see `partials`.
+    """What partitions have of all records of their spaces, as in `partials`.
 
-    `views` has the version of each partition.
+    `views` has the version of each partition. Retries while etcd does not answer.
     """
     found: dict[str, list[Loaded]] = {name: [] for name in views}
     spaces: dict[int, dict[int, VersionView]] = {}
@@ -110,7 +110,7 @@ async def read(
             try:
                 page = await etcd.range(prefix, after, limit=_AT_ONCE)
             except StoreError as error:
-                log.warning("records cannot be read: %s", error)
+                log.warning("cannot read records, retrying: %s", error)
                 await asyncio.sleep(_RETRY)
                 continue
             for name, loaded in partials(_records(page), versions.values(), settled):

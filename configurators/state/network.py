@@ -15,10 +15,10 @@ from sdn.trees import BadTreeCount, Tree, spanning_trees
 
 
 class Network:
-    """A network at one revision. Never changed; plans are made when they are first asked for.
+    """A network at one revision; immutable. Plans are made when they are first needed.
 
-    All engines may share its routes. Routes `after` those of an earlier network continue these, so
-    that an engine can go over from that one to this (`Engine.rewire`), one network after another.
+    All engines share its routes. Routes `after` those of an earlier network continue them, so that
+    an engine can change from that network to this one (`Engine.rewire`).
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Network:
 
     @classmethod
     def of(cls, doc: NetworkDoc, after: "Network | None" = None) -> Self:
-        """The network that is stored, as the next one after an earlier one if there is one."""
+        """The network of a document; `after` is the network before it, if any."""
         topology = topology_of(doc)
         trees = {number: tree_of(tree) for number, tree in doc.trees.items()}
         routes = Routes(topology, trees, after.routes if after else None)
@@ -51,9 +51,9 @@ class Network:
 
 
 def steps(doc: NetworkDoc, after: Network | None) -> list[NetworkDoc]:
-    """The networks to go through to this one: number by number, if documents in between are missed.
+    """The networks to pass through to this one, if documents in between were missed.
 
-    A number that means another tree than before has to be given up first.
+    A tree number that has another meaning than before has to be given up first.
     """
     if after is None:
         return [doc]
@@ -63,25 +63,25 @@ def steps(doc: NetworkDoc, after: Network | None) -> list[NetworkDoc]:
 
 
 def tree_of(doc: TreeDoc) -> Tree:
-    """A tree that is stored."""
+    """The tree of a document."""
     return Tree.build(doc.links, doc.root, doc.more_roots)
 
 
 def topology_of(doc: NetworkDoc) -> Topology:
-    """Switches, links and hosts of a network that is stored."""
+    """The switches, links and hosts of a document."""
     return Topology.build(doc.switches, doc.links, doc.hosts)
 
 
 def first_network(
     topology: Topology, plan: PlanName, trees: int, pipeline: Pipeline | None = None
 ) -> NetworkDoc:
-    """What is stored of a network when it is first seen.
+    """The first document of a network.
 
-    There are at most so many trees: one with the same links as another would only double entries.
-    `pipeline` may say where tables and groups begin and what prefix addresses have.
+    It has at most `trees` trees: a tree with the same links as another one would only double
+    entries. `pipeline` may set where tables and groups begin, and the prefix of addresses.
     """
     if not 1 <= trees <= MAX_TREE + 1:
-        raise BadTreeCount(f"{trees} trees are asked for; from 1 to {MAX_TREE + 1} are possible")
+        raise BadTreeCount(f"{trees} trees are not possible; choose from 1 to {MAX_TREE + 1}")
     different: dict[frozenset[Link], Tree] = {}
     for tree in spanning_trees(topology, trees):
         different.setdefault(tree.links, tree)
@@ -103,7 +103,7 @@ def with_host(doc: NetworkDoc, host: Host) -> NetworkDoc:
 
 
 def without_host(doc: NetworkDoc, host: str) -> NetworkDoc:
-    """The network without a host; its table and group stay given, in case it comes back."""
+    """The network without a host; its table and group stay reserved, in case it comes back."""
     return _with_topology(doc, topology_of(doc).without_host(host))
 
 
@@ -113,6 +113,6 @@ def _with_topology(doc: NetworkDoc, topology: Topology) -> NetworkDoc:
 
 
 def tree_doc(tree: Tree) -> TreeDoc:
-    """A tree as it is stored."""
+    """The document of a tree."""
     links = sorted(tree.links, key=lambda link: link.ends)
     return TreeDoc(tuple(links), tree.root, tree.more_roots)

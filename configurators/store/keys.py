@@ -23,7 +23,6 @@ The global name of a partition is `SPACE.VERSION/LEAF`, as in `1f.0/3-0.7-x`.
 """
 
 import re
-import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -80,9 +79,7 @@ class PartitionName(NamedTuple):
         return cls(int(space, 16), int(version), leaf)
 
 
-def new_record_id(
-    kind: RecordKind, space: int, new_id: Callable[[int], str] = secrets.token_hex
-) -> str:
+def new_record_id(kind: RecordKind, space: int, new_id: Callable[[int], str]) -> str:
     """A unique id for a record of a space; `new_id` gives a random text for a number of bytes."""
     return f"{LETTERS[kind]}{space:x}-{new_id(8)}"
 

@@ -1,4 +1,4 @@
-"""What dispatchers, configurators and southbound processes say to each other over streams.
+"""The messages between dispatchers, configurators and southbound processes.
 
 Regions and flow operations travel packed (`packing.py`): msgpack has no integers of 96 or 128 bits,
 and these are the bulk of what is sent.
@@ -14,10 +14,10 @@ from sdn.outcomes import Outcome
 
 
 class Task(Struct, frozen=True, array_like=True, gc=False):
-    """What a partition shall have of a record from now on.
+    """What a partition should have of a record from now on.
 
-    It replaces whatever the partition has of it, unless that came under a higher `seq`; so a task
-    can be repeated, and come late, without harm. Without regions and edge: nothing more.
+    It replaces what the partition has of the record, unless that came with a higher `seq`: so a
+    task may be repeated, or arrive late, without harm. No regions and no edge: nothing.
     """
 
     id: str
@@ -31,8 +31,8 @@ class Task(Struct, frozen=True, array_like=True, gc=False):
 class Tasks(Struct, frozen=True, array_like=True, tag="tasks"):
     """Tasks by partition. Each is answered by one `Done`, in any order.
 
-    They are for the owner with this epoch (mode `sna`): somebody who owns the partition later may
-    read the store after a record has ended, and must not begin it anew.
+    They are for the owner with this epoch (mode `sna`): a later owner may read the store after a
+    record has ended, and must not begin it again.
     """
 
     tasks: dict[str, list[Task]]
@@ -40,16 +40,16 @@ class Tasks(Struct, frozen=True, array_like=True, tag="tasks"):
 
 
 class Offers(Struct, frozen=True, array_like=True, tag="offers"):
-    """How many tasks of partitions a dispatcher has for whoever locks them (mode `sea`).
+    """How many tasks a dispatcher has for the configurator that locks a partition (mode `sea`).
 
-    It is told to all configurators, whenever that changes; 0 if there are none any more.
+    The dispatcher sends it to all configurators on each change; 0 if no tasks are left.
     """
 
     counts: dict[str, int]
 
 
 class Take(Struct, frozen=True, array_like=True, tag="take"):
-    """The owner of a partition's lock wants at most so many of its tasks: they come as `Tasks`."""
+    """The owner of a partition's lock requests at most `limit` tasks; they come as `Tasks`."""
 
     partition: str
     epoch: int
@@ -58,11 +58,11 @@ class Take(Struct, frozen=True, array_like=True, tag="take"):
 
 TaskOutcome = Literal["done", "failed", "superseded", "moved"]
 """Acknowledged by all switches; refused by one and undone; replaced by a task with a higher `seq`;
-or not owned here (any more), so that it has to be sent to the new owner."""
+or not owned by this process, so that the dispatcher has to send it to the new owner."""
 
 
 class Done(Struct, frozen=True, array_like=True, gc=False):
-    """A task has come to its end, under the epoch of the partition's owner."""
+    """The result of a task, with the epoch of the partition's owner."""
 
     partition: str
     id: str
@@ -81,13 +81,13 @@ class Done(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Dones(Struct, frozen=True, array_like=True, tag="dones"):
-    """Tasks that have come to their end."""
+    """The results of tasks."""
 
     dones: list[Done]
 
 
 class Waiting(Struct, frozen=True, array_like=True, tag="waiting"):
-    """Tasks wait for a switch; the reason says which and why. They are not at an end."""
+    """Tasks that wait for a switch; the reason says which, and why. Their results follow."""
 
     partition: str
     tasks: list[tuple[str, int]]  # id, seq
@@ -95,23 +95,23 @@ class Waiting(Struct, frozen=True, array_like=True, tag="waiting"):
 
 
 class PartitionLoad(Struct, frozen=True, array_like=True, gc=False):
-    """How a partition is doing."""
+    """The load and state of a partition."""
 
     partition: str
     epoch: int
     state: Literal["loading", "ready", "waiting"]
     queued: int
     active: int  # records with something in this partition
-    entries: int  # flow entries, estimated cheaply; 0 if not known
+    entries: int  # flow entries, a cheap estimate; 0 if not known
     tasks: int  # done since the process started
     reason: str | None = None
 
 
 class Load(Struct, frozen=True, array_like=True, tag="load"):
-    """What a configurator tells every second, and when the network changed."""
+    """The load of a configurator, sent every second and when the network has changed."""
 
     configurator: str
-    network: int  # the revision of the network that all its partitions have taken up
+    network: int  # the revision of the network that all its partitions have
     partitions: list[PartitionLoad]
 
 
@@ -127,22 +127,22 @@ class Apply(Struct, frozen=True, array_like=True, tag="apply"):
 
 
 class Applied(Struct, frozen=True, array_like=True, tag="applied"):
-    """Outcomes by switch; or, if `stale` says so, nothing was sent because the epoch is over."""
+    """Outcomes by switch. If `stale` gives a reason, nothing was sent: the epoch is stale."""
 
     outcomes: dict[str, Outcome]
     stale: str | None = None
 
 
 class RaiseEpochs(Struct, frozen=True, array_like=True, tag="raise"):
-    """Let nothing older through for these partitions. Answered by `Raised`."""
+    """Reject all older epochs of these partitions. Answered by `Raised`."""
 
     epochs: dict[str, int]
 
 
 class Raised(Struct, frozen=True, array_like=True, tag="raised"):
-    """The fence has risen, except for partitions whose epoch here is higher already.
+    """The epochs were raised, except for `stale` partitions, whose epoch is higher already.
 
-    Of those that are `undeclared` it is not known here what all switches should hold.
+    `undeclared` partitions were not declared for all switches of this southbound process.
     """
 
     stale: dict[str, str] = {}
@@ -152,10 +152,10 @@ class Raised(Struct, frozen=True, array_like=True, tag="raised"):
 class Declare(Struct, frozen=True, array_like=True, tag="declare"):
     """What partitions should have on each switch (entries, packed, by partition and switch).
 
-    It is about the `switches` that are named, or else about all that the southbound process is
-    responsible for; on those that `entries` leaves out a partition should have nothing. With
-    `check`, these switches are then compared, once for all partitions, and the difference is sent.
-    Answered by `Applied`, with an outcome for each switch (without `check`: acknowledged).
+    It concerns the named `switches`, or else all that the southbound process is responsible for;
+    a partition should have nothing on switches that `entries` leaves out. With `check`, these
+    switches are then compared, once for all partitions, and the difference is sent. Answered by
+    `Applied`, with an outcome for each switch (without `check`: acknowledged).
 
     A southbound process that has begun to hold a switch (the switch is new in its `SwitchReport`,
     or the stream is new) does not know what partitions should have there: it leaves their entries
@@ -170,7 +170,7 @@ class Declare(Struct, frozen=True, array_like=True, tag="declare"):
 
 
 class ReadFlows(Struct, frozen=True, array_like=True, tag="read"):
-    """Read our entries as a switch has them. Answered by `Flows`."""
+    """Read dzflow's entries from a switch. Answered by `Flows`."""
 
     switch: str
 

@@ -1,8 +1,8 @@
-"""Regions, flow operations and flow entries as bytes: the bulk of what processes tell each other.
+"""Regions, flow operations and flow entries as bytes: the bulk of what processes send each other.
 
-Regions are 24 bytes each. Operations and entries are a table of the different tails (where packets
-are sent, and which table is next) and then a record of 44 bytes each, all alike so that reading
-takes one step; the same matches and tables of tails come again and again, and are remembered.
+Regions have 24 bytes each. Operations and entries are packed as a table of the different tails
+(actions and next table), followed by one record of 44 bytes for each entry. All records have the
+same layout, so that one call unpacks them. Matches and tails repeat often, and are cached.
 """
 
 import struct
@@ -31,7 +31,7 @@ Tail = tuple[tuple[Action, ...], int | None]
 
 
 class BadPacking(BadInput):
-    """Bytes that are not what they should be: the peer is broken or speaks another version."""
+    """The bytes are malformed: the peer is broken, or has another version."""
 
 
 # Regions
@@ -119,11 +119,11 @@ def _pack(changes: list[int], entries: list[FlowEntry]) -> bytes:
         tails = b"".join(map(_pack_tail, numbers))
         return b"".join((_HEAD.pack(len(tails)), tails, *records))
     except (struct.error, OverflowError) as error:
-        raise BadPacking(f"an entry holds a number that no switch has: {error}") from error
+        raise BadPacking(f"an entry has a number that is out of range: {error}") from error
 
 
 def _split(data: bytes) -> tuple[tuple[Tail, ...], memoryview]:
-    """The tails, and all records."""
+    """The tails, and the bytes of all records."""
     if len(data) < _HEAD.size:
         raise BadPacking(f"{len(data)} bytes are too few")
     at = _HEAD.size + _HEAD.unpack_from(data)[0]

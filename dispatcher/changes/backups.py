@@ -19,10 +19,10 @@ from dispatcher.changes.hosts import Hosts
 from dispatcher.changes.spaces import SpaceChanges
 from dispatcher.errors import Conflict, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.requests.intake import Intake
+from dispatcher.requests.calls.pending_reply import PendingReply
+from dispatcher.requests.intake.intake import Intake
 from dispatcher.requests.operation import Operation
-from dispatcher.requests.pending_reply import PendingReply
-from dispatcher.requests.stored_records import scan
+from dispatcher.requests.writing.stored_records import scan
 from dispatcher.views import Restored
 from dzflow.errors import BadInput
 from sdn.topology import Host

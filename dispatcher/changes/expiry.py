@@ -10,9 +10,9 @@ from configurators.store.keys import ttl_key
 from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.knowledge.siblings import Siblings
 from dispatcher.metrics import Metrics
-from dispatcher.requests.intake import Intake
+from dispatcher.requests.intake.intake import Intake
 from dispatcher.requests.operation import Operation
-from dispatcher.requests.stored_records import read_many
+from dispatcher.requests.writing.stored_records import read_many
 from dzflow.aio import BackgroundTasks
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from dispatcher.errors import Conflict, NotFound, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
-from dispatcher.requests.stored_records import scan
+from dispatcher.requests.writing.stored_records import scan
 from dispatcher.views import HostView
 from sdn.topology import Host
 

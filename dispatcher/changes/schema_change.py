@@ -27,12 +27,12 @@ from dispatcher.errors import Conflict, Failed
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.siblings import Siblings
 from dispatcher.requests.adoption import Adoption
-from dispatcher.requests.intake import Intake
+from dispatcher.requests.calls.pending_reply import PendingReply
+from dispatcher.requests.intake.intake import Intake
 from dispatcher.requests.operation import Operation
-from dispatcher.requests.pending_reply import PendingReply
-from dispatcher.requests.record_writer import RecordWriter
-from dispatcher.requests.stored_records import StoredRecord, scan
-from dispatcher.requests.writes import Write, WriteResult
+from dispatcher.requests.writing.record_writer import RecordWriter
+from dispatcher.requests.writing.stored_records import StoredRecord, scan
+from dispatcher.requests.writing.writes import Write, WriteResult
 from dzflow.address import MAX_VERSION
 from dzflow.errors import BadInput
 from dzflow.filters import parse_filter

@@ -14,7 +14,7 @@ from configurators.store.mirror import Changes, follow
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.reports.status import Status
-from dispatcher.requests.record_view import RecordViews
+from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.views import Change, ChangeType, SpaceGone
 from dzflow.aio import BackgroundTasks
 

@@ -20,7 +20,7 @@ from dispatcher.errors import Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.reports.status import Status
-from dispatcher.requests.stored_records import MOST_LOOKED_AT, scan
+from dispatcher.requests.writing.stored_records import MOST_LOOKED_AT, scan
 from dispatcher.views import Explanation, FlowView, TouchedFlow
 from dzflow.address import BadAddress, read_match
 from dzflow.filters import conjunction_text, parse_filter

@@ -221,6 +221,7 @@ class Status:
             for name in sorted(dispatchers)
         ]
         switches = self.switches()
+        # Without these, no request can be served.
         reasons = [f"{part.name}: {part.reason}" for part in (etcd, *alive) if not part.ok]
         for what, parts in (("configurator", configurators), ("southbound process", southbound)):
             if not any(part.ok for part in parts):

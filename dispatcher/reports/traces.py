@@ -23,8 +23,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from configurators.environment import Clock
 from configurators.streams.messages import Done
+from dispatcher.requests.intake.routing import region_texts
 from dispatcher.requests.operation import Operation
-from dispatcher.requests.routing import region_texts
 from dzflow.host_protocol import MAX_PAYLOAD
 
 _log = logging.getLogger(__name__)

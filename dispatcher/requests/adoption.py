@@ -11,7 +11,7 @@ from dispatcher.knowledge.signals import Signal
 from dispatcher.metrics import Metrics
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.pipeline import Pipeline
-from dispatcher.requests.stored_records import scan
+from dispatcher.requests.writing.stored_records import scan
 from dzflow.aio import BackgroundTasks
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from configurators.store.model import Record, RecordKind, Timing
 from dispatcher.calls import Answer, RecordSpec
 from dispatcher.errors import Problem
 from dispatcher.requests.rollout import Rollout
-from dispatcher.requests.stored_records import StoredRecord
+from dispatcher.requests.writing.stored_records import StoredRecord
 from dzflow.errors import DzflowError
 
 Action = Literal["begin", "end", "update"]

@@ -19,20 +19,20 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.metrics import Metrics
-from dispatcher.requests.delivery import Delivery
-from dispatcher.requests.gathering import Gatherer, TaskTrace
+from dispatcher.requests.calls.replies import Replies
+from dispatcher.requests.delivery.delivery import Delivery
+from dispatcher.requests.delivery.gathering import Gatherer, TaskTrace
+from dispatcher.requests.delivery.offers import OfferDelivery
+from dispatcher.requests.delivery.push import PushDelivery
 from dispatcher.requests.in_flight import InFlight
-from dispatcher.requests.intake import Intake, refuse
-from dispatcher.requests.limits import Admission, Rates
-from dispatcher.requests.offers import OfferDelivery
+from dispatcher.requests.intake.intake import Intake, refuse
+from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.operation import Ending, Operation, Stage
-from dispatcher.requests.planning import Planner
-from dispatcher.requests.push import PushDelivery
-from dispatcher.requests.record_writer import RecordWriter
-from dispatcher.requests.replies import Replies
-from dispatcher.requests.settling import Settling
-from dispatcher.requests.wait_reasons import WaitReasons
-from dispatcher.requests.writing import OperationWriter
+from dispatcher.requests.writing.first_write import OperationWriter
+from dispatcher.requests.writing.record_writer import RecordWriter
+from dispatcher.requests.writing.settling import Settling
+from dispatcher.requests.writing.wait_reasons import WaitReasons
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
 

@@ -27,7 +27,7 @@ from dzflow.errors import BadInput
 
 if TYPE_CHECKING:
     from dzflow.sdk import Advertisement, ControlPlane
-    from dzflow.sdk.api_protocol import Kind
+    from dzflow.sdk.rest.api_protocol import Kind
 
 # An event may still be in flight when its advertisement ends: the switches would drop it.
 _IN_FLIGHT = 0.25  # seconds

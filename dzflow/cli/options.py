@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from api.start.settings import Settings
+    from api.start.settings.settings import Settings
 
 Config = Annotated[Path | None, typer.Option(help="A TOML or YAML file with settings.")]
 DataPlane = Annotated[
@@ -55,7 +55,7 @@ Insecure = Annotated[
 
 def settings_of(config: Path | None, options: dict[str, Any]) -> "Settings":
     """The settings from file, environment and the given options."""
-    from api.start.settings_sources import load
+    from api.start.settings.sources import load
 
     given = {name: value for name, value in options.items() if value is not None}
     emulated = {

@@ -13,7 +13,7 @@ from dzflow.cli.tables import print_json, show_list
 from dzflow.errors import BadInput
 
 if TYPE_CHECKING:
-    from dzflow.sdk.api_protocol import Kind
+    from dzflow.sdk.rest.api_protocol import Kind
 
 Host = Annotated[str | None, typer.Option(help="Of this host only.")]
 Space = Annotated[str | None, typer.Option(help="In this space only.")]

@@ -18,7 +18,7 @@ from dzflow.cli.client import URL
 from dzflow.cli.options import settings_of
 
 if TYPE_CHECKING:
-    from api.start.settings import Settings
+    from api.start.settings.settings import Settings
     from api.start.up import Service
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

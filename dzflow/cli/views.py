@@ -202,8 +202,8 @@ def _ready(url: str, token: str | None, ca: Path | None) -> tuple[bool, Any]:
 def _client(url: str, token: str | None, ca: Path | None) -> "Iterator[httpx.Client]":
     import httpx
 
-    from dzflow.sdk.access import ApiAccess
     from dzflow.sdk.errors import Unreachable
+    from dzflow.sdk.rest.access import ApiAccess
 
     access = ApiAccess(url, token, ca=ca, timeout=_TIMEOUT)
     with httpx.Client(**access.http_options()) as client:

@@ -9,11 +9,11 @@ from dzflow.sdk.async_control_plane import (
     AsyncControlPlane,
     AsyncSubscription,
 )
-from dzflow.sdk.async_rest import AsyncRest
 from dzflow.sdk.control_plane import Advertisement, ControlPlane, Subscription
-from dzflow.sdk.event import Event
-from dzflow.sdk.rest import Rest
-from dzflow.sdk.sorter import Counters
+from dzflow.sdk.events.event import Event
+from dzflow.sdk.events.sorter import Counters
+from dzflow.sdk.rest.async_rest import AsyncRest
+from dzflow.sdk.rest.rest import Rest
 
 __all__ = [
     "Advertisement",

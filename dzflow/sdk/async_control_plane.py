@@ -6,14 +6,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from dzflow.sdk.api_protocol import ApiProtocol, Json
-from dzflow.sdk.async_rest import AsyncRest
 from dzflow.sdk.client import QUEUE, TTL, Client
 from dzflow.sdk.errors import Closed
-from dzflow.sdk.event import Event
+from dzflow.sdk.events.event import Event
+from dzflow.sdk.events.inbox import TaskInbox
+from dzflow.sdk.events.sorter import Counters
 from dzflow.sdk.handles import Advertised, AdvertisementHandle, Handle, SubscriptionHandle
-from dzflow.sdk.inbox import TaskInbox
-from dzflow.sdk.sorter import Counters
+from dzflow.sdk.rest.api_protocol import ApiProtocol, Json
+from dzflow.sdk.rest.async_rest import AsyncRest
 from dzflow.sdk.space_view import SpaceView
 
 _TURN = 100  # events that `publish_many` sends before other tasks run

@@ -114,9 +114,11 @@ class Portal:
         In a child process of the one that made the client, nothing is done: the parent's records
         and connections are not the child's to close.
         """
-        with self._lock:
-            used = self._entered and not self._closed and self._process == os.getpid()
-            self._closed = True
+        used = False
+        if self._process == os.getpid():
+            with self._lock:
+                used = self._entered and not self._closed
+                self._closed = True
         if not used:
             work.close()
             return

@@ -4,15 +4,15 @@ import asyncio
 from contextlib import suppress
 
 from dzflow.filters import parse_filter
-from dzflow.sdk.api_protocol import Json, Kind
-from dzflow.sdk.async_rest import AsyncRest
 from dzflow.sdk.errors import CLIENT_CLOSED, Closed, NoHost, NotFound
+from dzflow.sdk.events.inbox import Inbox
+from dzflow.sdk.events.links import EmulatedLink, Link, open_link
+from dzflow.sdk.events.sorter import Counters, Interest
 from dzflow.sdk.handles import Advertised, AdvertisementHandle, Handle, SubscriptionHandle
 from dzflow.sdk.host_agent import HostAgent
-from dzflow.sdk.inbox import Inbox
-from dzflow.sdk.links import EmulatedLink, Link, open_link
 from dzflow.sdk.renewals import OwnRecord
-from dzflow.sdk.sorter import Counters, Interest
+from dzflow.sdk.rest.api_protocol import Json, Kind
+from dzflow.sdk.rest.async_rest import AsyncRest
 from dzflow.sdk.space_view import Expression
 
 TTL = 60.0  # seconds after which the records of a crashed application expire

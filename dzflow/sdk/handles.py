@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from dzflow.sdk.errors import Closed, OutsideAdvertisement
+from dzflow.sdk.events.sorter import Interest
 from dzflow.sdk.host_agent import HostAgent
 from dzflow.sdk.renewals import OwnRecord
-from dzflow.sdk.sorter import Interest
 from dzflow.sdk.space_view import Expression, SpaceView
 
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
 from dzflow.intervals import Key
-from dzflow.sdk import datagrams
-from dzflow.sdk.async_rest import AsyncRest
 from dzflow.sdk.errors import CLIENT_CLOSED, Closed
-from dzflow.sdk.links import EmulatedLink, Link
-from dzflow.sdk.receiver import Receiver
+from dzflow.sdk.events import datagrams
+from dzflow.sdk.events.links import EmulatedLink, Link
+from dzflow.sdk.events.receiver import Receiver
+from dzflow.sdk.events.sorter import Counters, Sorter
 from dzflow.sdk.renewals import Renewals
 from dzflow.sdk.reporter import Reporter
-from dzflow.sdk.sorter import Counters, Sorter
+from dzflow.sdk.rest.async_rest import AsyncRest
 from dzflow.sdk.space_follower import SpaceFollower
 from dzflow.sdk.space_view import SpaceView
 

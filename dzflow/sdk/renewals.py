@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
-from dzflow.sdk.api_protocol import ApiProtocol, Json, Kind
 from dzflow.sdk.errors import NotFound
+from dzflow.sdk.rest.api_protocol import ApiProtocol, Json, Kind
 
 _log = logging.getLogger("dzflow.sdk")
 

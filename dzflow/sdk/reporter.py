@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from dzflow.errors import DzflowError
-from dzflow.sdk.api_protocol import ApiProtocol
-from dzflow.sdk.sorter import Counters
+from dzflow.sdk.events.sorter import Counters
+from dzflow.sdk.rest.api_protocol import ApiProtocol
 
 _log = logging.getLogger("dzflow.sdk")
 

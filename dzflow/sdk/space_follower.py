@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import Any
 
 from dzflow.errors import DzflowError
-from dzflow.sdk.async_rest import AsyncRest
 from dzflow.sdk.errors import Refused
-from dzflow.sdk.sorter import Sorter
+from dzflow.sdk.events.sorter import Sorter
+from dzflow.sdk.rest.async_rest import AsyncRest
 from dzflow.sdk.space_view import SpaceView
 
 _log = logging.getLogger("dzflow.sdk")

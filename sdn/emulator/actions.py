@@ -1,4 +1,4 @@
-"""What entries, buckets and packet-outs do with a packet, read from the bytes of a message."""
+"""The actions of entries, buckets and packet-outs, read from the bytes of a message."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -30,7 +30,7 @@ ALL_PORTS = 0xFFFFFFFC
 
 _BASIC_CLASS = 0x8000
 _LAST_INSTRUCTION = 6  # of those that OpenFlow 1.3 and 1.4 define
-_REMEMBERED = 256  # longer ones are read anew: a peer must not fill our memory
+_REMEMBERED = 256  # longer ones are not cached, so that a peer cannot fill our memory
 
 
 class SetField(Struct, frozen=True, gc=False):
@@ -62,7 +62,7 @@ def parse_actions(data: bytes) -> Steps:
 
 
 def parse_instructions(data: bytes) -> tuple[Steps, int | None]:
-    """The actions of an entry and the table that follows; raises Refused for what is not known."""
+    """The actions of an entry and the table that follows; raises Refused for unknown ones."""
     return (_parse_remembered if len(data) <= _REMEMBERED else _parse)(data)
 
 

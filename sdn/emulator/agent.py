@@ -8,7 +8,7 @@ from typing import cast
 from msgspec import Struct
 
 from dzflow.aio import OncePerTurn
-from sdn.emulator.connection import Connection
+from sdn.emulator.connection import ControllerConnection
 from sdn.emulator.datapath import Frames
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.openflow.protocol.constants import Type
@@ -152,18 +152,18 @@ class Agent:
             channel.abort()
         return channel
 
-    # What the channels report.
+    # Reports of the channels.
 
-    def channel_opened(self, channel: "_Channel") -> Connection:
+    def channel_opened(self, channel: "_Channel") -> ControllerConnection:
         """A controller is connected."""
         self._channels.append(channel)
         return self.switch.connect()
 
-    def received(self, connection: Connection, data: bytes) -> None:
+    def received(self, connection: ControllerConnection, data: bytes) -> None:
         """A controller has sent something."""
         self._send_results(self.switch.feed(connection, data, asyncio.get_running_loop().time()))
 
-    def congested(self, connection: Connection, congested: bool) -> None:
+    def congested(self, connection: ControllerConnection, congested: bool) -> None:
         """A controller reads too slowly, or has caught up."""
         self.switch.congested(connection, congested)
         self._work.schedule()
@@ -222,7 +222,7 @@ class _Channel(asyncio.Protocol):
     """One connection to a controller."""
 
     transport: asyncio.Transport
-    connection: Connection
+    connection: ControllerConnection
 
     def __init__(self, agent: Agent, probe_every: float) -> None:
         self.ended = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a switch sends, to bytes; flow statistics are encoded by `sdn.openflow.protocol.codec`."""
+"""Encodes the messages of a switch; flow statistics are in `sdn.openflow.protocol.codec`."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -57,13 +57,13 @@ _INSTRUCTIONS, _NEXT_TABLES, _APPLY_ACTIONS, _MATCH, _WILDCARDS, _SET_FIELDS = 0
 
 
 def features(version: int, xid: int, dpid: int, model: SwitchModel) -> bytes:
-    """Who the switch is; it keeps no packets, so packet-ins are always whole."""
+    """The features of the switch; it buffers no packets, so packet-ins are always whole."""
     body = _FEATURES.pack(dpid, 0, model.tables, 0, _CAN_FLOW_STATS, 0)
     return message(version, Type.FEATURES_REPLY, xid, body)
 
 
 def config(version: int, xid: int, settings: bytes) -> bytes:
-    """What a controller has set, told back."""
+    """The configuration that a controller has set."""
     return message(version, Type.GET_CONFIG_REPLY, xid, settings)
 
 
@@ -74,7 +74,7 @@ def role(version: int, xid: int, role: Role, generation: int | None) -> bytes:
 
 
 def role_status(version: int, generation: int) -> bytes:
-    """What a master gets when another controller has taken its place (1.4)."""
+    """Tells a master that another controller has replaced it (1.4)."""
     body = _ROLE_STATUS.pack(Role.SLAVE, _MASTER_REQUEST, generation)
     return message(version, Type.ROLE_STATUS, 0, body)
 
@@ -100,7 +100,7 @@ def ports(version: int, xid: int, found: Iterable[Port]) -> bytes:
 
 
 def description(version: int, xid: int, kind: int, name: str) -> bytes:
-    """What the switch is, in words."""
+    """The description of the switch."""
     words = ("dzflow", "emulated switch", "dzflow", "none", name)
     body = _DESCRIPTION.pack(*(word.encode()[:31] for word in words))
     return (
@@ -127,12 +127,12 @@ def group_features(version: int, xid: int, model: SwitchModel) -> bytes:
 
 
 def table_features(version: int, xid: int, model: SwitchModel) -> bytes:
-    """What each table can do."""
+    """The features of all tables."""
     return _parts(version, xid, Multipart.TABLE_FEATURES, _tables(model))
 
 
 def updates(version: int, xid: int, found: Iterable[bytes]) -> bytes:
-    """What a flow monitor tells; at least one message, though it be empty."""
+    """The reports of a flow monitor: at least one message, which may be empty."""
     return _parts(version, xid, Multipart.FLOW_MONITOR, found)
 
 

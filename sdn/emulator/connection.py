@@ -18,7 +18,7 @@ from sdn.openflow.protocol.constants import (
 from sdn.openflow.protocol.wire import HEADER, TYPE_LENGTH, MalformedMessage, message, pad8, read
 
 MAX_OUT = 4 << 20
-"""Bytes to send beyond which no further message is taken in."""
+"""Outgoing bytes beyond which no further message is handled."""
 
 _EVERY_REASON = 0xFFFFFFFF
 _VERSION_BITMAP = 1
@@ -26,17 +26,17 @@ _ASYNC_1_3 = Struct("!6I")
 
 
 class Wishes(Record):
-    """What a controller wants to be told unasked: bits for reasons, first as master, then slave."""
+    """Which asynchronous messages a controller wants: bits for reasons, as master and as slave."""
 
     packet_in: tuple[int, int] = (_EVERY_REASON, 0)
     port_status: tuple[int, int] = (_EVERY_REASON, _EVERY_REASON)
     role_status: tuple[int, int] = (_EVERY_REASON, _EVERY_REASON)
 
 
-class Connection:
-    """One controller: what has come from it and what it is to get.
+class ControllerConnection:
+    """The connection of one controller: received bytes, and messages to send.
 
-    `version` is 0 until it is settled; `closed` says why the connection is to end.
+    `version` is 0 until the handshake settles it; `closed` says why the connection has to end.
     """
 
     def __init__(self, versions: Sequence[int]) -> None:
@@ -46,8 +46,8 @@ class Connection:
         self.monitors = Monitors()
         self.wishes = Wishes()
         self.settings = pack("!HH", 0, 0xFFFF)  # fragments as they come; packet-ins whole
-        self.congested = False  # the controller does not read what it gets
-        self.stalled = False  # there may be more to read in what has come, once this is sent
+        self.congested = False  # the controller reads too slowly
+        self.stalled = False  # received messages wait until the outgoing ones are sent
         self.out_size = 0
         self._versions = tuple(sorted(versions))
         self._buffer = b""
@@ -58,7 +58,7 @@ class Connection:
 
     @property
     def ready(self) -> bool:
-        """Whether the controller can be told things."""
+        """Whether the handshake is done and the connection is open."""
         return bool(self.version) and self.closed is None
 
     def messages(self, data: bytes) -> Iterator[bytes]:
@@ -81,13 +81,13 @@ class Connection:
                 if self.version:
                     yield received
                 else:
-                    self._greeted(received)
+                    self._finish_handshake(received)
         finally:
             self._buffer = data[at:] if self.closed is None else b""
             self.stalled = self.out_size >= MAX_OUT
 
     def send(self, data: bytes) -> None:
-        """Put bytes into what is to be sent."""
+        """Append bytes to the outgoing ones."""
         if self.closed is None and data:
             self._out.append(data)
             self.out_size += len(data)
@@ -98,7 +98,7 @@ class Connection:
         self.send(requests.error(self.version, xid, *error, received))
 
     def outgoing(self) -> bytes:
-        """What is to be sent since the last call."""
+        """The outgoing bytes since the last call."""
         if not self._out:
             return b""
         data = b"".join(self._out)
@@ -107,16 +107,16 @@ class Connection:
         return data
 
     def end(self, reason: str) -> None:
-        """Take nothing more in; what is to be sent still is."""
+        """Handle no more messages; outgoing ones are still sent."""
         if self.closed is None:
             self.closed = reason
 
     def wants(self, reasons: tuple[int, int], reason: int) -> bool:
-        """Whether the controller, in its role, wants to be told something for this reason."""
+        """Whether the controller, in its role, wants messages for this reason."""
         return self.ready and bool(reasons[self.role == Role.SLAVE] >> reason & 1)
 
     def set_async(self, received: bytes) -> None:
-        """Take over what a controller wants to be told."""
+        """Set which asynchronous messages a controller wants."""
         if self.version == V1_3:
             masks = read(_ASYNC_1_3, received, HEADER.size)
             self.wishes.packet_in, self.wishes.port_status = masks[0:2], masks[2:4]
@@ -140,7 +140,7 @@ class Connection:
         self.wishes = Wishes(pairs[0], pairs[1], pairs[3])
 
     def _check_header(self, header: bytes) -> None:
-        """Everything about a header that the fast way does not take; ends what cannot go on."""
+        """Check a header that needs more than the fast path; ends the connection if it is bad."""
         version, kind, length, _ = HEADER.unpack(header)
         if self.version and version != self.version and kind != Type.HELLO:
             self.refuse(BAD_VERSION, header)
@@ -152,8 +152,8 @@ class Connection:
                 self.refuse(BAD_LEN, header)
             self.end(f"a message claims to have {length} bytes")
 
-    def _greeted(self, received: bytes) -> None:
-        """Settle on a version with what should be a hello."""
+    def _finish_handshake(self, received: bytes) -> None:
+        """Settle on a version with the first message, which should be a hello."""
         if received[1] == Type.ERROR:
             self.end("the controller refuses to speak with the switch")
             return

@@ -5,7 +5,7 @@ from struct import Struct
 
 from sdn.emulator import answers
 from sdn.emulator.actions import TABLE, Steps, parse_actions
-from sdn.emulator.connection import Connection
+from sdn.emulator.connection import ControllerConnection
 from sdn.emulator.datapath import Datapath, Frames, Outcome
 from sdn.emulator.faults import Faults
 from sdn.emulator.matching import parse_match
@@ -50,16 +50,16 @@ _FLOW_STATS = Struct("!B3xII4xQQ")
 _FOR_MASTERS = frozenset({Type.FLOW_MOD, Type.GROUP_MOD, Type.PACKET_OUT, _PORT_MOD, _TABLE_MOD})
 _MASTER_REQUEST = 0
 
-Serve = Callable[[Connection, int, bytes], Frames | None]
+Serve = Callable[[ControllerConnection, int, bytes], Frames | None]
 
 
 class Control:
-    """The controllers of one switch, and what it does for them."""
+    """The controllers of one switch; carries out their messages."""
 
     def __init__(self, name: str, dpid: int, datapath: Datapath, faults: Faults) -> None:
         self.name = name
         self.dpid = dpid
-        self.connections: list[Connection] = []
+        self.connections: list[ControllerConnection] = []
         self.generation: int | None = None
         self._datapath = datapath
         self._faults = faults
@@ -88,7 +88,7 @@ class Control:
             Multipart.FLOW_MONITOR: self._monitor,
         }
 
-    def handle(self, connection: Connection, received: bytes) -> Frames | None:
+    def handle(self, connection: ControllerConnection, received: bytes) -> Frames | None:
         """Carry out a message; frames that leave the switch because of it."""
         kind = received[1]
         try:
@@ -106,24 +106,26 @@ class Control:
             connection.refuse(BAD_LEN, received)
         return None
 
-    # What is told unasked.
+    # Asynchronous messages.
 
-    def tell_changes(self, changes: list[Changed], by: Connection | None, xid: int) -> None:
-        """Tell the flow monitors."""
+    def report_changes(
+        self, changes: list[Changed], by: ControllerConnection | None, xid: int
+    ) -> None:
+        """Report changes to the flow monitors."""
         for connection in self.connections:
             if connection.monitors:
                 own = xid if connection is by else None
                 connection.send(connection.monitors.changed(connection.version, changes, own))
 
-    def tell_port(self, port: Port, new: bool = False) -> None:
-        """Tell all controllers that a port went up or down, or is new."""
+    def report_port(self, port: Port, new: bool = False) -> None:
+        """Report to all controllers that a port went up or down, or is new."""
         reason = answers.PORT_ADDED if new else answers.PORT_MODIFIED
         for connection in self.connections:
             if connection.wants(connection.wishes.port_status, reason):
                 connection.send(answers.port_status(connection.version, port, reason))
 
-    def tell_punts(self, outcome: Outcome) -> None:
-        """Send packet-ins to the controllers that want them and read what they get."""
+    def send_packet_ins(self, outcome: Outcome) -> None:
+        """Send packet-ins to the controllers that want them and are not congested."""
         counters = self._datapath.counters
         for punt in outcome.punts:
             for connection in self.connections:
@@ -135,21 +137,21 @@ class Control:
                     counters.packet_ins += 1
                     connection.send(answers.packet_in(connection.version, punt))
 
-    # What changes the switch.
+    # Requests that change the switch.
 
-    def _flow_mod(self, connection: Connection, xid: int, received: bytes) -> None:
+    def _flow_mod(self, connection: ControllerConnection, xid: int, received: bytes) -> None:
         datapath = self._datapath
         datapath.counters.flow_mods += 1
         mod = decode_flow_mod(received)
         if self._faults.passes(mod):
             changes = datapath.tables.apply(mod, received)
-            self.tell_changes(changes, connection, xid)
+            self.report_changes(changes, connection, xid)
 
-    def _group_mod(self, connection: Connection, xid: int, received: bytes) -> None:
+    def _group_mod(self, connection: ControllerConnection, xid: int, received: bytes) -> None:
         changes = self._datapath.tables.apply_group(received)
-        self.tell_changes(changes, connection, xid)
+        self.report_changes(changes, connection, xid)
 
-    def _packet_out(self, _connection: Connection, _xid: int, received: bytes) -> Frames:
+    def _packet_out(self, _connection: ControllerConnection, _xid: int, received: bytes) -> Frames:
         buffer, in_port, length = read(_PACKET_OUT, received, HEADER.size)
         if buffer != NO_BUFFER:
             raise Refused(BUFFER_UNKNOWN)
@@ -161,10 +163,10 @@ class Control:
         steps: Steps = parse_actions(received[at : at + length])
         self._datapath.tables.check_steps(tuple(s for s in steps if s != Output(TABLE)))
         outcome = self._datapath.execute(steps, received[at + length :], in_port)
-        self.tell_punts(outcome)
+        self.send_packet_ins(outcome)
         return outcome.frames
 
-    def _role(self, connection: Connection, xid: int, received: bytes) -> None:
+    def _role(self, connection: ControllerConnection, xid: int, received: bytes) -> None:
         number, generation = read(_ROLE, received, HEADER.size)
         if number not in tuple(Role):
             raise Refused(BAD_ROLE)
@@ -179,7 +181,7 @@ class Control:
             connection.role = role
         connection.send(answers.role(connection.version, xid, connection.role, self.generation))
 
-    def _demote_others(self, master: Connection, generation: int) -> None:
+    def _demote_others(self, master: ControllerConnection, generation: int) -> None:
         for other in self.connections:
             if other is master or other.role is not Role.MASTER:
                 continue
@@ -188,28 +190,28 @@ class Control:
             if wanted and other.version >= V1_4:
                 other.send(answers.role_status(other.version, generation))
 
-    # What only asks.
+    # Requests that change nothing.
 
-    def _echo(self, connection: Connection, xid: int, received: bytes) -> None:
+    def _echo(self, connection: ControllerConnection, xid: int, received: bytes) -> None:
         connection.send(message(connection.version, Type.ECHO_REPLY, xid, received[8:]))
 
-    def _features(self, connection: Connection, xid: int, _received: bytes) -> None:
+    def _features(self, connection: ControllerConnection, xid: int, _received: bytes) -> None:
         model = self._datapath.tables.model
         connection.send(answers.features(connection.version, xid, self.dpid, model))
 
-    def _get_config(self, connection: Connection, xid: int, _received: bytes) -> None:
+    def _get_config(self, connection: ControllerConnection, xid: int, _received: bytes) -> None:
         connection.send(answers.config(connection.version, xid, connection.settings))
 
-    def _set_config(self, connection: Connection, _xid: int, received: bytes) -> None:
+    def _set_config(self, connection: ControllerConnection, _xid: int, received: bytes) -> None:
         connection.settings = _CONFIG.pack(*read(_CONFIG, received, HEADER.size))
 
-    def _set_async(self, connection: Connection, _xid: int, received: bytes) -> None:
+    def _set_async(self, connection: ControllerConnection, _xid: int, received: bytes) -> None:
         connection.set_async(received)
 
-    def _ignore(self, _connection: Connection, _xid: int, _received: bytes) -> None:
+    def _ignore(self, _connection: ControllerConnection, _xid: int, _received: bytes) -> None:
         """Nothing to be done about it."""
 
-    def _multipart(self, connection: Connection, xid: int, received: bytes) -> None:
+    def _multipart(self, connection: ControllerConnection, xid: int, received: bytes) -> None:
         *_, kind, flags = read(MULTIPART, received)
         serve = self._parts.get(kind)
         if serve is None or flags & MORE:
@@ -218,10 +220,10 @@ class Control:
             raise Refused(BAD_MULTIPART)
         serve(connection, xid, received)
 
-    def _description(self, connection: Connection, xid: int, _received: bytes) -> None:
+    def _description(self, connection: ControllerConnection, xid: int, _received: bytes) -> None:
         connection.send(answers.description(connection.version, xid, _DESCRIPTION, self.name))
 
-    def _flow_stats(self, connection: Connection, xid: int, received: bytes) -> None:
+    def _flow_stats(self, connection: ControllerConnection, xid: int, received: bytes) -> None:
         table, out_port, out_group, cookie, mask = read(_FLOW_STATS, received, MULTIPART.size)
         tables = self._datapath.tables
         if table >= tables.model.tables and table != ALL_TABLES:
@@ -231,25 +233,25 @@ class Control:
         stats = (rule.stat for rule in found)
         connection.send(encode_flow_stats(connection.version, xid, stats))
 
-    def _groups(self, connection: Connection, xid: int, _received: bytes) -> None:
+    def _groups(self, connection: ControllerConnection, xid: int, _received: bytes) -> None:
         found = self._datapath.tables.groups.values()
         connection.send(answers.groups(connection.version, xid, found))
 
-    def _group_features(self, connection: Connection, xid: int, _received: bytes) -> None:
+    def _group_features(self, connection: ControllerConnection, xid: int, _received: bytes) -> None:
         model = self._datapath.tables.model
         connection.send(answers.group_features(connection.version, xid, model))
 
-    def _table_features(self, connection: Connection, xid: int, received: bytes) -> None:
+    def _table_features(self, connection: ControllerConnection, xid: int, received: bytes) -> None:
         if len(received) > MULTIPART.size:
             raise Refused(FIXED_TABLE_FEATURES)
         model = self._datapath.tables.model
         connection.send(answers.table_features(connection.version, xid, model))
 
-    def _ports(self, connection: Connection, xid: int, _received: bytes) -> None:
+    def _ports(self, connection: ControllerConnection, xid: int, _received: bytes) -> None:
         found: Iterable[Port] = self._datapath.ports.values()
         connection.send(answers.ports(connection.version, xid, found))
 
-    def _monitor(self, connection: Connection, xid: int, received: bytes) -> None:
+    def _monitor(self, connection: ControllerConnection, xid: int, received: bytes) -> None:
         tables = self._datapath.tables
         connection.send(connection.monitors.request(connection.version, xid, received, tables))
 

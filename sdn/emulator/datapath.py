@@ -43,7 +43,7 @@ class Punt(NamedTuple):
 
 
 class Outcome(Struct):
-    """What becomes of a frame; it is not admitted if no entry did anything with it."""
+    """The fate of a frame; `admitted` is False if no entry did anything with it."""
 
     frames: Frames
     punts: list[Punt]
@@ -51,7 +51,7 @@ class Outcome(Struct):
 
 
 class Counters(Struct):
-    """What has happened at a switch so far."""
+    """The counters of a switch."""
 
     received: int = 0  # frames from the network
     sent: int = 0  # frames into the network
@@ -111,7 +111,7 @@ class Datapath:
         self.ports[port.number] = port
 
     def receive(self, frame: bytes, in_port: int) -> Outcome:
-        """What becomes of a frame that comes in by a port."""
+        """The fate of a frame that comes in by a port."""
         self.counters.received += 1
         outcome = Outcome([], [])
         if in_port in self.ports and self.ports[in_port].up:
@@ -121,7 +121,7 @@ class Datapath:
         return outcome
 
     def execute(self, steps: Steps, frame: bytes, in_port: int) -> Outcome:
-        """What becomes of a frame that a controller sends."""
+        """The fate of a frame that a controller sends."""
         outcome = Outcome([], [], admitted=True)
         packet = _Packet(frame, in_port)
         for step in steps:

@@ -1,26 +1,32 @@
-"""Ways in which a switch fails on command."""
+"""Faults that tests inject into a switch."""
 
 from collections.abc import Callable
-from typing import Literal
+from enum import Enum, auto
 
 from msgspec import Struct
 
 from sdn.emulator.refused import ErrorCode, Refused
 from sdn.openflow.protocol.messages import FlowMod
 
-Barriers = Literal["honest", "ignored", "early"]
-"""What is done about a barrier: what should be, nothing, or an answer before the work is done."""
+
+class Barriers(Enum):
+    """How a switch answers barriers."""
+
+    HONEST = auto()
+    IGNORED = auto()
+    EARLY = auto()  # before the work is done
+
 
 When = Callable[[FlowMod], bool]
-"""Tells which flow-mods are meant."""
+"""Selects flow-mods."""
 
 
 def any_flow_mod(_: FlowMod) -> bool:
-    """All flow-mods are meant."""
+    """Select all flow-mods."""
     return True
 
 
-class _Trick(Struct):
+class _FlowModFault(Struct):
     """An error for some flow-mods instead of carrying them out, or without an error, nothing."""
 
     when: When
@@ -43,24 +49,26 @@ class Faults:
     """How a switch fails at the moment."""
 
     def __init__(self) -> None:
-        self.barriers: Barriers = "honest"
-        self.hold: float | None = None  # how long the work after early answers waits; None: on
-        self._tricks: list[_Trick] = []
+        self.barriers = Barriers.HONEST
+        self.hold: float | None = (
+            None  # seconds that work waits after early answers; None: for ever
+        )
+        self._flow_mod_faults: list[_FlowModFault] = []
 
     def add(self, when: When, skip: int, times: int | None, error: ErrorCode | None) -> None:
-        """From now on refuse, or without an error lose, flow-mods of this kind."""
-        self._tricks.append(_Trick(when, skip, times, error))
+        """Refuse flow-mods of a kind from now on; without an error, lose them."""
+        self._flow_mod_faults.append(_FlowModFault(when, skip, times, error))
 
     def clear(self) -> None:
-        """Fail no longer."""
-        self.barriers, self.hold = "honest", None
-        self._tricks.clear()
+        """End all faults."""
+        self.barriers, self.hold = Barriers.HONEST, None
+        self._flow_mod_faults.clear()
 
     def passes(self, mod: FlowMod) -> bool:
         """Whether a flow-mod is to be carried out; raises Refused if an error is to be sent."""
-        for trick in self._tricks:
-            if trick.meets(mod):
-                if trick.error is not None:
-                    raise Refused(trick.error)
+        for fault in self._flow_mod_faults:
+            if fault.meets(mod):
+                if fault.error is not None:
+                    raise Refused(fault.error)
                 return False
         return True

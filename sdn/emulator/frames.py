@@ -23,7 +23,7 @@ _ALL_NODES = 0xFF02 << 112 | 1
 _HOP_LIMIT = 255
 
 _ETHERNET = 14
-_TRANSPORT = _ETHERNET + 40  # where what is inside an IPv6 packet begins
+_TRANSPORT = _ETHERNET + 40  # where the payload of an IPv6 packet begins
 _UDP_HEADER = 8
 # Where the checksum is, from the beginning of the inner packet.
 _CHECKSUM_AT = {UDP: 6, TCP: 16, ICMPV6: 2}
@@ -48,14 +48,14 @@ def read_event(frame: bytes) -> tuple[bytes, bytes] | None:
 
 
 def neighbour_advertisement(mac: bytes, address: int) -> bytes:
-    """What a host tells all others when it comes up: which MAC its address has."""
+    """The announcement of a host that comes up: the MAC of its address."""
     body = bytes((_ADVERTISEMENT, 0, 0, 0)) + _OVERRIDE.to_bytes(4, "big")
     body += address.to_bytes(16, "big") + bytes((2, 1)) + mac
     return _ipv6(mac, address, _ALL_NODES, ICMPV6, body)
 
 
 def neighbour_solicitation(mac: bytes, address: int, target: int) -> bytes:
-    """What a host asks before it talks to another one."""
+    """The request of a host for the MAC of another one."""
     group = 0xFF02_0000_0000_0000_0000_0001_FF00_0000 | target & 0xFFFFFF
     body = bytes((_SOLICITATION, 0, 0, 0)) + bytes(4)
     body += target.to_bytes(16, "big") + bytes((1, 1)) + mac

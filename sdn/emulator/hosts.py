@@ -21,7 +21,7 @@ _DELIVERY_BYTES = DELIVERY.to_bytes(16, "big")
 
 
 class HostCounters(Struct):
-    """What has happened at a host so far."""
+    """The counters of a host."""
 
     sent: int = 0  # events of its applications
     received: int = 0  # frames from its switch
@@ -78,7 +78,7 @@ class EmulatedHost:
         self._send(self.host, frames.event(self.mac, self.address, destination, payload))
 
     def announce(self) -> None:
-        """Tell the network who is here, as hosts do when they come up."""
+        """Announce the host's address, as hosts do when they come up."""
         self._send(self.host, frames.neighbour_advertisement(self.mac, self.address))
 
     def inject(self, frame: bytes) -> None:

@@ -55,7 +55,7 @@ MASKABLE = frozenset(
 )
 """The fields that may have a mask."""
 
-# What a field needs beside it: one of these values of another field.
+# Fields that need another field with one of these values.
 _NEEDS: dict[int, tuple[int, tuple[int, ...]]] = {
     frames.IP_PROTO: (frames.ETH_TYPE, (ETH_IPV6, frames.ETH_IPV4)),
     frames.IPV4_SRC: (frames.ETH_TYPE, (frames.ETH_IPV4,)),

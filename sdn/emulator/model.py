@@ -1,4 +1,4 @@
-"""Kinds of switches: what they can hold and how fast they are."""
+"""Kinds of switches: their capacity and speed."""
 
 from typing import Literal
 
@@ -14,9 +14,9 @@ class BadModel(BadInput):
 
 
 class SwitchModel(Struct, frozen=True):
-    """What a switch can hold and how fast it is; with nothing said, as much as one may want.
+    """The capacity and speed of a switch; unlimited by default.
 
-    `masks` tells which masks of an IPv6 destination it takes. A flow-mod takes `flow_mod_seconds`,
+    `masks`: which masks of an IPv6 destination it accepts. A flow-mod takes `flow_mod_seconds`,
     and after a `burst` there are no more than `rate` of them per second. Barriers are answered
     `acknowledge_after` seconds late.
     """

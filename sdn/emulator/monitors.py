@@ -1,4 +1,4 @@
-"""The flow monitors of one connection (OpenFlow 1.4): who is told of which changes to tables."""
+"""The flow monitors of one connection (OpenFlow 1.4), which report changes to tables."""
 
 from collections.abc import Iterable
 from struct import Struct
@@ -37,7 +37,7 @@ _WANTED = {
 
 
 class Monitor(Record, frozen=True):
-    """Which entries are watched, and what is told of them."""
+    """Which entries a monitor watches, and what it reports."""
 
     selection: Selection
     flags: int
@@ -52,7 +52,7 @@ class Monitor(Record, frozen=True):
 
 
 class Monitors:
-    """All flow monitors of a connection. While paused, they remember what they could not tell."""
+    """All flow monitors of a connection. While paused, they collect the changes."""
 
     def __init__(self) -> None:
         self._monitors: dict[int, Monitor] = {}
@@ -84,7 +84,7 @@ class Monitors:
         return answers.updates(version, xid, initial)
 
     def changed(self, version: int, changes: Iterable[Changed], own_xid: int | None) -> bytes:
-        """What to tell of changes; those of this connection's own message are told by its xid."""
+        """The reports of changes; those of this connection's own message have only its xid."""
         told: list[bytes] = []
         abbreviated = False
         for change in changes:
@@ -111,7 +111,7 @@ class Monitors:
         return answers.updates(version, 0, [answers.short_update(FlowEvent.PAUSED)])
 
     def resume(self, version: int, tables: Tables) -> bytes:
-        """What has changed since the pause, all in all."""
+        """All changes since the pause."""
         if self._missed is None:
             return b""
         missed, self._missed = self._missed, None

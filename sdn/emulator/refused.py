@@ -1,4 +1,4 @@
-"""What an emulated switch refuses, with the error of OpenFlow that says so."""
+"""The OpenFlow errors with which an emulated switch refuses messages."""
 
 from typing import NamedTuple
 

@@ -63,7 +63,7 @@ class Rule(Struct):
 
 
 class Changed(NamedTuple):
-    """A change to a table: what was there, and what is now."""
+    """A change to a table: the rule before, and the rule after."""
 
     before: Rule | None
     after: Rule | None

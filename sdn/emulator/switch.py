@@ -1,7 +1,7 @@
 """One emulated switch without I/O: bytes of controllers and frames in, bytes and frames out.
 
-Time is passed in. Whoever calls `feed` or `tick` sends what each connection's `outgoing` returns,
-carries the frames that it gets on, and calls `tick` again at `wake_at`.
+Time is passed in. After `feed` or `tick`, the caller sends each connection's `outgoing` bytes,
+carries the returned frames, and calls `tick` again at `wake_at`.
 """
 
 from collections import deque
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from sdn.emulator.connection import Connection
+from sdn.emulator.connection import ControllerConnection
 from sdn.emulator.control import Control
 from sdn.emulator.datapath import ACTION, NO_COOKIE, Counters, Datapath, Frames, Outcome, Punt
-from sdn.emulator.faults import Faults, When, any_flow_mod
+from sdn.emulator.faults import Barriers, Faults, When, any_flow_mod
 from sdn.emulator.model import SOFTWARE, Pace, SwitchModel
 from sdn.emulator.refused import NO_PERMISSION, ErrorCode
 from sdn.emulator.rules import Rule
@@ -34,19 +34,19 @@ _AT_ONCE = frozenset({Type.HELLO, Type.ERROR, Type.ECHO_REQUEST, Type.ECHO_REPLY
 
 class _Work(NamedTuple):
     due: float
-    connection: Connection
+    connection: ControllerConnection
     received: bytes
 
 
 def _nothing() -> None:
-    """Nobody waits for anything."""
+    """There is nothing to wake."""
 
 
 class EmulatedSwitch:
-    """A switch as its controllers, its neighbours and whoever makes it fail see it.
+    """A switch: the interface for its controllers, its neighbours, and tests that make it fail.
 
-    `wake` is called whenever there is something to send, or a time to `tick` at, that neither
-    `feed` nor `tick` has brought about.
+    `wake` is called when there is something to send, or a time to `tick` at, that neither `feed`
+    nor `tick` has caused.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class EmulatedSwitch:
         self._control = Control(name, dpid, self._datapath, self._faults)
         self._pace = Pace()
         self._work: deque[_Work] = deque()
-        self._acknowledgements: deque[tuple[float, Connection, bytes]] = deque()
+        self._acknowledgements: deque[tuple[float, ControllerConnection, bytes]] = deque()
 
     @property
     def model(self) -> SwitchModel:
-        """What kind of switch it is; may be changed at any time."""
+        """The kind of switch; may be changed at any time."""
         return self._datapath.tables.model
 
     @model.setter
@@ -90,11 +90,11 @@ class EmulatedSwitch:
 
     @property
     def counters(self) -> Counters:
-        """What has happened so far."""
+        """The counters of the switch."""
         return self._datapath.counters
 
     @property
-    def connections(self) -> tuple[Connection, ...]:
+    def connections(self) -> tuple[ControllerConnection, ...]:
         """The controllers that it is connected to."""
         return tuple(self._control.connections)
 
@@ -108,20 +108,20 @@ class EmulatedSwitch:
 
     # Controllers.
 
-    def connect(self) -> Connection:
+    def connect(self) -> ControllerConnection:
         """A new controller; it is greeted at once."""
-        connection = Connection(self.versions)
+        connection = ControllerConnection(self.versions)
         self._control.connections.append(connection)
         return connection
 
-    def disconnect(self, connection: Connection) -> None:
-        """The controller is gone; what it had sent is still carried out."""
+    def disconnect(self, connection: ControllerConnection) -> None:
+        """The controller has disconnected; its messages are still carried out."""
         connection.end("the controller is gone")
         if connection in self._control.connections:
             self._control.connections.remove(connection)
 
-    def feed(self, connection: Connection, data: bytes, now: float) -> Frames:
-        """Take bytes of a controller in; frames that leave the switch because of them."""
+    def feed(self, connection: ControllerConnection, data: bytes, now: float) -> Frames:
+        """Handle bytes of a controller; returns frames that leave the switch."""
         frames: Frames = []
         handle = self._control.handle
         prompt = self._prompt
@@ -133,13 +133,13 @@ class EmulatedSwitch:
                 continue
             if self._at_once(kind):
                 frames += self._carry_out(connection, received, now)
-            elif kind != _BARRIER or self._faults.barriers == "honest":
+            elif kind != _BARRIER or self._faults.barriers is Barriers.HONEST:
                 self._work.append(_Work(self._due(kind, now), connection, received))
             prompt = self._prompt
         return frames
 
     def tick(self, now: float) -> Frames:
-        """Do what is due; frames that leave the switch because of it."""
+        """Do the work that is due; returns frames that leave the switch."""
         frames: Frames = []
         while self._work and self._work[0].due <= now:
             _, connection, received = self._work.popleft()
@@ -161,8 +161,8 @@ class EmulatedSwitch:
         """Whether so much work waits that controllers should not be read from."""
         return len(self._work) > MAX_WORK
 
-    def congested(self, connection: Connection, congested: bool) -> None:
-        """The controller stops or starts again to read what it gets.
+    def congested(self, connection: ControllerConnection, congested: bool) -> None:
+        """The controller reads too slowly, or has caught up.
 
         Meanwhile packet-ins for it are lost, and its flow monitors are paused.
         """
@@ -176,25 +176,25 @@ class EmulatedSwitch:
 
     @property
     def _prompt(self) -> bool:
-        return not self._work and self.model.instant and self._faults.barriers != "early"
+        return not self._work and self.model.instant and self._faults.barriers is not Barriers.EARLY
 
     def _at_once(self, kind: int) -> bool:
         if kind in _AT_ONCE:
             return True
-        if self._faults.barriers == "early":
-            # What only asks is answered at once, so that it does not show the work that waits.
+        if self._faults.barriers is Barriers.EARLY:
+            # Other requests are answered at once, so that they do not reveal the waiting work.
             return kind not in (_FLOW_MOD, _GROUP_MOD)
-        if kind == _BARRIER and self._faults.barriers == "ignored":
+        if kind == _BARRIER and self._faults.barriers is Barriers.IGNORED:
             return False
         return not self._work and (kind != _FLOW_MOD or self.model.instant)
 
     def _due(self, kind: int, now: float) -> float:
         due = self._pace.flow_mod(self.model, now) if kind == _FLOW_MOD else self._pace.other(now)
-        if self._faults.barriers == "early":
+        if self._faults.barriers is Barriers.EARLY:
             due = inf if self._faults.hold is None else due + self._faults.hold
         return due
 
-    def _carry_out(self, connection: Connection, received: bytes, now: float) -> Frames:
+    def _carry_out(self, connection: ControllerConnection, received: bytes, now: float) -> Frames:
         if received[1] != _BARRIER:
             return self._control.handle(connection, received) or []
         xid = int.from_bytes(received[4:8], "big")
@@ -209,38 +209,38 @@ class EmulatedSwitch:
     # The network.
 
     def receive(self, frame: bytes, in_port: int) -> Frames:
-        """Take a frame in by a port; frames that leave the switch because of it."""
+        """Handle a frame that comes in by a port; returns frames that leave the switch."""
         outcome = self._datapath.receive(frame, in_port)
         if outcome.punts:
-            self._control.tell_punts(outcome)
+            self._control.send_packet_ins(outcome)
             self.wake()
         return outcome.frames
 
     def set_port(self, port: int, up: bool) -> None:
-        """Take a port up or down, and tell the controllers."""
+        """Take a port up or down, and report it to the controllers."""
         changed = self._datapath.set_port(port, up)
         if changed is not None:
-            self._control.tell_port(changed)
+            self._control.report_port(changed)
             self.wake()
 
     def add_port(self, port: Port) -> None:
-        """Have one port more, and tell the controllers."""
+        """Add a port, and report it to the controllers."""
         self._datapath.add_port(port)
-        self._control.tell_port(port, new=True)
+        self._control.report_port(port, new=True)
         self.wake()
 
-    # Failing on command.
+    # Faults that tests inject.
 
     def ignore_barriers(self) -> None:
         """Answer no barrier any more, until `behave`."""
-        self._faults.barriers = "ignored"
+        self._faults.barriers = Barriers.IGNORED
 
     def lie(self, hold: float | None = None) -> None:
         """Answer barriers at once, but carry flow-mods and group-mods out `hold` seconds later.
 
         Without a time they wait until `behave`, and are lost if the switch restarts before.
         """
-        self._faults.barriers, self._faults.hold = "early", hold
+        self._faults.barriers, self._faults.hold = Barriers.EARLY, hold
 
     def delay(self, seconds: float) -> None:
         """Answer barriers so much later from now on."""
@@ -262,8 +262,8 @@ class EmulatedSwitch:
         self._faults.add(when, skip, times, None)
 
     def behave(self) -> None:
-        """Fail no longer; what was held back is carried out."""
-        if self._faults.barriers == "early":
+        """Stop to fail; work that was held back is carried out."""
+        if self._faults.barriers is Barriers.EARLY:
             self._work = deque(work._replace(due=0.0) for work in self._work)
         self._faults.clear()
         self.wake()
@@ -288,23 +288,23 @@ class EmulatedSwitch:
         """
         sent = encode_ops(V1_4, [op], 0)
         given = op.entry.cookie if cookie is None else cookie
-        # Without a mask for the cookie, whosever entries can be changed.
+        # Without a mask for the cookie, the message changes entries of any application.
         self.change_by_message(sent[:8] + given.to_bytes(8, "big") + bytes(8) + sent[24:])
 
     def change_by_message(self, flow_mod: bytes) -> None:
         """Change a table by any flow-mod; raises Refused if that cannot be done."""
         changes = self.tables.apply(decode_flow_mod(flow_mod), flow_mod)
-        self._control.tell_changes(changes, None, 0)
+        self._control.report_changes(changes, None, 0)
         self.wake()
 
     def change_group(self, op: GroupOp) -> None:
         """Change a group as another application would; raises Refused if that cannot be done."""
         changes = self.tables.apply_group(encode_group_ops(V1_4, [op], 0))
-        self._control.tell_changes(changes, None, 0)
+        self._control.report_changes(changes, None, 0)
         self.wake()
 
     def send_packet_ins(self, frame: bytes, in_port: int, count: int = 1) -> None:
         """Send a frame to the controllers as though an entry had said so."""
         punt = Punt(in_port, 0, NO_COOKIE, ACTION, frame)
-        self._control.tell_punts(Outcome([], [punt] * count))
+        self._control.send_packet_ins(Outcome([], [punt] * count))
         self.wake()

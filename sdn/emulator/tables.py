@@ -74,7 +74,7 @@ _ALL_GROUPS = 0xFFFFFFFC
 
 
 class Tables:
-    """All entries and groups of a switch; what cannot be done raises Refused, changing nothing."""
+    """All entries and groups of a switch; raises Refused, without a change, for bad messages."""
 
     def __init__(self, model: SwitchModel) -> None:
         self.model = model

@@ -1,10 +1,10 @@
-"""What can go wrong with a lab."""
+"""The errors of a lab."""
 
 from dzflow.errors import BadInput, DzflowError
 
 
 class LabError(DzflowError):
-    """A lab cannot do what was asked; the message says why."""
+    """A lab cannot carry out a call; the message says why."""
 
 
 class LabUnavailable(LabError):
@@ -12,7 +12,7 @@ class LabUnavailable(LabError):
 
 
 class LabCommandFailed(LabError):
-    """A program that the lab needs has failed; the message holds what it said."""
+    """A program that the lab needs has failed; the message has its output."""
 
 
 class NoLab(LabError):

@@ -46,8 +46,8 @@ class _Running:
 class Lab:
     """A topology of real switches and hosts; a context manager for `with` and for `async with`.
 
-    Start and end block for about a second. After the end nothing is left; what a killed process
-    left behind is removed when the next lab starts.
+    Start and end block for about a second. After the end nothing is left; the next lab that
+    starts removes the remains of killed ones.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class Lab:
             self._state.nowhere.bind((LOOPBACK, 0))
             ovs.start_database()
             ovs.start_switch()
-            # Meanwhile the hosts: from a file, so that one who cleans up can tell whose work it is.
+            # Meanwhile the hosts: from a file, so that a clean-up finds the lab of each process.
             (folder / "hosts").write_text(_lines(plan.namespaces()))
             run(["ip", "-batch", str(folder / "hosts")])
             for host, site in plan.sites.items():
                 inside = partial(run, ["ip", "-batch", "-"], _lines(plan.inside(host)))
                 thread.call(inside, site.namespace)
                 # No network card is there to fill in the checksums that would be left to it, and
-                # receivers drop without a word what was rewritten with a wrong one.
+                # receivers silently drop copies that were rewritten with a wrong one.
                 thread.call(partial(run, _NO_OFFLOAD), site.namespace)
             ovs.await_switch()
             ovs.vsctl(plan.network(self._controllers, self._protocols, self._tls))
@@ -153,7 +153,7 @@ class Lab:
         timeout: float = TIMEOUT,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in a host to its end and give what it printed."""
+        """Run a command in a host to its end and return its output."""
         pipe = subprocess.PIPE
         with self.popen(host, argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
             try:

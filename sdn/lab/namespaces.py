@@ -71,7 +71,7 @@ class NamespaceThread:
         self._executor.shutdown()
 
     def _start(self, command: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[Any]:
-        # What is run is the business of the caller, who runs the lab.
+        # The caller, who runs the lab, decides what is run.
         child = subprocess.Popen(command, **options)  # noqa: S603
         self._children = [*(each for each in self._children if each.poll() is None), child]
         return child

@@ -21,7 +21,7 @@ _DATABASE, _SWITCH = "ovsdb-server", "ovs-vswitchd"
 class OpenVSwitch:
     """Database and switch daemon in a folder, and the programs that talk to them.
 
-    Whoever made the starter ends the daemons.
+    The owner of the starter ends the daemons.
     """
 
     def __init__(self, folder: Path, starter: NamespaceThread) -> None:
@@ -95,7 +95,7 @@ class OpenVSwitch:
                 stdout=output,
                 stderr=output,
                 env={**os.environ, **self._env},
-                # Ctrl-C is for the lab's owner, who ends the daemons in good order.
+                # Ctrl-C is for the lab's process, which ends the daemons in good order.
                 start_new_session=True,
             )
 

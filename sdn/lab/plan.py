@@ -60,7 +60,7 @@ def group_of(tag: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Files with which switches speak TLS: their key, their certificate, and whom they trust."""
+    """Files for TLS of switches: their key, their certificate, and the trusted authority."""
 
     key: Path
     certificate: Path

@@ -80,7 +80,7 @@ def running(root: Path) -> list[Record]:
 
 
 def clean_leftovers(root: Path | None = None) -> list[str]:
-    """Remove what labs left behind whose owners are dead, and name those labs."""
+    """Remove what labs with dead owners left behind, and return their names."""
     root = root or default_root()
     if not root.exists():
         return []
@@ -149,7 +149,7 @@ def _end_guests(record: Record) -> None:
     for namespace in record.namespaces.values():
         with suppress(FileNotFoundError):
             hosts.add(file_id(path_of(namespace)))
-    # Come what may: the namespace that we are in ourselves is not one of a host.
+    # In any case: the namespace of this process is not one of a host.
     hosts -= {network(os.getpid())}
 
     def is_guest(pid: int) -> bool:
@@ -182,7 +182,7 @@ def _lock(root: Path) -> int:
         handle = _open(root)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it before may have removed the folder; then the lock is on nothing.
+            # The holder before may have removed the folder; then the lock is on nothing.
             if _is_at(handle, root):
                 return handle
         except BlockingIOError:
@@ -207,7 +207,7 @@ def _open(root: Path) -> int:
         if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
             return handle
         os.close(handle)
-        # In a folder where all may write, somebody else may have laid a trap.
+        # In a folder where everyone may write, another user may have prepared the path.
         raise LabError(f"{root} belongs to, or can be written by, another user; remove it")
 
 

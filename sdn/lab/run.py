@@ -1,4 +1,4 @@
-"""Programs that the lab runs: where they are, and what is said when one fails."""
+"""Programs that the lab runs: their paths, and the error when one fails."""
 
 import os
 import shutil
@@ -50,7 +50,7 @@ def bound(argv: Sequence[str]) -> list[str]:
 def run(
     argv: Sequence[str], stdin: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and give what it printed; `LabCommandFailed` unless it succeeds."""
+    """Run a program to its end and return its output; `LabCommandFailed` unless it succeeds."""
     shown = " ".join(argv)[:200]
     try:
         # Programs and options are our own; names in them come from a checked topology.

@@ -1,1 +1,1 @@
-"""Switches behind ONOS: a driver for its REST interface, and a face to test the driver with."""
+"""Switches behind ONOS: a driver that uses the REST interface of ONOS."""

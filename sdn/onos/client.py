@@ -1,4 +1,4 @@
-"""Calls to ONOS: blocking HTTP in a few threads, awaited by the driver."""
+"""The ONOS client: blocking HTTP requests in a few threads, awaited by the driver."""
 
 import asyncio
 import queue
@@ -18,7 +18,7 @@ from dzflow.errors import BadInput, DzflowError
 
 T = TypeVar("T")
 Gate = Callable[[], None]
-"""Called just before something is sent; raises if it must not be."""
+"""Called immediately before a change is sent; raises to prevent it."""
 
 _API = "/onos/v1"  # the path of the REST interface
 _CHUNK = 1 << 16
@@ -31,7 +31,7 @@ class OnosError(DzflowError):
 
 
 class OnosUnreachable(OnosError):
-    """No answer from ONOS, or not in time; nobody knows whether it has got the request."""
+    """No answer from ONOS in time; it is unknown whether ONOS has received the request."""
 
 
 class OnosUnauthorized(OnosError):
@@ -39,15 +39,15 @@ class OnosUnauthorized(OnosError):
 
 
 class OnosRefused(OnosError):
-    """ONOS does not accept what it was sent; nothing of it was done."""
+    """ONOS refuses a request; nothing of it was done."""
 
 
 class OnosNotFound(OnosError):
-    """ONOS does not know what was asked for."""
+    """ONOS does not have the requested object."""
 
 
 class OnosBroken(OnosError):
-    """ONOS failed by itself, or answered what makes no sense."""
+    """ONOS failed, or its answer makes no sense."""
 
 
 class OnosAccess(Struct, frozen=True):
@@ -66,7 +66,7 @@ class OnosAccess(Struct, frozen=True):
     whole: float = 60.0  # for all of it
     largest: int = 1 << 28  # bytes
     calls: int = 4  # at the same time
-    attempts: int = 3  # for what only asks
+    attempts: int = 3  # for requests that change nothing
     retry: float = 0.2
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class OnosAccess(Struct, frozen=True):
             raise BadInput("at least one call and one attempt are needed")
 
     def __repr__(self) -> str:
-        return f"OnosAccess({self.url!r}, {self.user!r})"  # the password is nobody's business
+        return f"OnosAccess({self.url!r}, {self.user!r})"  # without the password
 
 
 class OnosClient:
@@ -86,7 +86,7 @@ class OnosClient:
         self._access = access
         self._base = access.url.rstrip("/").removesuffix(_API).rstrip("/") + _API + "/"
         self._pool = ThreadPoolExecutor(access.calls, thread_name_prefix="onos")
-        # A session is no matter for two threads at a time, so each call takes one out.
+        # A session is not thread-safe, so each call takes one out.
         self._sessions: queue.SimpleQueue[requests.Session] = queue.SimpleQueue()
         for _ in range(access.calls):
             self._sessions.put(_session(access))
@@ -94,7 +94,7 @@ class OnosClient:
         self._writing: dict[str, set[Future[bytes]]] = {}
 
     async def get(self, *path: str, parse: Callable[[bytes], T]) -> T:
-        """Ask for something; tried several times, for asking changes nothing."""
+        """Send a GET request; it is tried several times, because it changes nothing."""
         attempt = 1
         while True:
             try:
@@ -116,9 +116,9 @@ class OnosClient:
         owner: str,
         params: dict[str, str] | None = None,
     ) -> None:
-        """Change something, once; the gate is asked in the very moment before it is sent.
+        """Send a change once; `gate` is called immediately before.
 
-        `owner` is whose change it is, for `settled`.
+        `owner` is the partition of the change, for `settled`.
         """
 
         def send() -> bytes:
@@ -133,12 +133,12 @@ class OnosClient:
             try:
                 await asyncio.shield(asyncio.wrap_future(future))
             except asyncio.CancelledError:
-                # Whoever comes next must not overtake what cannot be called back.
+                # The next request must not overtake this one, which cannot be cancelled any more.
                 await _finished(future)
                 raise
 
     async def settled(self, owner: str) -> None:
-        """Wait until no change of an owner's is on its way any more."""
+        """Wait until no change of an owner is under way."""
         for future in list(self._writing.get(owner, ())):
             await _finished(future)
 
@@ -180,8 +180,7 @@ class OnosClient:
             self._sessions.put(session)
 
     def _content(self, response: requests.Response) -> bytes:
-        # A read time-out alone would let an answer drip in for ever, and so would waiting for a
-        # whole chunk.
+        # A read time-out, or waiting for a whole chunk, would let an answer drip in for ever.
         deadline = time.monotonic() + self._access.whole
         pieces, size = [], 0
         while piece := response.raw.read1(_CHUNK, decode_content=True):
@@ -202,13 +201,13 @@ def parsed(kind: type[T]) -> Callable[[bytes], T]:
         try:
             return decoder.decode(content)
         except msgspec.MsgspecError as error:
-            raise OnosBroken(f"ONOS answers what is no {kind.__name__}: {error}") from error
+            raise OnosBroken(f"the answer of ONOS is no {kind.__name__}: {error}") from error
 
     return parse
 
 
 async def _finished(future: Future[bytes]) -> None:
-    """Wait for a call; unlike with a wrapped future, giving up does not cancel it."""
+    """Wait for a call; unlike a wrapped future, cancelling this does not cancel the call."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     future.add_done_callback(lambda _: loop.call_soon_threadsafe(done.set))
@@ -231,7 +230,7 @@ def _session(access: OnosAccess) -> requests.Session:
     session = requests.Session()
     for prefix in ("http://", "https://"):
         session.mount(prefix, _Adapter(pool_connections=1, pool_maxsize=1))
-    session.trust_env = False  # proxies and password files of the environment are not meant for us
+    session.trust_env = False  # ignore proxies and password files of the environment
     session.auth = (access.user, access.password)
     session.headers.update(_JSON)
     session.verify = access.verify

@@ -27,7 +27,7 @@ from sdn.onos.wire import (
 )
 
 NOBODY = ToGroup(0)
-"""What a copy that is rewritten for a host leads to if no host is at its port."""
+"""The group of a copy that is rewritten for a host at a port without one."""
 
 _REWRITE = (
     Instruction("L2MODIFICATION", "ETH_DST", mac=DELIVERY_MAC),

@@ -14,7 +14,7 @@ _DEVICE = parsed(Device)
 
 
 class ListedRule(NamedTuple):
-    """A rule that ONOS holds, and what it says of it."""
+    """A rule that ONOS holds: its id, its state, and our entry for it."""
 
     id: str
     state: str
@@ -22,7 +22,7 @@ class ListedRule(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Our rules by what they match, and the ids of those that we would never write."""
+    """Our rules by key, and the ids of rules that we would never write."""
 
     held: dict[FlowKey, ListedRule]
     odd: list[str]
@@ -33,7 +33,7 @@ class Listing(NamedTuple):
 
 
 def read(content: bytes, app: str, groups: Mapping[int, int]) -> Listing:
-    """Our rules in an answer of ONOS; those of other applications are none of our business."""
+    """Our rules in an answer of ONOS; rules of other applications are ignored."""
     listing = Listing({}, [])
     for flow in _FLOWS(content).flows:
         if flow.app_id != app or flow.state == REMOVED:
@@ -47,7 +47,7 @@ def read(content: bytes, app: str, groups: Mapping[int, int]) -> Listing:
 
 
 class Lister:
-    """Asks for the rules of one switch; whoever asks at the same time shares an answer."""
+    """Lists the rules of one switch; concurrent callers share a request."""
 
     def __init__(self, client: OnosClient, app: str, device: str) -> None:
         self.groups: Mapping[int, int] = {}  # of each port with a host
@@ -58,15 +58,15 @@ class Lister:
         self._next: asyncio.Task[Listing] | None = None
 
     async def list(self) -> Listing:
-        """The rules as they are now or later; an answer that is on its way already is too old."""
+        """The rules as they are now or later; an answer that is under way already is too old."""
         if self._next is None:
             self._next = asyncio.create_task(self._ask(self._asking))
-            # Those who waited may all have given up.
+            # All callers may have been cancelled.
             self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._next)
 
     async def close(self) -> None:
-        """Ask no longer."""
+        """Cancel all requests."""
         tasks = [task for task in (self._asking, self._next) if task is not None]
         for task in tasks:
             task.cancel()
@@ -82,6 +82,6 @@ class Lister:
                 "flows", self._device, parse=lambda content: read(content, self._app, groups)
             )
         except OnosNotFound:
-            # ONOS says the same of a switch without rules as of one that it does not know.
+            # ONOS answers the same for a switch without rules and an unknown switch.
             await self._client.get("devices", self._device, parse=_DEVICE)
             return Listing({}, [])

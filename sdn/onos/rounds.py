@@ -1,10 +1,10 @@
 """Which operations may be sent to ONOS together.
 
-ONOS keeps no order: neither within a request nor between two that follow each other, for it
-answers before it has done anything. So what must not overtake goes in rounds, each confirmed before
-the next. Rules hide each other by priority: while a fine one is missing, its packets meet a coarser
-one. A round is closed where such a packet could miss a leg that it has before and after all the
-operations; anything else may come in any order.
+ONOS keeps no order, neither within a request nor between two requests, because it answers before it
+has done anything. So operations that must not overtake each other go in rounds, and each round is
+confirmed before the next. Rules hide each other by priority: while a fine rule is missing, its
+packets match a coarser one. A round ends where such a packet could miss a leg that it has before
+and after all operations; all other operations may arrive in any order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ _BITS = 128
 
 
 class RuleOp(NamedTuple):
-    """An operation on one rule, and the place in the batch of what it belongs to."""
+    """An operation on one rule, and the position in the batch of the whole operation."""
 
     place: int
     op: FlowOp
@@ -62,7 +62,7 @@ def split(ops: Sequence[RuleOp], before: Mapping[FlowKey, FlowEntry]) -> list[Ro
 
 
 class _Overtaking:
-    """What could go wrong if an operation overtook those that are under way."""
+    """Finds operations that must not overtake those that are under way."""
 
     def __init__(self, ops: Sequence[FlowOp], before: Mapping[FlowKey, FlowEntry]) -> None:
         self._before = before
@@ -110,7 +110,7 @@ class _Overtaking:
     def _nearest(
         self, entry: FlowEntry, changed: Mapping[FlowKey, FlowEntry | None]
     ) -> FlowEntry | None:
-        """What handles an entry's packets: itself, or the next coarser one.
+        """The entry that handles an entry's packets: itself, or the next coarser one.
 
         Only priorities that follow the length are looked at; others do not hide each other.
         """

@@ -1,7 +1,7 @@
-"""Entries that let events in on all trees, as one rule for each tree.
+"""Entries that admit events on all trees, as one rule for each tree.
 
-Such an entry leaves the tree's number open, which lies before the bits of the region: a mask with a
-gap, which no prefix can say.
+Such an entry leaves the number of the tree open. The number lies before the bits of the region, so
+the mask has a gap and is no prefix.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,11 +19,11 @@ EVERY_TREE = tuple(range(MAX_TREE + 1))
 
 
 class TreeNotInUse(BadInput):
-    """An entry for a tree on which hosts could not send; nothing was sent."""
+    """The entry is for a tree that is not in use; nothing was sent."""
 
 
 class Trees(Struct, frozen=True):
-    """The numbers of the trees in use, and the table that lets events in."""
+    """The numbers of the trees in use, and the table that admits events."""
 
     table: int
     numbers: tuple[int, ...] = EVERY_TREE
@@ -35,7 +35,7 @@ class Trees(Struct, frozen=True):
             )
 
     def check(self, entry: FlowEntry) -> None:
-        """Raise if events of an entry's tree are not let in, or if no prefixes stand for it."""
+        """Raise if an entry's tree is not in use, or if the entry cannot be written as prefixes."""
         self.expand(entry)
         match = entry.match
         if match is None or not _names_tree(match):
@@ -43,16 +43,16 @@ class Trees(Struct, frozen=True):
         tree = tree_of(match.address)
         if entry.table == self.table and match.mask & FULL:
             raise UnsupportedEntry(
-                f"{entry} lets events in on tree {tree} only; leave the number of the tree open"
+                f"{entry} admits events on tree {tree} only; leave the number of the tree open"
             )
         if tree not in self.numbers:
             raise TreeNotInUse(
-                f"{entry} is for tree {tree}, but events are let in on {self.numbers} only; name"
+                f"{entry} is for tree {tree}, but only {self.numbers} are in use; name"
                 " the tree in set_network first"
             )
 
     def expand(self, entry: FlowEntry) -> tuple[FlowEntry, ...]:
-        """The entries with prefixes only that stand for an entry."""
+        """The entries with prefixes only that are equivalent to an entry."""
         match = entry.match
         if match is None or is_prefix(match.mask, ALL):
             return (entry,)
@@ -68,7 +68,7 @@ class Trees(Struct, frozen=True):
         )
 
     def whole(self, rule: FlowEntry) -> FlowEntry:
-        """The entry that a rule is a part of, which may be itself."""
+        """The entry that a rule is a part of; it may be the rule itself."""
         match = rule.match
         if rule.table != self.table or match is None or not _names_tree(match):
             return rule
@@ -77,7 +77,7 @@ class Trees(Struct, frozen=True):
         return replace(rule, match=on_all_trees(match))
 
     def fold(self, rules: Iterable[FlowEntry]) -> Iterator[FlowEntry]:
-        """The entries that rules stand for; parts that do not make a whole are left as they are."""
+        """The entries of rules; rules that do not make a whole entry stay as they are."""
         parts: dict[FlowEntry, dict[int, FlowEntry]] = {}
         for rule in rules:
             whole = self.whole(rule)

@@ -1,4 +1,4 @@
-"""What ONOS's REST interface says and takes, as values; fields that we do not use are left out."""
+"""The JSON of ONOS's REST interface as types, without the fields that we do not use."""
 
 import re
 
@@ -41,7 +41,7 @@ class Instruction(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Selector(Struct, frozen=True):
-    """Whom a rule matches."""
+    """What a rule matches."""
 
     criteria: tuple[Criterion, ...] = ()
 
@@ -68,7 +68,7 @@ class NewFlow(Struct, frozen=True, rename="camel"):
 class Flow(Struct, frozen=True, rename="camel"):
     """A rule as ONOS reports it, of ours or of another application.
 
-    What it matches and does is not read before we know that it is ours: others' may be of any form.
+    Match and treatment are read only if the rule is ours: those of others may have any form.
     """
 
     id: Number
@@ -81,7 +81,7 @@ class Flow(Struct, frozen=True, rename="camel"):
 
 
 class FlowName(Struct, frozen=True, rename="camel"):
-    """What a rule is deleted by."""
+    """The name by which a rule is deleted."""
 
     device_id: str
     flow_id: str
@@ -164,7 +164,7 @@ class Hosts(Struct, frozen=True):
 
 
 def device_id(dpid: int) -> str:
-    """What ONOS calls the OpenFlow switch with this datapath id."""
+    """The id in ONOS of the OpenFlow switch with this datapath id."""
     return f"of:{dpid:016x}"
 
 

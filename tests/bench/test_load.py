@@ -235,7 +235,7 @@ async def test_a_closed_connection_fails_the_call() -> None:
     [
         ("ray::ConfiguratorActor.run", "configurators"),
         ("ray::SouthboundActor", "southbound"),
-        ("python -m api.http.server 5", "api"),
+        ("python -m api.start.api_server 5", "api"),
         ("python -m api.start.network_process 5", "network"),
         ("/usr/bin/etcd --data-dir x", "etcd"),
         ("raylet/raylet --store_socket_name", "ray"),

@@ -1,6 +1,7 @@
 """Configurators, southbound processes and emulated switches on one loop, with a real etcd."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -203,7 +204,7 @@ class Cluster:
     def _record(self, kind: RecordKind, host: str, filter_: str) -> Record:
         regions = {n: pack_regions(found) for n, found in self.space.regions(filter_).items()}
         return Record(
-            keys.new_record_id(kind, self.space.number),
+            keys.new_record_id(kind, self.space.number, secrets.token_hex),
             kind,
             host,
             self.space.name,

@@ -358,7 +358,7 @@ def test_any_other_text_is_refused_as_bad_input(text: str) -> None:
             assert pointed_at(error).startswith(text[error.position])
 
 
-def test_nodes_can_be_told_apart() -> None:
+def test_a_tree_has_a_type_for_each_kind_of_node() -> None:
     found: Node = parse("not (a < 1 or b == true)")
     assert isinstance(found, Not)
     assert isinstance(found.part, Junction)

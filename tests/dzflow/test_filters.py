@@ -118,7 +118,7 @@ def matches(source: object, **changes: object) -> bool:
         ({"at": {"lt": "1970-01-01T00:00:05Z"}}, [0, 4.999999], [5]),
     ],
 )
-def test_a_condition_holds_for_what_it_says(
+def test_a_condition_holds_for_the_right_values(
     source: dict[str, object], inside: list[object], outside: list[object]
 ) -> None:
     (name,) = source
@@ -237,7 +237,7 @@ def test_a_filter_can_be_made_of_conjunctions() -> None:
         ({"symbol": {"prefix": "A"}}, {"symbol": {"prefix": "AC"}}),
     ],
 )
-def test_a_filter_covers_what_it_contains(outer: object, inner: object) -> None:
+def test_a_filter_covers_a_narrower_one(outer: object, inner: object) -> None:
     assert parse_filter(STOCKS, outer).covers(parse_filter(STOCKS, inner))
 
 
@@ -250,7 +250,7 @@ def test_a_filter_covers_what_it_contains(outer: object, inner: object) -> None:
         ({"volume": {"lt": 5}}, [{"volume": 3}, {"open": True}]),
     ],
 )
-def test_a_filter_does_not_cover_what_goes_beyond_it(outer: object, inner: object) -> None:
+def test_a_filter_does_not_cover_a_wider_one(outer: object, inner: object) -> None:
     assert not parse_filter(STOCKS, outer).covers(parse_filter(STOCKS, inner))
 
 
@@ -362,7 +362,7 @@ def test_bounds_that_no_text_has_are_shown_somehow() -> None:
         ([{"price": 5}, {"price": {"lt": "x"}}], WrongType, "at index 1: price: expected a number"),
     ],
 )
-def test_a_bad_filter_is_named_with_what_is_wrong(
+def test_an_error_names_the_bad_filter_and_the_mistake(
     source: object, error: type[FieldError], message: str
 ) -> None:
     with pytest.raises(error, match=message) as caught:
@@ -648,7 +648,7 @@ def assert_normal_form(space: Space, found: Filter) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(cases())
-def test_an_expression_matches_what_it_says(
+def test_an_expression_matches_the_right_events(
     case: tuple[Space, list[Claim | Tree], list[dict[str, Any]]],
 ) -> None:
     space, (tree,), drawn = case
@@ -685,7 +685,7 @@ def objects(draw: st.DrawFn, space: Space) -> list[list[Claim]]:
 
 @settings(max_examples=50, deadline=None)
 @given(spaces.flatmap(lambda s: st.tuples(st.just(s), objects(s), st.lists(events(s), max_size=6))))
-def test_a_list_of_objects_matches_what_it_says_in_any_order(
+def test_a_list_of_objects_matches_the_right_events_in_any_order(
     case: tuple[Space, list[list[Claim]], list[dict[str, Any]]],
 ) -> None:
     space, parts, drawn = case

@@ -161,7 +161,7 @@ def test_a_filter_on_whole_cells_lets_nothing_unwanted_through(kind: str) -> Non
     assert index.unwanted(parse_filter(small, "x >= 8")) == 0
 
 
-def test_equality_on_a_string_is_told_from_others_with_the_same_beginning() -> None:
+def test_equality_distinguishes_strings_with_the_same_beginning() -> None:
     index = INDEXES["fields"]
     wanted = index.regions(parse_filter(index.space, 'symbol == "ACMEA"'))
     base = {"price": 1, "volume": 1, "side": "buy", "open": True, "at": 1600000000}
@@ -272,7 +272,7 @@ def test_a_log_scale_is_finer_for_small_values() -> None:
     assert axis.code(0.01) - axis.code(0.0) > axis.code(1.0) - axis.code(0.9)
 
 
-def test_a_whole_number_axis_with_room_tells_all_values_apart() -> None:
+def test_an_axis_with_enough_bits_distinguishes_all_whole_numbers() -> None:
     attribute = Attribute(name="x", type="int", min=5, max=1004)
     axis = NumberAxis(attribute, 10)
     assert len({axis.code(v) for v in range(5, 1005)}) == 1000

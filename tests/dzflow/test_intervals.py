@@ -107,7 +107,9 @@ def test_complement_stays_within_its_domain() -> None:
 
 
 @given(texts, st.binary(max_size=4))
-def test_a_prefix_interval_holds_exactly_what_starts_so(prefix: bytes, key: bytes) -> None:
+def test_a_prefix_interval_holds_exactly_the_keys_with_the_prefix(
+    prefix: bytes, key: bytes
+) -> None:
     assert contains((prefixed(prefix),), key) == key.startswith(prefix)
 
 

@@ -68,7 +68,7 @@ def test_cells_are_the_region_on_a_finer_grid(region: Region, grid: Region) -> N
 
 
 @given(st.lists(regions, max_size=6))
-def test_maximal_keeps_the_events_and_drops_what_is_covered(some: list[Region]) -> None:
+def test_maximal_keeps_the_events_and_drops_covered_regions(some: list[Region]) -> None:
     kept = maximal(some)
     assert points(*kept) == points(*some)
     assert not any(a != b and a.covers(b) for a in kept for b in kept)

@@ -336,7 +336,7 @@ NUMBER = {"type": "int", "min": 0, "max": 9}
         ({"type": None}, "type", "needs a type"),
     ],
 )
-def test_a_bad_attribute_is_named_with_what_is_wrong(
+def test_an_error_names_the_bad_attribute_and_the_mistake(
     members: dict[str, object], member: str, message: str
 ) -> None:
     with pytest.raises(BadSchema, match=message) as caught:
@@ -363,7 +363,7 @@ def test_an_attribute_needs_a_name() -> None:
         Space.from_json("s", {"attributes": [{"name": "x", "type": "bool"}, {"type": "bool"}]})
 
 
-def test_names_are_told_apart() -> None:
+def test_duplicate_names_are_rejected() -> None:
     twice = [{"name": "x", "type": "bool"}, {"name": "x", "type": "string"}]
     with pytest.raises(BadSchema, match="x: two attributes have this name"):
         Space.from_json("s", {"attributes": twice})

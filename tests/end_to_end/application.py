@@ -1,6 +1,7 @@
-"""An application on a host that does what a test tells it, a line of JSON at a time.
+"""An application on a host that carries out the commands of a test.
 
-Called as `python -m tests.end_to_end.application URL HOST`. Each line is answered by one.
+Run as `python -m tests.end_to_end.application URL HOST`. It reads one command per line, as JSON,
+and answers each with a line.
 """
 
 import itertools
@@ -15,8 +16,8 @@ from msgspec.structs import asdict
 from dzflow import ControlPlane
 from dzflow.errors import DzflowError
 from dzflow.sdk import Advertisement, Subscription
-from dzflow.sdk.datagrams import EventIds, encode
-from dzflow.sdk.links import open_link
+from dzflow.sdk.events.datagrams import EventIds, encode
+from dzflow.sdk.events.links import open_link
 
 GAP = 0.002  # seconds between the events of a stream
 

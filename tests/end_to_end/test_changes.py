@@ -10,7 +10,7 @@ from tests.end_to_end.harness import SCHEMA, WAIT, Traffic, control_plane, numbe
 from tests.etcd import TestEtcd
 
 
-def test_an_update_never_interrupts_what_both_filters_want(etcd_server: TestEtcd) -> None:
+def test_an_update_never_interrupts_events_that_match_both_filters(etcd_server: TestEtcd) -> None:
     with control_plane(etcd_server, topology="ring:4", partitions=9) as (_, client, at):
         advertisement = at("h1").advertise("stocks", {})
         subscription = at("h3").subscribe("stocks", "price == 250")

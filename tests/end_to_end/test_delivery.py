@@ -1,4 +1,4 @@
-"""The whole service, from REST to sockets: whoever asked gets every event, and nobody else."""
+"""The whole service, from REST to sockets: each host gets the matching events, and no others."""
 
 import asyncio
 import subprocess
@@ -158,7 +158,7 @@ class Scenario:
     # Events
 
     def _change_under_traffic(self) -> None:
-        """Requests come and go while events flow; who is subscribed throughout misses nothing."""
+        """Requests come and go while events flow; lasting subscriptions miss nothing."""
         crowd = self.plane.crowd
         streams = []
         for host in HOSTS:
@@ -179,7 +179,7 @@ class Scenario:
         for (host, name), (world, source) in self.wanted.items():
             if name.startswith("keep"):
                 self._check_got(host, name, world, source, sent)
-        # What came to the others meanwhile depends on when they were changed.
+        # The events of the other subscriptions depend on when these were changed.
         for host, name in self.wanted:
             if not name.startswith("keep"):
                 crowd[host].do("take", name=name, count=10**9, timeout=0)
@@ -195,7 +195,7 @@ class Scenario:
         assert sorted(numbers) == sorted(expected), (host, name, source)
 
     def _publish_to_all(self) -> None:
-        """Everybody gets what they want, and no host more than its regions let through."""
+        """Each subscription gets its events, and no host more than its regions let through."""
         crowd = self.plane.crowd
         before = {
             (host, world.name): crowd[host].do("counters", space=world.name)
@@ -237,7 +237,7 @@ class Scenario:
         assert now["malformed"] == 0
 
     def _smuggle(self) -> None:
-        """What was not advertised reaches nobody."""
+        """An event outside of all advertisements reaches no host."""
         crowd, world = self.plane.crowd, self.worlds[0]
         host, other = HOSTS[:2]
         narrow = {"n": {"lt": 10}}
@@ -340,7 +340,7 @@ def _row(entry: FlowEntry) -> Row:
         pytest.param("ovs", "lpm", marks=needs_lab),
     ],
 )
-def test_everybody_gets_what_they_asked_for_while_requests_come_and_go(
+def test_hosts_get_exactly_the_matching_events_while_requests_come_and_go(
     name: str, plan: PlanName, tmp_path: Path
 ) -> None:
     with PLANES[name](tmp_path, plan) as plane, plane.rest:

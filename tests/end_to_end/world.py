@@ -1,4 +1,4 @@
-"""Random spaces, filters and events, and who must get what; from a seed."""
+"""Random spaces, filters and events from a seed, and the expected receivers."""
 
 from collections.abc import Iterable
 from random import Random

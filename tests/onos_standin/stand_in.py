@@ -319,7 +319,7 @@ class OnosStandIn:
 
 
 def _ignore() -> None:
-    """Called after a change that nobody watches."""
+    """Called after a change that no test watches."""
 
 
 def _ok(**content: object) -> Reply:

@@ -12,7 +12,7 @@ from typing import Any
 
 from api.start.network_process import address_of
 from api.start.parts import switch_model
-from api.start.settings_sources import load
+from api.start.settings.sources import load
 from api.start.up import Service
 from configurators.store import keys
 from configurators.store.documents import decode_process, encode

@@ -16,8 +16,8 @@ from msgspec import Struct
 from dzflow.errors import DzflowError
 from dzflow.filters import Filter
 from dzflow.sdk import AsyncAdvertisement, AsyncControlPlane, AsyncSubscription
-from dzflow.sdk.datagrams import decode
-from dzflow.sdk.links import EmulatedLink
+from dzflow.sdk.events.datagrams import decode
+from dzflow.sdk.events.links import EmulatedLink
 from tests.end_to_end.world import Json, World
 from tests.robustness.calls import (
     PATIENCE,

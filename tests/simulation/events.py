@@ -1,4 +1,4 @@
-"""Events in between: whoever has asked for one, and is not being changed, must get it."""
+"""Events during a run: a host with a settled subscription must get each matching event."""
 
 from functools import lru_cache
 from random import Random
@@ -41,7 +41,7 @@ def regions(shape: Shape) -> tuple[tuple[Region, ...], ...]:
 
 @lru_cache
 def points(shape: Shape) -> tuple[int, ...]:
-    """All events there are."""
+    """All possible events."""
     view = _view(shape)
     return tuple(
         view.index.point(view.space.keys({"a": a, "b": b})) for a in range(16) for b in "xyz"
@@ -53,7 +53,7 @@ def _view(shape: Shape) -> VersionView:
 
 
 class Stable(Struct, frozen=True):
-    """A subscription or advertisement that is acknowledged, and that nobody is changing."""
+    """A subscription or advertisement that is acknowledged, and not being changed."""
 
     kind: RecordKind
     host: str
@@ -61,7 +61,7 @@ class Stable(Struct, frozen=True):
 
 
 class Events:
-    """Sends events through the switches as they are at a moment."""
+    """Sends events through the tables of the switches as they are at a moment."""
 
     def __init__(self, world: World, random: Random) -> None:
         self.world = world
@@ -87,7 +87,7 @@ class Events:
         return self._known_trees[1]
 
     def publish(self) -> None:
-        """Send an event from somebody who may; all who have asked for it must get it."""
+        """Send an event of an advertising host; all matching subscribers must get it."""
         offers = [s for s in self.stable.values() if s.kind == "advertisement"]
         if not offers:
             return

@@ -1,4 +1,4 @@
-"""What happens to locks in mode `sea`: they are lost, passed on, or taken from who is at work."""
+"""Faults of locks in mode `sea`: they are lost, passed on, or taken from a busy owner."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _LONG = 30.0
 
 
 class LockFaults:
-    """Faults of locks. `concern` is called with the ids of tasks that somebody was working on."""
+    """Makes faults of locks. `concern` is called with the ids of tasks in progress."""
 
     def __init__(self, world: World, random: Random, concern: Callable[[set[str]], None]) -> None:
         self.world = world
@@ -22,7 +22,7 @@ class LockFaults:
         self._concern = concern
 
     def lose(self) -> str:
-        """The lease of all locks of a configurator is gone, of which it hears when it renews it."""
+        """End the lease of a configurator's locks; the configurator notices when it renews it."""
         held = self._held()
         if not held:
             return ""
@@ -31,7 +31,7 @@ class LockFaults:
         return process.name
 
     def pass_on(self) -> str:
-        """A lock is released in order, as if somebody waited for it."""
+        """Have a lock released in order, as if another configurator waited for it."""
         held = self._held()
         if not held:
             return ""
@@ -40,7 +40,7 @@ class LockFaults:
         return f"{name} by {process.name}"
 
     def pass_all_on(self) -> None:
-        """All locks are released in order."""
+        """Have all locks released in order."""
         for process, _, worker in self._held():
             self._release(process, worker)
 
@@ -48,7 +48,7 @@ class LockFaults:
         self.loop.at(self.loop.now, process.node.context, worker.stop_soon)
 
     def usurp(self) -> str:
-        """A lock is lost at a busy moment; its owner goes on when somebody else has it."""
+        """Take a lock from a busy owner, which continues when another configurator has it."""
         busy = [each for each in self._held() if each[2].load().queued]
         if not busy:
             return ""
@@ -66,7 +66,7 @@ class LockFaults:
         return f"{name} of {process.name}, {how}"
 
     async def _wake(self, process: Process, name: str, epoch: int) -> None:
-        """Let a process go on soon after a partition has another owner."""
+        """Let a process continue soon after a partition has another owner."""
         node, deadline = process.node, self.loop.now + _LONG
         while self.world.owners().get(name, ("", epoch))[1] <= epoch and self.loop.now < deadline:
             await asyncio.sleep(0.01)
@@ -79,7 +79,7 @@ class LockFaults:
                 self.world.store.revoke(item.lease)
 
     def _held(self) -> list[tuple[Process, str, PartitionWorker]]:
-        """Who has locked what, among those who are well."""
+        """The partitions that are locked by configurators that run, with their workers."""
         return [
             (process, name, worker)
             for process in self.world.of("configurator")

@@ -1,7 +1,7 @@
 """An event loop without I/O: time jumps to the next timer. Processes on it can be stopped.
 
-Every callback belongs to the process in whose context it was scheduled. Those of a process that is
-paused wait until it goes on; those of one that was killed never run.
+Every callback belongs to the process in whose context it was scheduled. Callbacks of a paused
+process wait until it continues; those of a killed process never run.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _STEPS = 400_000  # callbacks of one run, after which it counts as caught in a l
 
 
 class Stuck(Exception):
-    """Nothing will ever happen any more, or things happen without end."""
+    """Nothing is scheduled any more, or callbacks follow each other without end."""
 
 
 class Node:
@@ -30,14 +30,14 @@ class Node:
         self.context.run(_node.set, self)
         self.stopped = False  # paused or dead
         self.dead = False
-        self.woke = 0.0  # when it went on after a pause
-        self.hears_late = 0.0  # seconds by which it hears of changes in etcd too late
+        self.woke = 0.0  # when it last continued after a pause
+        self.hears_late = 0.0  # seconds by which changes in etcd reach it late
         self.kept: list[asyncio.Handle] = []
 
 
 _node: contextvars.ContextVar[Node | None] = contextvars.ContextVar("node", default=None)
 NOWHERE = contextvars.Context()
-"""The context of what is in the network or in etcd, whoever has sent it."""
+"""The context of the network and of etcd, which belong to no process."""
 
 
 def this_node() -> Node:
@@ -70,14 +70,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def at(
         self, when: float, context: contextvars.Context, call: Callable[..., object], *args: Any
     ) -> None:
-        """Have something happen in a process, or `NOWHERE`."""
+        """Schedule a call in the context of a process, or `NOWHERE`."""
         timer = asyncio.TimerHandle(when, call, args, self, context)
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """As every loop has it, but without looking for mistakes."""
+        """As in other loops, but without checks for mistakes."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return timer
@@ -85,13 +85,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """As every loop has it, but without looking for mistakes."""
+        """As in other loops, but without checks for mistakes."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
-    def go_on(self, node: Node) -> None:
-        """A process that was paused works again; what it missed comes first."""
+    def resume(self, node: Node) -> None:
+        """Let a paused process continue; the callbacks that it missed come first."""
         node.stopped = False
         node.woke = self.now
         self._ready.extend(node.kept)
@@ -110,7 +110,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             while timers and timers[0][2]._cancelled:
                 heapq.heappop(timers)
             if not timers:
-                raise Stuck("nobody waits for anything that will happen")
+                raise Stuck("nothing is scheduled any more")
             self.now = max(self.now, timers[0][0])
         while timers and timers[0][0] <= self.now:
             ready.append(heapq.heappop(timers)[2])
@@ -134,7 +134,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """There is no I/O."""
 
     def finish(self) -> None:
-        """End all that is left, and close; nothing that ends now is part of the run."""
+        """Cancel all tasks that are left, and close the loop; this is not part of the run."""
         self._ending = True
         self.steps = 0
         self.set_exception_handler(lambda *_: None)
@@ -147,6 +147,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.run_until_complete(asyncio.wait(left, timeout=1.0))
         for task in self.made:
             if task.done() and not task.cancelled():
-                task.exception()  # whatever it was, nobody wants to know any more
+                task.exception()  # the error is of no interest after the run
         self.run_until_complete(self.shutdown_asyncgens())
         self.close()

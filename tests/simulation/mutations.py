@@ -1,4 +1,4 @@
-"""Bugs on purpose, to see that the simulation finds them."""
+"""Bugs built in on purpose, to check that the simulation finds them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,19 +16,19 @@ from configurators.store.etcd.client import Compare
 from configurators.store.locks import Lock, Locks
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.requests.adoption import Adoption
-from dispatcher.requests.offers import OfferDelivery
-from dispatcher.requests.push import PushDelivery
+from dispatcher.requests.delivery.offers import OfferDelivery
+from dispatcher.requests.delivery.push import PushDelivery
 from sdn.fence import Fence
 from sdn.shadow import Shadow
 from tests.simulation.world import Mode
 
 
 def _nothing(*_: Any) -> None:
-    """Nothing is done."""
+    """Do nothing."""
 
 
 async def _nothing_either(*_: Any) -> None:
-    """Nothing is done."""
+    """Do nothing."""
 
 
 def _space_only(self: Catalogue, space: Any) -> Any:

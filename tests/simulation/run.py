@@ -1,6 +1,6 @@
 """Runs many seeds: `python -m tests.simulation.run --seeds 10000 [--from N] [--jobs 2]`.
 
-With `--replay SEED` it runs one and prints all that happened, step by step.
+With `--replay SEED` it runs one seed and prints every step.
 """
 
 import argparse
@@ -13,25 +13,23 @@ from collections import Counter
 from multiprocessing import get_context
 from typing import Any
 
-_now = time.perf_counter
-_cpu = time.process_time
 _COLLECT = 20  # runs between collections of garbage
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the command line."""
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # Sets of texts come in another order otherwise, and no run could be repeated.
+        # Otherwise the order of sets of strings differs, and no run could be repeated.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.run", *sys.argv[1:]])  # noqa: S606
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000, help="how many")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that share them")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--replay", type=int, help="run this seed alone and print each step")
-    parser.add_argument("--mode", choices=("sna", "sea"), help="all in this mode")
-    parser.add_argument("--mutation", default="", help="with this bug built in")
-    parser.add_argument("--stop", type=int, default=5, help="after so many seeds that fail")
+    parser.add_argument("--mode", choices=("sna", "sea"), help="run all seeds in this mode")
+    parser.add_argument("--mutation", default="", help="build in this bug")
+    parser.add_argument("--stop", type=int, default=5, help="stop after so many failed seeds")
     given = parser.parse_args()
     if given.mutation:
         from tests.simulation.mutations import MUTATIONS
@@ -47,11 +45,10 @@ def main() -> None:
 def _replay(seed: int, mode: Any, mutation: str) -> int:
     from tests.simulation.mutations import MUTATIONS, mutated
     from tests.simulation.scenario import run
-    from tests.simulation.world import installed
 
-    with installed() as use, mutated(mutation):
+    with mutated(mutation):
         only = MUTATIONS[mutation].faults if mutation else ()
-        result = run(seed, use, True, only, mode)
+        result = run(seed, True, only, mode)
     for step in result.steps or ():
         print(step)
     for violation in result.violations:
@@ -60,7 +57,7 @@ def _replay(seed: int, mode: Any, mutation: str) -> int:
 
 
 def _run_all(given: argparse.Namespace) -> int:
-    began = _now()
+    began = time.perf_counter()
     jobs = given.jobs
     seeds = range(given.first, given.first + given.seeds)
     parts = [(seeds[n::jobs], given, n == 0) for n in range(jobs)]
@@ -71,7 +68,7 @@ def _run_all(given: argparse.Namespace) -> int:
         results = [_run_part(parts[0])]
     totals: Counter[str] = sum((one[0] for one in results), Counter())
     failed = sorted(seed for one in results for seed in one[1])
-    seconds = _now() - began
+    seconds = time.perf_counter() - began
     done = totals.pop("seeds")
     print(
         f"{done} seeds in {seconds:.1f} s on {jobs} core(s),"
@@ -87,22 +84,21 @@ def _run_all(given: argparse.Namespace) -> int:
 def _run_part(part: tuple[range, argparse.Namespace, bool]) -> tuple["Counter[str]", list[int]]:
     from tests.simulation.mutations import MUTATIONS, mutated
     from tests.simulation.scenario import run
-    from tests.simulation.world import installed
 
     seeds, given, tells = part
     mutation = given.mutation
     totals: Counter[str] = Counter()
     failed: list[int] = []
-    told = _now()
+    told = time.perf_counter()
     only = MUTATIONS[mutation].faults if mutation else ()
     gc.freeze()
-    with installed() as use, mutated(mutation):
+    with mutated(mutation):
         for number, seed in enumerate(seeds):
-            result = run(seed, use, only=only, mode=given.mode)
+            result = run(seed, only=only, mode=given.mode)
             if number % _COLLECT == 0:
                 gc.collect()
             totals["seeds"] += 1
-            totals["cpu"] = int(_cpu() * 1000)
+            totals["cpu"] = int(time.process_time() * 1000)
             totals["requests"] += result.requests
             totals["events"] += result.events
             totals["callbacks"] += result.callbacks
@@ -117,8 +113,8 @@ def _run_part(part: tuple[range, argparse.Namespace, bool]) -> tuple["Counter[st
                 print(f"  to see it: python -m tests.simulation.run --replay {seed}{extra}")
                 if len(failed) >= given.stop:
                     break
-            if tells and _now() > told + 10:
-                told = _now()
+            if tells and time.perf_counter() > told + 10:
+                told = time.perf_counter()
                 print(f"  {number + 1} of {len(seeds)}", flush=True)
     return totals, failed
 

@@ -20,7 +20,7 @@ from tests.robustness.record import Fault, Round, Stored
 from tests.simulation.lock_faults import LockFaults
 from tests.simulation.loop import NOWHERE, Stuck, VirtualLoop
 from tests.simulation.traffic import Traffic
-from tests.simulation.world import Complaints, Mode, Shape, World
+from tests.simulation.world import LoggedErrors, Mode, Shape, World
 
 _MOMENT = 1.0  # seconds for which a fault waits for its moment
 _REST = 240.0  # virtual seconds after which a healed world must be at rest
@@ -43,7 +43,7 @@ SEA_SHAPES = (
 
 
 def shape_of(seed: int, mode: Mode | None = None) -> Shape:
-    """What a seed's run is made of; half of the seeds run in each mode, unless one is given."""
+    """The shape of a seed's run; half of the seeds run in each mode, unless one is given."""
     number, place = divmod(seed, len(SHAPES))
     if mode is None:
         mode = "sea" if number % 2 else "sna"
@@ -51,7 +51,7 @@ def shape_of(seed: int, mode: Mode | None = None) -> Shape:
 
 
 class Result(Struct):
-    """What came of a run."""
+    """The result of a run."""
 
     seed: int
     violations: list[Violation]
@@ -64,7 +64,6 @@ class Result(Struct):
 
 def run(
     seed: int,
-    use: Callable[[VirtualLoop], None],
     verbose: bool = False,
     only: Collection[str] = (),
     mode: Mode | None = None,
@@ -74,15 +73,14 @@ def run(
     Faults may be restricted to some kinds, and the mode may be given.
     """
     loop = VirtualLoop(seed)
-    use(loop)
     global_random.seed(seed)
-    complaints = Complaints()
+    errors = LoggedErrors()
     logger = logging.getLogger()
-    logger.addHandler(complaints)
+    logger.addHandler(errors)
     asyncio.set_event_loop(loop)
     gc.disable()
     try:
-        world = World(loop, shape_of(seed, mode), complaints)
+        world = World(loop, shape_of(seed, mode), errors)
         if verbose:
             world.steps = []
             world.wires.trace = world.note
@@ -98,7 +96,7 @@ def run(
             scenario.found.append(Violation("stuck", str(stuck)))
         if verbose:
             logger.removeHandler(notes)
-        found = scenario.found + [Violation("exception", text) for text in complaints.found]
+        found = scenario.found + [Violation("exception", text) for text in errors.found]
         traffic = scenario.traffic
         return Result(
             seed,
@@ -110,13 +108,13 @@ def run(
             world.steps,
         )
     finally:
-        logger.removeHandler(complaints)
+        logger.removeHandler(errors)
         loop.finish()
         asyncio.set_event_loop(None)
 
 
 class _Notes(logging.Handler):
-    """Writes what processes log among the steps."""
+    """Adds the log lines of processes to the steps."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.INFO)
@@ -127,7 +125,7 @@ class _Notes(logging.Handler):
 
 
 class Scenario:
-    """What happens in a run."""
+    """The course of a run: traffic, faults, healing, checks."""
 
     def __init__(self, world: World, random: Random, only: Collection[str] = ()) -> None:
         self.world = world
@@ -158,7 +156,7 @@ class Scenario:
         ]
         self.locks: LockFaults | None = None
         if world.shape.mode == "sea":
-            self.locks = locks = LockFaults(world, random, self._think_better_of)
+            self.locks = locks = LockFaults(world, random, self._end_soon)
             self._menu += [
                 ("lock lost", 3, locks.lose),
                 ("lock passed on", 4, locks.pass_on),
@@ -166,14 +164,14 @@ class Scenario:
             ]
         else:
             self._menu += [
-                ("owner changed", 4, self._give_away),
+                ("owner changed", 4, self._reassign),
                 ("owner usurped", 6, self._usurp),
             ]
         if only:
             self._menu = [item for item in self._menu if item[0] in only]
 
     async def run(self) -> None:
-        """From the start to the verdict."""
+        """Run from the start to the checks."""
         world, traffic = self.world, self.traffic
         world.start()
         for switch in world.switches.values():
@@ -201,11 +199,11 @@ class Scenario:
         self.found += check(entries)
         if not self.found:
             begin = self.loop.now
-            trouble = await self._begin_anew()
+            trouble = await self._hand_over()
             self.found += check([*entries, self._round(2, begin, begin, trouble)])
 
     async def _rest(self, when: str) -> str:
-        """Wait until all is at rest; what is not, if that takes too long."""
+        """Wait until all is at rest; returns what is not, if that takes too long."""
         deadline = self.loop.now + _REST
         calm = 0
         while True:
@@ -218,8 +216,8 @@ class Scenario:
                 return f"{when}: {busy}"
             await asyncio.sleep(0.5)
 
-    async def _begin_anew(self) -> str:
-        """Have others, or those who know nothing, find what was left; what is not at rest then."""
+    async def _hand_over(self) -> str:
+        """Give partitions to others, or restart all configurators; returns what is not at rest."""
         how = self.random.choice(("stay", "pass on", "restart"))
         self.world.note(f"at the end all {how}")
         if how == "restart":
@@ -261,14 +259,14 @@ class Scenario:
                 Stored(r.id, r.kind, r.host, r.filter, r.state, r.label or "", r.open)
                 for r in records
             ),
-            # Only a difference is worth writing down.
+            # Record the tables only if they differ.
             {} if same else {s: tuple(map(str, entries)) for s, entries in has.items()},
             {} if same else {s: tuple(map(str, entries)) for s, entries in expected.items()},
             trouble,
         )
 
     def _check_beliefs(self, expected: Mapping[str, set[FlowEntry]]) -> None:
-        """Owners must know what switches should hold: they decide by that, and declare it."""
+        """Check that owners know what switches should hold: they decide by that."""
         believed: dict[str, set[FlowEntry]] = {switch: set() for switch in expected}
         for worker in self.world.workers().values():
             for switch, entries in worker.engine.entries().items():
@@ -321,12 +319,12 @@ class Scenario:
         process.pause(self.random.choice((0.3, 3.0, 7.0, 13.0)))
         return process.name
 
-    def _give_away(self) -> str:
-        """Somebody decides that a partition shall have another owner."""
+    def _reassign(self) -> str:
+        """Assign a partition to another owner."""
         name = self.random.choice(self.world.partitions)
-        return self._give(name, self.random.choice(self.world.of("configurator")).name)
+        return self._assign(name, self.random.choice(self.world.of("configurator")).name)
 
-    def _give(self, name: str, to: str) -> str:
+    def _assign(self, name: str, to: str) -> str:
         key = owner_key(name)
         stored = self.world.store.get(key)
         assert stored
@@ -335,7 +333,7 @@ class Scenario:
         return f"{name} to {to}"
 
     def _usurp(self) -> str:
-        """Somebody else is made the owner at a busy moment, of which some hear too late."""
+        """Assign a busy partition to another owner; some processes hear of it late."""
         busy = [
             (process, name)
             for process in self.world.of("configurator")
@@ -348,8 +346,8 @@ class Scenario:
         process, name = self.random.choice(busy)
         worker = process.main.partitions.owned[name]
         tasks = {item.task.id for item in worker.open_items()}
-        # What the old owner was about to do is done by the new one, and taken back, meanwhile.
-        self._think_better_of(tasks)
+        # Meanwhile the new owner carries out the tasks of the old one, and clients end them.
+        self._end_soon(tasks)
         late = self.random.choice(("paused", "owner late", "all late", "all late"))
         seconds = self.random.choice((1.0, 2.0, 3.0))
         if late == "paused":
@@ -360,12 +358,12 @@ class Scenario:
             for each in self.world.of("dispatcher"):
                 each.node.hears_late = seconds
         others = [other.name for other in self.world.of("configurator") if other is not process]
-        return self._give(name, self.random.choice(others))
+        return self._assign(name, self.random.choice(others))
 
-    def _think_better_of(self, ids: set[str]) -> None:
-        self._extra.append(asyncio.create_task(self._think_better(ids)))
+    def _end_soon(self, ids: set[str]) -> None:
+        self._extra.append(asyncio.create_task(self._end_records(ids)))
 
-    async def _think_better(self, ids: set[str]) -> None:
+    async def _end_records(self, ids: set[str]) -> None:
         await asyncio.sleep(0.3)
         for known in [each for each in self.traffic.known if each.id in ids]:
             await self.traffic.end(known)
@@ -374,7 +372,7 @@ class Scenario:
         streams = [end for s in self.world.wires.streams for end in (s, s.other) if not s.over]
         if not streams:
             return "none"
-        # Mostly tasks, so that those of another dispatcher overtake them.
+        # Mostly streams with tasks, so that tasks of another dispatcher overtake them.
         names = [process.name for process in self.world.of("dispatcher")]
         tasks = [s for s in streams if s.node.name in names and s.peer.startswith("c")]
         stream = self.random.choice(tasks if tasks and self.random.random() < 0.7 else streams)
@@ -459,9 +457,9 @@ class Scenario:
         store.flaky, store.down, store.slow = 0.0, False, 1.0
 
     def _heal(self) -> None:
-        """Take back whatever was done; what the processes make of it is theirs."""
+        """End all faults; the processes must recover by themselves."""
         world = self.world
-        world.note("all faults are taken back")
+        world.note("all faults end")
         self._steady_etcd()
         world.wires.blocked.clear()
         for switch in world.switches.values():

@@ -1,4 +1,4 @@
-"""A small model of etcd: revisions, transactions, watches and leases; and a client of it."""
+"""A small model of etcd (revisions, transactions, watches, leases), and a client of it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -31,7 +31,7 @@ _TIMEOUT = 5.0  # after which a call that etcd does not answer has failed
 
 
 class Store:
-    """What etcd holds. Calls are carried out at one moment each, in the order they arrive."""
+    """The state of etcd. Each call is carried out at one moment, in the order of arrival."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
@@ -40,7 +40,7 @@ class Store:
         self.keys: dict[str, Stored] = {}
         self.log: list[Change] = []
         self.down = False
-        self.flaky = 0.0  # how likely it is that a call fails, carried out or not
+        self.flaky = 0.0  # the probability that a call fails, carried out or not
         self.slow = 1.0
         self.on_change: Callable[[Change], None] = lambda _: None
         self._leases: dict[int, tuple[float, float]] = {}  # time to live, end
@@ -56,15 +56,15 @@ class Store:
     # Calls
 
     def get(self, key: str) -> Stored | None:
-        """A key."""
+        """A key with its value, if it exists."""
         return self.keys.get(key)
 
     def under(self, prefix: str) -> list[Stored]:
-        """All keys that begin so, in order."""
+        """All keys that begin with a prefix, in order."""
         return [self.keys[key] for key in sorted(self.keys) if key.startswith(prefix)]
 
     def range(self, prefix: str, after: str | None, limit: int) -> Page:
-        """Keys in order."""
+        """Keys in order, at most `limit` after a key."""
         items = [item for item in self.under(prefix) if after is None or item.key > after]
         more = bool(limit) and len(items) > limit
         return Page(items[:limit] if limit else items, self.revision, more)
@@ -72,7 +72,7 @@ class Store:
     def transact(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]
     ) -> TxnResult:
-        """A transaction."""
+        """Carry out a transaction."""
         succeeded = all(map(self._holds, compares))
         ops = then if succeeded else otherwise
         puts = [op for op in ops if isinstance(op, Put)]
@@ -102,11 +102,11 @@ class Store:
         """A new lease."""
         lease = next(self._numbers)
         self._leases[lease] = ttl, self.loop.now + ttl
-        self.loop.at(self.loop.now + ttl, NOWHERE, self._look, lease)
+        self.loop.at(self.loop.now + ttl, NOWHERE, self._check_expiry, lease)
         return lease
 
     def renew(self, lease: int) -> float:
-        """Let a lease live on; how long."""
+        """Renew a lease; returns for how long."""
         if lease not in self._leases:
             raise LeaseGone("the lease has expired or was revoked")
         ttl = self._leases[lease][0]
@@ -120,17 +120,17 @@ class Store:
             gone = [key for key, item in self.keys.items() if item.lease == lease]
             self._publish([self._remove(key, revision) for key in gone], revision)
 
-    def _look(self, lease: int) -> None:
+    def _check_expiry(self, lease: int) -> None:
         if lease in self._leases:
             end = self._leases[lease][1]
             if self.down:
-                # Who cannot renew because etcd is away is given the time again.
+                # Processes that cannot renew while etcd is away get the full time again.
                 end = self.loop.now + self._leases[lease][0]
                 self._leases[lease] = self._leases[lease][0], end
             if end <= self.loop.now:
                 self.revoke(lease)
             else:
-                self.loop.at(end, NOWHERE, self._look, lease)
+                self.loop.at(end, NOWHERE, self._check_expiry, lease)
 
     def _remove(self, key: str, revision: int) -> Change:
         del self.keys[key]
@@ -155,7 +155,7 @@ class Store:
             watch.note(changes)
 
     def watch(self, node: Node, prefix: str, after: int) -> "_Watch":
-        """Tell a process what changes."""
+        """Send the changes under a prefix to a process."""
         self._watches = [watch for watch in self._watches if not watch.over]
         watch = _Watch(self, node, prefix)
         if after < self._compacted:
@@ -166,9 +166,9 @@ class Store:
         return watch
 
     def compact(self) -> None:
-        """Forget all changes before now. Who was about to hear of them has to read anew.
+        """Drop the history. Processes that have not received all of it must read the keys again.
 
-        Some have lost their connections just then, and were told nothing for a while: they, too.
+        Some have lost their connection at this moment, and missed changes as well.
         """
         self._compacted = self.revision
         self.log.clear()
@@ -178,7 +178,7 @@ class Store:
 
 
 class _Watch:
-    """Changes on their way to one who watches, in order."""
+    """A watch of one process: the changes on their way to it, in order."""
 
     def __init__(self, store: Store, node: Node, prefix: str) -> None:
         self.queue: list[WatchBatch] = []
@@ -193,11 +193,11 @@ class _Watch:
 
     @property
     def behind(self) -> bool:
-        """Whether something is on its way."""
+        """Whether changes are on their way."""
         return self._last > self._store.loop.now or bool(self._held)
 
     def break_off(self) -> None:
-        """What is on its way is lost, and not kept any more."""
+        """End the watch: the changes on their way are lost, and etcd has compacted them."""
         if not self.over:
             self.over = True
             loop = self._store.loop
@@ -209,7 +209,7 @@ class _Watch:
         self.come.set()
 
     def note(self, changes: list[Change]) -> None:
-        """Send what concerns this one."""
+        """Send the changes that the watch is about."""
         mine = [change for change in changes if change.key.startswith(self._prefix)]
         if mine and not self.over and not self._node.dead:
             loop = self._store.loop
@@ -227,13 +227,13 @@ class _Watch:
             self._deliver()
 
     def _deliver(self) -> None:
-        """Hand over what has come, all in order."""
+        """Deliver the changes that have arrived."""
         store, node = self._store, self._node
         loop = store.loop
         if self.over:
             return
         if store.down or node.woke == loop.now:
-            # Who wakes up goes on with what it was about to do; what others did it hears then.
+            # A process that wakes up first continues its own work, and hears of others later.
             pause = 0.1 if store.down else store.random.uniform(0.001, 0.05)
             loop.at(loop.now + pause, node.context, self._deliver)
             return

@@ -1,4 +1,4 @@
-"""Streams between processes: in order, with delays; what is under way when one is cut is lost."""
+"""Streams between processes: in order, with delays; a cut loses the messages on their way."""
 
 import asyncio
 import inspect
@@ -29,7 +29,7 @@ class Wires:
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
         self.listeners: dict[str, SimListener] = {}
-        self.streams: list[SimStream] = []  # of those who dialled
+        self.streams: list[SimStream] = []  # the ends that connected
         self.blocked: set[frozenset[str]] = set()  # pairs of processes that cannot reach each other
         self.trace: Callable[[str], None] | None = None
         self._ports = count(1)
@@ -76,14 +76,14 @@ class Wires:
         return await _connect(self, address, on_message, name, on_open)
 
     def cut(self, stream: "SimStream", reason: str) -> None:
-        """A connection breaks: both ends notice, sooner or later."""
+        """Break a connection: both ends notice, sooner or later."""
         for end in (stream, stream.other):
             end.break_off()
         for end in (stream, stream.other):
             self.loop.at(self.loop.now + self.delay(), end.node.context, end.lose, reason)
 
     def of(self, node: Node) -> "list[SimStream]":
-        """The streams of a process, open ones only."""
+        """The open streams of a process."""
         self.streams = [s for s in self.streams if not (s.over and s.other.over)]
         return [s for s in self.streams if node in (s.node, s.other.node)]
 
@@ -99,7 +99,7 @@ class SimStream(Stream):
         self.node = node
         self.closed = asyncio.Event()
         self.reason = ""
-        self.over = False  # nothing is sent or heard here any more
+        self.over = False  # nothing is sent or received here any more
         self.opened_at = 0.0
         self.slow = 0.0  # seconds that each message takes longer
         self.on_lost: Callable[[], object] = lambda: None  # for the listener
@@ -125,7 +125,7 @@ class SimStream(Stream):
             del self._questions[number]
 
     def close(self, reason: str = "") -> None:
-        """End it after what was sent."""
+        """End it after the messages that were sent."""
         if not self.over:
             self._post("end", 0, reason)
             self.lose(reason)
@@ -135,7 +135,7 @@ class SimStream(Stream):
         self.close(reason)
 
     def lose(self, reason: str) -> None:
-        """It is over at this end."""
+        """End it at this end."""
         if not self.over:
             self.over = True
             self.reason = reason
@@ -147,12 +147,12 @@ class SimStream(Stream):
             self.on_lost()
 
     def break_off(self) -> None:
-        """What is under way from here does not arrive, nor anything later."""
+        """Lose the messages on their way from here, and all later ones."""
         self.other._era += 1
 
     def _post(self, kind: str, number: int, message: Any) -> None:
         if self.over:
-            raise StreamClosed(f"the stream to {self.peer} is over: {self.reason}")
+            raise StreamClosed(f"the stream to {self.peer} has ended: {self.reason}")
         wires, other = self.wires, self.other
         loop = wires.loop
         self._last = max(self._last + 1e-6, loop.now + wires.delay() + self.slow, self.opened_at)
@@ -165,7 +165,7 @@ class SimStream(Stream):
         if wires.trace and kind != "end":
             wires.trace(f"{self.peer} > {self.node.name}: {kind} {message}")
         if kind in ("tell", "ask"):
-            self._hear_of(number, message)
+            self._deliver(number, message)
         elif kind == "end":
             self.lose(message)
         else:
@@ -176,25 +176,25 @@ class SimStream(Stream):
                 else:
                     future.set_exception(RemoteError(message))
 
-    def _hear_of(self, number: int, message: Any) -> None:
+    def _deliver(self, number: int, message: Any) -> None:
         reply = self._on_message(self, message)
         if inspect.isawaitable(reply):
-            asyncio.get_running_loop().create_task(self._await(number, reply))
+            asyncio.get_running_loop().create_task(self._post_reply_later(number, reply))
         elif number:
-            self._give(number, reply)
+            self._post_reply(number, reply)
 
-    async def _await(self, number: int, reply: Awaitable[Any]) -> None:
+    async def _post_reply_later(self, number: int, reply: Awaitable[Any]) -> None:
         answer = await reply
         if number:
-            self._give(number, answer)
+            self._post_reply(number, answer)
 
-    def _give(self, number: int, answer: Any) -> None:
+    def _post_reply(self, number: int, answer: Any) -> None:
         if not self.over:
             self._post("reply", number, answer)
 
 
 class SimListener(Listener):
-    """Takes up streams."""
+    """Accepts streams."""
 
     def __init__(
         self, wires: Wires, name: str, on_message: OnMessage, on_open: Opened | None
@@ -227,7 +227,7 @@ class SimListener(Listener):
             stream.close("the listener stops")
 
     def take(self, stream: SimStream) -> None:
-        """Somebody has connected."""
+        """Accept a stream."""
         if stream.over:
             return
         self._accepted[stream] = None
@@ -254,7 +254,7 @@ async def _connect(
     opened = loop.create_future()
 
     def accept() -> None:
-        """At the listener."""
+        """Open the stream at the listener."""
         if far.over:
             return
         far.opened_at = loop.now + wires.delay() + wires.delay()
@@ -262,7 +262,7 @@ async def _connect(
         listener.take(far)
 
     def open() -> None:
-        """Here, before anything is heard."""
+        """Open the stream here, before any message arrives."""
         if opened.done():
             return
         if on_open and not near.over:

@@ -1,6 +1,6 @@
-"""Switches that do as they are told, in order, until somebody pulls a plug.
+"""Simulated switches: they carry out requests in order, until a connection breaks.
 
-Behind them are the product's own driver and reconcilers; only sockets and bytes are left out.
+The driver and reconcilers are the product's own; only sockets and bytes are left out.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ _FULL = SwitchError(0, ErrorType.FLOW_MOD_FAILED, TABLE_FULL, "the table is full
 _STALE = SwitchError(0, ErrorType.ROLE_REQUEST_FAILED, STALE_GENERATION, "stale generation")
 
 Serve = Callable[[int | None], Any]
-"""Carries a request out at the switch; of operations only the first so many, if that is given."""
+"""Carries out a request at the switch; with a number, only so many of its operations."""
 
 
 class SimSwitch:
-    """A switch: its tables, whom it is connected to, and who is its master."""
+    """A switch: its tables, its connections, and its master."""
 
-    servers: "dict[Node, SimServer]"  # all that it dials; shared by all switches of a run
+    servers: "dict[Node, SimServer]"  # that it connects to; shared by all switches of a run
 
     def __init__(
         self,
@@ -99,30 +99,30 @@ class SimSwitch:
             self.dial(server)
 
     def hang_up(self, reason: str) -> None:
-        """Lose all connections; what was sent is carried out as far as it came."""
+        """Lose all connections; requests that have arrived are carried out."""
         for connection in list(self.connections.values()):
             connection.cut(reason)
 
     def restart(self, how: str) -> None:
-        """Go off, with tables kept, or `empty`, or as they were `old` times ago."""
+        """Switch off; the tables are `kept`, `empty`, or as they were at an `old` moment."""
         self.up = False
         self.hang_up("the switch restarts")
         self.generation = -1
         if how != "kept":
             self.tables.groups.clear()
             for key in list(self.tables.entries):
-                self.tables._table.remove(key)
+                self.tables.table.remove(key)
         if how == "old" and self.snapshots:
             for key, entry in self.loop.random.choice(self.snapshots).items():
-                self.tables._table.put(key, entry)
+                self.tables.table.put(key, entry)
 
     def come_back(self) -> None:
-        """Be on again."""
+        """Switch on again."""
         self.up = True
         self.dial_all()
 
     def lost(self, connection: "SimConnection") -> None:
-        """A connection has ended."""
+        """Forget a connection that has ended, and connect again later."""
         node = connection.node
         if self.connections.get(node) is connection:
             del self.connections[node]
@@ -133,16 +133,16 @@ class SimSwitch:
             pause = self.loop.random.uniform(0.1, 2.0)
             self.loop.at(self.loop.now + pause, NOWHERE, self.dial, server)
 
-    # What it is asked
+    # Requests
 
     def carry_out(
         self, by: "SimConnection", ops: Sequence[FlowOp], limit: int | None
     ) -> dict[int, SwitchError]:
-        """Flow operations, one by one."""
+        """Carry out flow operations, one by one."""
         if self.master is not by:
             return dict.fromkeys(range(len(ops)), _SLAVE)
         refused: dict[int, SwitchError] = {}
-        table = self.tables._table
+        table = self.tables.table
         for place, op in enumerate(ops if limit is None else ops[:limit]):
             key = op.entry.key
             there = key in table.entries
@@ -160,7 +160,7 @@ class SimSwitch:
         return refused
 
     def carry_out_groups(self, by: "SimConnection", ops: Sequence[GroupOp]) -> dict[int, Any]:
-        """Operations on groups."""
+        """Carry out group operations."""
         if self.master is not by:
             return dict.fromkeys(range(len(ops)), _SLAVE)
         for op in ops:
@@ -171,7 +171,7 @@ class SimSwitch:
         return {}
 
     def take_master(self, by: "SimConnection", generation: int) -> SwitchError | None:
-        """Somebody wants to be the master."""
+        """Make a connection the master, unless its generation is stale."""
         if generation < self.generation:
             return _STALE
         self.generation = generation
@@ -201,18 +201,18 @@ class SimConnection(SwitchConnection):
         self._last_there = self._last_back = 0.0
 
     async def ready(self) -> Ready:
-        """The switch has introduced itself."""
+        """The features of the switch."""
         return Ready(self.switch.dpid, _V1_3, 254, 0, ())
 
     def close(self, reason: str) -> None:
-        """End it from our side."""
+        """End the connection at the controller."""
         if self.lost is None:
             self._lose(reason)
             loop = self.switch.loop
             loop.at(loop.now, NOWHERE, self.cut, reason)
 
     def cut(self, reason: str) -> None:
-        """It breaks: some of what was sent is carried out, the last of it in part."""
+        """Break the connection: some requests are carried out, the last one in part."""
         if self._over:
             return
         self._over = True
@@ -227,7 +227,7 @@ class SimConnection(SwitchConnection):
         loop.at(loop.now + self.switch.delay(), self.node.context, self._lose, reason)
 
     def happened(self, event: Any) -> None:
-        """The switch says something unasked."""
+        """Send an event of the switch to the controller."""
         self._back(lambda: self.server.event_received(self, event))
 
     # What the reconciler requests
@@ -299,7 +299,7 @@ class SimConnection(SwitchConnection):
         if self.lost is not None:
             raise ConnectionLost(self.lost)
         if self._over:
-            return  # it is lost on the way
+            return  # the request is lost on its way
         loop = self.switch.loop
         self._sent.append((serve, answered))
         self._last_there = max(self._last_there + 1e-6, loop.now + self.switch.delay())

@@ -1,7 +1,6 @@
-"""Some hundred seeds without a violation, and bugs on purpose that are found.
+"""Some hundred seeds run without a violation, and bugs built in on purpose are found.
 
-Each in a process of its own: the simulation replaces clocks and randomness of the whole process,
-and can be repeated only if texts are hashed in the same way each time.
+Each test starts a new process: a run can be repeated only with a fixed hash of strings.
 """
 
 import os

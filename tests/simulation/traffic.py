@@ -1,6 +1,6 @@
-"""Clients of a simulated control plane: what they ask, and what they are told; events in between.
+"""Clients of a simulated control plane: their requests, and the answers they get.
 
-What they see is written down as the fault harness does it, for the same checker.
+They record what they see as the fault harness does, for the same checker.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _PATIENCE = 25.0
 
 
 class Known(Struct):
-    """A record that was asked for."""
+    """A record that a client has requested."""
 
     label: str
     id: str
@@ -40,7 +40,7 @@ class Known(Struct):
 
 
 class Told(Struct):
-    """What came of a call."""
+    """The result of a call."""
 
     outcome: Outcome
     record: RecordView | None = None
@@ -52,7 +52,7 @@ class Told(Struct):
 
 
 class Traffic:
-    """Clients, and what they have seen."""
+    """The clients, and what they have seen."""
 
     def __init__(self, world: World, random: Random) -> None:
         self.world = world
@@ -62,13 +62,13 @@ class Traffic:
         self.events = Events(world, random)
         self.entries: list[Entry] = []
         self.known: list[Known] = []
-        self._changed: set[str] = set()  # labels of records that somebody has begun to change
+        self._changed: set[str] = set()  # labels of records that a client has begun to change
         self._names = 0
 
-    # Those that stay
+    # Records that stay throughout the run
 
     async def settle_in(self) -> None:
-        """Begin what stays throughout, before anything bad happens."""
+        """Begin the records that stay throughout the run, before the first fault."""
         plan: list[tuple[RecordKind, str, int]] = [
             ("advertisement", "h1", 0),
             ("subscription", "h2", self.random.randrange(len(FILTERS))),
@@ -84,13 +84,13 @@ class Traffic:
             self.entries.append(Steady(label, kind, host, FILTERS[filter], told.record.id, since))
             self.events.stable[label] = Stable(kind, host, filter)
 
-    # Those that come and go
+    # Records that come and go
 
     async def client(self, number: int, count: int, random: Random) -> None:
-        """Ask for things, one after the other."""
+        """Make requests, one after the other."""
         for _ in range(count):
             await asyncio.sleep(random.expovariate(2.0))
-            # What was begun last is the most likely to be changed: that is where things meet.
+            # Prefer recent records: operations on them are likely to overlap.
             recent = self.known[-2:] if random.random() < 0.5 else self.known
             known = random.choice(recent) if recent else None
             draw = random.random()
@@ -113,7 +113,7 @@ class Traffic:
         host, filter = random.choice(hosts), random.randrange(len(FILTERS))
         if kind == "subscription":
             self.events.asked.add(host)
-        hasty = random.random() < 0.4  # it does not wait, and thinks better of it
+        hasty = random.random() < 0.4  # it does not wait, and ends the record at once
         told = await self._until_known(
             lambda d: self._begin_at(
                 d, kind, host, filter, label, f"key-{label}", 0.0 if hasty else _WAIT
@@ -170,12 +170,12 @@ class Traffic:
             await asyncio.sleep(0.5)
 
     def _change(self, known: Known) -> None:
-        """From now on nobody knows what there is of a record."""
+        """Note that the state of a record is unknown from now on."""
         self._changed.add(known.label)
         self.events.stable.pop(known.label, None)
 
     async def end(self, known: Known) -> None:
-        """End what was begun."""
+        """End a record."""
         if known in self.known:
             self.known.remove(known)
         self._change(known)
@@ -204,7 +204,7 @@ class Traffic:
     # Calls
 
     async def _until_known(self, ask: Callable[[Dispatcher], Awaitable[Answer]]) -> Told:
-        """Make a call under a key, again and again until there is an answer, as the SDK does."""
+        """Repeat a call with its idempotency key until there is an answer, as the SDK does."""
         start = self.loop.now
         while True:
             told = await self._once(ask)
@@ -225,7 +225,7 @@ class Traffic:
         chosen = [p for p in self.world.of("dispatcher") if p.main is not None]
         if not chosen:
             await asyncio.sleep(0.2)
-            return Told("unknown", detail="no dispatcher is there", again=True)
+            return Told("unknown", detail="no dispatcher runs", again=True)
         process = self.random.choice(chosen)
         answer: asyncio.Future[Answer | None] = loop.create_future()
 
@@ -256,7 +256,7 @@ class Traffic:
         return _told(found)
 
     async def _settle(self, told: Told, settled: Callable[[RecordView], bool]) -> Told:
-        """Wait until an accepted request is at its end; unknown if that takes too long."""
+        """Wait until an accepted request is settled; unknown if that takes too long."""
         deadline = self.loop.now + _PATIENCE
         record = told.record
         assert record

@@ -1,16 +1,9 @@
-"""A control plane in a box: all processes of one run, and what can be done to them."""
+"""A simulated control plane: all processes of one run, which can be killed and paused."""
 
 import asyncio
-import contextlib
 import logging
-import os
-import random
-import secrets
-import time
-from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Literal
-from unittest import mock
 
 from msgspec import Struct
 
@@ -19,13 +12,12 @@ from configurators.environment import Clock, Environment
 from configurators.ownership.partition_log import LogOptions
 from configurators.partition.worker import PartitionWorker
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
-from configurators.southbound.clients import SouthboundClients
 from configurators.southbound.process import SouthboundProcess
 from configurators.state.healing import coming
 from configurators.state.network import first_network, topology_of
 from configurators.state.spaces import SpaceView
 from configurators.store.documents import decode_network, decode_record, encode
-from configurators.store.etcd.client import Access, Change, Etcd, Put, StoreError
+from configurators.store.etcd.client import Access, Change, Put, StoreError
 from configurators.store.keys import (
     FINISHED,
     LOCKS,
@@ -38,8 +30,6 @@ from configurators.store.keys import (
     owner_key,
 )
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
-from configurators.streams.peers import Peers
-from configurators.streams.stream import Stream
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.options import DispatcherOptions
 from sdn.pipeline import PlanName
@@ -67,7 +57,7 @@ SCHEMA = {
 
 
 class Shape(Struct, frozen=True):
-    """What a run is made of."""
+    """The parts of a run."""
 
     topology: str = "line:3"
     plan: PlanName = "legs"
@@ -92,7 +82,7 @@ _MAPS = {
 
 @lru_cache
 def documents(shape: Shape) -> tuple[NetworkDoc, SpaceDoc]:
-    """Network and space, as they are stored; as the product makes them, without a search."""
+    """The documents of network and space, as the product makes them but without a search."""
     doc = first_network(topology(shape.topology), shape.plan, shape.trees)
     kind = "zorder" if shape.plan == "lpm" else "fields"
     schema = {**SCHEMA, "index": {"kind": kind}}
@@ -101,15 +91,15 @@ def documents(shape: Shape) -> tuple[NetworkDoc, SpaceDoc]:
     return doc, SpaceDoc(SPACE, 1, {0: version}, 0)
 
 
-class Complaints(logging.Handler):
-    """Exceptions that processes have logged: none of them is meant to happen."""
+class LoggedErrors(logging.Handler):
+    """Collects exceptions that processes have logged; each one is a violation."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it, if it tells of an exception."""
+        """Keep a record that has an exception."""
         if record.exc_info and record.exc_info[1] is not None:
             self.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
@@ -126,7 +116,7 @@ class Process:
         self.runs = 0
         self.paused = False
         self.main: Any = None  # the product's object
-        self.calls: set[asyncio.Future[Any]] = set()  # of clients who wait for it
+        self.calls: set[asyncio.Future[Any]] = set()  # of clients that wait for it
 
     @property
     def alive(self) -> bool:
@@ -134,7 +124,7 @@ class Process:
         return not self.node.stopped
 
     def start(self) -> None:
-        """Begin with nothing."""
+        """Start the process, with no state."""
         if not self.node.dead:
             return
         self.runs += 1
@@ -145,14 +135,14 @@ class Process:
         self.world.loop.create_task(self._run(), context=self.node.context)
 
     def kill(self) -> None:
-        """Die, leaving everything as it is."""
+        """End the process at once, without any cleaning up."""
         if self.node.dead:
             return
         self.world.note(f"{self.name} is killed")
         self._gone()
 
     def pause(self, seconds: float) -> None:
-        """Stop, and go on later as if nothing had happened."""
+        """Pause the process; it continues later as if nothing had happened."""
         if self.node.stopped:
             return
         world, node = self.world, self.node
@@ -163,27 +153,27 @@ class Process:
         world.loop.at(world.loop.now + seconds, NOWHERE, self.wake, node)
 
     def wake(self, node: ProcessNode | None = None) -> None:
-        """Go on."""
+        """Continue after a pause."""
         if self.paused and node in (None, self.node) and not self.node.dead:
-            self.world.note(f"{self.name} goes on")
+            self.world.note(f"{self.name} continues")
             self.paused = False
-            self.world.loop.go_on(self.node)
+            self.world.loop.resume(self.node)
 
     def _silent(self, node: ProcessNode) -> None:
         if node is self.node and self.paused:
             for stream in self.world.wires.of(node):
-                self.world.wires.cut(stream, "it gives no sign of life")
+                self.world.wires.cut(stream, "no sign of life")
 
     def _gone(self) -> None:
         world, node = self.world, self.node
         node.dead = node.stopped = True
         self.main = None
         for stream in world.wires.of(node):
-            world.wires.cut(stream, "the process is gone")
+            world.wires.cut(stream, "the process has ended")
         world.servers.pop(node, None)
         for switch in world.switches.values():
             if node in switch.connections:
-                switch.connections[node].cut("the process is gone")
+                switch.connections[node].cut("the process has ended")
         for call in self.calls:
             if not call.done():
                 call.set_result(None)
@@ -222,7 +212,7 @@ class Process:
                 )
                 await self.main.run(asyncio.Event())
             else:
-                # A name of its own each time, as it makes one up.
+                # Another id for each run, as the product makes one up.
                 me = DispatcherOptions(
                     id=f"{self.name}.{self.runs}",
                     mode=self.world.shape.mode,
@@ -233,13 +223,13 @@ class Process:
                 async with Dispatcher(_ACCESS, b"", me, environment) as made:
                     self.main = made
                     await asyncio.Event().wait()
-            self.world.complaints.found.append(f"{self.name} has ended")
+            self.world.errors.found.append(f"{self.name} has ended")
         except StoreError as error:
             self.world.note(f"{self.name} ends: {error}")
         except Exception as error:
             logging.getLogger("simulation").exception("%s ends", self.name)
             self.world.note(f"{self.name} ends: {error!r}")
-        # Somebody starts what has ended again.
+        # A supervisor restarts a process that has ended.
         world = self.world
         if node is self.node:
             world.loop.at(world.loop.now, NOWHERE, self._gone)
@@ -247,25 +237,24 @@ class Process:
 
 
 class World:
-    """All of it."""
+    """Everything in a run: etcd, streams, switches and processes."""
 
-    def __init__(self, loop: VirtualLoop, shape: Shape, complaints: Complaints) -> None:
+    def __init__(self, loop: VirtualLoop, shape: Shape, errors: LoggedErrors) -> None:
         self.loop = loop
         self.random = loop.random
         self.shape = shape
-        self.complaints = complaints
-        self.steps: list[str] | None = None  # what happened, if somebody wants to read it
+        self.errors = errors
+        self.steps: list[str] | None = None  # what happened, if that is to be shown
         self.store = Store(loop)
         self.wires = Wires(loop)
         self.environment = Environment(
             clock=Clock(lambda: loop.now, lambda: _WALL + loop.now),
-            new_id=_new_id,
+            new_id=lambda size: self.random.randbytes(size).hex(),
             pid=1,
             store=lambda access: SimEtcd(access, self.store),
             listener=self.wires.listen,
             connect=self.wires.connect,
         )
-        _Installed.world = self
         network_doc, space_doc = documents(shape)
         self._network = 0, network_doc
         self.topology = topology_of(network_doc)
@@ -307,12 +296,12 @@ class World:
         )
 
     def note(self, text: str) -> None:
-        """Write down what happens."""
+        """Add a line to the steps."""
         if self.steps is not None:
             self.steps.append(f"{self.loop.now - 1000:9.4f}  {text}")
 
     def note_change(self, change: Change) -> None:
-        """Write down what becomes of a key."""
+        """Add the change of a key to the steps."""
         text = "is gone" if change.value is None else f"is {change.value[:20]!r}"
         if change.value is not None and change.key.startswith((RECORDS, FINISHED)):
             record = decode_record(change.value)
@@ -331,7 +320,7 @@ class World:
 
     @property
     def network_doc(self) -> NetworkDoc:
-        """The network as it is stored now."""
+        """The stored network."""
         stored = self.store.get(NETWORK)
         assert stored
         if stored.revision != self._network[0]:
@@ -339,11 +328,11 @@ class World:
         return self._network[1]
 
     def records(self) -> list[Record]:
-        """What etcd has."""
+        """All stored records."""
         return [decode_record(item.value) for item in self.store.under(RECORDS)]
 
     def workers(self) -> dict[str, PartitionWorker]:
-        """The worker of each partition, as its owner has it; only those that have one."""
+        """The worker of each partition that has one, at its owner."""
         found: dict[str, PartitionWorker] = {}
         for name, (owner, epoch) in self.owners().items():
             process = self.processes[owner]
@@ -355,7 +344,7 @@ class World:
         return found
 
     def owners(self) -> dict[str, tuple[str, int]]:
-        """Who owns each partition, or has locked it, and the epoch."""
+        """The owner of each partition, or the holder of its lock, with the epoch."""
         if self.shape.mode == "sna":
             stored = self.store.under(OWNERS)
             return {i.key.removeprefix(OWNERS): (i.value.decode(), i.revision) for i in stored}
@@ -368,10 +357,10 @@ class World:
         return found
 
     def busy(self) -> str:
-        """What is not at rest; empty if all is."""
+        """What is not at rest; empty if everything is."""
         for process in self.processes.values():
             if not process.alive or process.main is None:
-                return f"{process.name} is not there"
+                return f"{process.name} does not run"
         for record in self.records():
             if record.open:
                 return f"{record.id} is open: {record.state} by {record.by}, {record.reason}"
@@ -388,61 +377,19 @@ class World:
             if not any(switch.name in some and some[switch.name].up for some in managers):
                 return f"switch {switch.name} is not up"
         if len(self.store.under(LOCKS)) > len(workers):
-            return "somebody waits for a lock"
+            return "a configurator waits for a lock"
         doc = self.network_doc
         if coming(doc) or doc.retired or doc.lost.switches or doc.lost.links:
             return f"the network is being changed: {doc.lost}"
         if any(worker.network != self._network[0] for worker in workers.values()):
-            return "not all have taken up the network"
+            return "not all partitions have taken up the network"
         for process in self.of("configurator"):
-            if not process.main.southbound.all_used:
+            if not process.main.southbound.all_in_use:
                 return f"{process.name} does not use all southbound processes"
         for server in self.servers.values():
             reconcilers = server.managed.reconcilers.values()
             if any(one.queue.load or one.queue.waiting for one in reconcilers):
-                return f"{server.node.name} has work under way"
+                return f"{server.node.name} has work in progress"
             if short := [one.switch for one in reconcilers if one.lacks_room]:
                 return f"{short} lack room for what they should hold"
         return ""
-
-
-# What is not passed in yet, and replaced here
-
-
-class _Installed:
-    world: World
-    loop: VirtualLoop
-
-
-def _new_id(size: int = 16) -> str:
-    return random.randbytes(size).hex()
-
-
-@contextlib.contextmanager
-def installed() -> Iterator[Callable[[VirtualLoop], None]]:
-    """Have the product run on models; gives a function that sets the loop of the next run."""
-
-    def etcd(access: Access) -> Etcd:
-        return _Installed.world.environment.store(access)
-
-    async def connect(*args: Any, **options: Any) -> Stream:
-        return await _Installed.world.environment.connect(*args, **options)
-
-    with contextlib.ExitStack() as stack:
-        replaced: list[tuple[Any, str, Any]] = [
-            (os, "getpid", lambda: 1),
-            (secrets, "token_hex", _new_id),
-            (time, "monotonic", lambda: _Installed.loop.now),
-            (time, "perf_counter", lambda: _Installed.loop.now),
-            (time, "time", lambda: _WALL + _Installed.loop.now),
-        ]
-        for where, name, what in replaced:
-            stack.enter_context(mock.patch.object(where, name, what))
-        for dials in (Peers, SouthboundClients):
-            defaults = dials.__init__.__kwdefaults__
-            stack.enter_context(mock.patch.dict(defaults, connect=connect))
-
-        def use(loop: VirtualLoop) -> None:
-            _Installed.loop = loop
-
-        yield use

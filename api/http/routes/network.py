@@ -2,8 +2,9 @@
 
 from fastapi import Response
 
+from api.http.border.route import new_router
 from api.http.dependencies import DispatcherDep
-from api.http.models import (
+from api.http.schema.models import (
     ConfiguratorsOut,
     FlowsOut,
     HostIn,
@@ -11,10 +12,9 @@ from api.http.models import (
     PartitionsOut,
     SwitchesOut,
 )
-from api.http.msgspec_types import Json, JsonBody
-from api.http.openapi import answer, example, link, problems
-from api.http.parameters import HostPath, NewHostPath, SourceQuery, SwitchPath
-from api.http.route import new_router
+from api.http.schema.msgspec_types import Json, JsonBody
+from api.http.schema.openapi import answer, example, link, problems
+from api.http.schema.parameters import HostPath, NewHostPath, SourceQuery, SwitchPath
 from dispatcher.views import HostView, TopologyView
 from sdn.topology import Host
 

@@ -7,11 +7,13 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from api.http.batches import read_elements, respond_all, respond_one, wait_of
+from api.http.border.route import ApiRequest, new_router
 from api.http.dependencies import CallerDep, DispatcherDep, OnceDep
-from api.http.models import Begin, ElementOut, End, ProblemOut, Update
-from api.http.msgspec_types import Json, JsonBody
-from api.http.openapi import Responses, answer, example, link, problems, reference
-from api.http.parameters import (
+from api.http.problems import ApiProblem
+from api.http.schema.models import Begin, ElementOut, End, ProblemOut, Update
+from api.http.schema.msgspec_types import Json, JsonBody
+from api.http.schema.openapi import Responses, answer, example, link, problems, reference
+from api.http.schema.parameters import (
     AfterQuery,
     HostQuery,
     LimitQuery,
@@ -20,8 +22,6 @@ from api.http.parameters import (
     StateQuery,
     WaitQuery,
 )
-from api.http.problems import ApiProblem
-from api.http.route import ApiRequest, new_router
 from configurators.store.keys import LETTERS, is_record_id
 from configurators.store.model import RecordKind
 from dispatcher.calls import Page, RecordSpec

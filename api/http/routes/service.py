@@ -6,18 +6,18 @@ from typing import Annotated, cast, get_args
 from fastapi import Body, Response
 from msgspec.structs import replace
 
-from api.http.auth import Caller
-from api.http.bodies import BYTES
+from api.http.border.auth import Caller
+from api.http.border.bodies import BYTES
+from api.http.border.route import ApiRequest, new_router
 from api.http.dependencies import DispatcherDep, OnceDep
 from api.http.live_stream import EventStream
 from api.http.metrics import MEDIA_TYPE as METRICS_TYPE
-from api.http.models import HealthOut, ReadyOut, ReportIn, ReportOut
-from api.http.msgspec_types import Json, JsonBody
-from api.http.openapi import answer, example
-from api.http.parameters import TypesQuery
 from api.http.problems import ApiProblem
-from api.http.route import ApiRequest, new_router
 from api.http.routes.spaces import space_out
+from api.http.schema.models import HealthOut, ReadyOut, ReportIn, ReportOut
+from api.http.schema.msgspec_types import Json, JsonBody
+from api.http.schema.openapi import answer, example
+from api.http.schema.parameters import TypesQuery
 from dispatcher.views import Change, ChangeType, RecordView, Restored, SpaceView
 
 router = new_router("service")

@@ -2,13 +2,13 @@
 
 from fastapi import Response
 
+from api.http.border.route import ApiRequest, new_router
 from api.http.dependencies import CallerDep, DispatcherDep, OnceDep
-from api.http.models import ExplainIn, SchemaIn, SpaceOut, SpacesOut
-from api.http.msgspec_types import Json, JsonBody
-from api.http.openapi import answer, example, link, problems
-from api.http.parameters import NewSpacePath, SpacePath
 from api.http.problems import ApiProblem
-from api.http.route import ApiRequest, new_router
+from api.http.schema.models import ExplainIn, SchemaIn, SpaceOut, SpacesOut
+from api.http.schema.msgspec_types import Json, JsonBody
+from api.http.schema.openapi import answer, example, link, problems
+from api.http.schema.parameters import NewSpacePath, SpacePath
 from dispatcher.views import Explanation, SpaceView
 
 router = new_router("spaces")

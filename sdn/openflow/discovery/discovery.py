@@ -1,17 +1,17 @@
 """Finds links between switches and hosts at their edge; without clock and I/O.
 
-Every port that may lead to a switch is probed with LLDP frames. A probe names its port and a number
-that is used once, under a keyed tag. It counts only if it is the last one of its port and arrives
-for the first time, at another switch, and a link counts only once probes have arrived both ways.
-So a host that forges, replays or reflects probes achieves nothing, and neither does one that
-carries probes of its own port elsewhere. A port where a host was seen or declared is no link, and a
-port in a link takes no second peer: the older one stays until its probes no longer arrive.
+Discovery probes every port that may lead to a switch with LLDP frames. A probe names its port and a
+nonce, under a keyed tag. A probe is accepted only if it is the last one of its port and arrives for
+the first time, at another switch. A link is up only when probes have arrived both ways. So a host
+that forges, replays or reflects probes achieves nothing, and neither does a host that carries
+probes of its own port elsewhere. A port with a host, seen or declared, is no link. A port in a link
+gets no second peer: the older link stays until its probes no longer arrive.
 
-What remains possible: two hosts that have never shown themselves, at ports of different switches
-about which nothing was declared, and that hand on each other's probes both ways in real time, look
-like a cable, and each of their ports is then trusted like one. Likewise a host that uses another's
-MAC looks like that host, moved. An operator prevents the first by declaring the hosts or, with
-`closed`, the links, and the second by declaring the hosts with their MACs.
+Two attacks remain possible. Two hosts that have never sent anything, at undeclared ports of
+different switches, can relay each other's probes both ways in real time: they look like a cable,
+and discovery trusts their ports. And a host that uses the MAC of another looks like that host after
+a move. An operator prevents the first by declaring the hosts or, with `closed`, the links, and the
+second by declaring the hosts with their MACs.
 """
 
 import logging
@@ -29,7 +29,7 @@ from sdn.topology import MAX_PORT, Host, Link, Topology
 log = logging.getLogger(__name__)
 
 SHORTEST_KEY, LONGEST_KEY = 16, 64
-MAX_WARNINGS = 4  # for each port until it goes down, so that nobody can fill the log
+MAX_WARNINGS = 4  # for each port until it goes down, so that an attacker cannot fill the log
 
 
 class BadKey(BadInput):
@@ -37,10 +37,10 @@ class BadKey(BadInput):
 
 
 class Discovery:
-    """Told what switches report, it tells what to send, which links there are, and which hosts.
+    """Learns links and hosts from reports of switches, and says which probes to send.
 
-    The key should be new and random for each process: probes of an earlier one then mean nothing.
-    Times are seconds of one clock that does not go back.
+    The key should be new and random for each process, so that probes of an earlier process are not
+    accepted. Times are seconds of one clock that does not go back.
     """
 
     def __init__(self, key: bytes, settings: Settings | None = None) -> None:
@@ -50,20 +50,20 @@ class Discovery:
             )
         self.counters = Counters()
         self._key = key
-        self._settings = settings or Settings()
-        self._hosts = HostTable(self._settings, self.counters)
+        self.settings = settings or Settings()
+        self._hosts = HostTable(self.settings, self.counters)
         self._closed = False
         self._ports: dict[End, ProbedPort] = {}
         self._numbers: dict[str, set[int]] = {}  # of the ports that each switch has in `_ports`
         self._connected: set[str] = set()
         self._busy: frozenset[str] = frozenset()
-        self._schedule = Schedule(self._settings.interval)
+        self._schedule = Schedule(self.settings.interval)
         self._deadlines: dict[End, float] = {}  # of links whose probes have been missed
-        self._probe_budget = Budget(self._settings.probe_rate, self._settings.probe_burst)
-        self._total_budget = Budget(self._settings.total_rate, self._settings.total_burst)
+        self._probe_budget = Budget(self.settings.probe_rate, self.settings.probe_burst)
+        self._total_budget = Budget(self.settings.total_rate, self.settings.total_burst)
         self._serial = count(1)
 
-    # What there is
+    # Results
 
     def links(self) -> tuple[Link, ...]:
         """The links that are up."""
@@ -74,13 +74,34 @@ class Discovery:
         """The hosts that were learned."""
         return self._hosts.hosts()
 
-    # What the operator says
+    def validate(self) -> None:
+        """Assert the invariants of discovery; for tests."""
+        ends: set[End] = set()
+        for link in self.links():
+            for end in link.ends:
+                assert end not in ends, f"{end} is in two links"
+                ends.add(end)
+                assert not self._hosts.is_host_port(end), f"{end} has a host"
+        for host in self.hosts():
+            assert self._hosts.is_host_port((host.switch, host.port))
+            assert (host.switch, host.port) not in ends
+        for end in self._deadlines:
+            known = self._ports[end].link
+            assert known is not None
+            assert end in known.link.ends
+        for (switch, number), port in self._ports.items():
+            assert number in self._numbers[switch]
+            if port.link is not None:
+                assert self._ports[port.link.peer((switch, number))].link is port.link
+        self._hosts.validate()
+
+    # Declarations of the operator
 
     def declare(self, topology: Topology, *, closed: bool = False) -> list[NetworkEvent]:
-        """Hosts and links that there are by the operator's word; replaces what was declared before.
+        """The operator declares hosts and links; replaces all earlier declarations.
 
         Ports of declared hosts are never probed and never lead to a switch; those of a declared
-        link lead to its other end or nowhere. If it is closed, there are no other links.
+        link lead to its other end or nowhere. With `closed` there are no other links.
         """
         return self.declare_parts(topology.hosts, topology.links, closed=closed)
 
@@ -105,7 +126,7 @@ class Discovery:
             events += self._reserve(link)
         return events
 
-    # What switches report
+    # Reports of switches
 
     def switch_up(self, switch: str, ports: Iterable[int]) -> list[NetworkEvent]:
         """A switch is connected and sends us LLDP; these of its ports are up, and no others."""
@@ -119,7 +140,7 @@ class Discovery:
         return events
 
     def switch_down(self, switch: str) -> None:
-        """The connection to a switch is lost; it may well go on forwarding, so its links stay."""
+        """The connection to a switch is lost; it may go on forwarding, so its links stay."""
         self._connected.discard(switch)
         self._suspend([switch])
         for number in self._numbers.get(switch, ()):
@@ -148,7 +169,7 @@ class Discovery:
         return []
 
     def packet_in(self, switch: str, port: int, data: bytes, now: float) -> list[NetworkEvent]:
-        """A packet that came in by a port; most that could come cost no more than a look."""
+        """A packet that came in by a port; unwanted ones are dropped by port and type."""
         counters, end = self.counters, (switch, port)
         counters.packet_ins += 1
         at = self._ports.get(end)
@@ -157,7 +178,7 @@ class Discovery:
             return []
         kind = data[12:14]
         if kind == frames.IPV6_TYPE and at.link is not None:
-            # Not even a token: hosts behind other switches must not use up what probes need.
+            # Without using up the budget: hosts behind other switches must not starve probes.
             counters.neighbour_at_link += 1
         elif not at.budget.take(now):
             counters.over_port_rate += 1
@@ -171,7 +192,7 @@ class Discovery:
             counters.other_packets += 1
         return []
 
-    # What time brings
+    # Probes and time-outs
 
     def probes(
         self, now: float, busy: Collection[str] = frozenset()
@@ -195,7 +216,7 @@ class Discovery:
         return found
 
     def tick(self, now: float) -> list[NetworkEvent]:
-        """Links whose probes have not arrived for too long are gone."""
+        """Take links down whose probes have not arrived for too long."""
         events: list[NetworkEvent] = []
         for end in [end for end, deadline in self._deadlines.items() if deadline <= now]:
             link = self._ports[end].link
@@ -215,7 +236,7 @@ class Discovery:
     def _known(self, end: End) -> ProbedPort:
         port = self._ports.get(end)
         if port is None:
-            port = ProbedPort(self._settings, next(self._serial))
+            port = ProbedPort(self.settings, next(self._serial))
             self._ports[end] = port
             self._numbers.setdefault(end[0], set()).add(end[1])
         return port
@@ -236,7 +257,7 @@ class Discovery:
         return self._down(port.link) if port.link else []
 
     def _suspend(self, switches: Collection[str]) -> None:
-        """Probes of links of these switches are not missed for now."""
+        """Do not count missing probes of links of these switches for now."""
         for switch in switches:
             for number in self._numbers.get(switch, ()):
                 end = (switch, number)
@@ -264,9 +285,9 @@ class Discovery:
         port.sent = now
         port.unanswered += 1
         self.counters.probes_sent += 1
-        lost = port.unanswered >= self._settings.missed
+        lost = port.unanswered >= self.settings.missed
         if lost and port.link is not None and port.link.state is not LinkState.DOWN:
-            self._deadlines.setdefault(end, now + self._settings.interval)
+            self._deadlines.setdefault(end, now + self.settings.interval)
         return frames.build_probe(self._key, *end, port.nonce)
 
     def _probe_arrived(
@@ -323,12 +344,12 @@ class Discovery:
         return [LinkChanged(link.link, up=True)]
 
     def _warn(self, end: End, at: ProbedPort, origin: End, why: str) -> None:
-        """Say once for each pair why two ports that seem to be connected become no link."""
+        """Log once for each pair why two ports that seem to be connected are no link."""
         if origin not in at.warned and len(at.warned) < MAX_WARNINGS:
             at.warned.add(origin)
             log.warning(
                 "port %d of %s receives probes of port %d of %s, but %s; check the cables, and"
-                " whether somebody relays probes",
+                " whether a host relays probes",
                 *end[::-1],
                 *origin[::-1],
                 why,
@@ -337,7 +358,7 @@ class Discovery:
     # Links
 
     def _reserve(self, link: Link) -> list[NetworkEvent]:
-        """A link is declared: nothing else is expected at its ports."""
+        """Reserve the ports of a declared link."""
         ports = [self._known(end) for end in link.ends]
         for end in link.ends:
             self._hosts.forget(end)
@@ -352,7 +373,7 @@ class Discovery:
         return self._down(known) if missing else []
 
     def _down(self, known: KnownLink) -> list[NetworkEvent]:
-        """A link is gone; one that is not declared leaves its ports for others."""
+        """Take a link down; an undeclared one frees its ports."""
         was = known.state
         known.state = LinkState.DOWN
         for end in known.link.ends:

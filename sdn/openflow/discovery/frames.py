@@ -1,6 +1,6 @@
-"""The Ethernet frames of discovery: LLDP probes of ours, and what hosts say of themselves (ICMPv6).
+"""The Ethernet frames of discovery: our LLDP probes, and announcements of hosts (ICMPv6).
 
-Reading takes any bytes and never raises: None stands for everything that is not what is looked for.
+Reading accepts any bytes and never raises: it returns None for all other frames.
 """
 
 import struct
@@ -15,18 +15,18 @@ ICMPV6 = 58
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
 
 MAX_FRAME = 256
-"""No frame that we read is longer; what is, costs no more than a look at its length."""
+"""Longer frames are ignored without being read."""
 
 LLDP_TYPE = ETH_LLDP.to_bytes(2, "big")
 IPV6_TYPE = ETH_IPV6.to_bytes(2, "big")
 
-# Bridges never forward what goes to this address, so a probe stays on its cable.
+# Bridges never forward frames for this address, so a probe stays on its cable.
 _NEAREST_BRIDGE = bytes.fromhex("0180c200000e")
 _PROBE_MAC = bytes.fromhex("d2f100000001")
 _CHASSIS, _PORT, _TTL, _OWN, _END = 1, 2, 3, 127, 0
 _LOCAL = b"\x07"  # an id of which only we know the meaning
 _SECONDS = (120).to_bytes(2, "big")
-_OURS = bytes.fromhex("d2f10001")  # an OUI that nobody is given, and our kind of TLV
+_OURS = bytes.fromhex("d2f10001")  # an OUI that is assigned to no one, and our kind of TLV
 _NONCE_AND_PORT = struct.Struct("!QI")
 _TAG = 16
 _PERSON = b"dzflow probe"
@@ -51,12 +51,12 @@ class Probe(NamedTuple):
     tag: bytes
 
     def authentic(self, key: bytes) -> bool:
-        """Whether nobody without the key can have made or changed it."""
+        """Whether it was made with the key, and not changed since."""
         return compare_digest(_tag(key, self.signed), self.tag)
 
 
 class Announced(NamedTuple):
-    """What a host says: its MAC and one of its IPv6 addresses."""
+    """What a host announces: its MAC and one of its IPv6 addresses."""
 
     mac: bytes
     address: bytes
@@ -65,7 +65,7 @@ class Announced(NamedTuple):
 def build_probe(key: bytes, switch: str, port: int, nonce: int) -> bytes:
     """An LLDP frame that says which port it leaves by, with a tag over all of it."""
     name = switch.encode()
-    # What others see of us, for people who look at the cable; we read the last part only.
+    # The first parts are for people who capture frames; we read the last part only.
     shown = (
         _tlv(_CHASSIS, _LOCAL + name)
         + _tlv(_PORT, _LOCAL + str(port).encode())
@@ -94,7 +94,7 @@ def read_probe(frame: bytes) -> Probe | None:
 
 
 def read_announcement(frame: bytes) -> Announced | None:
-    """What a host says of itself in a neighbour solicitation or advertisement (RFC 4861)."""
+    """What a host announces in a neighbour solicitation or advertisement (RFC 4861)."""
     if (
         not _OPTIONS <= len(frame) <= MAX_FRAME
         or frame[12:14] != IPV6_TYPE
@@ -115,12 +115,12 @@ def read_announcement(frame: bytes) -> Announced | None:
     kind = frame[_ICMP]
     if kind == NEIGHBOUR_SOLICITATION:
         if source == _UNSPECIFIED:
-            # A host asks whether the address that it wants is free: nobody else does so.
+            # Only a host that checks whether its address is free sends this.
             asks_all = destination.startswith(_SOLICITED_NODE)
             return Announced(mac, target) if asks_all and _SOURCE_MAC not in options else None
         said, address = options.get(_SOURCE_MAC, mac), source
     elif kind == NEIGHBOUR_ADVERTISEMENT:
-        if destination[0] == 0xFF and frame[_ICMP + 4] & 0x40:  # nobody can have solicited it
+        if destination[0] == 0xFF and frame[_ICMP + 4] & 0x40:  # it cannot be solicited
             return None
         said, address = options.get(_TARGET_MAC, mac), target
     else:
@@ -158,7 +158,7 @@ def _read_ours(frame: bytes, at: int, end: int) -> Probe | None:
 
 
 def _options(frame: bytes, end: int) -> dict[int, bytes] | None:
-    """The options behind the target by their kind; None if they do not fill what is left."""
+    """The options behind the target by their kind; None if they do not fill the frame."""
     if not _OPTIONS <= end <= len(frame):
         return None
     found: dict[int, bytes] = {}

@@ -1,4 +1,4 @@
-"""The hosts that were learned: which MAC is at which port, within bounds."""
+"""The hosts that discovery has learned: which MAC is at which port, within limits."""
 
 from collections.abc import Iterable
 from ipaddress import IPv6Address
@@ -27,13 +27,13 @@ class HostTable:
         self._settings = settings
         self._counters = counters
         self._learned: dict[bytes, _Learned] = {}
-        self._at: dict[End, set[bytes]] = {}  # an empty set too says that a host was seen
+        self._at: dict[End, set[bytes]] = {}  # an empty set means that a host was seen, too
         self._declared_macs: frozenset[bytes] = frozenset()
         self._declared_ids: frozenset[str] = frozenset()
         self._declared_ports: frozenset[End] = frozenset()
 
     def declare(self, hosts: Iterable[Host]) -> None:
-        """These hosts are where they are said to be; what was learned of them is forgotten."""
+        """The operator declares these hosts; forget everything that was learned about them."""
         hosts = list(hosts)
         self._declared_ports = frozenset((host.switch, host.port) for host in hosts)
         self._declared_ids = frozenset(host.id for host in hosts)
@@ -54,7 +54,7 @@ class HostTable:
         return end in self._declared_ports
 
     def learn(self, end: End, said: Announced, now: float) -> Host | None:
-        """A host speaks at a port; it is returned if it is new, has moved or is better known."""
+        """Learn a host; returned if it is new, has moved, or has a better address."""
         here = self._at.setdefault(end, set())
         if self._is_declared(said.mac):
             self._counters.neighbour_declared += 1
@@ -81,7 +81,7 @@ class HostTable:
         return _host(said.mac, known)
 
     def forget(self, end: End) -> None:
-        """Nothing is known about this port any more: it went down, or what is there is declared."""
+        """Forget the hosts at a port: it went down, or its host is declared."""
         for mac in self._at.pop(end, ()):
             known = self._learned.get(mac)
             if known is not None and known.at == end:
@@ -90,6 +90,13 @@ class HostTable:
     def hosts(self) -> tuple[Host, ...]:
         """All hosts that were learned, by MAC."""
         return tuple(_host(mac, self._learned[mac]) for mac in sorted(self._learned))
+
+    def validate(self) -> None:
+        """Assert the invariants of the table; for tests."""
+        for end, macs in self._at.items():
+            assert len(macs) <= self._settings.hosts_per_port, f"too many hosts at {end}"
+        for mac, known in self._learned.items():
+            assert mac in self._at[known.at]
 
     def _is_declared(self, mac: bytes) -> bool:
         # The id as well: a learned host must never take the place of a declared one.
@@ -111,7 +118,7 @@ class HostTable:
 
 
 def _is_better(address: bytes, than: bytes) -> bool:
-    """Hosts have several addresses; the first is kept, unless it cannot be reached from afar."""
+    """Hosts have several addresses; the first one is kept, unless it is link-local."""
     return is_link_local(than) and not is_link_local(address)
 
 

@@ -1,4 +1,4 @@
-"""How much discovery may do, and the counts of what it did and refused."""
+"""The limits of discovery, and its counters."""
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -11,9 +11,9 @@ class BadSettings(BadInput):
 
 
 class Settings(Struct, frozen=True):
-    """How often ports are probed, and how much is taken from switches and hosts.
+    """How often ports are probed, and how much is accepted from switches and hosts.
 
-    Rates are per second; a burst is what may come at once after a pause.
+    Rates are per second; a burst is the number that may come at once after a pause.
     """
 
     interval: float = 3.0  # seconds between two probes of a port
@@ -35,7 +35,7 @@ class Settings(Struct, frozen=True):
 
 
 class Counters(Struct):
-    """What has happened so far; what is not in one of the first three lines was refused."""
+    """Counters; all after the first three lines count what was refused."""
 
     probes_sent: int = 0
     probes_accepted: int = 0
@@ -62,7 +62,7 @@ class Counters(Struct):
     host_moves_held: int = 0  # sooner after the last move than allowed
 
 
-_ONE = 1 - 1e-3  # less than one, lest rounding makes somebody wait for a moment that is over
+_ONE = 1 - 1e-3  # less than one, so that rounding does not lead to a wait for a time that is over
 
 
 class Budget:

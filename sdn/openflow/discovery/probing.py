@@ -1,4 +1,4 @@
-"""What discovery knows of each port and link, and when ports are to be probed."""
+"""The state of each port and link, and the schedule of probes."""
 
 import heapq
 from enum import Enum
@@ -39,7 +39,7 @@ class KnownLink:
 
 
 class ProbedPort:
-    """A port of a switch, and what became of its probes."""
+    """A port of a switch, and the fate of its probes."""
 
     __slots__ = (
         "budget",
@@ -71,7 +71,7 @@ class ProbedPort:
         self.warned: set[End] = set()  # of whose probes a warning told
 
     def silence(self, life: int) -> None:
-        """What was sent or received by this port counts no longer."""
+        """Ignore all probes that this port has sent or received so far."""
         self.nonce = None
         self.reach = None
         self.life = life

@@ -1,10 +1,10 @@
 """The entries that send LLDP and neighbour discovery to the controller.
 
-They are in the admission table and below all that other applications are likely to have there, so
-who handles these packets already goes on doing so. A packet that such an entry takes is sent to
-the controller and nowhere else: what other applications have at a lower priority, or in later
-tables, does not see it. The cookies are not those of our other entries, so that comparing and
-repairing those leaves these alone; adding them again changes nothing.
+They are in the admission table, with a lower priority than entries of other applications are likely
+to have, so an application that handles these packets already goes on to do so. A packet that
+matches such an entry goes to the controller and nowhere else: entries with a lower priority, or in
+later tables, do not see it. The cookies differ from those of our other entries, so that audits
+leave them alone. Adding the entries again changes nothing.
 """
 
 import struct
@@ -35,7 +35,7 @@ PUNT_MARK = COOKIE_MARK - 1
 """The first 16 bits of the cookies of these entries."""
 
 PUNT_PRIORITY = 50
-"""Above the miss entries of others, below the admission of events and most that others have."""
+"""Above the miss entries of others, below our admission entries and most entries of others."""
 
 PUNTS = 3
 """How many entries, and thus xids, `punt_mods` makes."""

@@ -1,4 +1,4 @@
-"""Our own encoder and decoder of what is hot: flow-mods, group-mods, barriers, flow statistics."""
+"""Encodes and decodes the frequent messages: flow-mods, group-mods, barriers, statistics."""
 
 from sdn.openflow.protocol.decode import (
     decode_flow_mod,

@@ -20,7 +20,7 @@ MAX_XID = 0xFFFFFFFF
 
 
 class Type(IntEnum):
-    """What a message is."""
+    """The type of a message."""
 
     HELLO = 0
     ERROR = 1
@@ -50,7 +50,7 @@ class Type(IntEnum):
 
 
 class Multipart(IntEnum):
-    """What a multipart message asks for or brings."""
+    """The type of a multipart message."""
 
     FLOW = 1
     GROUP_DESC = 7
@@ -113,7 +113,7 @@ ETH_IPV6 = 0x86DD
 
 
 class Role(IntEnum):
-    """What a controller is to a switch."""
+    """The role of a controller for a switch."""
 
     NO_CHANGE = 0
     EQUAL = 1
@@ -122,7 +122,7 @@ class Role(IntEnum):
 
 
 class FlowEvent(IntEnum):
-    """What a flow monitor tells of (1.4)."""
+    """What a flow monitor reports (1.4)."""
 
     INITIAL = 0
     ADDED = 1

@@ -1,4 +1,4 @@
-"""What is received by the thousand, from bytes: flow-mods, group-mods, flow statistics.
+"""Decodes the frequent messages: flow-mods, group-mods, flow statistics.
 
 An entry that is not of a form we write becomes a `Foreign` one: never an error, never one of ours.
 Lengths that contradict each other raise MalformedMessage.
@@ -45,7 +45,7 @@ _IPV6_DST, _IPV6_DST_MASKED = int(Oxm.IPV6_DST), int(Oxm.IPV6_DST_MASKED)
 _OXM = Struct("!I")
 _OXM_MATCH = 1
 _IPV6 = ETH_IPV6.to_bytes(2, "big")
-_REMEMBERED = 256  # longer instructions are parsed anew: a peer must not fill our memory
+_REMEMBERED = 256  # longer instructions are not cached, so that a peer cannot fill our memory
 
 Instructions = tuple[tuple[Action, ...], int | None]
 Fields = list[tuple[int, bytes]]
@@ -163,7 +163,7 @@ def _parse_match(fields: Fields | None) -> tuple[bool, int | None, Match | None]
 
 
 def _parse_instructions(data: bytes) -> Instructions | None:
-    """What instructions do with a packet, or None if it is nothing that we write."""
+    """What instructions do with a packet; None if we never write such instructions."""
     actions: tuple[Action, ...] | None = None
     goto: int | None = None
     known = True

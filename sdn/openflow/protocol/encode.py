@@ -1,4 +1,4 @@
-"""What is sent by the thousand, to bytes: flow-mods, group-mods, barriers, flow statistics.
+"""Encodes the frequent messages: flow-mods, group-mods, barriers, flow statistics.
 
 The part after the match repeats from entry to entry, so it is packed once and then looked up.
 """
@@ -62,7 +62,7 @@ _LONGEST_ACTIONS = MAX_MESSAGE - 256  # leaves room for the rest of a message
 
 
 class NotEncodable(BadInput):
-    """An operation holds what OpenFlow has no room for; nothing of its batch was encoded."""
+    """A value of an operation does not fit into a message; nothing of its batch was encoded."""
 
 
 def barrier(version: int, xid: int) -> bytes:
@@ -218,7 +218,9 @@ def _match(in_port: int | None, match: Match | None) -> bytes:
         if match.mask == ALL:
             fields += EXACT + address
         elif match == _ANY_IPV6:
-            fields += IPV6  # switches leave out what fixes nothing when they report it
+            fields += (
+                IPV6  # switches leave out a field that fixes nothing when they report an entry
+            )
         else:
             fields += MASKED + address + match.mask.to_bytes(16, "big")
     length = TYPE_LENGTH.size + len(fields)

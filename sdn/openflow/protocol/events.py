@@ -1,4 +1,4 @@
-"""What happens on a connection, as a session tells it."""
+"""The events of a session."""
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ class Ready(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """The session is over; send what is still outgoing, then end the connection."""
+    """The session is over; send the outgoing bytes, then close the connection."""
 
     reason: str
 
@@ -86,7 +86,7 @@ class RoleReply(Struct, frozen=True):
 
 
 class RoleChanged(Struct, frozen=True):
-    """Our role was changed by somebody else (1.4)."""
+    """Another controller has changed our role (1.4)."""
 
     role: Role
     generation: int

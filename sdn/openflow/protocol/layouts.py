@@ -1,4 +1,4 @@
-"""The layouts of what comes by the thousand, shared by its encoder and its decoder."""
+"""The layouts of the frequent messages, for encoder and decoder."""
 
 import struct
 from struct import Struct
@@ -29,7 +29,7 @@ TO_GROUP = Struct("!HHI")
 GROUP_MOD = Struct("!BBHIHBxI")
 GROUP_DESC = Struct("!HBxI")
 BUCKET = Struct("!HHII4x")
-BUCKET_PORT = Struct("!I8x")  # what is left of an output action after DELIVER
+BUCKET_PORT = Struct("!I8x")  # the rest of an output action after DELIVER
 # What every host's bucket does: rewrite the copy to where all subscribers listen, and send it out.
 DELIVER = (
     struct.pack(

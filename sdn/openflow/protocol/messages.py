@@ -1,4 +1,4 @@
-"""What messages say, as values: entries and groups as switches report and receive them."""
+"""The contents of messages: entries, groups, ports and features as switches report them."""
 
 from msgspec import Struct
 
@@ -78,7 +78,7 @@ class Port(Struct, frozen=True, gc=False):
 class TableFeature(Struct, frozen=True):
     """What a table can do, as far as we need it.
 
-    `masks` tells whether it matches IPv6 destinations with any mask, `goes_to` which tables may
+    `masks`: whether it matches IPv6 destinations with any mask. `goes_to`: the tables that may
     follow it.
     """
 

@@ -1,4 +1,4 @@
-"""Which xids were given out, and which answers are still to come."""
+"""Assigns xids, and keeps track of the answers that are still to come."""
 
 from msgspec import Struct, field
 
@@ -14,7 +14,7 @@ class TooManyRequests(DzflowError):
 
 
 class Request(Struct):
-    """An answer that is still to come, and what has come of it so far.
+    """An answer that is still to come, and the parts of it that have come.
 
     Messages that are acknowledged by it, like those before a barrier, have the xids from `first`.
     """
@@ -27,7 +27,7 @@ class Request(Struct):
 
 
 class Pending:
-    """Gives out xids from 1 on and around again, but never one that still awaits its answer."""
+    """Assigns xids from 1 on, and again from 1 after the last, but none that is still pending."""
 
     def __init__(self, first_xid: int = 1) -> None:
         self._next = first_xid
@@ -54,25 +54,25 @@ class Pending:
         return first + before
 
     def find(self, xid: int, reply: Type, part: Multipart | None = None) -> Request | None:
-        """What such an answer belongs to; None if nobody waits for it."""
+        """The request of such an answer; None if there is none."""
         request = self._requests.get(xid)
         if request and (request.reply, request.part) == (reply, part):
             return request
         return None
 
     def settle(self, xid: int, reply: Type, part: Multipart | None = None) -> Request | None:
-        """The same, after which nobody waits for it any more."""
+        """The request of such an answer, which is no longer pending then."""
         request = self.find(xid, reply, part)
         if request:
             del self._requests[xid]
         return request
 
     def drop(self, xid: int) -> Request | None:
-        """Wait for this answer no longer."""
+        """Forget a pending request."""
         return self._requests.pop(xid, None)
 
     def clear(self) -> None:
-        """Wait for nothing any longer."""
+        """Forget all pending requests."""
         self._requests.clear()
 
     def __len__(self) -> int:

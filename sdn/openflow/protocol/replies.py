@@ -1,4 +1,4 @@
-"""What a switch sends now and then, from bytes; what it sends by the thousand is in `decode`."""
+"""Decodes the less frequent messages of a switch; the frequent ones are in `decode`."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -51,7 +51,7 @@ _PORT_CHANGES = (Change.ADD, Change.DELETE, Change.MODIFY)
 _INSTRUCTIONS, _NEXT_TABLES, _APPLY_ACTIONS, _MATCH = 0, 2, 6, 8
 _EXPERIMENTER = 0xFFFF
 _HAS_MASK = 1 << 8
-_FIELD = ~0x1FF  # of a match field's header: what is neither mask flag nor length
+_FIELD = ~0x1FF  # of a match field's header: all but mask flag and length
 
 
 class Features(NamedTuple):
@@ -86,7 +86,7 @@ def decode_features(message: bytes) -> Features:
 
 
 def decode_error(message: bytes) -> tuple[int, int, bytes]:
-    """Type and code of an error, and what it is about."""
+    """Type and code of an error, and its data."""
     kind, code = read(_ERROR, message, HEADER.size)
     return kind, code, message[HEADER.size + _ERROR.size :]
 
@@ -98,7 +98,7 @@ def decode_role(xid: int, message: bytes) -> RoleReply:
 
 
 def decode_role_status(message: bytes) -> RoleChanged:
-    """Our role, changed by somebody else."""
+    """Our role, changed by another controller."""
     role, _, generation = read(_ROLE_STATUS, message, HEADER.size)
     return RoleChanged(_role(role), generation)
 
@@ -149,7 +149,7 @@ def decode_packet_in(message: bytes) -> PacketIn:
 
 
 def decode_group_features(xid: int, message: bytes) -> GroupFeatures:
-    """What groups a switch can have; of the types only our own counts."""
+    """The groups that a switch can have; only the type that we use counts."""
     types, _, *rest = read(_GROUP_FEATURES, message, MULTIPART.size)
     max_groups, actions = rest[GROUP_ALL], rest[4 + GROUP_ALL]
     needed = 1 << ActionType.OUTPUT | 1 << ActionType.SET_FIELD
@@ -158,7 +158,7 @@ def decode_group_features(xid: int, message: bytes) -> GroupFeatures:
 
 
 def decode_table_features(data: bytes, at: int) -> list[TableFeature]:
-    """What each table can do, from a place in a message on."""
+    """The features of each table, from a position in a message on."""
     tables = []
     while at < len(data):
         length, table, name, max_entries = read(_TABLE, data, at)
@@ -223,7 +223,7 @@ Update = FlowUpdated | MonitorPaused | MonitorResumed
 
 
 def decode_flow_updates(data: bytes, at: int) -> list[Update]:
-    """What a flow monitor tells of changes by others, from a place in a message on."""
+    """The changes by others that a flow monitor reports, from a position in a message on."""
     updates: list[Update] = []
     while at < len(data):
         length, event, _ = read(_UPDATE, data, at)

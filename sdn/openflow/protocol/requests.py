@@ -1,4 +1,4 @@
-"""What a controller sends now and then, to bytes; what it sends by the thousand is in `encode`."""
+"""Encodes the less frequent messages of a controller; the frequent ones are in `encode`."""
 
 from struct import Struct, pack
 
@@ -69,7 +69,7 @@ def flow_stats_request(
 
 
 def flow_monitor_request(version: int, xid: int, monitor: int, on: bool) -> bytes:
-    """Asks to be told of changes to entries (of our own only that they happened), or not."""
+    """Starts or stops reports of changes to entries (our own changes only by their xid)."""
     command = _MONITOR_ADD if on else _MONITOR_DELETE
     body = _FLOW_MONITOR.pack(monitor, ANY, ANY, _MONITOR_FLAGS, ALL_TABLES, command)
     return multipart_request(version, xid, Multipart.FLOW_MONITOR, body + _ANY_MATCH)

@@ -1,4 +1,4 @@
-"""What all messages have in common: header, lengths, and the error for those that do not hold."""
+"""What all messages have in common: header, lengths, and the error for malformed messages."""
 
 from struct import Struct, error
 from typing import Any
@@ -29,7 +29,7 @@ def multipart(
 
 
 def read(layout: Struct, data: bytes, at: int = 0) -> tuple[Any, ...]:
-    """The fields of a layout at a place in a message."""
+    """The fields of a layout at a position in a message."""
     try:
         return layout.unpack_from(data, at)
     except error:

@@ -60,7 +60,7 @@ Finished = Callable[[Run, str | None], None]
 
 
 class ConnectionOwner(Protocol):
-    """Hears what happens to a connection."""
+    """Gets the events of a connection."""
 
     def connection_made(self, connection: "SwitchConnection") -> None:
         """The connection is open."""
@@ -104,7 +104,7 @@ class SwitchConnection(asyncio.Protocol):
         if self._transport:
             self._transport.abort()
 
-    # What the loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected; send hello to the switch."""
@@ -153,7 +153,7 @@ class SwitchConnection(asyncio.Protocol):
         self._flush()
 
     async def barrier(self) -> None:
-        """Wait until the switch has carried out what was sent."""
+        """Wait until the switch has carried out all messages that were sent."""
         await self._barrier_reply(self._live.send_ops(()))
 
     async def group_ops(self, ops: Sequence[GroupOp]) -> Run:
@@ -186,13 +186,13 @@ class SwitchConnection(asyncio.Protocol):
         return reply.groups
 
     async def group_features(self) -> GroupFeatures:
-        """What groups the switch can have."""
+        """The features of groups."""
         (reply,) = await self._answer(self._live.request_group_features())
         assert isinstance(reply, GroupFeatures)
         return reply
 
     async def table_features(self) -> TableFeatures:
-        """What the tables of the switch can do."""
+        """The features of tables."""
         (reply,) = await self._answer(self._live.request_table_features())
         assert isinstance(reply, TableFeatures)
         return reply

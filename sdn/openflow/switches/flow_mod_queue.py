@@ -51,7 +51,7 @@ class QueueState(Enum):
 
 
 class QueueOwner(Protocol):
-    """Hears what the queue learns about its switch."""
+    """Gets reports of the queue about its switch."""
 
     lacks_room: bool
     """Whether the switch has no room for all entries that it should hold."""

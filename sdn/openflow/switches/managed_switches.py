@@ -1,4 +1,4 @@
-"""The switches of the network: who controls each one, its connection, and what happens to it."""
+"""The switches of the network: control of each one, its connection, and its events."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -14,7 +14,6 @@ from sdn.network_events import (
     SwitchUp,
 )
 from sdn.openflow.discovery.discovery import Discovery
-from sdn.openflow.discovery.finder import Finder, send_punts
 from sdn.openflow.discovery.punts import is_punt
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.protocol.constants import OUR_COOKIE_MASK, OUR_COOKIES, V1_4, Role
@@ -31,6 +30,7 @@ from sdn.openflow.protocol.events import (
 from sdn.openflow.switches.auditor import Auditor
 from sdn.openflow.switches.connection import ConnectionLost, RequestRefused, SwitchConnection
 from sdn.openflow.switches.features import Unusable, check_features
+from sdn.openflow.switches.finder import Finder, send_punts
 from sdn.openflow.switches.flow_mod_queue import Limits
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
 from sdn.openflow.switches.send_batcher import SendBatcher
@@ -245,7 +245,7 @@ class ManagedSwitches:
             return False
         return True
 
-    # What switches send
+    # Events of switches
 
     def event_received(self, peer: SwitchPeer, event: Event) -> None:
         """A switch has sent something that is no answer to a request."""
@@ -285,7 +285,7 @@ class ManagedSwitches:
         return reconciler
 
     async def _audit(self, name: str) -> None:
-        """Audit a switch, and see to it that it sends us what discovery needs."""
+        """Audit a switch, and have it send us the packets that discovery needs."""
         reconciler = self.reconcilers.get(name)
         if reconciler is None:
             return  # it is no longer part of the network

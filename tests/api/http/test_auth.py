@@ -4,9 +4,9 @@ import pytest
 
 from api.http.app import ROUTERS
 from api.http.app_settings import Token
-from api.http.auth import ACCESS, Access, Guard
+from api.http.border.auth import ACCESS, Access, Guard
+from api.http.border.route import Route
 from api.http.problems import ApiProblem
-from api.http.route import Route
 
 GUARD = Guard([Token("op", "operator"), Token("one", "host", "h1"), Token("two", "host", "h2")])
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from api.http.app_settings import ApiSettings
-from api.http.bodies import check_media_type, decode, read_body
+from api.http.border.bodies import check_media_type, decode, read_body
 from api.http.problems import ApiProblem
 
 SETTINGS = ApiSettings()

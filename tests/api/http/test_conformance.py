@@ -15,7 +15,7 @@ import schemathesis
 
 from api.http.app import make_app
 from api.http.app_settings import ApiSettings, Token
-from api.http.auth import ACCESS
+from api.http.border.auth import ACCESS
 from dispatcher.dispatcher import Dispatcher
 from tests.etcd import TestEtcd
 from tests.rest import SCHEMA, advertisement, subscription

@@ -8,9 +8,9 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from api.http.app_settings import ApiSettings
-from api.http.edge import Edge, SlowReader
+from api.http.border.edge import Edge, SlowReader
+from api.http.border.request_ids import request_id
 from api.http.metrics import Metrics
-from api.http.request_ids import request_id
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from api.http.key_memory import KeyMemory
+from api.http.border.key_memory import KeyMemory
 from api.http.problems import ApiProblem
 
 KEY = ("operator", "k")

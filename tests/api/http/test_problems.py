@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.models import Begin
 from api.http.problems import KINDS, document, invalid, naming, problem, respond
+from api.http.schema.models import Begin
 from dispatcher.errors import Problem
 
 GOOD = {"host": "h1", "space": "stocks", "filter": {}}

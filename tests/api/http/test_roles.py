@@ -5,8 +5,8 @@ import secrets
 import httpx
 import pytest
 
-from api.http.auth import ACCESS
-from api.http.bodies import BYTES, JSON
+from api.http.border.auth import ACCESS
+from api.http.border.bodies import BYTES, JSON
 from tests.rest import advertisement, problem_of, subscription
 from tests.stack import Stack
 

@@ -3,8 +3,8 @@
 import pytest
 
 from api.start.first_network import load_or_store_network
-from api.start.settings import BadSettings
-from api.start.settings_sources import load
+from api.start.settings.settings import BadSettings
+from api.start.settings.sources import load
 from configurators.store.etcd.client import Etcd
 from tests.etcd import TestEtcd
 

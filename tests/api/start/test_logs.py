@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from api.http.request_ids import request_id
+from api.http.border.request_ids import request_id
 from api.start import logs
-from api.start.settings import Settings
-from api.start.settings_sources import load
+from api.start.settings.settings import Settings
+from api.start.settings.sources import load
 
 
 @pytest.fixture

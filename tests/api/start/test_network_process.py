@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from api.start.children import ChildFailed, ChildProcess, keep_running
-from api.start.settings import Settings
-from api.start.settings_sections import EtcdSettings
+from api.start.settings.sections import EtcdSettings
+from api.start.settings.settings import Settings
 from configurators.state.network import first_network, with_host, without_host
 from configurators.store import keys
 from configurators.store.documents import Wires, decode_wires, encode

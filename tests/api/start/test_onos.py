@@ -40,7 +40,8 @@ def url(
         asyncio.run(store_wires(access, onos))
         yield found
     finally:
-        assert up.end(signal.SIGTERM) == 0
+        code = up.end(signal.SIGTERM)
+    assert code == 0
 
 
 async def store_wires(access: Access, onos: RunningStandIn) -> None:

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 
 from api.start.ray_cluster import Node, choose
 from api.start.ray_environment import NoRay, environment, temporary_folder
-from api.start.settings import Settings
-from api.start.settings_sections import EtcdSettings, RaySettings
+from api.start.settings.sections import EtcdSettings, RaySettings
+from api.start.settings.settings import Settings
 from api.start.up import Service
 from configurators.store import keys
 from configurators.store.documents import decode_process

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from api.start import parts
-from api.start.settings import BadSettings, Settings
-from api.start.settings_sources import load, restore
-from api.start.settings_table import table
+from api.start.settings.settings import BadSettings, Settings
+from api.start.settings.sources import load, restore
+from api.start.settings.table import table
 from dispatcher.changes.damping import Patience
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from dzflow.sdk.rest import Rest
+from dzflow.sdk.rest.rest import Rest
 from tests.callers import RequestLoop
 from tests.rest import SCHEMA
 from tests.service import eventually, flows, running

@@ -15,8 +15,8 @@ import pytest
 from api.start.data_folder import FolderInUse
 from api.start.listening import PortTaken
 from api.start.ray_environment import folder_of
-from api.start.settings import BadSettings
-from api.start.settings_sources import load
+from api.start.settings.settings import BadSettings
+from api.start.settings.sources import load
 from api.start.up import Service
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import DISPATCHERS

@@ -109,10 +109,10 @@ def clients(etcd: Etcd, partition: Partition | None = None) -> SouthboundClients
 
 async def usable(made: SouthboundClients, switch: str) -> None:
     async with asyncio.timeout(WAIT):
-        await made.until_back([switch])
+        await made.wait_until_back([switch])
 
 
-async def test_a_switch_is_declared_to_the_next_one_when_nobody_holds_it_any_more(
+async def test_a_switch_is_declared_to_the_next_process_when_no_process_holds_it(
     etcd_server: TestEtcd,
 ) -> None:
     a, b = Southbound("a"), Southbound("b")
@@ -136,7 +136,7 @@ async def test_a_switch_is_declared_to_the_next_one_when_nobody_holds_it_any_mor
             await b.until(lambda: {"s2"} in b.declared())
 
 
-async def test_a_switch_that_is_declared_anew_is_not_used_meanwhile(etcd_server: TestEtcd) -> None:
+async def test_a_switch_is_not_used_while_it_is_declared_again(etcd_server: TestEtcd) -> None:
     a = Southbound("a")
     a.hold("s1")
     async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), clients(etcd) as made:
@@ -150,28 +150,28 @@ async def test_a_switch_that_is_declared_anew_is_not_used_meanwhile(etcd_server:
         assert sum(isinstance(message, Apply) for message in a.heard) == 1
 
 
-async def test_a_lost_switch_is_to_be_told_until_it_was_declared_anew(
+async def test_a_lost_switch_is_behind_until_it_was_declared_again(
     etcd_server: TestEtcd,
 ) -> None:
     b1 = Southbound("b1")
     async with Etcd(etcd_server.access()) as etcd, b1.serving(etcd), clients(etcd) as made:
         b1.hold("s1")
         await usable(made, "s1")
-        assert made.all_told
+        assert made.all_caught_up
         b1.hold(down=["s1"])
-        made.lose(["s1"])
+        made.set_lost(["s1"])
         async with asyncio.timeout(WAIT):
-            while made.all_told:
+            while made.all_caught_up:
                 op = FlowOp(Change.DELETE, FlowEntry(1, 100, None))
                 assert await made.apply("1.0/all", 7, {"s1": [op]}) == {"s1": Acknowledged()}
                 await asyncio.sleep(0.01)
         b1.hold("s1")
-        made.lose([])
+        made.set_lost([])
         await usable(made, "s1")
-        assert made.all_told
+        assert made.all_caught_up
 
 
-async def test_a_southbound_process_that_could_not_be_introduced_is_dialled_again(
+async def test_a_process_that_could_not_be_prepared_is_connected_again(
     etcd_server: TestEtcd,
 ) -> None:
     a, ours = Southbound("a"), Partition()
@@ -190,7 +190,7 @@ async def test_a_southbound_process_that_could_not_be_introduced_is_dialled_agai
             assert a.declared() == [{"s1"}]
 
 
-async def test_what_a_switch_does_not_take_is_shown_by_the_partitions_concerned(
+async def test_partitions_show_why_a_switch_does_not_take_their_entries(
     etcd_server: TestEtcd,
 ) -> None:
     a, ours = Southbound("a"), Partition()
@@ -205,7 +205,7 @@ async def test_what_a_switch_does_not_take_is_shown_by_the_partitions_concerned(
         assert "table full" in str(ours.reason)
 
 
-async def test_who_is_waited_for_is_named(etcd_server: TestEtcd) -> None:
+async def test_the_processes_that_are_waited_for_are_named(etcd_server: TestEtcd) -> None:
     a = Southbound("a")
     a.hold("s1")
     async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
@@ -218,7 +218,7 @@ async def test_who_is_waited_for_is_named(etcd_server: TestEtcd) -> None:
 
             def why() -> str:
                 shown.set()
-                return f"{made.not_reached()}; {made.not_taken_up(2)}"
+                return f"{made.why_not_fenced()}; {made.why_network_missing(2)}"
 
             await usable(made, "s1")
             with report_long_wait([ours], why, 0.0):

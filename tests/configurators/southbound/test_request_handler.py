@@ -65,7 +65,7 @@ def hear_declaration_then_batches(driver: Order) -> list[Any]:
     return asyncio.run(run())
 
 
-def test_what_comes_after_a_declaration_is_carried_out_after_it() -> None:
+def test_batches_that_follow_a_declaration_are_carried_out_after_it() -> None:
     driver = Order()
     answers = hear_declaration_then_batches(driver)
     assert all(answer == Applied({"s1": Acknowledged()}) for answer in answers)
@@ -73,7 +73,7 @@ def test_what_comes_after_a_declaration_is_carried_out_after_it() -> None:
         assert driver.told.index(("declare", name)) < driver.told.index(("apply", name))
 
 
-def test_a_declaration_that_is_refused_holds_nothing_up() -> None:
+def test_a_stale_declaration_does_not_hold_up_batches() -> None:
     driver = Order()
     driver.stale = PARTITIONS[1]
     declared, *applied = hear_declaration_then_batches(driver)

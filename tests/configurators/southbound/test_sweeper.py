@@ -112,7 +112,7 @@ class Setting:
         running.cancel()
 
 
-async def test_what_is_left_of_a_deleted_space_is_removed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_entries_of_a_deleted_space_are_removed(caplog: pytest.LogCaptureFixture) -> None:
     s = Setting(STOCKS, WEATHER)
     s.tables.tables["s1"] = {entry(5), entry(6)}
     s.tables.tables["s2"] = {entry(5)}
@@ -129,7 +129,7 @@ async def test_what_is_left_of_a_deleted_space_is_removed(caplog: pytest.LogCapt
     ]
 
 
-async def test_if_nothing_is_left_nobody_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_warning_is_logged_if_no_entry_is_left(caplog: pytest.LogCaptureFixture) -> None:
     s = Setting(STOCKS)
     s.tables.shadows["s1"].declare("5.0/all", [])
     s.delete(STOCKS)
@@ -150,7 +150,7 @@ async def test_entries_of_a_space_that_was_never_seen_are_left_alone() -> None:
     assert s.tables.tables["s1"] == {entry(5)}
 
 
-async def test_what_a_switch_still_has_when_it_connects_later_is_removed() -> None:
+async def test_entries_of_a_switch_that_connects_later_are_removed() -> None:
     s = Setting(STOCKS)
     s.delete(STOCKS)
     await s.run()
@@ -161,7 +161,7 @@ async def test_what_a_switch_still_has_when_it_connects_later_is_removed() -> No
     assert s.tables.tables["s2"] == set()
 
 
-async def test_a_space_that_is_there_again_keeps_its_entries() -> None:
+async def test_a_space_that_was_created_again_keeps_its_entries() -> None:
     s = Setting(STOCKS)
     s.tables.tables["s1"] = {entry(5)}
     s.delete(STOCKS)
@@ -171,7 +171,7 @@ async def test_a_space_that_is_there_again_keeps_its_entries() -> None:
     assert s.tables.tables["s1"] == {entry(5)}
 
 
-async def test_whatever_etcd_says_it_is_asked_again() -> None:
+async def test_the_sweeper_retries_when_etcd_fails() -> None:
     s = Setting(STOCKS)
     s.tables.tables["s2"] = {entry(5)}
     s.store.wrong = 3

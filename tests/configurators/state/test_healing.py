@@ -197,7 +197,7 @@ def test_hosts_that_are_cut_off_say_why() -> None:
     reasons = cut_off(doc)
     assert reasons.keys() == {"h1", "h2"}
     assert "s2, which is lost" in reasons["h2"]
-    assert "no way" in reasons["h1"]
+    assert "no path" in reasons["h1"]
 
 
 def test_numbers_are_given_in_turn() -> None:

@@ -17,7 +17,7 @@ from sdn.trees import BadTreeCount
 SCOPE = Scope(1)
 
 
-def test_what_is_stored_gives_the_network_back() -> None:
+def test_a_network_is_rebuilt_from_its_document() -> None:
     doc = first_network(topology("ring:4"), "legs", 2)
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(doc), type=NetworkDoc)
     assert again == doc

@@ -34,7 +34,7 @@ SCHEMA: dict[str, Any] = {
 WIDER = {"attributes": [*SCHEMA["attributes"], {"name": "hot", "type": "bool"}]}
 
 
-def test_what_is_stored_gives_the_space_back() -> None:
+def test_a_space_is_rebuilt_from_its_document() -> None:
     doc = new_space("stocks", 31, SCHEMA, "legs", 5)
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(doc), type=SpaceDoc)
     assert again == doc
@@ -65,7 +65,7 @@ def test_a_bad_schema_is_refused() -> None:
         new_space("stocks", 1, {"attributes": []}, "legs", 1)
 
 
-def test_what_an_address_cannot_hold_is_said_but_does_not_matter() -> None:
+def test_attributes_that_do_not_fit_into_an_address_are_reported() -> None:
     wide = {"attributes": [{"name": f"s{n}", "type": "string"} for n in range(40)]}
     assert SpaceView.of(new_space("wide", 1, wide, "legs", 1)).current.index.lost
 
@@ -119,7 +119,7 @@ def test_an_entry_tells_its_partition() -> None:
                     assert spaces.partition_of(FlowEntry(3, 100, match)) == partition
 
 
-def test_an_entry_of_nobody_has_no_partition() -> None:
+def test_an_entry_of_no_space_has_no_partition() -> None:
     spaces = Spaces([new_space("stocks", 1, SCHEMA, "legs", 9)])
     region = Region.parse("01")
     for scope in (Scope(2), Scope(1, 1), Scope(1, 0, 0xFF3E)):

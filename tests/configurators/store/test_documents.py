@@ -69,7 +69,7 @@ def test_a_network_is_read_as_it_was_written(plan: PlanName) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xc1", b"junk", encode(RECORD)[:-3], encode(RECORD) + b"x"]
 )
-def test_other_bytes_are_named_as_such(data: bytes) -> None:
+def test_bytes_that_are_no_document_are_rejected(data: bytes) -> None:
     with pytest.raises(BadDocument, match="cannot be read"):
         documents.decode_record(data)
 

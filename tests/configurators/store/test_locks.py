@@ -7,8 +7,8 @@ from configurators.store.etcd.client import Etcd, Put
 from configurators.store.keys import CLEAN, locks_of
 from configurators.store.locks import Lock, Locks
 from tests.etcd import TestEtcd
+from tests.support import WAIT, until
 
-WAIT = 30.0
 NAME = "1.0/x"
 
 
@@ -21,17 +21,17 @@ def _always() -> bool:
 
 
 async def _waits(etcd: Etcd, count: int) -> None:
-    """Return when so many have a lock or wait for it."""
-    async with asyncio.timeout(WAIT):
-        while len((await etcd.range(locks_of(NAME))).items) != count:
-            await asyncio.sleep(0.01)
+    """Wait until so many processes have the lock or queue for it."""
+
+    async def queued() -> bool:
+        return len((await etcd.range(locks_of(NAME))).items) == count
+
+    await until(queued)
 
 
 async def _known(locks: Locks, count: int) -> None:
-    """Return when a table knows of so many."""
-    async with asyncio.timeout(WAIT):
-        while len(locks.table.claims(NAME)) != count:
-            await asyncio.sleep(0.01)
+    """Wait until a table has so many claims."""
+    await until(lambda: len(locks.table.claims(NAME)) == count)
 
 
 async def test_only_one_of_many_has_a_lock(etcd_server: TestEtcd) -> None:
@@ -75,7 +75,7 @@ async def test_a_try_that_fails_leaves_nothing_behind(etcd_server: TestEtcd) -> 
         assert other.epoch > lock.epoch
 
 
-async def test_whoever_came_first_is_next(etcd_server: TestEtcd) -> None:
+async def test_locks_are_given_in_the_order_of_the_queue(etcd_server: TestEtcd) -> None:
     async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
         first, *others, hasty = await _locks(stack, etcd, 5)
         lock = await first.try_lock(NAME)
@@ -102,7 +102,9 @@ async def test_whoever_came_first_is_next(etcd_server: TestEtcd) -> None:
         assert order == others
 
 
-async def test_who_does_not_want_it_any_more_gets_out_of_the_way(etcd_server: TestEtcd) -> None:
+async def test_a_process_that_no_longer_wants_the_lock_leaves_the_queue(
+    etcd_server: TestEtcd,
+) -> None:
     async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
         first, second, third = await _locks(stack, etcd, 3)
         lock = await first.try_lock(NAME)
@@ -122,7 +124,7 @@ async def test_who_does_not_want_it_any_more_gets_out_of_the_way(etcd_server: Te
         assert key.key == lock.key
 
 
-async def test_a_mark_tells_the_next_owner_once_that_all_is_in_order(etcd_server: TestEtcd) -> None:
+async def test_a_mark_tells_only_the_next_owner_of_a_clean_release(etcd_server: TestEtcd) -> None:
     async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
         first, second = await _locks(stack, etcd, 2)
         lock = await first.try_lock(NAME)
@@ -146,7 +148,7 @@ async def test_a_mark_tells_the_next_owner_once_that_all_is_in_order(etcd_server
         assert lock.mark is None
 
 
-async def test_a_holder_that_stands_still_is_owner_no_more(etcd_server: TestEtcd) -> None:
+async def test_a_stopped_process_loses_its_lock(etcd_server: TestEtcd) -> None:
     """As if its process were paused: nobody renews its lease, and it does not know."""
 
     async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
@@ -169,7 +171,7 @@ async def test_a_holder_that_stands_still_is_owner_no_more(etcd_server: TestEtcd
         assert (await etcd.transact([taken.holds], [Put("owner", b"awake")])).succeeded
 
 
-async def test_who_has_no_lease_any_more_does_not_try_again_at_once(etcd_server: TestEtcd) -> None:
+async def test_a_process_without_a_lease_does_not_retry_at_once(etcd_server: TestEtcd) -> None:
     async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
         first, second = await _locks(stack, etcd, 2)
         assert await first.try_lock(NAME)
@@ -181,7 +183,7 @@ async def test_who_has_no_lease_any_more_does_not_try_again_at_once(etcd_server:
         assert asyncio.get_running_loop().time() - began > 0.15
 
 
-async def test_who_is_started_anew_takes_the_locks_of_the_one_before_away(
+async def test_a_restarted_process_deletes_the_claims_of_the_one_before(
     etcd_server: TestEtcd,
 ) -> None:
     async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:

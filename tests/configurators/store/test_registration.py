@@ -1,18 +1,80 @@
-"""How processes make themselves known."""
+"""How processes are registered, and notice that another process has taken their id."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from configurators.store.etcd.client import Access, Etcd, StoreUnavailable
 from configurators.store.keys import DISPATCHERS
 from configurators.store.model import Process
-from configurators.store.registration import Registration
+from configurators.store.registration import Registration, Superseded
+from tests.etcd import TestEtcd
+from tests.support import WAIT, until
+
+KEY = DISPATCHERS + "d1"
+OURS, OTHER = Process("d1", "", 1, "n"), Process("d1", "", 2, "n")
 
 
-def test_one_that_was_never_registered_does_not_stand() -> None:
-    # Revision 0 would be that of a key that is not there, which holds.
+@asynccontextmanager
+async def kept(registration: Registration) -> AsyncIterator["asyncio.Task[None]"]:
+    """Keep a process registered until the block ends."""
+    task = asyncio.create_task(registration.keep())
+    try:
+        async with asyncio.timeout(WAIT):
+            await registration.known.wait()
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_process_that_was_never_registered_has_no_comparison() -> None:
+    # Revision 0 would mean that the key does not exist, which holds.
     etcd = Etcd(Access(("127.0.0.1:1",)))
-    registration = Registration(etcd, DISPATCHERS + "d1", Process("d1", "", 1, "n"))
+    registration = Registration(etcd, KEY, OURS)
     with pytest.raises(StoreUnavailable, match="not registered"):
         registration.stands()
     registration.revision = 7
     assert registration.stands().revision == 7
+
+
+async def test_a_process_ends_when_another_one_is_seen_under_its_id(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        registration = Registration(etcd, KEY, OURS)
+        async with kept(registration) as task:
+            registration.observe(OURS, registration.revision)
+            registration.observe(OTHER, registration.revision - 1)  # replaced by this one
+            assert not task.done()
+            registration.observe(OTHER, registration.revision + 1)
+            with pytest.raises(Superseded, match="dispatchers/d1"):
+                await asyncio.wait_for(task, WAIT)
+
+
+async def test_confirming_fails_when_another_process_is_registered(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        ours, other = Registration(etcd, KEY, OURS), Registration(etcd, KEY, OTHER)
+        async with kept(ours), kept(other):
+            await other.confirm()
+            with pytest.raises(Superseded):
+                await ours.confirm()
+
+
+async def test_a_process_registers_again_after_its_lease_was_lost(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        lost_at: list[int] = []
+
+        async def on_lost() -> None:
+            assert not registration.known.is_set()
+            lost_at.append(registration.revision)
+
+        registration = Registration(etcd, KEY, OURS, ttl=2, on_lost=on_lost)
+        async with kept(registration):
+            first = registration.revision
+            stored = await etcd.get(KEY)
+            assert stored
+            await etcd.revoke(stored.lease)
+            await until(lambda: lost_at and registration.known.is_set())
+            assert lost_at == [first]
+            assert registration.revision > first

@@ -109,7 +109,7 @@ async def test_a_process_that_is_not_registered_any_more_is_left(etcd_server: Te
         assert made["c1"] is None
 
 
-async def test_a_stream_is_told_of_before_anything_is_heard(etcd_server: TestEtcd) -> None:
+async def test_a_stream_is_reported_before_its_first_message(etcd_server: TestEtcd) -> None:
     order: list[str] = []
     told = asyncio.Event()
 
@@ -150,7 +150,7 @@ async def test_a_process_that_moved_is_found_at_its_new_place(etcd_server: TestE
             assert made.processes["c1"].pid == 2
 
 
-async def test_somebody_else_at_the_address_is_not_taken_for_the_process(
+async def test_another_process_at_the_address_is_not_used(
     etcd_server: TestEtcd,
 ) -> None:
     async with Etcd(etcd_server.access()) as etcd, peers(etcd) as (made, told):
@@ -162,7 +162,7 @@ async def test_somebody_else_at_the_address_is_not_taken_for_the_process(
             await told.until(lambda: made["c1"] is not None)
 
 
-async def test_a_document_that_cannot_be_read_spoils_nothing_else(etcd_server: TestEtcd) -> None:
+async def test_an_unreadable_registration_does_not_affect_others(etcd_server: TestEtcd) -> None:
     async with Etcd(etcd_server.access()) as etcd, listener("c1") as one:
         await etcd.put(CONFIGURATORS + "broken", b"\xc1")
         async with peers(etcd) as (made, told):

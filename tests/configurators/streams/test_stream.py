@@ -23,9 +23,9 @@ from configurators.streams.stream import (
     TooLarge,
 )
 from dzflow.errors import BadInput
+from tests.support import WAIT, until
 
 TOKEN = b"a token that both ends know"
-WAIT = 20.0
 
 
 class Say(Struct, frozen=True, array_like=True, tag="say"):
@@ -91,12 +91,6 @@ async def pair(
             await stream.closed.wait()
 
 
-async def soon(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_what_is_told_and_asked_arrives_in_order(
     loop: Callable[[], asyncio.AbstractEventLoop],
@@ -139,7 +133,7 @@ async def test_replies_may_overtake_each_other() -> None:
         assert await slow == Say("at last")
 
 
-async def test_a_failure_goes_to_who_asked(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_ask_gets_the_error_of_the_peer(caplog: pytest.LogCaptureFixture) -> None:
     async with pair() as (stream, _, _):
         with pytest.raises(RemoteError, match="BadInput: write something else"):
             await stream.ask(Fail("bad input"), WAIT)
@@ -153,7 +147,7 @@ async def test_a_failure_goes_to_who_asked(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize("kind", ["bad input", "later"])
-async def test_a_failure_of_what_was_told_ends_the_stream(
+async def test_an_error_in_a_told_message_ends_the_stream(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with pair() as (stream, _, _):
@@ -179,7 +173,7 @@ async def test_an_ask_that_is_not_answered_in_time_is_given_up() -> None:
         assert await stream.ask(Say("next"), WAIT) == Say("NEXT")
 
 
-async def test_who_waits_for_a_reply_is_told_when_the_stream_ends() -> None:
+async def test_asks_fail_when_the_stream_ends() -> None:
     async with pair() as (stream, end, listener):
         end.go_on.clear()
         asked = asyncio.create_task(stream.ask(Say("later"), WAIT))
@@ -191,7 +185,7 @@ async def test_who_waits_for_a_reply_is_told_when_the_stream_ends() -> None:
         end.go_on.set()
 
 
-async def test_what_was_told_before_closing_arrives() -> None:
+async def test_messages_told_before_closing_arrive() -> None:
     async with pair() as (stream, end, _):
         stream.tell(Say("last words"))
         stream.close()
@@ -259,7 +253,7 @@ async def test_garbage_ends_its_own_connection_only(data: bytes) -> None:
         assert await stream.ask(Say("well"), WAIT) == Say("WELL")
 
 
-async def test_who_says_nothing_is_cut_off_and_strangers_are_few() -> None:
+async def test_silent_connections_are_cut_and_strangers_are_limited() -> None:
     options = StreamOptions(handshake=2.0, strangers=2)
 
     async with pair(options) as (stream, _, listener):
@@ -276,7 +270,7 @@ async def test_who_says_nothing_is_cut_off_and_strangers_are_few() -> None:
         await another.closed.wait()
 
 
-async def test_nobody_there_is_an_error_of_its_own() -> None:
+async def test_connecting_to_a_closed_port_fails() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         address = join_address("127.0.0.1", taken.getsockname()[1])
@@ -284,7 +278,7 @@ async def test_nobody_there_is_an_error_of_its_own() -> None:
             await connect(address, TOKEN, End(), Message, "dialler")
 
 
-async def test_who_accepts_and_says_nothing_is_given_up() -> None:
+async def test_connecting_to_a_silent_listener_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = join_address("127.0.0.1", silent.getsockname()[1])
         with pytest.raises(CannotConnect, match="in time"):
@@ -348,7 +342,7 @@ async def test_a_silent_peer_is_noticed_and_an_idle_one_is_not() -> None:
         (other,) = listener.streams
         # Idle for longer than the limit, which signs of life make up for.
         began = asyncio.get_running_loop().time()
-        await soon(lambda: asyncio.get_running_loop().time() - began > 2.5)
+        await until(lambda: asyncio.get_running_loop().time() - began > 2.5)
         assert not stream.closed.is_set()
         assert other._timer
         other._timer.cancel()  # from now on it is like a process that stands still
@@ -356,7 +350,7 @@ async def test_a_silent_peer_is_noticed_and_an_idle_one_is_not() -> None:
         assert "sign of life" in stream.reason
 
 
-async def test_no_more_is_read_than_is_worked_on() -> None:
+async def test_reading_stops_while_too_many_messages_are_handled() -> None:
     options = StreamOptions(in_progress=10)
 
     async with pair(options) as (stream, end, _):

@@ -19,17 +19,17 @@ from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.metrics import Metrics
-from dispatcher.requests.followed import FollowedRecords
-from dispatcher.requests.limits import Admission, Rates
+from dispatcher.requests.calls.followed import FollowedRecords
+from dispatcher.requests.calls.record_view import RecordViews
+from dispatcher.requests.calls.replies import Replies
+from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.planning import Planner
+from dispatcher.requests.intake.routing import Routing
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.pipeline import Pipeline
-from dispatcher.requests.planning import Planner
-from dispatcher.requests.record_view import RecordViews
-from dispatcher.requests.record_writer import RecordWriter
-from dispatcher.requests.replies import Replies
-from dispatcher.requests.routing import Routing
-from dispatcher.requests.stored_records import StoredRecord
-from dispatcher.requests.writes import Write, WriteResult
+from dispatcher.requests.writing.record_writer import RecordWriter
+from dispatcher.requests.writing.stored_records import StoredRecord
+from dispatcher.requests.writing.writes import Write, WriteResult
 from tests.dispatcher.support import SCHEMA, TOKEN
 
 CLOCK = Clock()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.requests.limits import Admission, Rates
+from dispatcher.requests.intake.limits import Admission, Rates
 
 
 def test_a_host_may_use_its_rate_and_no_more() -> None:

@@ -13,7 +13,7 @@ from configurators.store.locks import Locks
 from configurators.streams.messages import Done, Dones
 from dispatcher.calls import RecordSpec
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.requests.gathering import Gatherer
+from dispatcher.requests.delivery.gathering import Gatherer
 from dispatcher.requests.operation import Operation
 from sdn.emulator.model import SwitchModel
 from tests.configurators.child import ConfiguratorChild, configurator_child

@@ -6,7 +6,7 @@ from configurators.store.model import NextFilter, Record, State, Timing
 from dispatcher.calls import RecordSpec
 from dispatcher.requests.operation import Action, IllegalTransition, Operation, Stage
 from dispatcher.requests.rollout import Rollout
-from dispatcher.requests.stored_records import StoredRecord
+from dispatcher.requests.writing.stored_records import StoredRecord
 
 OLD, NEW = {"price": 1}, {"price": 2}
 STATES: dict[Action, State] = {"begin": "pending", "end": "removing", "update": "active"}

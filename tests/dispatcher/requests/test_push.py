@@ -6,8 +6,8 @@ import pytest
 
 from configurators.streams.messages import Task, Tasks
 from dispatcher.metrics import Metrics
-from dispatcher.requests import push
-from dispatcher.requests.push import Outbox
+from dispatcher.requests.delivery import push
+from dispatcher.requests.delivery.push import Outbox
 
 
 def task(number: int, regions: int = 0) -> Task:

@@ -16,8 +16,8 @@ from configurators.store.model import Process
 from configurators.store.registration import Registration
 from configurators.store.upkeep import SharedLeases
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.requests.record_writer import RecordWriter
-from dispatcher.requests.writes import Write, WriteResult
+from dispatcher.requests.writing.record_writer import RecordWriter
+from dispatcher.requests.writing.writes import Write, WriteResult
 from tests.dispatcher.support import TIMEOUT, World, world
 from tests.etcd import TestEtcd
 
@@ -107,7 +107,7 @@ async def test_writes_share_transactions(etcd_server: TestEtcd) -> None:
 async def test_writes_that_may_gather_share_a_transaction_over_turns_of_the_loop(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.requests.record_writer._GATHER", TIMEOUT)
+    monkeypatch.setattr("dispatcher.requests.writing.record_writer._GATHER", TIMEOUT)
     async with scene(etcd_server) as (_, _, writer, _):
         writer.write("records/1/first", gather=True)
         await asyncio.sleep(0)
@@ -218,7 +218,7 @@ async def test_a_write_that_depends_on_a_space_is_refused_when_the_space_has_cha
 async def test_a_result_from_before_a_change_of_owner_is_refused_after_it(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.requests.record_writer._GATHER", TIMEOUT)
+    monkeypatch.setattr("dispatcher.requests.writing.record_writer._GATHER", TIMEOUT)
     async with scene(etcd_server) as (w, catalogue, writer, _):
         space = catalogue.spaces.named("stocks")
         writer.write("records/1/a", space=space, gather=True)

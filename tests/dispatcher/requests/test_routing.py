@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configurators.streams.packing import pack_regions
-from dispatcher.requests.routing import region_texts
+from dispatcher.requests.intake.routing import region_texts
 from dzflow.region import FULL, Region
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.requests.stored_records import scan
+from dispatcher.requests.writing.stored_records import scan
 from tests.dispatcher.support import TIMEOUT, specs, views, world
 from tests.etcd import TestEtcd
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dzflow.sdk.api_protocol import ApiProtocol, Call, Lost, Reply
 from dzflow.sdk.errors import BadAnswer, NotAcknowledged, RequestFailed, Unreachable
+from dzflow.sdk.rest.api_protocol import ApiProtocol, Call, Lost, Reply
 
 RECORD = {"id": "s1-77", "state": "active", "filter": "price > 1"}
 PENDING = {**RECORD, "state": "pending"}

@@ -9,9 +9,6 @@ import pytest
 
 from dzflow.errors import BadInput
 from dzflow.sdk import Rest
-from dzflow.sdk.access import ApiAccess
-from dzflow.sdk.api_protocol import ApiProtocol
-from dzflow.sdk.async_rest import HttpTransport
 from dzflow.sdk.errors import (
     Busy,
     InvalidRequest,
@@ -21,6 +18,9 @@ from dzflow.sdk.errors import (
     RequestFailed,
     Unreachable,
 )
+from dzflow.sdk.rest.access import ApiAccess
+from dzflow.sdk.rest.api_protocol import ApiProtocol
+from dzflow.sdk.rest.async_rest import HttpTransport
 from tests.dzflow.sdk.fake_service import STOCKS, FakeService
 from tests.dzflow.sdk.support import at, fails
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from dzflow.address import DELIVERY, MAX_SPACE, MAX_VERSION
 from dzflow.host_protocol import MAX_PAYLOAD, deliver, joined, parse, parse_delivery, send
-from dzflow.sdk.datagrams import EventIds, RecentIds, copy, decode, encode
 from dzflow.sdk.errors import BadAnswer, Closed, EventTooLarge
-from dzflow.sdk.event import Event
-from dzflow.sdk.inbox import ThreadInbox
-from dzflow.sdk.server_events import LineReader, ServerEvent
+from dzflow.sdk.events.datagrams import EventIds, RecentIds, copy, decode, encode
+from dzflow.sdk.events.event import Event
+from dzflow.sdk.events.inbox import ThreadInbox
+from dzflow.sdk.rest.server_events import LineReader, ServerEvent
 from dzflow.sdk.space_view import Expression, SpaceView
 
 TOLD = {
@@ -78,7 +78,7 @@ def test_any_bytes_are_an_event_or_none(data: bytes) -> None:
         b"\x01\x00" + bytes(8) + b"\x81\xa1a\xc4\xff" + bytes(MAX_PAYLOAD),
     ],
 )
-def test_what_is_no_event_is_none(payload: bytes) -> None:
+def test_a_payload_that_is_no_event_is_none(payload: bytes) -> None:
     assert decode(payload) is None
 
 
@@ -88,7 +88,7 @@ def test_ids_count_up_and_go_round() -> None:
     assert EventIds().next(1, 0) != EventIds().next(1, 0)
 
 
-def test_doubles_are_known_within_a_bound() -> None:
+def test_recent_ids_are_known_within_a_bound() -> None:
     recent = RecentIds(size=10)
     assert not any(recent.check_and_add(n) for n in range(20))
     assert all(recent.check_and_add(n) for n in range(10, 20))
@@ -97,7 +97,7 @@ def test_doubles_are_known_within_a_bound() -> None:
     assert not recent.check_and_add(3)  # forgotten by now
 
 
-def test_what_a_host_says_is_understood() -> None:
+def test_datagrams_of_a_host_are_parsed() -> None:
     there = DELIVERY.to_bytes(16, "big")
     assert parse_delivery(deliver(there, b"event")) == b"event"
     assert parse_delivery(joined(True)) is True

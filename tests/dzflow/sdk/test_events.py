@@ -13,7 +13,7 @@ from dzflow import ControlPlane, host_protocol
 from dzflow.address import DELIVERY, Scope
 from dzflow.attribute import MissingAttribute, OutsideDomain, UnknownAttribute
 from dzflow.index import build_index
-from dzflow.sdk import Event, datagrams
+from dzflow.sdk import Event
 from dzflow.sdk.errors import (
     Closed,
     EventTooLarge,
@@ -23,6 +23,7 @@ from dzflow.sdk.errors import (
     NotFound,
     OutsideAdvertisement,
 )
+from dzflow.sdk.events import datagrams
 from dzflow.space import Space
 from tests.dzflow.sdk.fake_service import STOCKS, FakeService
 from tests.dzflow.sdk.support import EVENT, at, prices
@@ -57,7 +58,7 @@ def test_an_event_reaches_each_matching_subscription_of_every_host_once(
         assert publisher.counters()["stocks"].published == 4
 
 
-def test_each_subscription_gets_exactly_what_matches(service: FakeService) -> None:
+def test_each_subscription_gets_exactly_the_matching_events(service: FakeService) -> None:
     with at(service, "h1") as publisher, at(service, "h3") as subscriber:
         cheap = subscriber.subscribe("stocks", "price < 100.5")
         dear = subscriber.subscribe("stocks", "price >= 100.5 and volume > 7")

@@ -7,7 +7,7 @@ import pytest
 
 from dzflow import ControlPlane
 from dzflow.sdk.errors import Unreachable
-from dzflow.sdk.links import EmulatedLink
+from dzflow.sdk.events.links import EmulatedLink
 from tests.dzflow.sdk.fake_service import FakeService
 from tests.dzflow.sdk.support import EVENT, at, prices
 from tests.support import WAIT, until_sync

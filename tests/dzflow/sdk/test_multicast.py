@@ -136,7 +136,7 @@ def test_the_interface_is_found_or_named(lab: Lab) -> None:
     program = """
 import sys
 from dzflow.sdk.errors import NoInterface
-from dzflow.sdk.links import MulticastLink
+from dzflow.sdk.events.links import MulticastLink
 
 try:
     link = MulticastLink(sys.argv[1] or None)
@@ -160,7 +160,7 @@ except NoInterface as error:
 def test_what_is_sent_to_the_machine_itself_is_no_event(lab: Lab) -> None:
     program = """
 import select, socket, sys
-from dzflow.sdk.links import MulticastLink
+from dzflow.sdk.events.links import MulticastLink
 
 link = MulticastLink()
 link.join()

@@ -68,7 +68,7 @@ def test_closing_ends_the_calls_of_other_threads(service: FakeService) -> None:
     assert outcomes == ["closed"]
 
 
-def test_a_closed_client_says_so(service: FakeService) -> None:
+def test_a_closed_client_raises_closed(service: FakeService) -> None:
     application = at(service, "h1")
     subscription = application.subscribe("stocks", {})
     application.close()

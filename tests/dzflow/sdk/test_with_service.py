@@ -27,7 +27,7 @@ def at(stack: Stack, host: str) -> ControlPlane:
     return ControlPlane(stack.url, host, timeout=60.0)
 
 
-def test_events_reach_who_wants_them_once_everywhere(stack: Stack) -> None:
+def test_events_reach_every_matching_subscription_once(stack: Stack) -> None:
     with at(stack, "h1") as publisher, at(stack, "h1") as neighbour, at(stack, "h3") as far:
         subscriptions = [
             publisher.subscribe("stocks", "price > 100"),
@@ -75,7 +75,7 @@ def test_publishers_leave_a_tree_that_breaks(stack: Stack) -> None:
         until_sync(lambda: len(advertisement.view.trees) == 2)
 
 
-def test_a_changed_schema_interrupts_nobody(stack: Stack) -> None:
+def test_a_changed_schema_interrupts_no_event(stack: Stack) -> None:
     with at(stack, "h1") as publisher, at(stack, "h3") as subscriber:
         publisher.put_space("changing", STOCKS)
         subscription = subscriber.subscribe("changing", "price > 100")

@@ -122,4 +122,4 @@ async def test_switches_go_over_to_other_controllers() -> None:
             await peer.closed.wait()
         network.set_controllers([new.address, old.address])
         assert set(await old.switches(3)) == {1, 2, 3}
-        assert new.peers.empty()  # those who stayed were not dialled again
+        assert new.peers.empty()  # the controllers that stayed were not dialled again

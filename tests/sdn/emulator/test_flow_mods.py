@@ -108,7 +108,7 @@ def test_only_entries_whose_cookie_agrees_with_the_mask_are_touched() -> None:
     everything = FlowOp(Change.DELETE, FlowEntry(ALL_TABLES, 0, None))
     wired.send(not_strict(everything, cookie=0x34, cookie_mask=0xFFFF))
     assert wired.entries() == {WIDE, NARROW}
-    # Our own strict deletions spare an entry of somebody else, though it looks like ours.
+    # Our own strict deletions spare an entry of another application, though it looks like ours.
     wired.apply(delete(NARROW))
     assert wired.entries() == {WIDE, NARROW}
     wired.send(not_strict(everything, cookie=0x34, cookie_mask=0xFF))

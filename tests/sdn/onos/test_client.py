@@ -27,7 +27,7 @@ parse = parsed(Devices)
 
 
 class Peer:
-    """Says the same to everybody."""
+    """Sends the same answer to every request."""
 
     def __init__(self, said: bytes, drip: bool) -> None:
         self.said = said

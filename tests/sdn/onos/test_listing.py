@@ -76,7 +76,7 @@ async def test_whoever_asks_at_the_same_time_shares_an_answer() -> None:
         answers = await asyncio.gather(*(southbound.read("s1") for _ in range(20)))
         assert all(set(answer) == on.expected("s1") for answer in answers)
         assert len(on.onos.requests) == 1
-        # But nobody gets an answer to a question that was asked before.
+        # But no caller gets an answer to an earlier request.
         on.onos.hold()
         early = asyncio.create_task(southbound.read("s1"))
         await on.until_asked("GET", 2)

@@ -53,7 +53,9 @@ async def test_the_network_is_found_as_it_is() -> None:
 async def test_a_host_that_moves_to_another_port_gets_its_events_there() -> None:
     there = LINE.with_host(Host("h2", "s2", 9))
 
-    async with stage(there) as on:  # the emulated host is at port 9, but nobody knows yet
+    async with stage(
+        there
+    ) as on:  # the emulated host is at port 9, but the driver does not know yet
         await on.driver.set_network(LINE, PIPELINE)
         await wired(on)
         assert on.reached("h1", EVENT) == {}

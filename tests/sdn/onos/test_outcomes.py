@@ -1,4 +1,4 @@
-"""What is said of a batch that does not go well: which operations failed, or that nobody knows."""
+"""The outcome of a batch that goes wrong: the operations that failed, or that it is unknown."""
 
 from msgspec.structs import replace
 

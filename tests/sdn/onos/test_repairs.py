@@ -83,7 +83,7 @@ async def test_a_new_driver_takes_over_what_is_there() -> None:
         await wired(on)
         again = OnosDriver(LINE, PIPELINE, partition_of, {}, access(on.onos), QUICK)
         async with again:
-            # Entries of partitions that nobody has declared yet are left alone.
+            # Entries of partitions that were not declared yet are left alone.
             assert set(await again.read("s1")) == on.expected("s1", LET_IN, ON)
             assert on.writes() == NOTHING
             assert await reconcile(again, "p7", 2, WANTED) == DONE

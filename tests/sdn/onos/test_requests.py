@@ -1,6 +1,6 @@
 """Generated requests through engine, driver, ONOS and switches: tables and events are as expected.
 
-And while rules arrive in whatever order, nobody misses an event that is wanted before and after.
+While rules arrive in any order, no host misses an event that it wants before and after.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Operations go in as few rounds as it takes for nobody to miss an event."""
+"""Operations go in as few rounds as possible without a host missing an event."""
 
 from collections.abc import Iterable, Iterator
 from random import Random

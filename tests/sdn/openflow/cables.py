@@ -37,7 +37,7 @@ class Cables:
 
     @property
     def interval(self) -> float:
-        return self.discovery._settings.interval
+        return self.discovery.settings.interval
 
     def connect(self, *switches: str) -> None:
         """These switches, or all, are connected with all their ports up."""
@@ -65,7 +65,7 @@ class Cables:
             for switch, port, frame in self.discovery.probes(self.now, self.busy):
                 self.sent.append((self.now, (switch, port)))
                 self.carry((switch, port), frame)
-            check(self.discovery)
+            self.discovery.validate()
         self.now = until
         return self.events[start:]
 
@@ -85,36 +85,15 @@ class Cables:
         """A frame comes in by a port."""
         events = self.discovery.packet_in(*end, frame, self.now)
         self.events += events
-        check(self.discovery)
+        self.discovery.validate()
         return events
 
     def port(self, end: End, up: bool) -> list[NetworkEvent]:
         """A port goes up or down."""
         events = self.discovery.port_changed(*end, up, self.now)
         self.events += events
-        check(self.discovery)
+        self.discovery.validate()
         return events
-
-
-def check(discovery: Discovery) -> None:
-    """What must be true of a discovery at any time."""
-    ends: set[End] = set()
-    for link in discovery.links():
-        for end in link.ends:
-            assert end not in ends, f"{end} is in two links"
-            ends.add(end)
-            assert not discovery._hosts.is_host_port(end), f"{end} is a host's"
-    for host in discovery.hosts():
-        assert discovery._hosts.is_host_port((host.switch, host.port))
-        assert (host.switch, host.port) not in ends
-    for end in discovery._deadlines:
-        link_there = discovery._ports[end].link
-        assert link_there is not None
-        assert end in link_there.link.ends
-    for (switch, number), port in discovery._ports.items():
-        assert number in discovery._numbers[switch]
-        if port.link is not None:
-            assert discovery._ports[port.link.peer((switch, number))].link is port.link
 
 
 def links_of(events: Iterable[NetworkEvent]) -> list[tuple[Link, bool]]:

@@ -36,7 +36,7 @@ from tests.oracle import receivers
 from tests.plant import Plant
 from tests.sdn.southbound.support import WAIT, all_up
 
-# The last bit is set in no event but in the marker that ends a round; everybody asks for it.
+# The last bit is set in no event but in the marker that ends a round; every host subscribes to it.
 MARKER = Region(1, 1)
 PREFIX_MARKER = Region.parse("11111111")
 
@@ -293,7 +293,7 @@ class Round:
         assert found == expected
 
     async def check_events(self, plane: Plane, count: int) -> None:
-        """Send events, then the markers; whoever has these has everything that came before."""
+        """Send events, then the markers; a host that has the markers has all earlier events."""
         await plane.settled()
         hosts = [host.id for host in self.plant.topology.hosts]
         number = self.random.getrandbits(32)

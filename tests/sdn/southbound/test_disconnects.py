@@ -170,7 +170,7 @@ async def test_a_real_switch_that_restarts_empty_is_filled_again(protocol: str) 
         await work.check_events(plane, 40)
         plane.lab.disconnect("s3")
         await next_event(driver, SwitchDown)
-        await work.check_events(plane, 40)  # tables stay while nobody is connected
+        await work.check_events(plane, 40)  # tables stay while no controller is connected
         plane.lab.reconnect("s3")
         await next_event(driver, SwitchUp)
         await work.check_tables(plane)

@@ -112,7 +112,9 @@ async def test_an_entry_that_did_not_fit_is_tried_again() -> None:
         await r.driver.declare("p", 1, {"s2": [entry(1), entry(2), entry(3)]}, ["s2"])
         outcomes = await r.driver.audit("s2")
         assert isinstance(outcomes["s2"], Failed)
-        r.network.switches["s2"].tables.model = SwitchModel()  # room that nobody tells of
+        r.network.switches[
+            "s2"
+        ].tables.model = SwitchModel()  # room that the switch does not report
         assert await next_event(r.driver, Repaired) == Repaired("s2", 1)
         await r.agrees("s2", entry(1), entry(2), entry(3))
 

@@ -92,7 +92,7 @@ def test_another_server_on_the_same_folder_goes_on_with_its_data(tmp_path: Path)
 
 
 def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
-    with running(tmp_path), pytest.raises(EtcdFailed, match="used by another"):
+    with running(tmp_path), pytest.raises(EtcdFailed, match="use by another"):
         EtcdServer(tmp_path, fsync=False).start()
     with running(tmp_path):
         pass

@@ -12,7 +12,7 @@ from sdn.openflow.discovery.discovery import BadKey, Discovery
 from sdn.openflow.discovery.limits import BadSettings, Settings
 from sdn.topologies import topology
 from sdn.topology import Host, Link, Topology
-from tests.sdn.openflow.cables import KEY, Cables, advertisement, check, hosts_of, links_of
+from tests.sdn.openflow.cables import KEY, Cables, advertisement, hosts_of, links_of
 from tests.strategies import topologies
 
 LINE = topology("line:2")
@@ -266,7 +266,7 @@ def test_a_switch_that_is_removed_is_forgotten_with_its_links() -> None:
     cables.rounds()
     gone = cables.discovery.switch_removed("s1")
     assert set(links_of(gone)) == {(link, False) for link in RING.links if "s1" in (link.a, link.b)}
-    check(cables.discovery)
+    cables.discovery.validate()
     cables.sent.clear()
     cables.rounds(10)
     assert not any(switch == "s1" for _, (switch, _) in cables.sent)
@@ -319,7 +319,7 @@ def test_a_declared_link_that_is_not_there_is_told_to_be_down() -> None:
     cables.discovery.declare(LINE)
     cables.cut.add(LINK)
     cables.connect("s1")
-    assert cables.rounds(10) == []  # nobody can know yet
+    assert cables.rounds(10) == []  # discovery cannot know yet
     cables.connect("s2")
     assert cables.rounds(5) == [LinkChanged(LINK, up=False)]
     assert cables.rounds(5) == []
@@ -376,7 +376,7 @@ def test_declaring_anew_takes_back_what_no_longer_fits() -> None:
     host = Host("h9", taken.a, taken.a_port)
     gone = cables.discovery.declare_parts([host], declared)
     assert sorted(links_of(gone), key=str) == [(link, False) for link in (moved, taken)]
-    check(cables.discovery)
+    cables.discovery.validate()
     assert cables.rounds(6) == []
     assert cables.discovery.links() == (kept,)
     # A link that was declared and is up stays when it is no longer declared.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sdn.openflow.discovery.hosts import End
 from sdn.topology import Link, Topology
-from tests.sdn.openflow.cables import Cables, check, links_of
+from tests.sdn.openflow.cables import Cables, links_of
 from tests.strategies import topologies
 
 STEPS = 60
@@ -57,7 +57,7 @@ class Course:
                 cables.events += discovery.declare_parts(network.hosts[1:], links)
             case _:
                 cables.rounds(random.choice((0.1, 1, 2, 5)))
-        check(discovery)
+        discovery.validate()
 
     def recover(self) -> None:
         cables = self.cables
@@ -82,7 +82,7 @@ def test_links_follow_what_happens_to_them(network: Topology, seed: int) -> None
     told: dict[Link, bool] = {}
     for link, up in links_of(cables.events):
         assert link in network.links
-        # A link that is declared anew and not there is told to be down, even if it was before.
+        # A link that is declared again and not there is reported as down, even if it was before.
         assert told.get(link) is not up or (course.redeclares and not up), "told already"
         told[link] = up
     assert told == dict.fromkeys(network.links, True)

@@ -57,7 +57,7 @@ def read_back(data: bytes) -> list[FlowStat]:
 
 
 def flow_mod(match: Any, instructions: list[Any], **fields: int) -> bytes:
-    """A flow-mod of somebody else's, as os-ken writes it."""
+    """A flow-mod of another application, as os-ken writes it."""
     return PEER.bytes_of(
         PARSER.OFPFlowMod(PEER, match=match, instructions=instructions, priority=5, **fields), 1
     )

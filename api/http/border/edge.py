@@ -1,0 +1,91 @@
+"""The outermost layer: request ids, limits, timeouts of slow readers, metrics, the access log."""
+
+import asyncio
+import logging
+from time import perf_counter
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.http.app_settings import ApiSettings
+from api.http.border.request_ids import id_for, request_id
+from api.http.metrics import Metrics
+from api.http.problems import problem, respond, respond_internal
+
+access_log = logging.getLogger("dzflow.api.access")
+
+_ALWAYS = ("/healthz", "/readyz")  # answered even when there are too many requests
+
+
+class SlowReader(Exception):
+    """A client did not read its answer in time; its connection is closed."""
+
+
+class Edge:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, settings: ApiSettings, metrics: Metrics) -> None:
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = next((v for k, v in scope["headers"] if k == b"x-request-id"), None)
+        name = id_for(given)
+        reset = request_id.set(name)
+        started = perf_counter()
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                # A copy: the message of a stream is always the same object.
+                headers = [*message["headers"], (b"x-request-id", name.encode())]
+                message = {**message, "headers": headers}
+            try:
+                async with asyncio.timeout(self._settings.send_timeout):
+                    await send(message)
+            except TimeoutError:
+                raise SlowReader from None
+
+        counted = scope["path"] != "/stream"  # streams stay open, and have their own limit
+        self._in_flight += counted
+        self._metrics.in_flight.set(self._in_flight)
+        try:
+            too_many = counted and self._in_flight > self._settings.max_requests
+            if too_many and scope["path"] not in _ALWAYS:
+                text = "too many requests are in progress; try again soon"
+                await respond(problem("overloaded", text))(scope, receive, answer)
+            else:
+                await self._app(scope, receive, answer)
+        except SlowReader:
+            access_log.warning("a client did not read its answer in time", extra=_fields(scope))
+            raise  # for the server to close the connection
+        except Exception as error:
+            response = respond_internal(error, f"{scope['method']} {scope['path']!r}")
+            if status:
+                raise
+            await response(scope, receive, answer)
+        finally:
+            self._in_flight -= counted
+            self._metrics.in_flight.set(self._in_flight)
+            seconds = perf_counter() - started
+            self._metrics.answered(scope.get("dzflow.route", "other"), status, seconds)
+            access_log.info(
+                "%s %s %d %.1f ms",
+                scope["method"],
+                scope["path"][:200].encode("unicode_escape").decode(),
+                status,
+                seconds * 1_000,
+                extra={**_fields(scope), "status": status, "ms": round(seconds * 1_000, 2)},
+            )
+            request_id.reset(reset)
+
+
+def _fields(scope: Scope) -> dict[str, object]:
+    return {"route": scope.get("dzflow.route", "other"), "method": scope["method"]}

@@ -1,0 +1,39 @@
+"""The parameters of paths and queries. `None` stands for a parameter that was left out."""
+
+from typing import Annotated, Literal
+
+from fastapi import Path, Query
+from msgspec import Meta
+
+from api.http.schema.models import HostId, RecordId, SpaceName, SwitchId, Wait
+from api.http.schema.msgspec_types import Checked, schema_of
+from configurators.store.model import State
+
+_Limit = Annotated[int, Meta(ge=1, le=1_000, description="The most to give.")]
+_After = Annotated[str, Meta(max_length=64, description="`next` of the page before.")]
+_Types = Annotated[
+    str, Meta(max_length=200, description="Types of changes, separated by commas; default all.")
+]
+_Source = Annotated[
+    Literal["cp", "dp"],
+    Meta(description="As the control plane believes (cp) or as the switch has them (dp)."),
+]
+
+# A name that is looked up is only documented: 404 is the answer if nothing has it.
+
+RecordPath = Annotated[str, schema_of(RecordId), Path()]
+SpacePath = Annotated[str, schema_of(SpaceName), Path()]
+HostPath = Annotated[str, schema_of(HostId), Path()]
+SwitchPath = Annotated[str, schema_of(SwitchId), Path()]
+
+NewSpacePath = Annotated[str, Checked(SpaceName), Path()]
+NewHostPath = Annotated[str, Checked(HostId), Path()]
+
+HostQuery = Annotated[str | None, Checked(HostId), Query()]
+SpaceQuery = Annotated[str | None, Checked(SpaceName), Query()]
+StateQuery = Annotated[State | None, Checked(State), Query()]
+LimitQuery = Annotated[int, Checked(_Limit), Query()]
+AfterQuery = Annotated[str | None, Checked(_After), Query()]
+WaitQuery = Annotated[bool | float, Checked(Wait), Query()]
+SourceQuery = Annotated[Literal["cp", "dp"], Checked(_Source), Query()]
+TypesQuery = Annotated[str | None, Checked(_Types), Query()]

@@ -1,0 +1,124 @@
+"""The API as a child process: uvicorn on a socket that the parent has bound.
+
+The parent keeps the socket open, so that connections wait in it while the API process restarts.
+"""
+
+import asyncio
+import resource
+import socket as sockets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+
+import uvicorn
+
+from api.http.app import make_app
+from api.http.border.http_protocol import Protocol
+from api.start import child, parts
+from configurators.gc_tuning import tune_garbage_collector
+from configurators.store import keys
+from configurators.store.etcd.client import Etcd, StoreError
+from configurators.store.upkeep import keep_compacted
+from dispatcher.dispatcher import Dispatcher
+from dispatcher.views import Part
+from dzflow.errors import DzflowError
+
+_SWITCH_INTERVAL = 0.0005  # seconds for which another thread may delay requests
+_GRACE = 5  # seconds for requests in progress when the server stops
+
+
+class Server(uvicorn.Server):
+    """A server that leaves signals to the child process, and reports when it listens."""
+
+    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._listening = listening
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do nothing about signals."""
+        yield
+
+    async def startup(self, sockets: list[sockets.socket] | None = None) -> None:
+        """Start to listen."""
+        await super().startup(sockets)
+        if self.started:
+            self._listening()
+
+
+class NotStarted(DzflowError):
+    """The application did not start."""
+
+
+async def _work(self: child.Child, stop: asyncio.Event) -> None:
+    settings = self.settings
+    # Each connection needs a file descriptor; the default limit is about a thousand.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    options = parts.dispatcher_options(settings, self.orders["node"])
+    # Opened here and not by the application, so that the parent gets the reason if that fails.
+    access = parts.access(settings)
+    dispatcher = Dispatcher(access, parts.stream_token(settings), options)
+    # The id is new at each start; the parent deletes the key if this process dies.
+    self.report(registered=keys.DISPATCHERS + dispatcher.id)
+    async with Etcd(access) as etcd, dispatcher:
+        compacting = asyncio.create_task(keep_compacted(etcd))
+        try:
+            await _serve(self, etcd, dispatcher, stop)
+        finally:
+            compacting.cancel()
+
+
+async def _ray(etcd: Etcd) -> list[Part]:
+    """Whether Ray runs, which restarts the workers."""
+    try:
+        found = await etcd.get(keys.RAY)
+    except StoreError as error:
+        return [Part("ray", ok=False, reason=str(error))]
+    reason = None if found else "Ray does not run; workers that die are not restarted"
+    return [Part("ray", ok=found is not None, reason=reason)]
+
+
+async def _serve(
+    self: child.Child, etcd: Etcd, dispatcher: Dispatcher, stop: asyncio.Event
+) -> None:
+    tls = self.settings.tls
+    app = make_app(
+        parts.api_settings(self.settings),
+        lambda: nullcontext(dispatcher),
+        partial(_ray, etcd),
+    )
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=4096,
+        timeout_graceful_shutdown=_GRACE,
+        ssl_certfile=tls.cert,
+        ssl_keyfile=str(tls.key) if tls.key else None,
+    )
+    server = Server(config, lambda: self.report(ready=True))
+    tune_garbage_collector()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+
+    async def end() -> None:
+        await stop.wait()
+        app.state.context.streams.stop()
+        server.should_exit = True
+
+    ending = asyncio.create_task(end())
+    with sockets.socket(fileno=self.orders["socket"]) as listener:
+        await server.serve([listener])
+    ending.cancel()
+    if not server.started:
+        raise NotStarted("the application did not start; its log says why")
+
+
+if __name__ == "__main__":
+    child.run(_work)

@@ -1,0 +1,1 @@
+"""The settings of the service: their sections, sources, checks, and the table in the docs."""

@@ -1,0 +1,284 @@
+"""The sections of the settings: `[etcd]`, `[limits]` and so on in a file."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
+
+
+def _parse_list(value: Any) -> Any:
+    """A list in an environment variable is written with commas, or as JSON."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return _parse_json(value)
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _parse_json(value: Any) -> Any:
+    """A table in an environment variable is written as JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        # The message does not repeat the value: it may be a secret.
+        raise ValueError("this is not JSON") from None
+
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class EtcdSettings(_Section):
+    """Access to etcd, which stores the state of the control plane."""
+
+    endpoints: Annotated[tuple[str, ...], BeforeValidator(_parse_list)] = Field(
+        default=(),
+        description="host:port of each member; default: the service starts its own etcd",
+    )
+    prefix: str = Field(default="dzflow/", description="beginning of all keys")
+    user: str | None = Field(default=None, description="user name, if etcd requires one")
+    password: SecretStr | None = Field(default=None, description="password of the user")
+    ca: Path | None = Field(
+        default=None, description="CA certificates that signed those of the members"
+    )
+    cert: Path | None = Field(default=None, description="client certificate, if etcd requires one")
+    key: Path | None = Field(default=None, description="key of the client certificate")
+    timeout: float = Field(default=10.0, gt=0, description="seconds until a request is given up")
+
+    @model_validator(mode="after")
+    def _both(self) -> "EtcdSettings":
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("cert and key belong together")
+        return self
+
+
+class RaySettings(_Section):
+    """Access to Ray, which places and restarts the workers."""
+
+    address: str | None = Field(
+        default=None,
+        description="host:port of a Ray cluster; default: the service starts its own Ray",
+    )
+    token_path: Path | None = Field(
+        default=None,
+        description="file with the cluster's token; its own Ray gets one in the data folder",
+    )
+    node_host: str | None = Field(
+        default=None,
+        description="address at which workers listen; default: loopback, or the node's",
+    )
+
+
+class TokenSettings(_Section):
+    """Tokens of callers. Without any, every caller is let in, on loopback only."""
+
+    operator: Annotated[tuple[SecretStr, ...], BeforeValidator(_parse_list)] = Field(
+        default=(), description="tokens that may act for every host"
+    )
+    hosts: Annotated[dict[str, SecretStr], BeforeValidator(_parse_json)] = Field(
+        default={}, description="for each host, the token that may act for it"
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> "TokenSettings":
+        secrets = [each.get_secret_value() for each in (*self.operator, *self.hosts.values())]
+        if any(not secret or secret != secret.strip() for secret in secrets):
+            raise ValueError("a token is empty, or has blanks around it")
+        if len(set(secrets)) < len(secrets):
+            raise ValueError("two callers have the same token; give each its own")
+        return self
+
+    @property
+    def given(self) -> bool:
+        """Whether there are any."""
+        return bool(self.operator or self.hosts)
+
+
+class TlsSettings(_Section):
+    """HTTPS, if a certificate is given."""
+
+    cert: Path | None = Field(default=None, description="certificate (chain) of the API")
+    key: Path | None = Field(default=None, description="key of the certificate")
+
+    @model_validator(mode="after")
+    def _both(self) -> "TlsSettings":
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("cert and key belong together")
+        return self
+
+
+class LimitSettings(_Section):
+    """Limits of the API: requests beyond them are refused."""
+
+    rate: float = Field(default=0.0, ge=0, description="requests per second; 0: no limit")
+    host_rate: float = Field(
+        default=0.0, ge=0, description="requests per second of one host; 0: no limit"
+    )
+    window: int = Field(default=4_000, ge=1, description="requests in progress, per API process")
+    host_window: int = Field(
+        default=64, ge=1, description="of these, requests of one host: fewer is fairer"
+    )
+    queue: int = Field(default=20_000, ge=1, description="requests that wait for the window")
+    host_queue: int = Field(default=5_000, ge=1, description="of these, requests of one host")
+    calls: int = Field(default=2_000, ge=1, description="HTTP requests at once, per API process")
+    streams: int = Field(default=4_000, ge=1, description="readers of /stream, per API process")
+    host_streams: int = Field(
+        default=200, ge=1, description="of these, readers with the token of one host"
+    )
+    body: int = Field(default=8 << 20, ge=1024, description="bytes of a request's body")
+    traces: int = Field(
+        default=2 << 30, ge=1 << 20, description="bytes of all traces; the oldest are deleted"
+    )
+    wait: float = Field(
+        default=10.0, gt=0, description="seconds that a request waits for switches by default"
+    )
+
+
+class OpenFlowSettings(_Section):
+    """Where switches connect."""
+
+    host: str = Field(
+        default="127.0.0.1", description="address at which southbound processes listen"
+    )
+    ports: Annotated[tuple[Port, ...], BeforeValidator(_parse_list)] = Field(
+        default=(),
+        description="one per southbound process; default: free ports, or 6653 and on (external)",
+    )
+    cert: Path | None = Field(
+        default=None, description="certificate of the service; switches then connect with TLS"
+    )
+    key: Path | None = Field(default=None, description="key of the certificate")
+    ca: Path | None = Field(
+        default=None, description="CA certificates that signed those of the switches"
+    )
+
+    @model_validator(mode="after")
+    def _all(self) -> "OpenFlowSettings":
+        if len({self.cert is None, self.key is None, self.ca is None}) > 1:
+            raise ValueError("cert, key and ca belong together: TLS is asked of both sides")
+        return self
+
+
+class SwitchSettings(_Section):
+    """How a southbound process treats each switch; with ONOS, `queue` and `audit_every` count."""
+
+    rate: float = Field(
+        default=0.0,
+        ge=0,
+        description="flow-mods per second (hardware switches often need it); 0: no limit",
+    )
+    window: int = Field(
+        default=2_000, ge=1, description="flow operations that are sent, but not acknowledged yet"
+    )
+    queue: int = Field(
+        default=1_000, ge=1, description="batches that wait for the window; more are refused"
+    )
+    timeout: float = Field(
+        default=10.0, gt=0, description="seconds until a switch that does not answer is given up"
+    )
+    echo_every: float = Field(
+        default=15.0, gt=0, description="seconds between echo requests on an idle connection"
+    )
+    audit_every: float = Field(
+        default=300.0, gt=0, description="seconds between audits of a switch's tables"
+    )
+
+
+class OnosSettings(_Section):
+    """Access to ONOS, for the data plane `onos`."""
+
+    url: str = Field(
+        default="http://127.0.0.1:8181", description="address, with or without /onos/v1"
+    )
+    user: str = Field(default="onos", description="user name")
+    password: SecretStr = Field(default=SecretStr("rocks"), description="password of the user")
+    ca: Path | None = Field(
+        default=None, description="CA certificates that signed that of ONOS; default: the system's"
+    )
+
+
+class EmulatedSettings(_Section):
+    """Emulated switches."""
+
+    model: Literal["software", "hardware"] = Field(
+        default="software", description="fast with large tables, or slow with small ones"
+    )
+    switch_delay_ms: float = Field(default=0.0, ge=0, description="delay of each barrier reply")
+
+
+class SliceSettings(_Section):
+    """How a configurator gathers the requests of a partition into slices."""
+
+    limit: int = Field(default=500, ge=1, description="the most requests that are decided together")
+    gather_ms: float = Field(
+        default=5.0, ge=0, description="wait for more requests; the first waits at most 4 times it"
+    )
+
+
+class SharedSettings(_Section):
+    """How configurators share partitions in mode `sea`."""
+
+    at_once: int = Field(
+        default=4, ge=1, description="partitions that a configurator works on at the same time"
+    )
+    patience_ms: float = Field(
+        default=100.0, ge=0, description="time before a configurator waits for another's lock"
+    )
+
+
+class TimeSettings(_Section):
+    """Timeouts in seconds; see [failures](../concepts/failures.md)."""
+
+    configurator_lease: int = Field(
+        default=5, ge=2, description="without a sign of life, a configurator counts as dead"
+    )
+    southbound_lease: int = Field(default=10, ge=2, description="the same for a southbound process")
+    dispatcher_lease: int = Field(default=10, ge=2, description="the same for an API process")
+    take_over_after: float = Field(
+        default=2.0, ge=0, description="others take over a dead configurator's partitions (sna)"
+    )
+    take_over_first: float = Field(
+        default=10.0, ge=0, description="the same if it was dead when the others started"
+    )
+    switch_lost_after: float = Field(
+        default=3.0, gt=0, description="a switch that has lost its connection leaves the trees"
+    )
+    switch_absent_after: float = Field(
+        default=30.0, gt=0, description="the same if it never connected, or if most are lost"
+    )
+    back_after: float = Field(
+        default=2.0, ge=0, description="a switch or link that is back is used again; doubles"
+    )
+    back_after_longest: float = Field(
+        default=600.0, gt=0, description="the most that `back_after` doubles to"
+    )
+    grace: float = Field(
+        default=5.0, ge=0, description="old trees and index versions stay after publishers know"
+    )
+
+
+class LogSettings(_Section):
+    """Logs."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="lowest level that is logged"
+    )
+    format: Literal["json", "console"] = Field(
+        default="json", description="for machines, or for people"
+    )
+    to: Literal["files", "stderr"] = Field(
+        default="files", description="`logs/` in the data folder, or stderr"
+    )

@@ -1,0 +1,164 @@
+"""The settings of the service. Where they come from: `api/start/settings/sources.py`.
+
+Secrets are never shown: not in the representation of settings, not in errors.
+"""
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from api.start.settings.sections import (
+    EmulatedSettings,
+    EtcdSettings,
+    LimitSettings,
+    LogSettings,
+    OnosSettings,
+    OpenFlowSettings,
+    Port,
+    RaySettings,
+    SharedSettings,
+    SliceSettings,
+    SwitchSettings,
+    TimeSettings,
+    TlsSettings,
+    TokenSettings,
+)
+from dzflow.errors import BadInput
+
+PREFIX = "DZFLOW_"
+DEFAULT_TOPOLOGY = "fat-tree:10"
+
+Count = Annotated[int, Field(ge=1, le=256)]
+
+
+class BadSettings(BadInput):
+    """Settings that cannot be used; the message names the setting."""
+
+
+class Settings(BaseSettings):
+    """All settings. This class itself reads nothing; see `settings_sources`."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, env_prefix=PREFIX
+    )
+
+    data_plane: Literal["emulated", "ovs", "external", "onos"] = Field(
+        default="emulated",
+        description="emulated switches, an Open vSwitch lab (as root), your switches, or ONOS",
+    )
+    topology: str = Field(
+        default=DEFAULT_TOPOLOGY,
+        description="line:N, ring:N, tree:D,F, fat-tree:10 or 102, or a file",
+    )
+    configurators: Count = Field(default=2, description="workers that decide flow changes")
+    southbound: Count = Field(default=1, description="workers that hold the switch connections")
+    dispatchers: Count = Field(default=1, description="API processes, all on the same port")
+    mode: Literal["sna", "sea"] = Field(
+        default="sna", description="shared nothing, or shared everything"
+    )
+    plan: Literal["legs", "lpm"] = Field(
+        default="legs", description="how filters become table entries"
+    )
+    trees: int = Field(
+        default=1, ge=1, le=16, description="spanning trees that events are spread over"
+    )
+    ordering: Literal["fifo", "ordered", "net"] = Field(
+        default="net", description="how a slice is decided"
+    )
+    partitions: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="partitions of a new space; default: 4 per configurator",
+    )
+    listen: str = Field(default="127.0.0.1", description="address at which the API listens")
+    port: Port = Field(default=8080, description="port at which the API listens; 0: a free port")
+    data_dir: Path = Field(default=Path(".dzflow"), description="folder for state, logs and traces")
+    allow_anonymous: bool = Field(
+        default=False, description="let everybody in beyond loopback, too (`--insecure`)"
+    )
+    stream_token: SecretStr | None = Field(
+        default=None,
+        description="secret of all processes; default: made once, kept in the data folder",
+    )
+    etcd: EtcdSettings = EtcdSettings()
+    ray: RaySettings = RaySettings()
+    tokens: TokenSettings = TokenSettings()
+    tls: TlsSettings = TlsSettings()
+    limits: LimitSettings = LimitSettings()
+    slices: SliceSettings = SliceSettings()
+    sea: SharedSettings = SharedSettings()
+    times: TimeSettings = TimeSettings()
+    openflow: OpenFlowSettings = OpenFlowSettings()
+    switches: SwitchSettings = SwitchSettings()
+    onos: OnosSettings = OnosSettings()
+    emulated: EmulatedSettings = EmulatedSettings()
+    log: LogSettings = LogSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only values that are passed to the constructor."""
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _fit(self) -> "Settings":
+        if self.data_plane == "onos" and self.plan != "lpm":
+            raise ValueError("plan: ONOS can match prefixes only; choose lpm")
+        if self.openflow.ports and len(self.openflow.ports) != self.southbound:
+            raise ValueError(
+                f"openflow.ports: there are {len(self.openflow.ports)} for {self.southbound}"
+                " southbound processes; give one for each"
+            )
+        if not (self.tokens.given or self.allow_anonymous or is_loopback(self.listen)):
+            raise ValueError(
+                f"listen: to be reached at {self.listen}, set tokens.operator or tokens.hosts"
+                ", or allow everybody in with --insecure (allow_anonymous)"
+            )
+        return self
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of a new space."""
+        return self.partitions or 4 * self.configurators
+
+    def for_workers(self) -> "Settings":
+        """The settings that workers need: without the tokens of callers and the key of the API."""
+        without = {"tokens": TokenSettings(), "tls": TlsSettings(), "listen": "127.0.0.1"}
+        return self.model_copy(update=without)
+
+    def revealed(self) -> dict[str, Any]:
+        """All settings as JSON values, with secrets: for the processes of the service."""
+        revealed: dict[str, Any] = _reveal(self.model_dump())
+        return revealed
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _reveal(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, dict):
+        return {key: _reveal(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_reveal(each) for each in value]
+    return str(value) if isinstance(value, Path) else value

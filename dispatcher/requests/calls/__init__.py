@@ -1,0 +1,1 @@
+"""What callers ask and are told: calls about records, idempotency, replies."""

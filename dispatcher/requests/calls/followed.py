@@ -1,0 +1,130 @@
+"""Follows records whose operations another dispatcher carries out, until they are settled.
+
+One task reads all followed records together, less and less often. It does not watch them, because
+each watch is a stream of its own to etcd: one per record would be thousands for a large batch, and
+one for all records would bring every change of every record to each dispatcher, on the hot path.
+The change feed (`reports/change_feed.py`) does watch all records, but only while it has readers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from configurators.store.etcd.client import Etcd, StoreError
+from configurators.store.model import Record
+from dispatcher.requests.writing.stored_records import read_many
+from dzflow.aio import BackgroundTasks
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between reads
+
+
+class RecordFollower(Protocol):
+    """Is told how a record is, again and again."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it need not be told any more."""
+
+    def is_now(self, record: Record) -> bool:
+        """The record is like this now; True if that is what the follower has waited for."""
+
+    def gone(self) -> None:
+        """The record does not exist any more, and how it ended is forgotten."""
+
+
+class FollowedRecords:
+    """Tells followers of their records, until each has what it waits for."""
+
+    def __init__(self, etcd: Etcd) -> None:
+        self._etcd = etcd
+        self._followers: dict[str, list[RecordFollower]] = {}
+        self._tasks = BackgroundTasks()
+        self._reading = False
+
+    async def close(self) -> None:
+        """Tell nobody any more."""
+        await self._tasks.cancel()
+
+    def follow(self, id: str, follower: RecordFollower) -> None:
+        """Tell a follower of a record from now on."""
+        self._followers.setdefault(id, []).append(follower)
+        if not self._reading:
+            self._reading = True
+            self._tasks.spawn(self._read(), "follow records")
+
+    def tell(self, record: Record) -> None:
+        """Tell the followers of a record how it is now."""
+        followers = self._followers.get(record.id)
+        if followers:
+            left = [follower for follower in followers if not follower.is_now(record)]
+            self._keep(record.id, left)
+
+    async def wait_until(self, id: str, holds: Callable[[Record], bool], seconds: float) -> None:
+        """Wait until something holds for a record, it is gone, or so many seconds are over."""
+        waiter = _Waiter(holds)
+        self.follow(id, waiter)
+        await waiter.wait(seconds)
+
+    def _keep(self, id: str, followers: list[RecordFollower]) -> None:
+        if followers:
+            self._followers[id] = followers
+        else:
+            self._followers.pop(id, None)
+
+    async def _read(self) -> None:
+        pause = _FIRST_PAUSE
+        try:
+            while self._followers:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                for id, followers in list(self._followers.items()):
+                    self._keep(id, [follower for follower in followers if not follower.over])
+                await self._read_once()
+        finally:
+            self._reading = False
+
+    async def _read_once(self) -> None:
+        ids = list(self._followers)
+        try:
+            live = await read_many(self._etcd, ids)
+            gone = [id for id in ids if id not in live]
+            finished = await read_many(self._etcd, gone, finished=True)
+        except StoreError as error:
+            _log.warning("cannot read %d followed records: %s", len(ids), error)
+            return
+        for stored in (live | finished).values():
+            self.tell(stored.record)
+        for id in gone:
+            if id not in finished:
+                for follower in self._followers.pop(id, ()):
+                    follower.gone()
+
+
+class _Waiter:
+    """Waits until something holds for a record."""
+
+    def __init__(self, holds: Callable[[Record], bool]) -> None:
+        self._holds = holds
+        self._done = asyncio.Event()
+        self.over = False
+
+    async def wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._done.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.over = True
+
+    def is_now(self, record: Record) -> bool:
+        if not self._holds(record):
+            return False
+        self._done.set()
+        return True
+
+    def gone(self) -> None:
+        self._done.set()

@@ -1,0 +1,319 @@
+"""The calls about subscriptions and advertisements: begin, end, update, renew, and read."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from configurators.environment import Clock
+from configurators.store.documents import decode_key_use, decode_record
+from configurators.store.etcd.client import Etcd
+from configurators.store.keys import record_key
+from configurators.store.model import KeyUse, Record, RecordKind, State
+from configurators.store.upkeep import SharedLeases
+from dispatcher.calls import Answer, Page, RecordSpec
+from dispatcher.errors import Conflict, NotFound, Problem, Unavailable
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.expiry_times import ExpiryTimes
+from dispatcher.requests.calls.followed import FollowedRecords
+from dispatcher.requests.calls.idempotency import claim, fingerprint, key_name
+from dispatcher.requests.calls.pending_reply import PendingReply
+from dispatcher.requests.calls.record_view import RecordViews
+from dispatcher.requests.calls.replies import Replies
+from dispatcher.requests.intake.planning import Planner
+from dispatcher.requests.operation import Action, Operation
+from dispatcher.requests.pipeline import Pipeline
+from dispatcher.requests.writing.stored_records import StoredRecord, list_records, read_many
+from dispatcher.views import RecordView
+from dzflow.errors import DzflowError
+
+T = TypeVar("T", RecordSpec, str)
+
+_PER_TURN = 50  # filters that are indexed in one turn of the loop
+_RENEWALS = 10  # attempts, for a record that changes all the time
+_FORGOTTEN = (
+    "this idempotency key was used long ago, and the record that it began, if any, has ended since;"
+    " use a new key for a new call"
+)
+
+
+class Records:
+    """Begins, ends, updates, renews and reads records."""
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        catalogue: Catalogue,
+        planner: Planner,
+        pipeline: Pipeline,
+        views: RecordViews,
+        replies: Replies,
+        followed: FollowedRecords,
+        times: ExpiryTimes,
+        key_leases: SharedLeases,
+        finished_ttl: float,
+        clock: Clock,
+    ) -> None:
+        self._etcd = etcd
+        self._catalogue = catalogue
+        self._planner = planner
+        self._pipeline = pipeline
+        self._views = views
+        self._replies = replies
+        self._followed = followed
+        self._times = times
+        self._key_leases = key_leases
+        self._surely_known = finished_ttl / 2  # seconds after its beginning
+        self._clock = clock
+        self._pending: set[PendingReply] = set()
+
+    async def close(self) -> None:
+        """Leave no caller waiting."""
+        for reply in self._pending:
+            reply.give_up(
+                Unavailable("the service is stopping; another dispatcher may still carry it out")
+            )
+
+    async def begin(
+        self,
+        kind: RecordKind,
+        specs: Sequence[RecordSpec | Problem],
+        *,
+        wait: float,
+        key: str | None = None,
+        who: str = "",
+    ) -> list[Answer]:
+        """Subscribe or advertise; waits so many seconds for the switches to acknowledge."""
+        received = self._clock.monotonic()
+        reply = PendingReply(len(specs))
+        wanted = _valid(reply, specs)
+        ids: Mapping[int, str] = {}
+        if key is not None:
+            ids = await self._claim_begin(kind, specs, reply, wanted, key_name(who, key))
+        for place, spec in wanted.items():
+            caller = reply.element(place)
+            if key is None:
+                operation = Operation.begin(kind, spec, received, caller)
+            else:
+                id = ids[place]
+                operation = Operation.begin(kind, spec, received, caller, id=id, repeatable=True)
+            self._pipeline.intake.add(operation)
+        return await self._answered(reply, wait)
+
+    async def _claim_begin(
+        self,
+        kind: RecordKind,
+        specs: Sequence[RecordSpec | Problem],
+        reply: PendingReply,
+        wanted: dict[int, RecordSpec],
+        name: str,
+    ) -> Mapping[int, str]:
+        """The ids that a key stands for; elements that were begun before leave `wanted`."""
+        mark = fingerprint(kind, [[type(spec).__name__, spec] for spec in specs])
+        use = await self._earlier_use(name, mark)
+        if use is None:
+            ids: dict[int, str] = {}
+            for place, spec in list(wanted.items()):
+                try:
+                    ids[place] = self._planner.new_record_id(kind, spec)
+                except DzflowError as error:
+                    reply.refuse(place, error)
+                    del wanted[place]
+                if place % _PER_TURN == _PER_TURN - 1:
+                    await asyncio.sleep(0)
+            if not wanted:
+                return ids  # a call of which nothing is left does not use up its key
+            claimed = KeyUse(
+                mark, tuple(ids.get(n, "") for n in range(len(specs))), self._clock.wall()
+            )
+            use = await claim(self._etcd, self._key_leases, name, claimed)
+            if use is None:
+                return ids
+        known = await self._read_any(use.ids)
+        old = self._clock.wall() - use.made > self._surely_known
+        for place, spec in list(wanted.items()):
+            id = use.ids[place]
+            if id in known:
+                self._answer_again(reply, place, "begin", known[id].record)
+            elif not id:
+                reply.refuse(place, self._refusal(kind, spec))
+            elif old:
+                reply.refuse(place, Conflict(_FORGOTTEN))
+            else:
+                continue
+            del wanted[place]
+        return dict(enumerate(use.ids))
+
+    def _refusal(self, kind: RecordKind, spec: RecordSpec) -> DzflowError:
+        """Why an element is refused that was refused when its key was first used."""
+        try:
+            self._planner.new_record_id(kind, spec)
+        except DzflowError as error:
+            return error
+        return Conflict("this element was refused when the key was first used; use a new key")
+
+    async def end(
+        self,
+        kind: RecordKind,
+        ids: Sequence[str | Problem],
+        *,
+        wait: float,
+        key: str | None = None,
+        who: str = "",
+    ) -> list[Answer]:
+        """Unsubscribe or unadvertise; waits so many seconds for the switches to acknowledge."""
+        reply = PendingReply(len(ids))
+        wanted = _valid(reply, ids)
+        live = await read_many(self._etcd, list(wanted.values()))
+        finished: dict[str, StoredRecord] = {}
+        if key is not None:
+            mark = fingerprint(f"end {kind}", ids)
+            name = key_name(who, key)
+            if any(id in live for id in wanted.values()):
+                used = tuple(wanted.get(place, "") for place in range(len(ids)))
+                use = KeyUse(mark, used, self._clock.wall())
+                earlier = await claim(self._etcd, self._key_leases, name, use)
+            else:
+                earlier = await self._earlier_use(name, mark)
+            if earlier:
+                finished = await read_many(self._etcd, list(wanted.values()), finished=True)
+        now = self._clock.monotonic()
+        for place, id in wanted.items():
+            stored = live.get(id)
+            if stored and stored.record.kind == kind:
+                caller = reply.element(place)
+                if stored.record.state == "removing":
+                    self._replies.follow(caller, "end", stored.record)
+                else:
+                    self._pipeline.intake.add(Operation.end(stored, now, caller))
+            elif id in finished:
+                reply.answer(place, self._replies.answer_for("end", finished[id].record))
+            else:
+                reply.refuse(place, NotFound(f"there is no {kind} {id[:64]!r}"))
+        return await self._answered(reply, wait)
+
+    async def update(self, kind: RecordKind, id: str, filter: Any, *, wait: float) -> Answer:
+        """Replace a filter; events that both filters match are delivered all the time."""
+        deadline = self._clock.monotonic() + wait
+        while True:
+            stored = await self._read(kind, id)
+            if stored.record.state == "removing":
+                raise Conflict(f"{id!r} is being removed")
+            if not stored.record.open:
+                break
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                raise Conflict(
+                    f"{id!r} is {stored.record.state} and still being changed; try again"
+                )
+            await self._followed.wait_until(id, _is_settled_or_removing, left)
+        reply = PendingReply(1)
+        now = self._clock.monotonic()
+        self._pipeline.intake.add(Operation.update(stored, filter, now, reply.element(0)))
+        return (await self._answered(reply, max(0.0, deadline - now)))[0]
+
+    async def renew(self, kind: RecordKind, id: str) -> RecordView:
+        """Let a record with a ttl live on; NotFound if it is gone, Conflict if it has no ttl."""
+        for _ in range(_RENEWALS):
+            record, revision = await self._read(kind, id)
+            if record.ttl is None:
+                raise Conflict(f"{id!r} has no ttl: it lives until it is removed")
+            if record.state == "removing":
+                raise NotFound(f"{id!r} is being removed; begin a new one")
+            if await self._times.renew(record, revision):
+                return self._views.view(record, self._pipeline.in_flight.get(id))
+        raise Unavailable(f"{id!r} is being changed all the time; try again")
+
+    async def record(self, id: str, kind: RecordKind | None = None) -> RecordView:
+        """A record, also one that was removed or has failed lately; NotFound if there is none."""
+        record = await self._read_also_finished(id)
+        if kind and record.kind != kind:
+            raise NotFound(f"there is no {kind} {id!r}; it is an {record.kind}")
+        operation = self._pipeline.in_flight.get(id)
+        current = operation if operation and operation.record.seq == record.seq else None
+        return self._views.view(record, current)
+
+    async def records(
+        self,
+        kind: RecordKind,
+        *,
+        host: str | None = None,
+        space: str | None = None,
+        state: State | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page:
+        """Records of a kind, a page at a time; removed and failed ones if asked for by state."""
+        number = None if space is None else self._catalogue.spaces.named(space).number
+
+        def wanted(record: Record) -> bool:
+            return host is None or record.host == host
+
+        found = await list_records(self._etcd, kind, wanted, number, state, limit, after)
+        return Page([self._views.view(record) for record in found.records], found.next)
+
+    # Waiting and reading
+
+    async def _answered(self, reply: PendingReply, wait: float) -> list[Answer]:
+        self._pending.add(reply)
+        try:
+            await reply.wait(wait)
+        finally:
+            self._pending.discard(reply)
+        return self._replies.of(reply)
+
+    async def _read(self, kind: RecordKind, id: str) -> StoredRecord:
+        """A record that is not finished; NotFound, or BadRecordId if it can be no id."""
+        record_key(id)
+        stored = (await read_many(self._etcd, [id])).get(id)
+        if stored is None or stored.record.kind != kind:
+            raise NotFound(f"there is no {kind} {id!r}")
+        return stored
+
+    async def _read_any(self, ids: Sequence[str]) -> dict[str, StoredRecord]:
+        finished = await read_many(self._etcd, ids, finished=True)
+        return finished | await read_many(self._etcd, ids)
+
+    async def _read_also_finished(self, id: str) -> Record:
+        """A record that exists, or did until lately; NotFound if not."""
+        keys = (record_key(id), record_key(id, finished=True))
+        for key in (*keys, keys[0]):  # it may be finished, or restored, in between
+            stored = await self._etcd.get(key)
+            if stored:
+                return decode_record(stored.value)
+        raise NotFound(f"there is no subscription or advertisement {id!r}")
+
+    async def _earlier_use(self, name: str, mark: bytes) -> KeyUse | None:
+        """The use of a key by an equal call, if there was one; Conflict if it was another."""
+        stored = await self._etcd.get(name)
+        if stored is None:
+            return None
+        use = decode_key_use(stored.value)
+        if use.fingerprint != mark:
+            raise Conflict("this idempotency key was used for another call", "key-reused")
+        return use
+
+    def _answer_again(
+        self, reply: PendingReply, place: int, action: Action, record: Record
+    ) -> None:
+        """Answer with what has become of a record that an earlier call began."""
+        if record.open:
+            self._replies.follow(reply.element(place), action, record)
+        elif record.state == "removed":
+            reply.answer(place, Answer(200, self._views.view(record)))
+        else:
+            reply.answer(place, self._replies.answer_for(action, record))
+
+
+def _valid(reply: PendingReply, elements: Sequence[T | Problem]) -> dict[int, T]:
+    """The valid elements of a call, by place; the others are refused with their problem."""
+    found: dict[int, T] = {}
+    for place, element in enumerate(elements):
+        if isinstance(element, Problem):
+            reply.refuse(place, element)
+        else:
+            found[place] = element
+    return found
+
+
+def _is_settled_or_removing(record: Record) -> bool:
+    return not record.open or record.state == "removing"

@@ -1,0 +1,1 @@
+"""Delivers tasks to configurators (pushed or offered), and gathers their answers."""

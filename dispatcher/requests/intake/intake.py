@@ -1,0 +1,126 @@
+"""Takes operations in: rate limits, a bounded queue, and turns between hosts."""
+
+import asyncio
+import logging
+
+from configurators.environment import Clock
+from dispatcher.errors import TooManyRequests
+from dispatcher.requests.in_flight import InFlight
+from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.planning import Planner
+from dispatcher.requests.operation import Operation, Stage
+from dispatcher.requests.steps import Steps
+from dzflow.aio import OncePerTurn
+from dzflow.errors import DzflowError
+
+_log = logging.getLogger(__name__)
+
+_PER_TURN = 64  # operations that are begun in one turn of the loop
+# Seconds in flight after which an operation is slow: if it is known what it waits for, and if not.
+_SLOW, _SLOW_ANYWAY = 1.0, 3.0
+
+
+class Intake:
+    """Queues operations, and begins them in fair order."""
+
+    def __init__(
+        self,
+        admission: Admission[Operation],
+        rates: Rates,
+        planner: Planner,
+        in_flight: InFlight,
+        steps: Steps,
+        clock: Clock,
+    ) -> None:
+        self._admission = admission
+        self._rates = rates
+        self._planner = planner
+        self._in_flight = in_flight
+        self._steps = steps
+        self._clock = clock
+        self._begin_soon = OncePerTurn(self._begin_some)
+
+    @property
+    def queued(self) -> int:
+        """How many operations wait for their turn."""
+        return self._admission.queued
+
+    @property
+    def running(self) -> int:
+        """How many operations have begun, and not ended yet."""
+        return self._admission.running
+
+    def add(self, operation: Operation) -> None:
+        """Queue an operation; refuse it if the queue or its rate limit has no room for it."""
+        host = operation.host
+        try:
+            if operation.action == "begin":
+                self._planner.check_host(host)
+            self._check_limits(host)
+        except DzflowError as error:
+            refuse(operation, error)
+            return
+        self._admission.put(host, operation)
+        self._begin_soon.schedule()
+
+    def force(self, operation: Operation) -> None:
+        """Begin an operation at once, whatever else waits."""
+        self._admission.force(operation.host)
+        self._steps.write(operation)
+
+    def release(self, operation: Operation) -> None:
+        """An operation that has begun is over: its place goes to the next one."""
+        self._admission.release(operation.host, operation.slow)
+        self._begin_waiting()
+
+    def restarted(self, operation: Operation) -> None:
+        """An operation begins again, in the place that it has."""
+        if operation.slow:
+            self._admission.not_slow(operation.host)
+
+    async def mark_slow_operations(self) -> None:
+        """Forever: let operations that wait long give way to others of their host."""
+        while True:
+            await asyncio.sleep(_SLOW / 2)
+            if self._admission.queued:
+                now = self._clock.monotonic()
+                for operation in self._in_flight:
+                    limit = _SLOW if operation.rollout.waiting else _SLOW_ANYWAY
+                    if not operation.slow and operation.write_ended < now - limit:
+                        operation.slow = True
+                        self._admission.slow(operation.host)
+                self._begin_waiting()
+
+    def _check_limits(self, host: str) -> None:
+        """Count one operation of a host; TooManyRequests if there is no room for it now."""
+        if wait := self._rates.admit(host, self._clock.monotonic()):
+            raise TooManyRequests(
+                f"{host} asks for more operations a second than it may; wait {wait:.1f} s", wait
+            )
+        if not self._admission.room(host):
+            raise TooManyRequests(f"the queue is full with {self._admission.queued} operations")
+
+    def _begin_waiting(self) -> None:
+        if self._admission.queued:
+            self._begin_soon.schedule()
+
+    def _begin_some(self) -> None:
+        """Begin what may begin now, a bounded number, so that the loop gets to other work."""
+        operations = self._admission.next_to_begin(_PER_TURN)
+        for operation in operations:
+            if operation.caller and operation.caller.cancelled:
+                operation.enter(Stage.ENDED)
+                self._admission.release(operation.host)
+            else:
+                self._steps.write(operation)
+        if operations:
+            self._begin_waiting()
+
+
+def refuse(operation: Operation, error: DzflowError) -> None:
+    """End an operation that is not stored, and tell its caller why."""
+    operation.enter(Stage.ENDED)
+    if operation.caller:
+        operation.caller.refuse(error)
+    else:
+        _log.warning("%s %s: %s", operation.action, operation.id, error)

@@ -1,0 +1,131 @@
+"""Plans an operation: which record is to be stored, and which partitions get what of it."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from configurators.environment import Clock
+from configurators.store.keys import new_record_id
+from configurators.store.model import NextFilter, Record, RecordKind
+from dispatcher.calls import RecordSpec
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.requests.intake.routing import Routing
+from dispatcher.requests.operation import Operation
+from dispatcher.requests.rollout import Rollout
+from dispatcher.requests.shares import NOTHING, Shares, union
+from dzflow.errors import BadInput
+from sdn.topology import UnknownHost
+
+
+class Planner:
+    """Plans operations with the spaces as they are known now."""
+
+    def __init__(
+        self,
+        me: str,
+        catalogue: Catalogue,
+        routing: Routing,
+        clock: Clock,
+        new_id: Callable[[int], str],
+    ) -> None:
+        self._me = me
+        self._catalogue = catalogue
+        self._routing = routing
+        self._clock = clock
+        self._new_id = new_id
+
+    def plan(self, operation: Operation) -> None:
+        """Give an operation its `record` and its `rollout`.
+
+        BadInput if its filter does not fit the space, UnknownSpace if there is none.
+        """
+        if operation.resumed or operation.spec is None:
+            self._plan_change(operation)
+        else:
+            self._plan_new(operation, operation.spec)
+
+    def new_record_id(self, kind: RecordKind, spec: RecordSpec) -> str:
+        """An id for a record that can be begun.
+
+        UnknownHost, UnknownSpace or BadInput if it cannot.
+        """
+        self.check_host(spec.host)
+        space = self._catalogue.spaces.named(spec.space)
+        self._routing.index(space, kind == "advertisement", spec.filter)
+        return new_record_id(kind, space.number, self._new_id)
+
+    def check_host(self, host: str) -> None:
+        """UnknownHost if the network does not have a host."""
+        if not self._catalogue.knows_host(host):
+            raise UnknownHost(f"there is no host {host[:64]!r}; GET /hosts lists all hosts")
+
+    def _plan_new(self, operation: Operation, spec: RecordSpec) -> None:
+        kind = operation.kind
+        space = self._catalogue.spaces.named(spec.space)
+        indexed = self._routing.index(space, kind == "advertisement", spec.filter)
+        now = self._clock.wall()
+        operation.id = operation.id or new_record_id(kind, space.number, self._new_id)
+        operation.record = record = Record(
+            operation.id,
+            kind,
+            spec.host,
+            spec.space,
+            spec.filter,
+            indexed.regions,
+            "pending",
+            1,
+            operation.created or now,
+            self._me,
+            label=spec.label,
+            ttl=spec.ttl,
+            expires=None if spec.ttl is None else now + spec.ttl,
+        )
+        operation.rollout = Rollout(record, {}, indexed.shares)
+
+    def _plan_change(self, operation: Operation) -> None:
+        """Plan an operation on a record that exists."""
+        assert operation.stored
+        record = operation.stored.record
+        space = self._catalogue.spaces.named(record.space)
+        advertised = record.kind == "advertisement"
+        sure = not record.open and not operation.resumed
+        before: Shares = self._routing.shares(space, record) if record.state != "pending" else {}
+        changed = replace(record, seq=record.seq + 1, by=self._me)
+        if operation.action == "end":
+            if record.state == "pending":
+                before = self._routing.shares(space, record)
+            if record.next:
+                other = self._routing.route(space, advertised, record.next.regions)
+                before = {
+                    name: union(before.get(name, NOTHING), other.get(name, NOTHING))
+                    for name in {**before, **other}
+                }
+            operation.record = changed = replace(changed, state="removing")
+            operation.rollout = Rollout(changed, before, {}, sure)
+            return
+        filter = record.filter if operation.action == "begin" else operation.filter
+        try:
+            indexed = self._routing.index(space, advertised, filter)
+        except BadInput as error:
+            if not operation.resumed:
+                raise
+            self._plan_undo(operation, changed, before, error)
+            return
+        if operation.action == "begin":
+            changed = replace(changed, regions=indexed.regions)
+        else:
+            changed = replace(changed, next=NextFilter(filter, indexed.regions))
+        operation.record = changed
+        operation.rollout = Rollout(changed, before, indexed.shares, sure)
+
+    def _plan_undo(
+        self, operation: Operation, record: Record, before: Shares, error: BadInput
+    ) -> None:
+        """Plan to take back an operation whose filter no longer fits its space."""
+        space = self._catalogue.spaces.named(record.space)
+        regions = record.next.regions if record.next else record.regions
+        told = self._routing.route(space, record.kind == "advertisement", regions)
+        operation.record = record
+        operation.rollout = Rollout(
+            record, before, told, sure=False, refusal=f"the space has changed meanwhile: {error}"
+        )

@@ -1,0 +1,36 @@
+"""The parts of the service work as the settings say."""
+
+import asyncio
+
+from api.start import parts
+from api.start.network_process import address_of
+from api.start.settings.sources import load
+from configurators.state.network import first_network
+from configurators.store import keys
+from configurators.store.documents import encode
+from configurators.store.etcd.client import Etcd
+from sdn.topologies import topology
+from tests.etcd import TestEtcd
+
+DEFAULT_TIMEOUT = load(None, {}, {}).switches.timeout
+
+
+async def test_a_southbound_process_closes_a_silent_connection_after_its_timeout(
+    etcd_server: TestEtcd,
+) -> None:
+    access = etcd_server.access()
+    etcd_settings = {"endpoints": access.endpoints, "prefix": access.prefix}
+    options = {"stream_token": "t", "etcd": etcd_settings, "switches": {"timeout": 0.1}}
+    async with Etcd(access) as etcd:
+        doc = first_network(topology("line:3"), "legs", 1)
+        await etcd.put(keys.NETWORK, encode(doc))
+    process = parts.southbound(load(None, options, {}), "s", "n", "127.0.0.1:0", "127.0.0.1:0")
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(process.run(stop))
+        await process.ready.wait()
+        reader, writer = await asyncio.open_connection(*address_of(process.openflow))
+        async with asyncio.timeout(DEFAULT_TIMEOUT / 2):
+            await reader.read()  # until the process closes the connection
+        writer.close()
+        stop.set()
