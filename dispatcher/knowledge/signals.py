@@ -1,4 +1,4 @@
-"""Typed subscriptions: an object tells of its changes without knowing who listens."""
+"""Typed subscriptions: an object reports its changes without knowing its subscribers."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVarTuple

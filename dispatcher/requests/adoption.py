@@ -1,4 +1,4 @@
-"""Adopts operations that nobody carries out any more, because their dispatcher is gone."""
+"""Adopts operations that no dispatcher carries out any more, because theirs is gone."""
 
 import asyncio
 import logging

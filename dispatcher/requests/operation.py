@@ -37,9 +37,9 @@ class Stage(IntEnum):
 _FOLLOWING: Mapping[Stage, frozenset[Stage]] = {
     # Refused when it is planned; or its caller is gone.
     Stage.ACCEPTED: frozenset({Stage.WRITING, Stage.ENDED}),
-    # Its space or record has changed meanwhile; or there is nothing to tell any partition.
+    # Its space or record has changed meanwhile; or no partition has anything to do.
     Stage.WRITING: frozenset({Stage.ACCEPTED, Stage.DELIVERING, Stage.COMPLETE, Stage.ENDED}),
-    # The next phase is told, or the same again; or somebody else has taken over the record.
+    # Partitions get the next phase, or the same again; or another operation has replaced it.
     Stage.DELIVERING: frozenset({Stage.DELIVERING, Stage.COMPLETE, Stage.ENDED}),
     # A partition has a new owner, which must do it again; or the result has to be written again.
     Stage.COMPLETE: frozenset({Stage.DELIVERING, Stage.COMPLETE, Stage.ENDED}),

@@ -22,11 +22,11 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between reads
 
 
 class RecordFollower(Protocol):
-    """Is told how a record is, again and again."""
+    """Gets the present state of a record, again and again."""
 
     @property
     def over(self) -> bool:
-        """Whether it need not be told any more."""
+        """Whether it no longer follows the record."""
 
     def is_now(self, record: Record) -> bool:
         """The record is like this now; True if that is what the follower has waited for."""
@@ -45,7 +45,7 @@ class FollowedRecords:
         self._reading = False
 
     async def close(self) -> None:
-        """Tell nobody any more."""
+        """Stop following all records."""
         await self._tasks.cancel()
 
     def follow(self, id: str, follower: RecordFollower) -> None:

@@ -1,4 +1,4 @@
-"""What callers are told: of operations that ended, that go on, or that another dispatcher has."""
+"""Answers callers: when their operation has ended, goes on, or is another dispatcher's."""
 
 from collections.abc import Mapping
 from typing import Any

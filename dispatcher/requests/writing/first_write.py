@@ -54,7 +54,7 @@ class OperationWriter:
         return id in self._writing or self._in_flight.get(id) is not None
 
     def clear_doubt(self) -> bool:
-        """Whether, since the last call, a write may have stored an operation that nobody drives.
+        """Whether, since the last call, a write may have stored an unattended operation.
 
         It may have succeeded although etcd's answer was lost.
         """
