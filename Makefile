@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Enough to run the service; what else there is to work on it comes with $(STAMP).
+# Enough to run the service. $(STAMP) also installs the development tools.
 RUN    := $(VENV)/.runnable
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -60,7 +60,7 @@ lint: setup  ## ruff, mypy --strict, direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-lab:  ## install Open vSwitch and what else the lab needs (as root, on Debian)
+lab:  ## install Open vSwitch and the other Debian packages of the lab (as root)
 	@PATH="$$PATH:/usr/sbin:/sbin"; missing=; \
 	for program in $(LAB_PROGRAMS); do \
 	  command -v $$program >/dev/null || missing="$$missing $$program"; \

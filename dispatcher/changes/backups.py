@@ -162,7 +162,7 @@ class Backups:
 
 
 def _settled(doc: SpaceDoc) -> SpaceDoc:
-    """A space without the changes of a schema change that is under way."""
+    """A space without the changes of a schema change that is in progress."""
     return replace(doc, versions={doc.current: doc.versions[doc.current]}, by="")
 
 
