@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from dzflow.sdk.errors import CLIENT_CLOSED, Closed
+from dzflow.sdk.errors import CLIENT_CLOSED, FORKED, Closed
 
 T = TypeVar("T")
 
@@ -96,6 +96,11 @@ class Portal:
         self._entered = False
         self._closed = False
 
+    def check_process(self) -> None:
+        """Raise Closed in a child process of the one that made the client."""
+        if self._process != os.getpid():
+            raise Closed(FORKED)
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the background loop, and wait for its result; Closed after `close`."""
         try:
@@ -129,8 +134,7 @@ class Portal:
 
     def _enter(self) -> None:
         """Enter the loop for one call; the first one enters for the client, too."""
-        if self._process != os.getpid():
-            raise Closed("this client was made before the fork; make one in the child process")
+        self.check_process()
         with self._lock:
             if self._closed:
                 raise Closed(CLIENT_CLOSED)

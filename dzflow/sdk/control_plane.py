@@ -205,12 +205,14 @@ class Subscription(_Record[SubscriptionHandle]):
 
     def get(self, timeout: float | None = None) -> Event:
         """The next event; TimeoutError after `timeout` seconds, Closed if none will come."""
+        self._portal.check_process()
         return self._inbox.get(timeout)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
+        self._portal.check_process()
         try:
             return self._inbox.get()
         except Closed:

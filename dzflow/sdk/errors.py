@@ -6,6 +6,7 @@ from typing import Any
 from dzflow.errors import BadInput, DzflowError
 
 CLIENT_CLOSED = "the control plane's client is closed; make another one"
+FORKED = "this client was made before the fork; make one in the child process"
 
 
 class Unreachable(DzflowError):

@@ -159,5 +159,37 @@ parents.close()
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 
 
+def test_a_child_process_neither_receives_nor_publishes_with_the_client_of_its_parent(
+    service: FakeService,
+) -> None:
+    done = run(f"""
+import os, signal
+from dzflow import ControlPlane
+from dzflow.sdk.errors import Closed
+
+event = {{"price": 1, "volume": 1}}
+with ControlPlane("{service.url}", host="h1") as parents:
+    events = parents.subscribe("stocks", {{}})
+    advertisement = parents.advertise("stocks", {{}})
+    advertised = parents.advertised("stocks")
+    if os.fork() == 0:
+        signal.alarm(10)
+        refused = 0
+        for call in (
+            events.get,
+            events.__next__,
+            lambda: advertisement.publish(event),
+            lambda: advertised.publish(event),
+        ):
+            try:
+                call()
+            except Closed as error:
+                refused += "fork" in str(error)
+        os._exit(refused)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+""")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4\n", "")
+
+
 def test_a_client_that_was_never_used_closes_silently() -> None:
     ControlPlane("http://127.0.0.1:1").close()
