@@ -175,7 +175,7 @@ class _Record(Generic[H]):
     def close(self) -> None:
         """Unsubscribe or unadvertise, if the control plane's client has not done so."""
         with suppress(Closed):
-            self._portal.run(self._client.end(self._handle))
+            self._portal.clean_up(self._client.end(self._handle))
 
     def __enter__(self) -> Self:
         return self

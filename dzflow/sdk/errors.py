@@ -33,6 +33,10 @@ class Closed(DzflowError):
     """The subscription, advertisement or client is closed."""
 
 
+class WrongThread(DzflowError):
+    """A blocking call in the SDK's own thread, for example in `__del__` or a logging handler."""
+
+
 class EventTooLarge(BadInput):
     """The event does not fit into one datagram."""
 
