@@ -6,8 +6,8 @@ the records to see which of them have changed, and tries the others again.
 
 Nothing is written while the dispatcher is not registered: when its registration ends, other
 dispatchers look once for the operations that it has left, and must find all of them. If the
-registration of a dispatcher is deleted while it is alive, it registers again, and finds out from the
-records what others have done meanwhile.
+registration of a dispatcher is deleted while it is alive, it registers again, and finds out from
+the records what others have done meanwhile.
 """
 
 import asyncio
