@@ -215,7 +215,9 @@ class Supervisor:
             return
         self._tell("waiting until everything is connected")
         own = self._only is None and self.settings.data_plane in ("emulated", "ovs")
-        impaired = await ReadyWait(self.url, self._children, self._tell, own_switches=own).wait()
+        token = next((each.get_secret_value() for each in self.settings.tokens.operator), None)
+        wait = ReadyWait(self.url, self._children, self._tell, own_switches=own, token=token)
+        impaired = await wait.wait()
         if impaired:
             self.hints.append(f"requests may have to wait: {impaired}")
 
