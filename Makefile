@@ -34,6 +34,7 @@ define INSTALLED
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 	  { echo "A virtual environment cannot be made; on Debian, install python3-venv."; exit 1; }
 	@$(PIP) --require-hashes -r $(1)
+	@rm -rf dzflow.egg-info  # of the former single project; it would hide that of dzflow/
 	@$(PIP) --no-deps --editable dzflow --editable .
 endef
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from dzflow.address import ALL, Match
 from sdn.flows import Action, Change, FlowEntry, FlowKey, FlowOp
 
-_BITS = 128
-
 
 class RuleOp(NamedTuple):
     """An operation on one rule, and the position in the batch of the whole operation."""
