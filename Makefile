@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Enough to run the service; what else there is to work on it comes with $(STAMP).
+# Enough to run the service. $(STAMP) also installs the development tools.
 RUN    := $(VENV)/.runnable
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -34,6 +34,7 @@ define INSTALLED
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 	  { echo "A virtual environment cannot be made; on Debian, install python3-venv."; exit 1; }
 	@$(PIP) --require-hashes -r $(1)
+	@rm -rf dzflow.egg-info  # of the former single project; it would hide that of dzflow/
 	@$(PIP) --no-deps --editable dzflow --editable .
 endef
 
@@ -60,7 +61,7 @@ lint: setup  ## ruff, mypy --strict, direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-lab:  ## install Open vSwitch and what else the lab needs (as root, on Debian)
+lab:  ## install Open vSwitch and the other Debian packages of the lab (as root)
 	@PATH="$$PATH:/usr/sbin:/sbin"; missing=; \
 	for program in $(LAB_PROGRAMS); do \
 	  command -v $$program >/dev/null || missing="$$missing $$program"; \

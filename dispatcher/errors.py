@@ -31,13 +31,6 @@ class NotFound(DispatcherError):
     default_kind = "not-found"
 
 
-class Forbidden(DispatcherError):
-    """The caller may not do this."""
-
-    status = 403
-    default_kind = "forbidden"
-
-
 class Conflict(DispatcherError):
     """The call conflicts with the present state; `kind` says in which way.
 

@@ -64,7 +64,7 @@ class Shadow:
         self.declared = {NOBODY}
 
     def note(self, partition: str, ops: Iterable[FlowOp]) -> Before:
-        """Note operations that are under way; returns the state before, for `restore`."""
+        """Note operations that are in progress; returns the state before, for `restore`."""
         before: Before = []
         self.declared.add(partition)
         held, delete = self._held, Change.DELETE

@@ -37,10 +37,14 @@ class Wheel:
         return {root for root in roots if not root.endswith(".dist-info")}
 
     @property
+    def requirements(self) -> list[Requirement]:
+        """What the wheel requires without any of its extras."""
+        return required(self.metadata.get_all("Requires-Dist") or [])
+
+    @property
     def requires(self) -> dict[str, str]:
-        """The required distributions (without extras), each with its version specifier."""
-        found = required(self.metadata.get_all("Requires-Dist") or [])
-        return {one.name: str(one.specifier) for one in found}
+        """The required distributions, each with its version specifier."""
+        return {one.name: str(one.specifier) for one in self.requirements}
 
 
 @pytest.fixture(scope="module")
@@ -68,36 +72,50 @@ def run(command: list[object]) -> str:
     return done.stdout
 
 
-def required(lines: list[str]) -> list[Requirement]:
-    """The requirements that hold on this machine without any extra."""
+def required(lines: list[str], extra: str = "") -> list[Requirement]:
+    """The requirements that hold on this machine, without any extra or with the given one."""
     found = [Requirement(line) for line in lines]
-    return [one for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return [one for one in found if one.marker is None or one.marker.evaluate({"extra": extra})]
 
 
-def dependencies(name: str) -> set[str]:
-    """A distribution of this environment with everything that it requires."""
-    found: set[str] = set()
-    missing = [name]
+def dependencies(requirement: Requirement) -> set[str]:
+    """A distribution of this environment with everything that it and its extras require."""
+    found: set[tuple[str, str]] = set()
+    missing = [requirement]
     while missing:
         one = missing.pop()
-        if one not in found:
-            found.add(one)
-            missing += [needed.name for needed in required(distribution(one).requires or [])]
-    return found
+        for extra in ("", *one.extras):
+            if (one.name, extra) not in found:
+                found.add((one.name, extra))
+                missing += required(distribution(one.name).requires or [], extra)
+    return {name for name, _ in found}
 
 
 @pytest.fixture(scope="module")
 def host(wheels: dict[str, Wheel], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of an environment with the host's wheel and its dependencies, nothing else."""
-    folder = tmp_path_factory.mktemp("host")
+    return installed(tmp_path_factory.mktemp("host"), [wheels["dzflow"]])
+
+
+@pytest.fixture(scope="module")
+def control(wheels: dict[str, Wheel], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of an environment with both wheels and their dependencies, nothing else."""
+    both = [wheels["dzflow"], wheels["dzflow-control"]]
+    return installed(tmp_path_factory.mktemp("control"), both)
+
+
+def installed(folder: Path, wheels: list[Wheel]) -> Path:
+    """The commands of a new environment with these wheels and their dependencies."""
     run([sys.executable, "-m", "venv", "--without-pip", folder])
     packages = next((folder / "lib").glob("python*/site-packages"))
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index"]
-    run([*pip, "install", *options, wheels["dzflow"].path])
+    run([*pip, "install", *options, *(wheel.path for wheel in wheels)])
     # The dependencies are linked from this environment, which is quicker than installing them.
-    for name in wheels["dzflow"].requires:
-        for one in dependencies(name):
+    own = {str(wheel.metadata["Name"]) for wheel in wheels}
+    needed = [one for wheel in wheels for one in wheel.requirements if one.name not in own]
+    for requirement in needed:
+        for one in dependencies(requirement):
             for file in distribution(one).files or []:
                 root = file.parts[0]
                 target = Path(str(distribution(one).locate_file(root)))
@@ -184,6 +202,29 @@ from sdn.topologies import topology
 assert len(topology("line:3").switches) == 3
 """
     run([host / "python", "-I", "-c", program])
+
+
+def test_every_module_of_the_control_plane_can_be_imported(control: Path) -> None:
+    program = f"""
+import importlib
+import pkgutil
+
+def fail(name):
+    raise ImportError(name)
+
+for root in {CONTROL_PLANE!r}:
+    package = importlib.import_module(root)
+    for module in pkgutil.walk_packages(package.__path__, root + ".", onerror=fail):
+        if not module.name.endswith(".__main__"):
+            print(importlib.import_module(module.name).__file__)
+"""
+    files = run([control / "python", "-I", "-c", program]).splitlines()
+    assert len(files) > 100
+    assert all(Path(file).is_relative_to(control.parent) for file in files)
+
+
+def test_the_control_planes_command_starts(control: Path) -> None:
+    assert "--port" in run([control / "python", "-I", control / "dzflow", "up", "--help"])
 
 
 def test_the_requirements_pin_all_dependencies() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
@@ -19,7 +20,15 @@ from api.http.border.key_memory import KeyMemory
 from api.http.context import Context
 from api.http.live_stream import Streams
 from api.http.metrics import Metrics
-from api.http.problems import KINDS, ApiProblem, invalid_request, log, problem, respond
+from api.http.problems import (
+    KINDS,
+    ApiProblem,
+    invalid_request,
+    log,
+    problem,
+    respond,
+    respond_internal,
+)
 from api.http.readiness import Readiness
 from api.http.routes import network, records, service, spaces
 from api.http.schema.openapi import make_document
@@ -34,6 +43,16 @@ from dzflow.errors import DzflowError
 ROUTERS = (*records.ROUTERS, spaces.router, network.router, service.router)
 
 _KIND_OF_STATUS = {status: kind for kind, (status, _) in reversed(list(KINDS.items()))}
+
+
+# Nothing is sent anywhere, whatever the environment says: /metrics and the logs have it all.
+_NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 
 
 async def _no_more_parts() -> list[Part]:
@@ -71,6 +90,7 @@ def make_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=_NO_TELEMETRY,
     )
     app.state.context = context
     for router in ROUTERS:
@@ -106,8 +126,17 @@ async def _invalid_request(_request: Request, error: Exception) -> Response:
 
 
 async def _framework_problem(request: Request, error: Exception) -> Response:
-    """The answer to a path or a method that does not exist, which the framework refuses."""
+    """The answer to what the framework refuses, such as a path that does not exist."""
     assert isinstance(error, HTTPException)
+    cause = error.__cause__
+    if (
+        error.status_code == 400
+        and isinstance(cause, Exception)
+        and not isinstance(cause, ApiProblem)
+    ):
+        # FastAPI blames the caller for every error while it reads a body. The caller's own mistakes
+        # are found by `ApiRequest.body`, so this one is ours.
+        return respond_internal(cause, f"{request.method} {request.url.path!r}")
     if error.status_code == 405:
         allowed = ", ".join(_allowed(request))
         text = f"this path takes {allowed}"

@@ -1,12 +1,16 @@
 """Whether the service is ready, degraded or not ready, and since when each impairment lasts."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
-from api.http.schema.models import ImpairmentOut, ReadyOut
+from api.http.schema.models import ImpairedCounts, ImpairmentOut, ReadyOut
 from configurators.environment import Clock
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import Impairment, Part
+
+MAX_IMPAIRED = 100
+"""The number of impairments that are named; all are counted."""
 
 _OBSERVE_EVERY = 1.0  # seconds: how exactly the beginning of an impairment is known
 
@@ -22,30 +26,37 @@ class Readiness:
         self._clock = clock or Clock()
         self._began: dict[tuple[str, str], float] = {}
 
-    async def read(self, dispatcher: Dispatcher) -> ReadyOut:
-        """The state now."""
+    async def read(self, dispatcher: Dispatcher, *, details: bool = True) -> ReadyOut:
+        """The state now; without `details` it names no part, switch or partition, and no reason."""
         more = await self._more_parts()
         health = dispatcher.health()
+        # Processes first: they are few, and switches or partitions may be the consequence.
         impaired = [
-            *health.impaired,
             *(Impairment("process", part.name, part.reason or "") for part in more if not part.ok),
+            *health.impaired,
+        ]
+        dated = self._dated(impaired)
+        kinds = Counter(each.kind for each in dated)
+        parts = [
+            health.etcd,
+            *health.dispatchers,
+            *health.southbound,
+            *health.configurators,
+            *more,
         ]
         return ReadyOut(
             status="not ready" if not health.ready else "degraded" if impaired else "ready",
             ready=health.ready,
-            reasons=health.reasons,
-            impaired=self._dated(impaired),
-            parts=[
-                health.etcd,
-                *health.dispatchers,
-                *health.southbound,
-                *health.configurators,
-                *more,
-            ],
+            impaired_counts=ImpairedCounts(
+                kinds["switch"], kinds["partition"], kinds["process"], kinds.total()
+            ),
             switches_up=health.switches_up,
             switches=health.switches,
             partitions_ready=health.partitions_ready,
             partitions=health.partitions,
+            reasons=health.reasons if details else None,
+            impaired=dated[:MAX_IMPAIRED] if details else None,
+            parts=parts if details else None,
         )
 
     async def observe(self, dispatcher: Dispatcher) -> None:

@@ -22,6 +22,7 @@ from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.upkeep import keep_compacted
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import Part
+from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
 
 _SWITCH_INTERVAL = 0.0005  # seconds for which another thread may delay requests
@@ -63,11 +64,12 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     # The id is new at each start; the parent deletes the key if this process dies.
     self.report(registered=keys.DISPATCHERS + dispatcher.id)
     async with Etcd(access) as etcd, dispatcher:
-        compacting = asyncio.create_task(keep_compacted(etcd))
+        background = BackgroundTasks()
+        background.spawn(keep_compacted(etcd), "compact etcd")
         try:
-            await _serve(self, etcd, dispatcher, stop)
+            await _serve(self, etcd, dispatcher, stop, background)
         finally:
-            compacting.cancel()
+            await background.cancel()
 
 
 async def _ray(etcd: Etcd) -> list[Part]:
@@ -81,7 +83,11 @@ async def _ray(etcd: Etcd) -> list[Part]:
 
 
 async def _serve(
-    self: child.Child, etcd: Etcd, dispatcher: Dispatcher, stop: asyncio.Event
+    self: child.Child,
+    etcd: Etcd,
+    dispatcher: Dispatcher,
+    stop: asyncio.Event,
+    background: BackgroundTasks,
 ) -> None:
     tls = self.settings.tls
     app = make_app(
@@ -112,10 +118,9 @@ async def _serve(
         app.state.context.streams.stop()
         server.should_exit = True
 
-    ending = asyncio.create_task(end())
+    background.spawn(end(), "end the server")
     with sockets.socket(fileno=self.orders["socket"]) as listener:
         await server.serve([listener])
-    ending.cancel()
     if not server.started:
         raise NotStarted("the application did not start; its log says why")
 

@@ -28,9 +28,14 @@ class ReadyWait:
         tell: Callable[[str], None],
         *,
         own_switches: bool,
+        token: str | None = None,
     ) -> None:
-        """With `own_switches`, the service starts the switches itself, and waits for them."""
+        """With `own_switches`, the service starts the switches itself, and waits for them.
+
+        An operator's `token` gets the reasons why processes cannot be used.
+        """
         self._url = url
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._children = children
         self._tell = tell
         self._own_switches = own_switches
@@ -43,7 +48,12 @@ class ReadyWait:
         """
         try:
             async with (
-                httpx.AsyncClient(base_url=self._url, verify=False, trust_env=False) as client,  # noqa: S501 - ourselves
+                httpx.AsyncClient(
+                    base_url=self._url,
+                    headers=self._headers,
+                    verify=False,  # noqa: S501 - ourselves
+                    trust_env=False,
+                ) as client,
                 asyncio.timeout(START_SECONDS),
             ):
                 return await self._poll(client)
@@ -82,9 +92,11 @@ class ReadyWait:
         """The impairments that should end soon after a start."""
         texts = [
             f"{each['id']}: {each['reason']}"
-            for each in found["impaired"]
+            for each in found.get("impaired", ())
             if each["kind"] == "process"
         ]
+        if not texts and (down := found["impaired_counts"]["processes"]):
+            texts.append(f"{down} processes cannot be used")  # there is no operator's token
         if self._own_switches:  # others may connect at any time
             counts = (
                 (found["switches_up"], found["switches"], "switches are up"),

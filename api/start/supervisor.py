@@ -12,7 +12,7 @@ import asyncio
 import logging
 import shutil
 import socket as sockets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import SecretStr
@@ -36,6 +36,7 @@ from configurators.store.etcd.client import Etcd
 from configurators.store.etcd.errors import StoreError
 from configurators.store.model import NetworkDoc
 from configurators.store.server.server import EtcdServer, free_ports
+from dzflow.aio import BackgroundTasks
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class Supervisor:
         self._locked = False
         self._sockets: list[sockets.socket] = []
         self._children: list[ChildProcess] = []  # in the order of their start
-        self._keepers: list[asyncio.Task[None]] = []
+        self._keepers = BackgroundTasks()
         self._node = sockets.gethostname()
         self._stopping = False
 
@@ -214,7 +215,9 @@ class Supervisor:
             return
         self._tell("waiting until everything is connected")
         own = self._only is None and self.settings.data_plane in ("emulated", "ovs")
-        impaired = await ReadyWait(self.url, self._children, self._tell, own_switches=own).wait()
+        token = next((each.get_secret_value() for each in self.settings.tokens.operator), None)
+        wait = ReadyWait(self.url, self._children, self._tell, own_switches=own, token=token)
+        impaired = await wait.wait()
         if impaired:
             self.hints.append(f"requests may have to wait: {impaired}")
 
@@ -236,15 +239,12 @@ class Supervisor:
     # -- while it runs ---------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        work: list[Coroutine[Any, Any, None]] = [
-            keep_running(
-                each, self._announce, self._unregister if each.name.startswith("api-") else None
-            )
-            for each in self._children
-        ]
+        for child in self._children:
+            unregister = self._unregister if child.name.startswith("api-") else None
+            keeping = keep_running(child, self._announce, unregister)
+            self._keepers.spawn(keeping, f"keep {child.name} running")
         if self.etcd is not None:
-            work.append(self._keep_etcd(self.etcd))
-        self._keepers = [asyncio.create_task(each) for each in work]
+            self._keepers.spawn(self._keep_etcd(self.etcd), "keep etcd running")
 
     async def _unregister(self, key: str) -> None:
         """Delete the key of an API process that has died.
@@ -279,9 +279,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop everything, in the reverse order of the start."""
         self._stopping = True
-        for keeper in self._keepers:
-            keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await self._keepers.cancel()
         by_name = {child.name: child for child in self._children}
         workers, network = by_name.pop("workers", None), by_name.pop("network", None)
         self._tell("stopping the API")

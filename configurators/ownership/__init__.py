@@ -1,1 +1,1 @@
-"""Decides which configurator owns a partition: assigned (mode sna), or locked (mode sea)."""
+"""Owners of partitions: assigned (shared nothing, mode sna), or locked (shared everything, sea)."""

@@ -69,7 +69,7 @@ class LockTakeOver:
         """Declare what switches should hold, unless all southbound processes know that already.
 
         They know it if the former owner left the partition in order, for the same network, and no
-        southbound process came while nobody owned it. Processes that come from now on are told by
+        southbound process came while it had no owner. Processes that come from now on are told by
         this owner.
         """
         lock, worker = held.lock, held.worker

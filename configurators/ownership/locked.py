@@ -30,7 +30,7 @@ from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)
 
-ADOPT_EVERY = 0.2  # seconds between searches for partitions that nobody has locked
+ADOPT_EVERY = 0.2  # seconds between searches for partitions that no configurator has locked
 ADOPT_WITHIN = 0.4  # seconds over which configurators spread their attempts to lock each of them
 STOPPING = 3.0  # seconds that slices in progress have to end
 
@@ -77,7 +77,7 @@ class LockedOwnership:
         self._held: dict[str, HeldPartition] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}  # partitions to be locked, or held
         self._trying: set[str] = set()  # partitions that may be locked at once
-        self._unclaimed: dict[str, float] = {}  # since when nobody has locked them
+        self._unclaimed: dict[str, float] = {}  # since when no configurator has locked them
         self._closing = False
 
     async def run(self) -> None:
@@ -177,7 +177,7 @@ class LockedOwnership:
             worker.stop_soon()
 
     def _adopt(self) -> None:
-        """Lock partitions that nobody has: only an owner sees to it that switches hold its entries.
+        """Lock partitions without an owner: only an owner makes switches hold its entries.
 
         Configurators try at different times, so that they share the partitions.
         """

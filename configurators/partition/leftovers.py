@@ -2,8 +2,8 @@
 
 A slow dispatcher may have a partition carry out a task of a record that other dispatchers have
 ended meanwhile. The slow dispatcher withdraws the request when it finds out. If it dies before
-that, nobody else knows of it. So whenever the stream to a dispatcher is closed, the configurator
-compares its partitions with the records in etcd.
+that, no other dispatcher knows of it. So whenever the stream to a dispatcher is closed, the
+configurator compares its partitions with the records in etcd.
 """
 
 import asyncio

@@ -29,8 +29,8 @@ class Push:
 class BatchResults(NamedTuple):
     """The operations that switches have carried out, and the last reason why one has not.
 
-    `refused` is empty unless a switch refused an operation, `unknown` unless nobody knows what a
-    switch has done.
+    `refused` is empty unless a switch refused an operation, `unknown` unless a switch did not
+    say what it has done.
     """
 
     carried_out: dict[str, list[FlowOp]]

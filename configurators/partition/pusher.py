@@ -1,8 +1,8 @@
 """Pushes the decisions of one partition to the switches, and undoes those that a switch refuses.
 
 A decision is committed when all switches have acknowledged it. If a switch refuses an operation,
-all switches are brought back to where they were. While nobody knows what a switch has done, the
-pusher waits for it.
+all switches are brought back to where they were. While it is unknown what a switch has done,
+the pusher waits for it.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class DecisionPusher:
         for switch, entries in self._engine.entries().items():
             found[switch] = {entry.key: entry for entry in entries}
         for batch in self._unfinished.rounds if self._unfinished else ():
-            for switch, ops in batch.items():  # nobody knows how much of it was carried out
+            for switch, ops in batch.items():  # how much was carried out is unknown
                 found.setdefault(switch, {}).update((op.entry.key, op.entry) for op in ops)
         left = {
             switch: [FlowOp(Change.DELETE, entry) for entry in entries.values()]
@@ -94,8 +94,8 @@ class DecisionPusher:
         """What some switches should hold of this partition, to be declared to a driver.
 
         In the first round of a push that is the state before the push, and the whole round is
-        pushed again, because nobody can be sure which switch has carried it out. In later rounds it
-        is the state after the push: all additions are in place by then.
+        pushed again, because it is not certain which switch has carried it out. In later rounds
+        it is the state after the push: all additions are in place by then.
         """
         if self._clearing:
             return {}

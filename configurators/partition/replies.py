@@ -30,7 +30,7 @@ class ReplyBatcher:
         self._sending = OncePerTurn(self._send)
 
     def reply(self, to: TaskSource | None, reply: Done | Waiting) -> None:
-        """Send a reply to the source of a task; no source means that nobody wants a reply."""
+        """Send a reply to the source of a task; without a source, no reply is wanted."""
         if to is None:
             return
         if isinstance(reply, Waiting):

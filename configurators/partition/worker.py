@@ -108,7 +108,7 @@ class PartitionWorker:
             self._reply_all(self.queue.know(name, seq), "superseded")
 
     def withdraw(self, names: Iterable[str]) -> None:
-        """Remove ids whose records no longer exist; nobody gets a reply.
+        """Remove ids whose records no longer exist; no dispatcher gets a reply.
 
         An id for which a task waits is left: the source of that task expects a reply.
         """

@@ -5,8 +5,8 @@ it has raised the fence there for all its partitions, and a switch after it has 
 the partitions should have on it. While one process still holds a switch, the configurator does not
 declare the switch to the next one: that one would restore an old state when it gets the switch.
 
-Nobody waits for a lost switch: operations for it count as done, and when the switch is back, it is
-declared again what it should have.
+No partition waits for a lost switch: operations for it count as done. When the switch is back, the
+configurator declares again what it should have.
 """
 
 import asyncio

@@ -25,6 +25,8 @@ class Reporter:
 
     def add(self, stream: Stream) -> None:
         """Send the current report to a stream that has just opened, and later ones, too."""
+        for known in [known for known in self._streams if known.closed.is_set()]:
+            del self._streams[known]
         self._streams[stream] = None
         self._send(stream, self._report())
 

@@ -92,9 +92,13 @@ class Responsibility:
         self._alive.add(change.name)
         if change.name == self._me:
             try:
-                registration.observe(decode_process(change.value), change.revision)
+                process = decode_process(change.value)
             except BadDocument as error:
                 log.error("%s%s cannot be read: %s", SOUTHBOUND, self._me, error)
+                return
+            if not registration.observe(process, change.revision):
+                # Another process has this id: it, and not this one, may claim the switches.
+                self._alive.discard(self._me)
 
     async def _share_again(self) -> None:
         """Claim the switches that are this process's by now, and release the others."""

@@ -48,13 +48,11 @@ GENERATION = "generation"
 WIRES = "wires"
 RAY = "ray"
 
-RECORD_PATTERN = r"[as][0-9a-f]{1,3}-[0-9a-f]{16}"
-"""The ids of records: kind, number of the space, and a random part."""
-
 LETTERS: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
 """The first letter of the ids of each kind."""
 
-_RECORD_ID = re.compile(RECORD_PATTERN)
+# The ids of records: kind, number of the space, and a random part.
+_RECORD_ID = re.compile(r"[as][0-9a-f]{1,3}-[0-9a-f]{16}")
 
 
 class BadRecordId(BadInput):

@@ -87,12 +87,17 @@ class Registration:
                 await self._on_lost()
             await asyncio.sleep(_RETRY)
 
-    def observe(self, process: Process, revision: int) -> None:
-        """Note what etcd has under the key; `keep` ends if that is another, newer process."""
-        if process != self._process:
-            self._replaced_at = max(self._replaced_at, revision)
-            if self._replaced_at > self.revision > 0:
-                self._replaced.set()
+    def observe(self, process: Process, revision: int) -> bool:
+        """Note what etcd has under the key; `keep` ends if that is another, newer process.
+
+        Returns whether it is this process.
+        """
+        if process == self._process:
+            return True
+        self._replaced_at = max(self._replaced_at, revision)
+        if self._replaced_at > self.revision > 0:
+            self._replaced.set()
+        return False
 
     async def confirm(self) -> None:
         """Wait until it is certain that the id is this process's; Superseded if it is not."""

@@ -108,7 +108,7 @@ class Backups:
 
         BadBackup if it is not a backup, Conflict if there are records, or a space is in the way.
         """
-        saved = await asyncio.to_thread(_read, data)
+        saved = await asyncio.to_thread(read_backup, data)
         if (await self._etcd.range(RECORDS, limit=1)).items:
             raise Conflict("there are subscriptions or advertisements; restore into an empty state")
         for host in saved.hosts:
@@ -162,11 +162,12 @@ class Backups:
 
 
 def _settled(doc: SpaceDoc) -> SpaceDoc:
-    """A space without the changes of a schema change that is under way."""
+    """A space without the changes of a schema change that is in progress."""
     return replace(doc, versions={doc.current: doc.versions[doc.current]}, by="")
 
 
-def _read(data: bytes) -> Backup:
+def read_backup(data: bytes) -> Backup:
+    """A backup from its file; raises BadBackup if it cannot be used."""
     try:
         saved = msgspec.json.decode(data, type=Backup)
     except msgspec.MsgspecError as error:

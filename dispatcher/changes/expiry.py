@@ -25,7 +25,7 @@ _AT_ONCE = 1_000
 
 
 class Expiry:
-    """Ends each record when its expiry time is over and nobody has renewed it."""
+    """Ends each record when its expiry time is over and its host has not renewed it."""
 
     def __init__(
         self,

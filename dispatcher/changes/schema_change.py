@@ -81,7 +81,7 @@ class SchemaChanges:
         adoption.looking.subscribe(self.adopt)
 
     async def close(self) -> None:
-        """Stop; another dispatcher goes on with changes that are under way."""
+        """Stop; another dispatcher goes on with changes that are in progress."""
         tasks = list(self._driven.values())
         for task in tasks:
             task.cancel()
@@ -125,7 +125,7 @@ class SchemaChanges:
         """Go on with changes whose dispatcher is gone."""
         for space in list(self._catalogue.spaces):
             by = space.doc.by
-            # A change that bears our own id is from before a restart, unless it is under way here.
+            # A change with our own id is from before a restart, unless it is in progress here.
             if by and (by == self._me or by not in self._siblings.alive):
                 self.drive(space.name)
 

@@ -1,6 +1,7 @@
 """Adopts operations that no dispatcher carries out any more, because theirs is gone."""
 
 import asyncio
+import contextlib
 import logging
 
 from configurators.environment import Clock
@@ -67,12 +68,10 @@ class Adoption:
 
     async def _run(self) -> None:
         while True:
-            due = True
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CHECK_EVERY):
                     await self._look.wait()
-            except TimeoutError:
-                due = False
+            due = self._look.is_set()  # it may have been set in the turn in which the time was up
             self._look.clear()
             self.looking.emit()
             if not (self._pipeline.writing.clear_doubt() or due):

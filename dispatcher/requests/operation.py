@@ -224,6 +224,11 @@ class Operation:
         self.stage = stage
 
     @property
+    def has_given_id(self) -> bool:
+        """Whether the id of a new record was fixed before: by a backup or an idempotency key."""
+        return self.repeatable or self.created is not None
+
+    @property
     def ended(self) -> bool:
         """Whether it is over."""
         return self.stage is Stage.ENDED

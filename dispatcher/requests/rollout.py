@@ -30,15 +30,15 @@ class Next(Enum):
     SEND = "send"  # tell partitions what `to_send` has
     SETTLE = "settle"  # everything is done: write the result
     PAUSE = "pause"  # refused, and there is no way back: `retry` after a while
-    CHECK = "check"  # another operation seems to be under way: read the record
+    CHECK = "check"  # another operation seems to be in progress: read the record
 
 
 class Rollout:
     """The progress of one operation in all partitions of its record.
 
     `sure` says that partitions have exactly what `before` says: the record was active, and no
-    other operation was under way. Otherwise everything is told again, and a refused removal cannot
-    be undone. A rollout that has a `refusal` from the start only restores what was before.
+    other operation was in progress. Otherwise everything is told again, and a refused removal
+    cannot be undone. A rollout that has a `refusal` from the start only restores what was before.
     """
 
     __slots__ = (

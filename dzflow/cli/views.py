@@ -34,27 +34,33 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
     if json:
         print_json(found)
     else:
-        table = Table("part", "state", "reason")
-        for part in found["parts"]:
-            shown = "[green]ok[/]" if part["ok"] else "[red]down[/]"
-            table.add_row(escape(part["name"]), shown, escape(part.get("reason") or ""))
         console = Console()
-        console.print(table)
+        if "parts" in found:  # only operators get them
+            table = Table("part", "state", "reason")
+            for part in found["parts"]:
+                shown = "[green]ok[/]" if part["ok"] else "[red]down[/]"
+                table.add_row(escape(part["name"]), shown, escape(part.get("reason") or ""))
+            console.print(table)
         for up, every, what in (
             ("switches_up", "switches", "switches are up"),
             ("partitions_ready", "partitions", "partitions are ready"),
         ):
             console.print(f"{found[up]} of {found[every]} {what}", highlight=False)
-        if found["impaired"]:
+        named, total = found.get("impaired") or [], found["impaired_counts"]["total"]
+        if named:
             impaired = Table("impaired", "id", "since", "reason")
-            for each in found["impaired"]:
+            for each in named:
                 since = datetime.fromtimestamp(each["since"]).astimezone()
                 row = (each["kind"], each["id"], f"{since:%Y-%m-%d %H:%M:%S}", each["reason"])
                 impaired.add_row(*map(escape, row))
             console.print(impaired)
+        if len(named) < total:
+            console.print(f"{total - len(named)} impairments are not shown", highlight=False)
+        if "parts" not in found:
+            console.print("An operator's token shows the details.", highlight=False)
         colour = {"ready": "green", "degraded": "yellow"}.get(found["status"], "red")
         console.print(f"[{colour}]{found['status']}[/]")
-        for reason in found["reasons"]:
+        for reason in found.get("reasons") or []:
             console.print(f"  {escape(reason)}", highlight=False)
     if not ready:
         raise typer.Exit(NOT_READY)

@@ -175,7 +175,7 @@ class _Record(Generic[H]):
     def close(self) -> None:
         """Unsubscribe or unadvertise, if the control plane's client has not done so."""
         with suppress(Closed):
-            self._portal.run(self._client.end(self._handle))
+            self._portal.clean_up(self._client.end(self._handle))
 
     def __enter__(self) -> Self:
         return self
@@ -205,12 +205,14 @@ class Subscription(_Record[SubscriptionHandle]):
 
     def get(self, timeout: float | None = None) -> Event:
         """The next event; TimeoutError after `timeout` seconds, Closed if none will come."""
+        self._portal.check_process()
         return self._inbox.get(timeout)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
+        self._portal.check_process()
         try:
             return self._inbox.get()
         except Closed:

@@ -6,6 +6,7 @@ from typing import Any
 from dzflow.errors import BadInput, DzflowError
 
 CLIENT_CLOSED = "the control plane's client is closed; make another one"
+FORKED = "this client was made before the fork; make one in the child process"
 
 
 class Unreachable(DzflowError):
@@ -30,6 +31,10 @@ class HostFull(DzflowError):
 
 class Closed(DzflowError):
     """The subscription, advertisement or client is closed."""
+
+
+class WrongThread(DzflowError):
+    """A blocking call in the SDK's own thread, for example in `__del__` or a logging handler."""
 
 
 class EventTooLarge(BadInput):

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping, Sequence
 
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
 from dzflow.intervals import Key
-from dzflow.sdk.errors import CLIENT_CLOSED, Closed
+from dzflow.sdk.errors import CLIENT_CLOSED, FORKED, Closed
 from dzflow.sdk.events import datagrams
 from dzflow.sdk.events.links import EmulatedLink, Link
 from dzflow.sdk.events.receiver import Receiver
@@ -37,6 +38,7 @@ class HostAgent:
         self._ids = datagrams.EventIds()
         self._tasks = BackgroundTasks()
         self._closed = False
+        self._process = os.getpid()
         self.sorter = Sorter()
         self.spaces = SpaceFollower(rest, self.sorter)
         self.receiver = Receiver(rest, host, link, self.sorter, self.spaces)
@@ -69,6 +71,8 @@ class HostAgent:
         """
         if self._closed:
             raise Closed(CLIENT_CLOSED)
+        if self._process != os.getpid():  # its ids would be the parent's, too
+            raise Closed(FORKED)
         event_id = self._ids.next(view.number, view.version)
         payload = datagrams.encode(event_id, event)
         self._link.send(view.address(keys, event_id), payload)

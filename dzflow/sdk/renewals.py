@@ -13,7 +13,7 @@ from dzflow.sdk.rest.api_protocol import ApiProtocol, Json, Kind
 
 _log = logging.getLogger("dzflow.sdk")
 
-_AT_ONCE = 16  # renewals
+_AT_ONCE = 16  # renewals, and as many creations
 
 
 class OwnRecord(Struct, eq=False):
@@ -34,7 +34,9 @@ class Renewals:
 
     def __init__(self, protocol: ApiProtocol) -> None:
         self._protocol = protocol
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._renewing = asyncio.Semaphore(_AT_ONCE)
+        # Apart from renewals, which must not wait for the switches.
+        self._creating = asyncio.Semaphore(_AT_ONCE)
         self._background = BackgroundTasks()
         self._tasks: dict[OwnRecord, asyncio.Task[None]] = {}
 
@@ -58,8 +60,7 @@ class Renewals:
         while True:
             await asyncio.sleep(pause * random.uniform(0.8, 1.0))  # noqa: S311
             try:
-                async with self._slots:
-                    await self._renew(record, ttl)
+                await self._renew(record, ttl)
                 pause = ttl / 3
             except (DzflowError, OSError) as error:
                 _log.warning("cannot renew %s %s yet: %s", record.kind, record.id, error)
@@ -67,10 +68,17 @@ class Renewals:
 
     async def _renew(self, record: OwnRecord, ttl: float) -> None:
         try:
-            await self._protocol.renew(record.kind, record.id)
+            async with self._renewing:
+                await self._protocol.renew(record.kind, record.id)
         except NotFound:
             _log.warning("%s %s has expired; creating it again", record.kind, record.id)
-            made = await self._protocol.begin(
-                record.kind, record.host, record.space, record.filter, label=record.label, ttl=ttl
-            )
+            async with self._creating:
+                made = await self._protocol.begin(
+                    record.kind,
+                    record.host,
+                    record.space,
+                    record.filter,
+                    label=record.label,
+                    ttl=ttl,
+                )
             record.id = made["id"]

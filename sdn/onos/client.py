@@ -138,12 +138,12 @@ class OnosClient:
                 raise
 
     async def settled(self, owner: str) -> None:
-        """Wait until no change of an owner is under way."""
+        """Wait until no change of an owner is in progress."""
         for future in list(self._writing.get(owner, ())):
             await _finished(future)
 
     async def close(self) -> None:
-        """Wait for calls under way, which all end in time, and close all connections."""
+        """Wait for calls in progress, which all end in time, and close all connections."""
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
         while not self._sessions.empty():
             self._sessions.get().close()

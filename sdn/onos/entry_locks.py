@@ -16,7 +16,7 @@ class EntryLocks:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        # All work that waits or is under way, in order, with its entries; None: all entries.
+        # All work that waits or is in progress, in order, with its entries; None: all entries.
         self._holders: dict[asyncio.Future[None], frozenset[Hashable] | None] = {}
 
     @asynccontextmanager

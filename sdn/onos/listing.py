@@ -58,7 +58,7 @@ class Lister:
         self._next: asyncio.Task[Listing] | None = None
 
     async def list(self) -> Listing:
-        """The rules as they are now or later; an answer that is under way already is too old."""
+        """The rules as they are now or later; an answer that is in progress already is too old."""
         if self._next is None:
             self._next = asyncio.create_task(self._ask(self._asking))
             # All callers may have been cancelled.

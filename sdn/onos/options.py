@@ -20,7 +20,7 @@ class OnosOptions(Struct, frozen=True):
     poll: float = 0.05  # before it is asked for the first time again, then twice that, and so on
     slowest_poll: float = 1.0
     chunk: int = 500  # rules in one request
-    queue: int = 1_000  # batches under way or waiting, for each switch
+    queue: int = 1_000  # batches in progress or waiting, for each switch
     watch_every: float = 5.0  # whether switches are connected
     audit_every: float = 300.0
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from dzflow.address import ALL, Match
 from sdn.flows import Action, Change, FlowEntry, FlowKey, FlowOp
 
-_BITS = 128
-
 
 class RuleOp(NamedTuple):
     """An operation on one rule, and the position in the batch of the whole operation."""
@@ -62,7 +60,7 @@ def split(ops: Sequence[RuleOp], before: Mapping[FlowKey, FlowEntry]) -> list[Ro
 
 
 class _Overtaking:
-    """Finds operations that must not overtake those that are under way."""
+    """Finds operations that must not overtake those that are in progress."""
 
     def __init__(self, ops: Sequence[FlowOp], before: Mapping[FlowKey, FlowEntry]) -> None:
         self._before = before
@@ -74,12 +72,12 @@ class _Overtaking:
         self._below: dict[_Spot, list[FlowEntry]] = {}
 
     def confirm(self) -> None:
-        """Everything under way is done."""
+        """Everything in progress is done."""
         self._under_way.clear()
         self._below.clear()
 
     def send(self, op: FlowOp) -> None:
-        """An operation is under way."""
+        """An operation is in progress."""
         spot = _spot(op.entry)
         if spot is not None:
             self._under_way[spot] = op.entry
@@ -87,7 +85,7 @@ class _Overtaking:
                 self._below.setdefault(above, []).append(op.entry)
 
     def harms(self, op: FlowOp) -> bool:
-        """Whether an operation must wait for some of those under way."""
+        """Whether an operation must wait for some of those in progress."""
         spot = _spot(op.entry)
         if spot is None:
             return False

@@ -8,7 +8,7 @@ from msgspec import Struct
 class DriverOptions(Struct, frozen=True):
     """How the driver behaves; all times are in seconds.
 
-    `window`, `queue` and `rate` are limits for each switch: operations under way (a small batch
+    `window`, `queue` and `rate` are limits for each switch: operations in progress (a small batch
     counts at least one), batches waiting, and flow-mods per second (None: no limit).
     """
 

@@ -81,13 +81,16 @@ async def serving(handle: Handle) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-def loaded(handle: Handle, work: Callable[[LoadGenerator], Any]) -> Any:
-    async def main() -> Any:
-        traffic = Traffic("uniform", 8)
-        async with asyncio.timeout(30), serving(handle) as url:
-            return await work(LoadGenerator(url, traffic))
+@asynccontextmanager
+async def loading(handle: Handle) -> AsyncIterator[LoadGenerator]:
+    async with asyncio.timeout(30), serving(handle) as url:
+        yield LoadGenerator(url, Traffic("uniform", 8))
 
-    return uvloop.run(main())
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    """Load is generated on uvloop."""
+    return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 def test_arrivals_keep_their_rate() -> None:
@@ -134,15 +137,12 @@ def test_a_smaller_network_gets_all_of_the_load() -> None:
     assert subscribers == publishers
 
 
-def test_batches_fill_and_then_add_and_remove_in_equal_numbers() -> None:
+async def test_batches_fill_and_then_add_and_remove_in_equal_numbers() -> None:
     records = Records()
-
-    async def work(load: LoadGenerator) -> tuple[Any, Any]:
+    async with loading(records) as load:
         await load.prepare()
         filled = await load.fill(1_200)
-        return filled, await load.send_arrivals(arrival_times("uniform", 2_000, 0.2), "batch")
-
-    filled, arrived = loaded(records, work)
+        arrived = await load.send_arrivals(arrival_times("uniform", 2_000, 0.2), "batch")
     assert len(filled.latencies) == 1_200
     assert filled.flow_ops == 3_600
     assert len(arrived.latencies) == 400
@@ -156,66 +156,53 @@ def test_batches_fill_and_then_add_and_remove_in_equal_numbers() -> None:
     assert arrived.columns()["refused"] == 0
 
 
-def test_each_single_request_is_one_call() -> None:
+async def test_each_single_request_is_one_call() -> None:
     records = Records()
-
-    async def work(load: LoadGenerator) -> Any:
+    async with loading(records) as load:
         await load.fill(50)
         records.calls.clear()
-        return await load.send_arrivals(arrival_times("poisson", 500, 0.2), "single")
-
-    assert len(loaded(records, work).latencies) == 100
+        arrived = await load.send_arrivals(arrival_times("poisson", 500, 0.2), "single")
+    assert len(arrived.latencies) == 100
     assert records.calls.count(("/subscribe", 1)) == 50
     assert records.calls.count(("/unsubscribe", 1)) == 50
 
 
-def test_without_active_subscriptions_all_requests_subscribe() -> None:
-    async def work(load: LoadGenerator) -> Any:
-        return await load.send_arrivals([0.0] * 6, "batch")
+async def test_without_active_subscriptions_all_requests_subscribe() -> None:
+    async with loading(Records()) as load:
+        arrived = await load.send_arrivals([0.0] * 6, "batch")
+    assert len(arrived.latencies) == 6
 
-    assert len(loaded(Records(), work).latencies) == 6
 
-
-def test_latency_counts_from_when_a_request_should_have_been_sent() -> None:
-    async def work(load: LoadGenerator) -> Any:
-        # All requests were due half a second ago, as if the load generator were late.
-        return await load.send_arrivals([-0.5] * 10, "batch")
-
-    async def filled(load: LoadGenerator) -> Any:
+async def test_latency_counts_from_when_a_request_should_have_been_sent() -> None:
+    async with loading(Records()) as load:
         await load.fill(10)
-        return await work(load)
+        # All requests were due half a second ago, as if the load generator were late.
+        arrived = await load.send_arrivals([-0.5] * 10, "batch")
+    assert min(arrived.latencies) >= 0.5
 
-    assert min(loaded(Records(), filled).latencies) >= 0.5
 
-
-def test_saturation_keeps_calls_in_progress() -> None:
-    records = Records()
-
-    async def work(load: LoadGenerator) -> Any:
+async def test_saturation_keeps_calls_in_progress() -> None:
+    async with loading(Records()) as load:
         await load.fill(4_000)
-        return await load.saturate(0.2, "batch", size=100)
-
-    measured = loaded(records, work)
+        measured = await load.saturate(0.2, "batch", size=100)
     assert len(measured.latencies) > 100
     assert measured.rate > 0
     assert measured.flow_mods_per_s > 0
 
 
-def test_a_refused_request_does_not_count_as_acknowledged() -> None:
+async def test_a_refused_request_does_not_count_as_acknowledged() -> None:
     def refuse(_: str, asked: Any) -> tuple[int, Any]:
         if len(asked) == 1:
             return 429, {"type": "x", "title": "full", "status": 429, "detail": "the queue is full"}
         return 207, [{"status": 422, "detail": "no such host"} for _ in asked]
 
-    async def filled(load: LoadGenerator) -> Any:
+    async with loading(refuse) as load:
         with pytest.raises(ExceptionGroup) as raised:
             await load.fill(2)
         assert raised.group_contains(LoadFailed, match="no such host")
         with pytest.raises(ExceptionGroup) as raised:
             await load.fill(1)
         assert raised.group_contains(LoadFailed, match="the queue is full")
-
-    loaded(refuse, filled)
 
 
 async def test_a_closed_connection_fails_the_call() -> None:

@@ -3,8 +3,7 @@
 `tests/dispatcher/whole.py` has the same with real configurators and emulated switches.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from types import TracebackType
@@ -218,13 +217,6 @@ async def world(access: Access, configurators: int = 2) -> AsyncIterator[World]:
             await made.configurator(f"c{number + 1}")
         await made.space()
         yield made
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]], timeout: float = TIMEOUT) -> None:
-    """Wait until something holds of which no event tells."""
-    async with asyncio.timeout(timeout):
-        while not await holds():
-            await asyncio.sleep(0.02)
 
 
 def specs(count: int, host: str = "h1") -> list[RecordSpec]:

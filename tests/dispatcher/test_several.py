@@ -11,8 +11,9 @@ from configurators.store.keys import owner_key, record_key
 from configurators.streams.task_numbers import Phase, phase_of
 from dispatcher.calls import RecordSpec
 from dispatcher.errors import Conflict, Failed
-from tests.dispatcher.support import SCHEMA, TIMEOUT, eventually, specs, views, world
+from tests.dispatcher.support import SCHEMA, TIMEOUT, specs, views, world
 from tests.etcd import TestEtcd, running
+from tests.support import until
 
 
 async def test_what_one_begins_another_may_end(etcd_server: TestEtcd) -> None:
@@ -39,7 +40,7 @@ async def test_ending_a_pending_one_through_another_dispatcher(etcd_server: Test
         async def five() -> bool:
             return len((await d2.records("subscription")).items) == 5
 
-        await eventually(five)
+        await until(five)
         ids = [record.id for record in (await d2.records("subscription")).items]
         ended = asyncio.create_task(d2.end("subscription", ids, wait=TIMEOUT))
 
@@ -47,7 +48,7 @@ async def test_ending_a_pending_one_through_another_dispatcher(etcd_server: Test
             found = (await d1.records("subscription")).items
             return all(record.state == "removing" for record in found)
 
-        await eventually(removing)
+        await until(removing)
         await w.release()
         assert {answer.status for answer in await ended} == {200}
         assert {answer.status for answer in await begun} == {409}
@@ -87,7 +88,7 @@ async def test_what_a_dead_dispatcher_left_is_taken_over(
             found = (await alive.records("subscription")).items
             return all(r.state == "active" and not r.updating for r in found)
 
-        await eventually(over)
+        await until(over)
         left = (await alive.records("subscription")).items
         assert len(left) == {"begin": 6, "end": 0, "update": 3}[action]
         assert w.installed() == await w.expected()
@@ -107,7 +108,7 @@ async def test_an_update_that_another_took_over_is_told_as_it_ended(
         async def under_way() -> bool:
             return (await d.record(known.id)).updating
 
-        await eventually(under_way)
+        await until(under_way)
         stored = await w.etcd.get(record_key(known.id))
         assert stored
         record = decode_record(stored.value)
@@ -137,7 +138,7 @@ async def test_a_dispatcher_that_starts_takes_over_what_it_finds(etcd_server: Te
                 found = (await second.records("subscription", limit=1000)).items
                 return len(found) == 150 and {r.state for r in found} == {"active"}
 
-            await eventually(active)
+            await until(active)
             assert w.installed() == await w.expected()
 
 
@@ -149,7 +150,7 @@ async def test_new_owners_are_told_what_old_ones_did_not_settle(etcd_server: Tes
         async def told() -> bool:
             return len(w.received()) >= 40
 
-        await eventually(told)
+        await until(told)
         third = await w.configurator("c3")
         for partition in {name for name, _ in w.received()}:
             await w.etcd.put(owner_key(partition), b"c3")
@@ -167,7 +168,7 @@ async def test_nobody_is_left_waiting_when_a_dispatcher_stops(etcd_server: TestE
             async def five() -> bool:
                 return len((await d.records("subscription")).items) == 5
 
-            await eventually(five)
+            await until(five)
         async with asyncio.timeout(TIMEOUT):
             statuses = [answer.status for answer in await begun]
         assert statuses == [202] * 5 + [503] * 15
@@ -305,7 +306,7 @@ async def test_a_change_of_schema_goes_on_when_its_dispatcher_dies(etcd_server: 
             space = alive.space("stocks")
             return space.versions == [1] and not space.changing
 
-        await eventually(over)
+        await until(over)
         for item in (await w.etcd.range("records/")).items:
             assert list(decode_record(item.value).regions) == [1]
         version_1 = {name: held for name, held in w.installed().items() if name.startswith("1.1/")}
@@ -327,6 +328,6 @@ async def test_a_new_version_that_switches_refuse_is_taken_back(etcd_server: Tes
             space = d.space("stocks")
             return space.versions == [0] and not space.changing
 
-        await eventually(over)
+        await until(over)
         assert w.installed() == before
         assert {r.state for r in (await d.records("subscription")).items} == {"active"}

@@ -13,9 +13,10 @@ from dzflow.errors import BadInput
 from sdn.emulator.model import SwitchModel
 from sdn.pipeline import PlanName
 from sdn.topology import Host
-from tests.dispatcher.support import SCHEMA, TIMEOUT, eventually, random_filter, views
+from tests.dispatcher.support import SCHEMA, TIMEOUT, random_filter, views
 from tests.dispatcher.whole import Mode, whole
 from tests.etcd import TestEtcd
+from tests.support import until
 
 MODES: tuple[Mode, ...] = ("sna", "sea")
 
@@ -108,7 +109,7 @@ async def test_a_schema_is_changed_under_live_records(etcd_server: TestEtcd, mod
         async def over() -> bool:
             return d.space("stocks").versions == [1] and not d.space("stocks").changing
 
-        await eventually(over)
+        await until(over)
         assert len((await d.records("subscription", limit=1000)).items) == 36
 
         async def whole_again() -> bool:
@@ -118,7 +119,7 @@ async def test_a_schema_is_changed_under_live_records(etcd_server: TestEtcd, mod
                 return False
             return True
 
-        await eventually(whole_again)
+        await until(whole_again)
         hot = RecordSpec("h2", "stocks", "hot == true")
         views(await other.begin("subscription", [hot], wait=TIMEOUT))
 
@@ -271,7 +272,7 @@ async def test_what_waits_for_a_switch_says_so_everywhere_and_goes_on(
         async def down() -> bool:
             return any(switch.state == "down" for switch in d.switches())
 
-        await eventually(down)
+        await until(down)
         far = RecordSpec("h3", "stocks", {"price": {"gte": 500}})
         [waits] = await d.begin("subscription", [far], wait=0)
         assert waits.status == 202
@@ -281,13 +282,13 @@ async def test_what_waits_for_a_switch_says_so_everywhere_and_goes_on(
         async def told() -> bool:
             return "s3" in ((await other.record(waiting)).reason or "")
 
-        await eventually(told)
+        await until(told)
         assert (await d.record(waiting)).state == "pending"
         w.network.agents["s3"].come_back()
 
         async def active() -> bool:
             return (await other.record(waiting)).state == "active"
 
-        await eventually(active)
+        await until(active)
         assert (await other.record(waiting)).reason is None
         await w.check_flows(d)

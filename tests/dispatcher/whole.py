@@ -20,7 +20,8 @@ from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
-from tests.dispatcher.support import TIMEOUT, TOKEN, eventually
+from tests.dispatcher.support import TIMEOUT, TOKEN
+from tests.support import until
 
 Mode = Literal["sna", "sea"]
 
@@ -46,7 +47,7 @@ class Whole:
                 health = made.health()
                 return health.ready and not health.impaired
 
-            await eventually(ready)
+            await until(ready)
             yield made
 
     async def check_flows(self, d: Dispatcher) -> int:

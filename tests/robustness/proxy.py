@@ -13,6 +13,7 @@ class Proxy:
 
     def __init__(self, to: tuple[str, int]) -> None:
         self.delay = 0.0  # seconds by which everything is delayed, in each direction
+        self.received = 0  # bytes so far, in both directions
         self._to = to
         self._refusing = False
         self._going = asyncio.Event()
@@ -95,5 +96,6 @@ class Proxy:
             while True:
                 data = await reader.read(_CHUNK)
                 await waiting.put((loop.time() + self.delay, data))
+                self.received += len(data)
                 if not data:
                     return

@@ -9,6 +9,7 @@ import pytest
 
 from tests.robustness.faults import LAB, WHOLE, WIRED, Kind, plan_round
 from tests.robustness.proxy import Proxy
+from tests.support import until
 
 TIMEOUT = 20.0
 
@@ -76,7 +77,7 @@ async def test_the_proxy_delays_and_keeps_the_order() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         reader, writer = await say(proxy, b"a")
-        await asyncio.sleep(0.02)
+        await until(lambda: proxy.received)
         proxy.delay = 0.0
         writer.write(b"b")
         assert await reader.readexactly(2) == b"ab"

@@ -44,7 +44,7 @@ async def _declare_nothing(_: Any, workers: Any) -> Any:
 
 
 async def _lock_anyway(self: Locks, partition: str) -> Lock:
-    """Everybody gets the lock, whoever else has it."""
+    """Everybody gets the lock, even if somebody else has it."""
     lease = await self._current()
     key = self._key(partition, lease)
     epoch = await self._etcd.put(key, self._who.encode(), lease.id)

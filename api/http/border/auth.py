@@ -59,6 +59,11 @@ class Caller(Struct, frozen=True):
     name: str
     host: str | None = None
 
+    @property
+    def is_operator(self) -> bool:
+        """Whether the caller may see what concerns the whole service."""
+        return self.host is None
+
     def may_act_for(self, host: str) -> bool:
         """Whether the caller may act for a host, and see its records."""
         return self.host is None or self.host == host
@@ -74,6 +79,10 @@ class Caller(Struct, frozen=True):
 
 
 EVERYBODY = Caller("anyone")
+"""The caller of a service without tokens: may do everything."""
+
+ANONYMOUS = Caller("anonymous", host="")
+"""A caller without a known token, of a service that has tokens: may act for no host."""
 
 
 class Guard:
@@ -94,19 +103,34 @@ class Guard:
         return bool(self._known)
 
     def admit(self, access: Access, authorization: str | None) -> Caller:
-        """The caller; 401 without a known token, 403 if its role is not enough."""
-        if not self.on or access == "anyone":
+        """The caller; 401 without a known token, 403 if its role is not enough.
+
+        Where anyone is let in, the token is optional, and an unknown one counts as none.
+        """
+        if not self.on:
             return EVERYBODY
-        scheme, _, secret = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not secret.strip():
+        if access == "anyone":
+            return self._find(authorization) or ANONYMOUS
+        if not _secret(authorization):
             raise ApiProblem("no-token", "this call needs `Authorization: Bearer TOKEN`")
-        caller = self._known.get(_digest(secret.strip().encode("latin-1", "replace")))
+        caller = self._find(authorization)
         if caller is None:
             headers = {"WWW-Authenticate": 'Bearer realm="dzflow", error="invalid_token"'}
             raise ApiProblem("no-token", "this token is not known", headers=headers)
         if access == "operator" and caller.host is not None:
             raise ApiProblem("forbidden", "this call is for operators")
         return caller
+
+    def _find(self, authorization: str | None) -> Caller | None:
+        """The caller with this token, if it is known."""
+        secret = _secret(authorization)
+        return self._known.get(_digest(secret)) if secret else None
+
+
+def _secret(authorization: str | None) -> bytes:
+    """The token of an `Authorization` header; empty if there is none."""
+    scheme, _, secret = (authorization or "").partition(" ")
+    return secret.strip().encode("latin-1", "replace") if scheme.lower() == "bearer" else b""
 
 
 def _digest(secret: bytes) -> bytes:

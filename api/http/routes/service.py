@@ -36,12 +36,16 @@ async def is_alive() -> Json[HealthOut]:
     "/readyz",
     responses={
         200: answer("They can; `status` says whether without restrictions."),
-        503: answer("They cannot; `reasons` says why.", Json[ReadyOut]),
+        503: answer("They cannot; `reasons` tells operators why.", Json[ReadyOut]),
     },
 )
 async def is_ready(request: ApiRequest, response: Response) -> Json[ReadyOut]:
-    """Whether requests can be served, and every part, switch or partition that is impaired."""
-    found = await request.context.readiness.read(request.dispatcher)
+    """Whether requests can be served, and every part, switch or partition that is impaired.
+
+    If the service has tokens, callers without an operator's token get numbers only.
+    """
+    details = request.caller.is_operator
+    found = await request.context.readiness.read(request.dispatcher, details=details)
     if not found.ready:
         response.status_code = 503
         response.headers["Retry-After"] = "1"

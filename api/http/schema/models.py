@@ -265,19 +265,32 @@ class ImpairmentOut(Struct, frozen=True):
     since: float
 
 
-class ReadyOut(Struct, frozen=True):
+class ImpairedCounts(Struct, frozen=True):
+    """How many switches, partitions and processes cannot be used."""
+
+    switches: int
+    partitions: int
+    processes: int
+    total: int
+
+
+class ReadyOut(Struct, frozen=True, omit_defaults=True):
     """Whether requests can be served, and each part that this depends on.
 
-    `degraded`: requests are served, but those that concern what is `impaired` have to wait.
+    `degraded`: requests are served, but those that concern what is impaired have to wait.
     `not ready`: no request can be served, for the `reasons` given.
+
+    If the service has tokens, only operators get `reasons`, `impaired` and `parts`. `impaired` has
+    at most 100 elements; `impaired_counts` counts all.
     """
 
     status: Literal["ready", "degraded", "not ready"]
     ready: bool
-    reasons: list[str]
-    impaired: list[ImpairmentOut]
-    parts: list[Part]
+    impaired_counts: ImpairedCounts
     switches_up: int
     switches: int
     partitions_ready: int
     partitions: int
+    reasons: list[str] | None = None
+    impaired: list[ImpairmentOut] | None = None
+    parts: list[Part] | None = None

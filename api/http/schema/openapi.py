@@ -153,6 +153,10 @@ def _with_components(document: dict[str, Any], app: FastAPI) -> dict[str, Any]:
     return found
 
 
+# Endpoints that anyone may call, and that answer more to an operator.
+_MORE_WITH_TOKEN = ("GET /readyz",)
+
+
 def _kinds(app: FastAPI) -> Iterator[Any]:
     """The types of all bodies and answers."""
     for route in app.routes:
@@ -172,6 +176,8 @@ def _complete(operation: dict[str, Any], route: str, guarded: bool) -> None:
     if guarded:
         open_to_all = ACCESS[route] == "anyone"
         operation["security"] = [] if open_to_all else [{"bearer": []}]
+        if route in _MORE_WITH_TOKEN:
+            operation["security"] = [{}, {"bearer": []}]
         statuses |= set() if open_to_all else {401, 403}
     if "requestBody" in operation:
         statuses |= {400, 408, 413, 415}

@@ -127,7 +127,7 @@ class EtcdConnection:
         self._renewing = asyncio.Lock()
 
     async def close(self) -> None:
-        """Close all channels; calls under way end with StoreUnavailable."""
+        """Close all channels; calls in progress end with StoreUnavailable."""
         self.closed = True
         for member in self.members:
             await member.channel.close()

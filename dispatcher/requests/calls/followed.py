@@ -11,8 +11,10 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from configurators.store.documents import BadDocument
 from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.model import Record
+from dispatcher.errors import Unavailable
 from dispatcher.requests.writing.stored_records import read_many
 from dzflow.aio import BackgroundTasks
 
@@ -41,16 +43,23 @@ class FollowedRecords:
     def __init__(self, etcd: Etcd) -> None:
         self._etcd = etcd
         self._followers: dict[str, list[RecordFollower]] = {}
+        self._waiters: set[_Waiter] = set()
         self._tasks = BackgroundTasks()
         self._reading = False
+        self._joined = asyncio.Event()  # a follower has come
+        self._closed = False
 
     async def close(self) -> None:
-        """Stop following all records."""
+        """Stop following all records; a caller that waits for one gets `Unavailable`."""
+        self._closed = True
+        for waiter in self._waiters:
+            waiter.gone()
         await self._tasks.cancel()
 
     def follow(self, id: str, follower: RecordFollower) -> None:
         """Tell a follower of a record from now on."""
         self._followers.setdefault(id, []).append(follower)
+        self._joined.set()
         if not self._reading:
             self._reading = True
             self._tasks.spawn(self._read(), "follow records")
@@ -63,10 +72,20 @@ class FollowedRecords:
             self._keep(record.id, left)
 
     async def wait_until(self, id: str, holds: Callable[[Record], bool], seconds: float) -> None:
-        """Wait until something holds for a record, it is gone, or so many seconds are over."""
+        """Wait until something holds for a record, it is gone, or so many seconds are over.
+
+        Unavailable if following ends meanwhile.
+        """
         waiter = _Waiter(holds)
-        self.follow(id, waiter)
-        await waiter.wait(seconds)
+        self._waiters.add(waiter)
+        try:
+            if not self._closed:
+                self.follow(id, waiter)
+                await waiter.wait(seconds)
+        finally:
+            self._waiters.discard(waiter)
+        if self._closed:
+            raise Unavailable("this API process is stopping; try again")
 
     def _keep(self, id: str, followers: list[RecordFollower]) -> None:
         if followers:
@@ -78,13 +97,27 @@ class FollowedRecords:
         pause = _FIRST_PAUSE
         try:
             while self._followers:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * await self._rest(pause), _LONGEST_PAUSE)
                 for id, followers in list(self._followers.items()):
                     self._keep(id, [follower for follower in followers if not follower.over])
                 await self._read_once()
         finally:
             self._reading = False
+
+    async def _rest(self, pause: float) -> float:
+        """Let a pause pass, a short one if a follower comes meanwhile; returns its length."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + pause
+        while (left := until - clock()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    await self._joined.wait()
+            except TimeoutError:
+                break
+            self._joined.clear()
+            pause = _FIRST_PAUSE
+            until = min(until, clock() + pause)
+        return pause
 
     async def _read_once(self) -> None:
         ids = list(self._followers)
@@ -92,7 +125,7 @@ class FollowedRecords:
             live = await read_many(self._etcd, ids)
             gone = [id for id in ids if id not in live]
             finished = await read_many(self._etcd, gone, finished=True)
-        except StoreError as error:
+        except (StoreError, BadDocument) as error:
             _log.warning("cannot read %d followed records: %s", len(ids), error)
             return
         for stored in (live | finished).values():

@@ -108,7 +108,8 @@ class Records:
         name: str,
     ) -> Mapping[int, str]:
         """The ids that a key stands for; elements that were begun before leave `wanted`."""
-        mark = fingerprint(kind, [[type(spec).__name__, spec] for spec in specs])
+        tagged = [["Refused" if isinstance(spec, Problem) else "Ask", spec] for spec in specs]
+        mark = fingerprint(kind, tagged)
         use = await self._earlier_use(name, mark)
         if use is None:
             ids: dict[int, str] = {}

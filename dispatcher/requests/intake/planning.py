@@ -64,7 +64,9 @@ class Planner:
         space = self._catalogue.spaces.named(spec.space)
         indexed = self._routing.index(space, kind == "advertisement", spec.filter)
         now = self._clock.wall()
-        operation.id = operation.id or new_record_id(kind, space.number, self._new_id)
+        if not operation.has_given_id:
+            # A new one each time: it names the space, which may have another number by now.
+            operation.id = new_record_id(kind, space.number, self._new_id)
         operation.record = record = Record(
             operation.id,
             kind,

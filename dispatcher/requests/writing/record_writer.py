@@ -1,4 +1,4 @@
-"""Writes of many callers in few transactions: one is gathered while others are under way.
+"""Writes of many callers in few transactions: one is gathered while others are in progress.
 
 Each write concerns one record, which must be as the writer knows it; some also need that nothing
 has changed about their space (its guards). If etcd refuses a transaction, the record writer reads
@@ -125,7 +125,7 @@ class RecordWriter:
             self._timer = None
         while self._queue and len(self._running) < _AT_ONCE:
             if len(self._queue) < _MOST // 2:
-                # While others are under way it pays to wait for more.
+                # While others are in progress it pays to wait for more.
                 if self._running:
                     return
                 loop = asyncio.get_running_loop()
@@ -220,7 +220,7 @@ class RecordWriter:
         try:
             left = max(0.0, until - self._clock.monotonic())
             async with asyncio.timeout(left), self._registering:
-                # Each time gives a new revision: others that are under way would fail again.
+                # Each time gives a new revision: others that are in progress would fail again.
                 if self._registration.stands() == stood:
                     _log.warning("%s is no longer registered; registering it again", stood.key)
                     await self._registration.confirm()

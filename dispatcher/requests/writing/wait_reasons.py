@@ -39,7 +39,7 @@ class WaitReasons:
     def postpone(self, operation: Operation, then: Then) -> bool:
         """Do something after the write of an operation's reason; False if there is none now.
 
-        Only one write of a record can be under way, because each must know the revision.
+        Only one write of a record can be in progress, because each must know the revision.
         """
         if operation not in self._writing:
             return False

@@ -161,7 +161,7 @@ class Session:
         return self._request_monitor(monitor, on=True)
 
     def stop_flow_monitor(self, monitor: int = 1) -> int:
-        """Request an end of the reports; those under way still come."""
+        """Request an end of the reports; those already sent still come."""
         return self._request_monitor(monitor, on=False)
 
     def packet_out(self, port: int, data: bytes) -> int:

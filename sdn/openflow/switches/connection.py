@@ -43,7 +43,7 @@ class RequestRefused(DzflowError):
 
 
 class Run:
-    """Operations under way that one barrier acknowledges.
+    """Operations in progress that one barrier acknowledges.
 
     `finished` is called once: when the barrier is answered, or with the reason why it will not be.
     """

@@ -1,7 +1,7 @@
 """The queue of one switch: sends batches in order, in runs that end with one barrier each.
 
-Batches that wait while barriers are under way are sent together with one barrier; large batches are
-cut into pieces. Each batch has its own outcome all the same.
+Batches that wait while barriers are unanswered are sent together with one barrier; large batches
+are cut into pieces. Each batch has its own outcome all the same.
 
 Make-before-break: where a table may be full, the queue sends a removal only when the switch has
 acknowledged the entry that replaces the removed one. If the switch refuses it, the old entry stays,
@@ -28,7 +28,7 @@ from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from sdn.shadow import Shadow
 
 PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
-BARRIERS = 2  # under way, beyond which less than a piece waits for more
+BARRIERS = 2  # unanswered, beyond which less than a piece waits for more
 _ROOMY = 0.5  # a table that should be filled up to this part has room for certain
 _ACKNOWLEDGED = Acknowledged()
 
@@ -36,7 +36,7 @@ _ACKNOWLEDGED = Acknowledged()
 class Limits(Struct, frozen=True):
     """How much the driver gives one switch at a time."""
 
-    window: int = 2_000  # operations under way
+    window: int = 2_000  # operations in progress
     queue: int = 1_000  # batches waiting
     rate: float | None = None  # operations per second; None: no limit
     timeout: float = 10.0  # seconds for an answer
@@ -72,7 +72,7 @@ class QueueOwner(Protocol):
 class FlowModQueue:
     """The queue of one switch. It is closed until it gets a connection.
 
-    `load` is the number of operations under way, `last_answer` the loop time of the switch's last
+    `load` is the number of operations in progress, `last_answer` the loop time of the switch's last
     answer (or of the first operations after a pause).
     """
 
@@ -101,7 +101,7 @@ class FlowModQueue:
         self._queued = 0  # operations in `_waiting` that were not sent
         self._held: dict[Job, None] = {}  # the rest waits until all that was sent is acknowledged
         self._under_way: dict[Job, None] = {}  # in the order of sending
-        self._runs = 0  # under way
+        self._runs = 0  # in progress
         self._opening = 0  # counts up when the queue closes: answers to earlier runs are ignored
         self._scheduled = False
         self._not_before = 0.0  # for the rate
@@ -158,7 +158,7 @@ class FlowModQueue:
     def supersede(self, partition: str) -> None:
         """A partition's entries are declared: send none of its waiting batches.
 
-        Batches under way will not be undone in the shadow, which has something newer.
+        Batches in progress will not be undone in the shadow, which has something newer.
         """
         for job in self._under_way:
             if job.partition == partition:
@@ -195,7 +195,7 @@ class FlowModQueue:
         self.send_soon()
 
     def close(self, reason: str) -> None:
-        """Send and accept nothing more; all batches that wait or are under way are undefined."""
+        """Send and accept nothing more; all batches that wait or are in progress are undefined."""
         jobs = [*self._under_way, *(job for job in self._waiting if not job.started)]
         for job in reversed(self._under_way):
             job.undo(self._shadow, range(len(job.ops)))
@@ -228,7 +228,7 @@ class FlowModQueue:
         if connection is None:
             return
         if connection.lost is not None:
-            # No run was under way that would report it.
+            # No run was in progress that would report it.
             self._owner.connection_lost(connection, connection.lost)
         while connection is self._connection and self._may_send(connection):
             parts = self._next_parts()

@@ -12,7 +12,7 @@ Settle = Callable[[str, Outcome | StaleEpoch], None]
 
 
 class Job:
-    """A batch for one switch that waits or is under way.
+    """A batch for one switch that waits or is in progress.
 
     A repair goes before all batches and is not noted in the shadow, for it leads there.
     """

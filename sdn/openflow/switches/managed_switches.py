@@ -42,7 +42,7 @@ from sdn.topology import Topology, UnknownSwitch
 
 log = logging.getLogger(__name__)
 
-BUSY = 100  # operations under way, beyond which a switch is not probed
+BUSY = 100  # operations in progress, beyond which a switch is not probed
 
 
 class ManagedSwitches:

@@ -115,7 +115,7 @@ class SwitchReconciler:
         self.queue.open()
 
     def connection_lost(self, connection: SwitchConnection, reason: str) -> None:
-        """A connection has ended: all batches that wait or are under way are undefined.
+        """A connection has ended: all batches that wait or are in progress are undefined.
 
         Nothing happens if it was reported before, or the switch has a newer connection.
         """

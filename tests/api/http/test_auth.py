@@ -40,7 +40,16 @@ def test_without_tokens_everybody_may_do_everything() -> None:
 def test_a_caller_without_a_known_token_is_refused(header: str | None) -> None:
     assert refusal("host", header) == 401
     assert refusal("operator", header) == 401
-    GUARD.admit("anyone", header)
+    anonymous = GUARD.admit("anyone", header)
+    assert not anonymous.is_operator
+    assert not anonymous.may_act_for("h1")
+
+
+def test_where_anyone_is_let_in_a_token_is_still_known() -> None:
+    assert GUARD.admit("anyone", "Bearer op").is_operator
+    host = GUARD.admit("anyone", "Bearer one")
+    assert (host.is_operator, host.host) == (False, "h1")
+    assert Guard([]).admit("anyone", None).is_operator
 
 
 def test_an_operator_may_act_for_all() -> None:

@@ -2,7 +2,10 @@
 
 from typing import cast
 
-from api.http.readiness import Readiness
+import msgspec
+
+from api.http.readiness import MAX_IMPAIRED, Readiness
+from api.http.schema.models import ImpairedCounts, ReadyOut
 from configurators.environment import Clock
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import Health, Impairment, Part
@@ -38,8 +41,11 @@ class Observed:
 
     async def read(self) -> tuple[str, bool, dict[str, float]]:
         """Status, whether requests are served, and since when what is impaired."""
-        found = await self._readiness.read(cast("Dispatcher", self.reported))
-        return found.status, found.ready, {each.id: each.since for each in found.impaired}
+        found = await self.answer()
+        return found.status, found.ready, {each.id: each.since for each in found.impaired or ()}
+
+    async def answer(self, *, details: bool = True) -> ReadyOut:
+        return await self._readiness.read(cast("Dispatcher", self.reported), details=details)
 
 
 async def test_nothing_impaired_is_ready() -> None:
@@ -77,3 +83,40 @@ async def test_with_a_reason_the_service_is_not_ready_whatever_else_is_impaired(
     seen.reported.reasons = ["no configurator can be used"]
     seen.reported.impaired = [Impairment("process", "c1", "it is not alive")]
     assert await seen.read() == ("not ready", False, {"c1": 100.0})
+
+
+async def test_not_all_impairments_are_named_but_all_are_counted() -> None:
+    seen = Observed()
+    seen.more = [Part("ray", ok=False, reason="it is gone")]
+    seen.reported.impaired = [
+        *(Impairment("switch", f"s{n}", "it is not connected") for n in range(150)),
+        *(Impairment("partition", f"1.0/{n}", "loading") for n in range(7)),
+    ]
+    found = await seen.answer()
+    assert found.impaired is not None
+    assert len(found.impaired) == MAX_IMPAIRED == 100
+    assert found.impaired[0].id == "ray"
+    assert found.impaired_counts == ImpairedCounts(150, 7, 1, 158)
+
+
+async def test_without_details_there_are_only_numbers() -> None:
+    seen = Observed()
+    seen.reported.reasons = ["etcd: it is gone"]
+    seen.reported.impaired = [Impairment("switch", "s1", "it is not connected")]
+    assert msgspec.to_builtins(await seen.answer(details=False)) == {
+        "status": "not ready",
+        "ready": False,
+        "impaired_counts": {"switches": 1, "partitions": 0, "processes": 0, "total": 1},
+        "switches_up": 2,
+        "switches": 3,
+        "partitions_ready": 4,
+        "partitions": 4,
+    }
+
+
+async def test_an_impairment_keeps_its_beginning_whoever_asks() -> None:
+    seen = Observed()
+    seen.reported.impaired = [Impairment("switch", "s1", "it is not connected")]
+    await seen.answer(details=False)
+    seen.now = 105.0
+    assert await seen.read() == ("degraded", True, {"s1": 100.0})

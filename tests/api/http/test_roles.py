@@ -1,6 +1,7 @@
 """The role of every route, with tokens configured."""
 
 import secrets
+import subprocess
 
 import httpx
 import pytest
@@ -8,9 +9,24 @@ import pytest
 from api.http.border.auth import ACCESS
 from api.http.border.bodies import BYTES, JSON
 from tests.rest import advertisement, problem_of, subscription
+from tests.service import COMMAND
 from tests.stack import Stack
 
-ROUTES = sorted(ACCESS)
+FOR_ANYONE = {"GET /healthz", "GET /readyz"}
+FOR_OPERATORS = {
+    "PUT /spaces/{name}",
+    "DELETE /spaces/{name}",
+    "PUT /hosts/{id}",
+    "DELETE /hosts/{id}",
+    "GET /switches",
+    "GET /switches/{id}/flows",
+    "GET /partitions",
+    "GET /configurators",
+    "GET /metrics",
+    "GET /backup",
+    "POST /restore",
+}
+ROUTES = sorted({*ACCESS, *FOR_ANYONE, *FOR_OPERATORS})
 
 
 def call(client: httpx.Client, route: str, token: str | None) -> httpx.Response:
@@ -27,20 +43,46 @@ def call(client: httpx.Client, route: str, token: str | None) -> httpx.Response:
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_route_asks_for_its_role(guarded: httpx.Client, stack: Stack, route: str) -> None:
-    access = ACCESS[route]
     for token in (None, "wrong"):
-        if access == "anyone":
+        if route in FOR_ANYONE:
             assert call(guarded, route, token).status_code == 200
         else:
             answer = call(guarded, route, token)
             problem_of(answer, 401)
             assert answer.headers["www-authenticate"].startswith("Bearer")
     by_host = call(guarded, route, stack.tokens["h1"])
-    if access == "operator":
+    if route in FOR_OPERATORS:
         problem_of(by_host, 403)
     else:
         assert by_host.status_code not in (401, 403)
     assert call(guarded, route, stack.tokens["operator"]).status_code not in (401, 403)
+
+
+def test_only_operators_learn_what_is_impaired(
+    guarded: httpx.Client, client: httpx.Client, stack: Stack
+) -> None:
+    details = {"reasons", "impaired", "parts"}
+    for token in (None, "wrong", stack.tokens["h1"]):
+        found = call(guarded, "GET /readyz", token).json()
+        assert found["ready"] is True
+        assert not details & set(found)
+    assert details <= set(call(guarded, "GET /readyz", stack.tokens["operator"]).json())
+    assert details <= set(client.get("/readyz").json())
+
+
+def test_the_command_shows_the_status_to_every_caller(stack: Stack) -> None:
+    for token, has_parts in ((None, False), ("h1", False), ("operator", True)):
+        options = [] if token is None else ["--token", stack.tokens[token]]
+        done = subprocess.run(
+            [COMMAND, "status", "--url", stack.guarded_url, *options],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "switches are up" in done.stdout
+        assert ("etcd" in done.stdout) is has_parts
+        assert ("operator's token" in done.stdout) is not has_parts
 
 
 @pytest.fixture
@@ -95,4 +137,5 @@ def test_the_document_asks_for_tokens_only_if_they_are_needed(
     with_tokens = guarded.get("/openapi.json").json()
     assert with_tokens["paths"]["/subscribe"]["post"]["security"] == [{"bearer": []}]
     assert with_tokens["paths"]["/healthz"]["get"]["security"] == []
+    assert with_tokens["paths"]["/readyz"]["get"]["security"] == [{}, {"bearer": []}]
     assert "security" not in client.get("/openapi.json").json()["paths"]["/subscribe"]["post"]

@@ -643,7 +643,7 @@ async def test_a_process_that_comes_gets_its_share_and_they_count_as_new(
             await d.declare(epoch, {s: [entry(2)] for s in both["b2"]})
             for switch in both["b2"]:
                 assert await on_switch(d, switch) == {entry(2)}
-        # What the other has made of them meanwhile stays, until it is declared anew.
+        # What the other has made of them meanwhile stays, until it is declared again.
         await c.holding(*everywhere)
         for switch in both["b2"]:
             assert await on_switch(c, switch) == {entry(2)}

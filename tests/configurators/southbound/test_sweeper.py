@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from sdn.flows import FlowEntry, Output
 from sdn.outcomes import Acknowledged, Outcome
 from sdn.pipeline import MATCH_PRIORITY
 from sdn.shadow import Shadow
+from tests.support import until
 
 SCHEMA = {"attributes": [{"name": "x", "type": "int", "min": 0, "max": 65535, "bits": 16}]}
 STOCKS = new_space("stocks", 5, SCHEMA, "legs", 1)
@@ -37,8 +39,10 @@ class Store:
     def __init__(self, *docs: SpaceDoc) -> None:
         self.docs = list(docs)
         self.wrong = 0  # so many questions are refused
+        self.asked = 0
 
     async def range(self, _prefix: str) -> Any:
+        self.asked += 1
         if self.wrong:
             self.wrong -= 1
             raise StoreError("not now")
@@ -105,11 +109,22 @@ class Setting:
         self.spaces.drop(doc.name)
         self.sweeper.changed(before)
 
-    async def run(self, seconds: float = 0.5) -> None:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
         running = asyncio.create_task(self.sweeper.run(self.tables, lambda: SWITCHES))  # type: ignore[arg-type]
-        done, _ = await asyncio.wait([running], timeout=seconds)
-        assert not done
-        running.cancel()
+        try:
+            yield
+        finally:
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+    async def run_until(self, condition: Callable[[], bool]) -> None:
+        async with self.running():
+            await until(condition)
+
+    def checked(self) -> bool:
+        return ("check", SWITCHES[-1]) in self.tables.told
 
 
 async def test_entries_of_a_deleted_space_are_removed(caplog: pytest.LogCaptureFixture) -> None:
@@ -120,7 +135,7 @@ async def test_entries_of_a_deleted_space_are_removed(caplog: pytest.LogCaptureF
     s.tables.shadows["s1"].declare("6.0/all", [entry(6)])
     s.tables.shadows["s2"].declare("6.0/all", [])
     s.delete(STOCKS)
-    await s.run()
+    await s.run_until(s.checked)
     assert s.tables.tables == {"s1": {entry(6)}, "s2": set()}
     # Where nothing is held, nothing is declared; switches are compared one after the other.
     assert s.tables.told == [("declare", "s1"), ("check", "s1"), ("check", "s2")]
@@ -133,7 +148,7 @@ async def test_no_warning_is_logged_if_no_entry_is_left(caplog: pytest.LogCaptur
     s = Setting(STOCKS)
     s.tables.shadows["s1"].declare("5.0/all", [])
     s.delete(STOCKS)
-    await s.run()
+    await s.run_until(s.checked)
     assert s.tables.told == [("check", "s1"), ("check", "s2")]
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
@@ -142,10 +157,12 @@ async def test_entries_of_a_space_that_was_never_seen_are_left_alone() -> None:
     s = Setting(WEATHER)
     s.tables.tables["s1"] = {entry(5)}
     s.tables.compare("s1")  # as when a switch connects
-    await s.run(0.1)
-    assert s.tables.told == []
-    s.delete(WEATHER)
-    await s.run()
+    async with s.running():
+        for _ in range(10):  # it would ask at once
+            await asyncio.sleep(0)
+        assert s.store.asked == 0
+        s.delete(WEATHER)
+        await until(s.checked)
     assert s.tables.told == [("check", "s1"), ("check", "s2")]
     assert s.tables.tables["s1"] == {entry(5)}
 
@@ -153,12 +170,11 @@ async def test_entries_of_a_space_that_was_never_seen_are_left_alone() -> None:
 async def test_entries_of_a_switch_that_connects_later_are_removed() -> None:
     s = Setting(STOCKS)
     s.delete(STOCKS)
-    await s.run()
+    await s.run_until(s.checked)
     s.tables.tables["s2"] = {entry(5)}
     s.tables.compare("s2")
     assert s.tables.tables["s2"] == {entry(5)}
-    await s.run()
-    assert s.tables.tables["s2"] == set()
+    await s.run_until(lambda: not s.tables.tables["s2"])
 
 
 async def test_a_space_that_was_created_again_keeps_its_entries() -> None:
@@ -166,7 +182,7 @@ async def test_a_space_that_was_created_again_keeps_its_entries() -> None:
     s.tables.tables["s1"] = {entry(5)}
     s.delete(STOCKS)
     s.store.docs.append(STOCKS)  # and we do not know yet
-    await s.run()
+    await s.run_until(lambda: s.store.asked > 0)
     assert s.tables.told == []
     assert s.tables.tables["s1"] == {entry(5)}
 
@@ -176,5 +192,5 @@ async def test_the_sweeper_retries_when_etcd_fails() -> None:
     s.tables.tables["s2"] = {entry(5)}
     s.store.wrong = 3
     s.delete(STOCKS)
-    await s.run()
-    assert s.tables.tables["s2"] == set()
+    await s.run_until(lambda: not s.tables.tables["s2"])
+    assert s.store.asked > 3

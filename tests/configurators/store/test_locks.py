@@ -175,8 +175,9 @@ async def test_a_process_without_a_lease_does_not_retry_at_once(etcd_server: Tes
     async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
         first, second = await _locks(stack, etcd, 2)
         assert await first.try_lock(NAME)
-        assert second._lease
-        await etcd.revoke(second._lease.id)
+        assert await second.try_lock("1.0/y")
+        [claim] = (await etcd.range(locks_of("1.0/y"))).items
+        await etcd.revoke(claim.lease)
         began = asyncio.get_running_loop().time()
         async with asyncio.timeout(WAIT):
             assert await second.wait(NAME, _always) is None
@@ -192,7 +193,7 @@ async def test_a_restarted_process_deletes_the_claims_of_the_one_before(
         kept = await other.try_lock("1.0/y")
         assert lock
         assert kept
-        anew = await stack.enter_async_context(Locks(etcd, "c1", 10))
+        restarted = await stack.enter_async_context(Locks(etcd, "c1", 10))
         async with asyncio.timeout(WAIT):
             again = await other.wait(NAME, _always)
         assert again
@@ -200,7 +201,7 @@ async def test_a_restarted_process_deletes_the_claims_of_the_one_before(
         assert again.epoch > lock.epoch
         assert not (await etcd.transact([lock.holds], [Put("owner", b"c1")])).succeeded
         assert (await etcd.transact([kept.holds], [Put("owner", b"c2")])).succeeded
-        assert await anew.try_lock("1.0/y") is None
+        assert await restarted.try_lock("1.0/y") is None
 
 
 async def test_all_locks_are_lost_with_the_lease_and_another_lease_follows(

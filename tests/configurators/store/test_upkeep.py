@@ -6,6 +6,7 @@ import pytest
 from configurators.store.etcd.client import Compacted, Etcd
 from configurators.store.upkeep import SharedLeases, keep_compacted
 from tests.etcd import TestEtcd, running
+from tests.support import until
 
 
 class Clock:
@@ -52,8 +53,16 @@ async def test_keys_with_a_shared_lease_expire(
                 break
 
 
-def test_several_processes_may_compact_and_recent_history_stays(tmp_path: Path) -> None:
-    async def main() -> None:
+async def compacted(etcd: Etcd, revision: int) -> bool:
+    try:
+        await etcd.range("a", revision=revision)
+    except Compacted:
+        return True
+    return False
+
+
+async def test_several_processes_may_compact_and_recent_history_stays(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
         async with asyncio.timeout(60), Etcd(server.access()) as etcd:
             stop = asyncio.Event()
             loops = [
@@ -63,24 +72,16 @@ def test_several_processes_may_compact_and_recent_history_stays(tmp_path: Path) 
             first = await etcd.put("a", b"0")
             for number in range(40):
                 last = await etcd.put("a", str(number).encode())
-            while True:
-                try:
-                    await etcd.range("a", revision=first)
-                except Compacted:
-                    break
-                await asyncio.sleep(0.02)
+            await until(lambda: compacted(etcd, first))
             assert (await etcd.range("a", revision=last - 10)).items
             stop.set()
             await asyncio.gather(*loops)
 
-    with running(tmp_path) as server:
-        asyncio.run(main())
 
-
-def test_compaction_goes_on_after_etcd_was_away(
+async def test_compaction_goes_on_after_etcd_was_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
+    with running(tmp_path) as server:
         async with (
             asyncio.timeout(60),
             Etcd(server.access()) as other,
@@ -92,17 +93,8 @@ def test_compaction_goes_on_after_etcd_was_away(
             await asyncio.to_thread(server.kill)
             stop = asyncio.Event()
             loop = asyncio.create_task(keep_compacted(hasty, every=0.05, keep=1, stop=stop))
-            while "cannot compact etcd" not in caplog.text:
-                await asyncio.sleep(0.02)
+            await until(lambda: "cannot compact etcd" in caplog.text)
             await asyncio.to_thread(server.start)
-            while True:
-                try:
-                    await other.range("a", revision=first)
-                except Compacted:
-                    break
-                await asyncio.sleep(0.02)
+            await until(lambda: compacted(other, first))
             stop.set()
             await loop
-
-    with running(tmp_path) as server:
-        asyncio.run(main())

@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 from msgspec import Struct
 
@@ -15,17 +14,13 @@ from configurators.streams.listener import Listener
 from configurators.streams.peers import Peers
 from configurators.streams.stream import Stream
 from tests.etcd import TestEtcd
+from tests.support import WAIT
 
 TOKEN = b"token"
-WAIT = 30.0
 
 
 class Say(Struct, frozen=True, array_like=True, tag="say"):
     text: str
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 90))
 
 
 def echo(_: Stream, message: Say) -> Say:

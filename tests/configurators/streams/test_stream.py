@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -38,10 +38,6 @@ class Fail(Struct, frozen=True, array_like=True, tag="fail"):
 
 
 Message = Say | Fail
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 60))
 
 
 class End:
@@ -91,23 +87,24 @@ async def pair(
             await stream.closed.wait()
 
 
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_what_is_told_and_asked_arrives_in_order(
-    loop: Callable[[], asyncio.AbstractEventLoop],
-) -> None:
-    async def main() -> None:
-        async with pair() as (stream, end, listener):
-            assert stream.peer == "listener"
-            assert [s.peer for s in listener.streams] == ["dialler"]
-            for number in range(100):
-                stream.tell(Say(str(number)))
-            assert await stream.ask(Say("hello", b"\0\xff"), WAIT) == Say("HELLO", b"\0\xff")
-            heard = [end.heard.get_nowait() for _ in range(101)]
-            assert heard == [*map(str, range(100)), "hello"]
-            assert await stream.ask(Say("nothing"), WAIT) is None
-
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(asyncio.wait_for(main(), 60))
+@pytest.mark.parametrize(
+    "anyio_backend",
+    [
+        ("asyncio", {"loop_factory": asyncio.new_event_loop}),
+        ("asyncio", {"loop_factory": uvloop.new_event_loop}),
+    ],
+    ids=["asyncio", "uvloop"],
+)
+async def test_what_is_told_and_asked_arrives_in_order() -> None:
+    async with pair() as (stream, end, listener):
+        assert stream.peer == "listener"
+        assert [s.peer for s in listener.streams] == ["dialler"]
+        for number in range(100):
+            stream.tell(Say(str(number)))
+        assert await stream.ask(Say("hello", b"\0\xff"), WAIT) == Say("HELLO", b"\0\xff")
+        heard = [end.heard.get_nowait() for _ in range(101)]
+        assert heard == [*map(str, range(100)), "hello"]
+        assert await stream.ask(Say("nothing"), WAIT) is None
 
 
 async def test_both_ends_may_tell_and_ask() -> None:

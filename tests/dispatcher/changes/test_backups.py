@@ -5,7 +5,7 @@ import pytest
 
 from configurators.state.spaces import new_space
 from configurators.store.model import RecordKind
-from dispatcher.changes.backups import Backup, BadBackup, SavedRecord, _read
+from dispatcher.changes.backups import Backup, BadBackup, SavedRecord, read_backup
 from tests.dispatcher.support import SCHEMA
 
 
@@ -16,7 +16,7 @@ def saved(id: str, kind: RecordKind = "subscription", space: str = "stocks") -> 
 
 
 def test_a_backup_is_read() -> None:
-    [record] = _read(saved("sa-0123456789abcdef")).records
+    [record] = read_backup(saved("sa-0123456789abcdef")).records
     assert record.id == "sa-0123456789abcdef"
 
 
@@ -34,4 +34,4 @@ def test_a_backup_is_read() -> None:
 )
 def test_ids_that_records_cannot_have_are_refused(data: bytes) -> None:
     with pytest.raises(BadBackup):
-        _read(data)
+        read_backup(data)

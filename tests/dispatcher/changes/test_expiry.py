@@ -6,8 +6,9 @@ import pytest
 
 from dispatcher.calls import RecordSpec
 from dispatcher.errors import Conflict, NotFound
-from tests.dispatcher.support import TIMEOUT, eventually, specs, views, world
+from tests.dispatcher.support import TIMEOUT, specs, views, world
 from tests.etcd import TestEtcd
+from tests.support import until
 
 
 async def test_a_record_ends_when_its_time_is_up_unless_it_is_renewed(
@@ -27,7 +28,7 @@ async def test_a_record_ends_when_its_time_is_up_unless_it_is_renewed(
         async def gone() -> bool:
             return (await d1.record(short.id)).state == "removed"
 
-        await eventually(gone)
+        await until(gone)
         with pytest.raises(NotFound):
             await d2.renew("subscription", short.id)
         left = {record.id for record in (await d2.records("subscription")).items}

@@ -6,9 +6,10 @@ from configurators.store.documents import decode_network
 from configurators.store.keys import NETWORK
 from dispatcher.calls import RecordSpec
 from dispatcher.changes.damping import Patience
-from tests.dispatcher.support import SCHEMA, TIMEOUT, eventually
+from tests.dispatcher.support import SCHEMA, TIMEOUT
 from tests.dispatcher.whole import Whole, whole
 from tests.etcd import TestEtcd
+from tests.support import until
 
 SOON = Patience(down_after=0.3, absent_after=20.0, back_after=0.3)
 
@@ -34,7 +35,7 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
             async def noticed() -> bool:
                 return any(s.state == "down" for s in second.switches())
 
-            await eventually(noticed)
+            await until(noticed)
             [waits] = await second.begin("subscription", [RecordSpec("h3", "stocks", {})], wait=1.0)
             assert waits.status == 202
             assert await lost(w) == ()
@@ -42,7 +43,7 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
         async def decided() -> bool:
             return await lost(w) == ("s3",)
 
-        await eventually(decided)
+        await until(decided)
         # Its own host still waits, another one behind it does not.
         [served] = await second.begin(
             "subscription", [RecordSpec("h2", "stocks", {})], wait=TIMEOUT
@@ -54,14 +55,14 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
         async def told() -> bool:
             return "s3, which is lost" in ((await second.record(id)).reason or "")
 
-        await eventually(told)
+        await until(told)
         assert (await second.record(id)).state == "pending"
         w.network.agents["s3"].come_back()
 
         async def active() -> bool:
             return (await second.record(id)).state == "active"
 
-        await eventually(active)
+        await until(active)
         assert await lost(w) == ()
 
         async def settled() -> bool:
@@ -69,4 +70,4 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
             held = [await d.flows(s.id, "dp") == await d.flows(s.id, "cp") for s in d.switches()]
             return len(d.topology().trees) == 1 and all(held)
 
-        await eventually(settled)
+        await until(settled)

@@ -4,8 +4,9 @@ import pytest
 
 from configurators.store.etcd.client import Etcd
 from dispatcher.knowledge.catalogue import Catalogue
-from tests.dispatcher.support import eventually, world
+from tests.dispatcher.support import world
 from tests.etcd import TestEtcd
+from tests.support import until
 
 
 async def test_an_unreadable_document_is_left_out_and_others_are_followed(
@@ -24,7 +25,7 @@ async def test_an_unreadable_document_is_left_out_and_others_are_followed(
         async def known() -> bool:
             return catalogue.spaces.get("sports") is not None
 
-        await eventually(known)
+        await until(known)
         assert not any(task.done() for task in catalogue.tasks())
         await catalogue.stop()
     assert caplog.text.count("is left out") == 3

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.dispatcher.support import TIMEOUT, eventually, problem, specs, world
+from tests.dispatcher.support import TIMEOUT, problem, specs, world
 from tests.etcd import TestEtcd
+from tests.support import until
 
 
 async def test_operations_beyond_the_queue_are_refused_before_anything_is_stored(
@@ -21,14 +22,14 @@ async def test_operations_beyond_the_queue_are_refused_before_anything_is_stored
         async def five() -> bool:
             return len((await d.records("subscription")).items) == 5
 
-        await eventually(five)
+        await until(five)
         assert d.queue() == (15, 5)
         quiet = asyncio.create_task(d.begin("subscription", specs(2, "h2"), wait=TIMEOUT))
 
         async def begun() -> bool:
             return len((await d.records("subscription", host="h2")).items) == 2
 
-        await eventually(begun)  # though the other host has many waiting
+        await until(begun)  # though the other host has many waiting
         await w.release()
         assert {answer.status for answer in await quiet} == {201}
         answers = await flood

@@ -17,9 +17,10 @@ from dispatcher.requests.delivery.gathering import Gatherer
 from dispatcher.requests.operation import Operation
 from sdn.emulator.model import SwitchModel
 from tests.configurators.child import ConfiguratorChild, configurator_child
-from tests.dispatcher.support import SCHEMA, TIMEOUT, TOKEN, eventually, random_filter, views
+from tests.dispatcher.support import SCHEMA, TIMEOUT, TOKEN, random_filter, views
 from tests.dispatcher.whole import Whole, whole
 from tests.etcd import TestEtcd
+from tests.support import until
 
 SLOW = SwitchModel(acknowledge_after=0.03)
 
@@ -62,7 +63,7 @@ async def test_what_a_configurator_leaves_half_done_others_finish(
                 found = (await d.records("subscription", limit=1000)).items
                 return any(record.state == "active" for record in found)
 
-            await eventually(under_way)
+            await until(under_way)
             gone = await owner(d, alive)
             gone.kill() if how == "killed" else gone.pause()
             second = await d.begin("subscription", wants(rng, 200), wait=TIMEOUT)
@@ -73,7 +74,7 @@ async def test_what_a_configurator_leaves_half_done_others_finish(
             async def without_it() -> bool:
                 return gone.id not in {part.configurator for part in d.partitions()}
 
-            await eventually(without_it)
+            await until(without_it)
             if how == "paused":
                 gone.resume()
                 views(await d.begin("subscription", wants(rng, 50), wait=TIMEOUT))
@@ -94,7 +95,7 @@ async def test_several_dispatchers_share_configurators(etcd_server: TestEtcd) ->
         async def known() -> bool:
             return [space.name for space in d2.spaces()] == ["stocks"]
 
-        await eventually(known)
+        await until(known)
 
         async def live(d: Dispatcher, seed: int) -> None:
             rng = Random(seed)
@@ -142,7 +143,7 @@ async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
                     found = [(await w.etcd.range(journal_of(p))).items for p in others]
                     return all(any(name in one.value for one in some) for some in found)
 
-                await eventually(done_elsewhere)
+                await until(done_elsewhere)
                 elsewhere = [
                     RecordSpec("h2", "stocks", {"symbol": {"in": [s]}, "price": {"lt": n}})
                     for s in ("ACME", "XYZ")
@@ -159,7 +160,7 @@ async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
                         parts[p].configurator == "c2" and parts[p].state == "ready" for p in others
                     )
 
-                await eventually(taken_over)
+                await until(taken_over)
                 assert sum(p.tasks for p in d.partitions() if p.id in others) == 0
                 again = await d.record(open_one.record.id)
                 assert again.state == "pending"
@@ -170,7 +171,7 @@ async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
                     found += (await d.records("advertisement")).items
                     return {record.state for record in found} == {"active"}
 
-                await eventually(active)
+                await until(active)
                 await w.check_flows(d)
 
 
@@ -245,5 +246,5 @@ async def test_locks_and_journals_go_with_their_space(etcd_server: TestEtcd) -> 
                 left = (await w.etcd.range(LOCKS)).items
                 return not left and not (await w.etcd.range(JOURNAL)).items
 
-            await eventually(gone)
+            await until(gone)
             assert await w.check_flows(d) == 0

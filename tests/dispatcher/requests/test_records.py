@@ -5,8 +5,9 @@ import asyncio
 from configurators.streams.messages import Task
 from configurators.streams.task_numbers import Phase, phase_of
 from dispatcher.calls import RecordSpec
-from tests.dispatcher.support import TIMEOUT, eventually, problem, specs, views, world
+from tests.dispatcher.support import TIMEOUT, problem, specs, views, world
 from tests.etcd import TestEtcd
+from tests.support import until
 
 
 async def test_a_subscription_becomes_active_in_its_partitions_and_goes_again(
@@ -59,7 +60,7 @@ async def test_without_waiting_the_answer_comes_when_it_is_durable(etcd_server: 
         async def active() -> bool:
             return (await d.record(first.id)).state == "active"
 
-        await eventually(active)
+        await until(active)
 
 
 async def test_bad_elements_are_refused_one_by_one(etcd_server: TestEtcd) -> None:
@@ -89,14 +90,14 @@ async def test_a_pending_subscription_can_be_removed(etcd_server: TestEtcd) -> N
         async def received() -> bool:
             return bool(w.received())
 
-        await eventually(received)
+        await until(received)
         [pending] = (await d.records("subscription")).items
         ended = asyncio.create_task(d.end("subscription", [pending.id], wait=TIMEOUT))
 
         async def removing() -> bool:
             return (await d.record(pending.id)).state == "removing"
 
-        await eventually(removing)
+        await until(removing)
         await w.release()
         assert [answer.status for answer in await ended] == [200]
         assert [answer.status for answer in await begun] == [409]

@@ -1,16 +1,20 @@
 """Records with a ttl live as long as their application; counters and samples are reported."""
 
+import asyncio
 import logging
 import threading
+from typing import Any
 
 import pytest
 
 from dzflow import ControlPlane
-from dzflow.sdk.errors import Unreachable
+from dzflow.sdk.errors import NotFound, Unreachable
 from dzflow.sdk.events.links import EmulatedLink
+from dzflow.sdk.renewals import OwnRecord, Renewals
+from dzflow.sdk.rest.api_protocol import ApiProtocol, Kind
 from tests.dzflow.sdk.fake_service import FakeService
 from tests.dzflow.sdk.support import EVENT, at, prices
-from tests.support import WAIT, until_sync
+from tests.support import WAIT, until, until_sync
 
 
 def renewals(service: FakeService) -> list[int]:
@@ -48,6 +52,35 @@ def test_a_record_that_expired_is_created_again(
         assert prices(subscription, 1) == [500]
     assert service.records == {}
     assert "has expired; creating it again" in caplog.text
+
+
+async def test_records_are_renewed_while_many_others_are_created_again() -> None:
+    renewed: list[str] = []
+    begun: list[str] = []
+
+    class Stalled(ApiProtocol):
+        def __init__(self) -> None:
+            """Without a transport: only the two calls below are made."""
+
+        async def renew(self, kind: Kind, record: str) -> dict[str, Any]:
+            if record.startswith("expired"):
+                raise NotFound(404, {})
+            renewed.append(f"{kind} {record}")
+            return {}
+
+        async def begin(self, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
+            begun.append("one")
+            await asyncio.Event().wait()
+            return {}
+
+    keeper = Renewals(Stalled())
+    for number in range(100):
+        keeper.add(OwnRecord("subscription", "h1", "stocks", {}, None, 0.06, f"expired {number}"))
+    await until(lambda: begun)
+    keeper.add(OwnRecord("subscription", "h1", "stocks", {}, None, 0.06, "alive"))
+    await until(lambda: len(renewed) >= 3, timeout=5)
+    assert len(begun) < 100  # they are created a few at a time
+    await keeper.close()
 
 
 @pytest.mark.parametrize("kind", ["busy", "odd"])

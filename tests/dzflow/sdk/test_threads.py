@@ -1,15 +1,18 @@
 """The blocking SDK and its background thread: several threads, interrupts, forks."""
 
+import asyncio
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from dzflow import ControlPlane
-from dzflow.sdk import Rest
-from dzflow.sdk.errors import Closed
+from dzflow.sdk import Rest, background
+from dzflow.sdk.background import BackgroundLoop, Portal
+from dzflow.sdk.errors import Closed, WrongThread
 from tests.dzflow.sdk.fake_service import FakeService
 from tests.dzflow.sdk.support import EVENT, at, prices
 from tests.support import WAIT, until_sync
@@ -157,6 +160,124 @@ print(len(parents.rest.records("subscription")))
 parents.close()
 """)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_a_child_process_neither_receives_nor_publishes_with_the_client_of_its_parent(
+    service: FakeService,
+) -> None:
+    done = run(f"""
+import os, signal
+from dzflow import ControlPlane
+from dzflow.sdk.errors import Closed
+
+event = {{"price": 1, "volume": 1}}
+with ControlPlane("{service.url}", host="h1") as parents:
+    events = parents.subscribe("stocks", {{}})
+    advertisement = parents.advertise("stocks", {{}})
+    advertised = parents.advertised("stocks")
+    if os.fork() == 0:
+        signal.alarm(10)
+        refused = 0
+        for call in (
+            events.get,
+            events.__next__,
+            lambda: advertisement.publish(event),
+            lambda: advertised.publish(event),
+        ):
+            try:
+                call()
+            except Closed as error:
+                refused += "fork" in str(error)
+        os._exit(refused)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+""")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4\n", "")
+
+
+def in_the_sdks_thread(loop: BackgroundLoop, work: Callable[[], object]) -> None:
+    """Call a function where the garbage collector and logging handlers may call applications."""
+
+    async def call() -> None:
+        work()
+
+    loop.run(call())
+
+
+def test_a_blocking_call_in_the_sdks_own_thread_is_refused(service: FakeService) -> None:
+    with at(service, "h1") as application:
+        application.spaces()
+        with pytest.raises(WrongThread, match="__del__"):
+            in_the_sdks_thread(background._LOOP, application.spaces)
+        assert application.spaces()
+
+
+def test_closing_in_the_sdks_own_thread_does_not_wait(service: FakeService) -> None:
+    application = at(service, "h1")
+    subscription = application.subscribe("stocks", {})
+    application.subscribe("stocks", {})
+    in_the_sdks_thread(background._LOOP, subscription.close)
+    until_sync(lambda: len(service.records) == 1)
+    in_the_sdks_thread(background._LOOP, application.close)
+    until_sync(lambda: not service.records)
+    until_sync(lambda: background_threads() == 0)
+
+
+def test_the_loop_can_be_used_after_its_thread_could_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    portal = Portal()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            portal.run(asyncio.sleep(0))
+    assert portal.run(asyncio.sleep(0, "done")) == "done"
+    portal.close(asyncio.sleep(0))
+    assert background_threads() == 0
+
+
+def test_the_loop_can_be_used_after_ctrl_c_while_its_thread_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = BackgroundLoop()
+    loop.enter()
+
+    def interrupt(_: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "join", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            loop.leave()
+    loop.enter()
+    assert loop.run(asyncio.sleep(0, "done")) == "done"
+    loop.leave()
+    until_sync(lambda: background_threads() == 0)
+
+
+def test_tasks_left_behind_are_cancelled_when_the_thread_ends() -> None:
+    loop = BackgroundLoop()
+    loop.enter()
+    ended: list[str] = []
+
+    async def stay() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cleaned up")
+
+    async def leave_a_task() -> "asyncio.Task[None]":
+        task = asyncio.create_task(stay())
+        await asyncio.sleep(0)
+        return task
+
+    task = loop.run(leave_a_task())
+    loop.leave()
+    assert task.cancelled()
+    assert ended == ["cleaned up"]
 
 
 def test_a_client_that_was_never_used_closes_silently() -> None:

@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -24,24 +23,16 @@ from configurators.store.upkeep import make_room, room
 from tests.etcd import TestEtcd, running
 
 
-def with_client(access: Access, steps: Callable[[Etcd], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60), Etcd(access) as etcd:
-            await steps(etcd)
-
-    asyncio.run(main())
-
-
 def test_the_password_is_not_shown() -> None:
     shown = repr(Access(("a:1",), user="me", password="geheim"))  # noqa: S106
     assert "me" in shown
     assert "geheim" not in shown
 
 
-def test_what_was_put_is_there_with_its_revisions_until_it_is_deleted(
+async def test_what_was_put_is_there_with_its_revisions_until_it_is_deleted(
     etcd_server: TestEtcd,
 ) -> None:
-    async def steps(etcd: Etcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
         assert await etcd.get("a") is None
         first = await etcd.put("a", b"1")
         second = await etcd.put("a", b"\x00\xff")
@@ -52,8 +43,6 @@ def test_what_was_put_is_there_with_its_revisions_until_it_is_deleted(
         assert await etcd.delete("a") == 1
         assert await etcd.delete("a") == 0
         assert await etcd.get("a") is None
-
-    with_client(etcd_server.access(), steps)
 
 
 async def test_installations_with_different_prefixes_do_not_see_each_other(
@@ -69,8 +58,10 @@ async def test_installations_with_different_prefixes_do_not_see_each_other(
         assert [item.key for item in (await first.range("")).items] == ["a"]
 
 
-def test_a_range_gives_all_keys_of_a_prefix_in_order_and_in_pages(etcd_server: TestEtcd) -> None:
-    async def steps(etcd: Etcd) -> None:
+async def test_a_range_gives_all_keys_of_a_prefix_in_order_and_in_pages(
+    etcd_server: TestEtcd,
+) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
         names = [f"r/{number:04}" for number in range(4500)]
         for at in range(0, len(names), 1000):
             await etcd.transact([], [Put(name, name.encode()) for name in names[at : at + 1000]])
@@ -92,11 +83,9 @@ def test_a_range_gives_all_keys_of_a_prefix_in_order_and_in_pages(etcd_server: T
         assert [item.key for item in (await etcd.range("r/", after="r/4498")).items] == ["r/4499"]
         assert (await etcd.range("r/", after="r/4499")).items == []
 
-    with_client(etcd_server.access(), steps)
 
-
-def test_a_range_at_a_revision_shows_what_was_then(etcd_server: TestEtcd) -> None:
-    async def steps(etcd: Etcd) -> None:
+async def test_a_range_at_a_revision_shows_what_was_then(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
         await etcd.put("a", b"old")
         then = (await etcd.range("a")).revision
         await etcd.put("a", b"new")
@@ -104,22 +93,20 @@ def test_a_range_at_a_revision_shows_what_was_then(etcd_server: TestEtcd) -> Non
         assert [item.value for item in page.items] == [b"old"]
         assert page.revision == then
 
-    with_client(etcd_server.access(), steps)
 
-
-def test_values_larger_than_one_answer_are_read_in_smaller_pages(etcd_server: TestEtcd) -> None:
-    async def steps(etcd: Etcd) -> None:
+async def test_values_larger_than_one_answer_are_read_in_smaller_pages(
+    etcd_server: TestEtcd,
+) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
         for number in range(10):
             await etcd.put(f"big/{number}", bytes(7 << 20))
         page = await etcd.range("big/")
         assert [len(item.value) for item in page.items] == [7 << 20] * 10
         await etcd.delete("big/", prefix=True)
 
-    with_client(etcd_server.access(), steps)
 
-
-def test_a_transaction_is_done_as_a_whole_or_not_at_all(etcd_server: TestEtcd) -> None:
-    async def steps(etcd: Etcd) -> None:
+async def test_a_transaction_is_done_as_a_whole_or_not_at_all(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
         first = await etcd.transact([absent("a"), absent("b")], [Put("a", b"1"), Put("b", b"1")])
         assert first.succeeded
         again = await etcd.transact(
@@ -142,11 +129,9 @@ def test_a_transaction_is_done_as_a_whole_or_not_at_all(etcd_server: TestEtcd) -
         await etcd.transact([], [Delete("", prefix=True)])
         assert (await etcd.range("")).items == []
 
-    with_client(etcd_server.access(), steps)
 
-
-def test_a_range_compare_notices_one_newer_key_of_many(etcd_server: TestEtcd) -> None:
-    async def steps(etcd: Etcd) -> None:
+async def test_a_range_compare_notices_one_newer_key_of_many(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
         assert (await etcd.transact([none_newer("owners/7.", 0)], [])).succeeded  # none there
         await etcd.put("owners/7.0/a", b"x")
         known = await etcd.put("owners/7.0/b", b"x")
@@ -159,11 +144,9 @@ def test_a_range_compare_notices_one_newer_key_of_many(etcd_server: TestEtcd) ->
         assert not refused.succeeded
         assert refused.gets[0][0].value == b"1"
 
-    with_client(etcd_server.access(), steps)
 
-
-def test_a_full_transaction_of_the_hot_path_fits(etcd_server: TestEtcd) -> None:
-    async def steps(etcd: Etcd) -> None:
+async def test_a_full_transaction_of_the_hot_path_fits(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
         names = [f"r/{number}" for number in range(1000)]
         done = await etcd.transact(
             [absent(name) for name in names], [Put(name, bytes(1000)) for name in names]
@@ -172,11 +155,9 @@ def test_a_full_transaction_of_the_hot_path_fits(etcd_server: TestEtcd) -> None:
         reread = await etcd.transact([], [Get(name) for name in names])
         assert {found[0].revision for found in reread.gets} == {done.revision}
 
-    with_client(etcd_server.access(), steps)
 
-
-def test_what_etcd_does_not_accept_is_refused_and_says_why(etcd_server: TestEtcd) -> None:
-    async def steps(etcd: Etcd) -> None:
+async def test_what_etcd_does_not_accept_is_refused_and_says_why(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
         with pytest.raises(StoreRefused, match="duplicate key"):
             await etcd.transact([], [Put("a", b"1"), Put("a", b"2")])
         with pytest.raises(StoreRefused, match="too many operations"):
@@ -189,47 +170,42 @@ def test_what_etcd_does_not_accept_is_refused_and_says_why(etcd_server: TestEtcd
             await etcd.transact([], [Put("a", b"1", lease=12345)])
         assert await etcd.get("a") is None
 
-    with_client(etcd_server.access(), steps)
 
-
-def test_a_compacted_revision_cannot_be_read(tmp_path: Path) -> None:
-    async def steps(etcd: Etcd) -> None:
-        first = await etcd.put("a", b"1")
-        last = await etcd.put("a", b"2")
-        await etcd.maintenance.compact(last)
-        await etcd.maintenance.compact(last)  # again, as if somebody else had
-        with pytest.raises(Compacted):
-            await etcd.range("a", revision=first)
-        assert (await etcd.range("a", revision=last)).items[0].value == b"2"
-
+async def test_a_compacted_revision_cannot_be_read(tmp_path: Path) -> None:
     with running(tmp_path) as server:
-        with_client(server.access(), steps)
+        async with Etcd(server.access()) as etcd:
+            first = await etcd.put("a", b"1")
+            last = await etcd.put("a", b"2")
+            await etcd.maintenance.compact(last)
+            await etcd.maintenance.compact(last)  # again, as if somebody else had
+            with pytest.raises(Compacted):
+                await etcd.range("a", revision=first)
+            assert (await etcd.range("a", revision=last)).items[0].value == b"2"
 
 
-def test_a_full_store_says_what_to_do_and_takes_writes_after_room_was_made(
+async def test_a_full_store_says_what_to_do_and_takes_writes_after_room_was_made(
     tmp_path: Path,
 ) -> None:
-    async def steps(etcd: Etcd) -> None:
-        async def fill() -> None:
-            for _ in range(100):
-                await etcd.put("a", bytes(1 << 20))
-
-        assert not (await room(etcd)).full
-        with pytest.raises(StoreFull, match="quota"):
-            await fill()
-        with pytest.raises(StoreFull):
-            await etcd.transact([], [Put("b", b"1")])
-        assert (await etcd.get("a")) is not None
-        before = await room(etcd)
-        assert before.full
-        await make_room(etcd)
-        after = await room(etcd)
-        assert not after.full
-        assert after.size < before.size
-        await etcd.put("a", b"1")
-
     with running(tmp_path, options=["--quota-backend-bytes=16777216"]) as server:
-        with_client(server.access(), steps)
+        async with Etcd(server.access()) as etcd:
+
+            async def fill() -> None:
+                for _ in range(100):
+                    await etcd.put("a", bytes(1 << 20))
+
+            assert not (await room(etcd)).full
+            with pytest.raises(StoreFull, match="quota"):
+                await fill()
+            with pytest.raises(StoreFull):
+                await etcd.transact([], [Put("b", b"1")])
+            assert (await etcd.get("a")) is not None
+            before = await room(etcd)
+            assert before.full
+            await make_room(etcd)
+            after = await room(etcd)
+            assert not after.full
+            assert after.size < before.size
+            await etcd.put("a", b"1")
 
 
 async def test_without_etcd_every_call_ends_in_time_and_nothing_was_applied() -> None:
@@ -241,10 +217,9 @@ async def test_without_etcd_every_call_ends_in_time_and_nothing_was_applied() ->
     assert all(endpoint in str(caught.value) for endpoint in endpoints)
 
 
-def test_a_write_that_was_surely_not_sent_is_sent_when_etcd_is_back(tmp_path: Path) -> None:
+async def test_a_write_that_was_surely_not_sent_is_sent_when_etcd_is_back(tmp_path: Path) -> None:
     with running(tmp_path) as server:
-
-        async def steps(etcd: Etcd) -> None:
+        async with Etcd(server.access(timeout=30)) as etcd:
             await etcd.put("a", b"1")
             server.kill()
             with pytest.raises(StoreUnavailable):
@@ -257,13 +232,10 @@ def test_a_write_that_was_surely_not_sent_is_sent_when_etcd_is_back(tmp_path: Pa
             found = await etcd.range("")
             assert [(item.key, item.value) for item in found.items] == [("a", b"1"), ("b", b"2")]
 
-        with_client(server.access(timeout=30), steps)
 
-
-def test_a_write_without_an_answer_may_have_been_applied(tmp_path: Path) -> None:
+async def test_a_write_without_an_answer_may_have_been_applied(tmp_path: Path) -> None:
     with running(tmp_path) as server:
-
-        async def steps(etcd: Etcd) -> None:
+        async with Etcd(server.access(timeout=1)) as etcd:
             await etcd.put("a", b"1")
             server.pause()
             with pytest.raises(StoreUnavailable, match="may have been") as caught:
@@ -279,29 +251,25 @@ def test_a_write_without_an_answer_may_have_been_applied(tmp_path: Path) -> None
             assert found is not None
             assert found.value in (b"1", b"2")
 
-        with_client(server.access(timeout=1), steps)
 
-
-def test_a_frozen_member_is_left_within_the_time_of_a_read(
+async def test_a_frozen_member_is_left_within_the_time_of_a_read(
     etcd_server: TestEtcd, tmp_path: Path
 ) -> None:
     with running(tmp_path) as frozen:
         access = etcd_server.access()
         both = Access((frozen.endpoint, *access.endpoints), access.prefix, timeout=4)
 
-        async def steps(etcd: Etcd) -> None:
+        async with Etcd(both) as etcd:
             frozen.pause()
             assert await etcd.get("a") is None
             await etcd.put("a", b"1")
             frozen.resume()
 
-        with_client(both, steps)
 
-
-def test_closing_ends_calls_and_watches_that_are_under_way(tmp_path: Path) -> None:
+async def test_closing_ends_calls_and_watches_that_are_under_way(tmp_path: Path) -> None:
     with running(tmp_path) as server:
+        async with asyncio.timeout(60):
 
-        async def main() -> None:
             async def watch() -> None:
                 async for _ in etcd.watch("", 0):
                     watching.set()
@@ -322,9 +290,7 @@ def test_closing_ends_calls_and_watches_that_are_under_way(tmp_path: Path) -> No
                 await etcd.get("a")
             server.resume()
 
-        asyncio.run(asyncio.wait_for(main(), 60))
 
-
-def test_a_client_that_was_not_entered_says_so() -> None:
+async def test_a_client_that_was_not_entered_says_so() -> None:
     with pytest.raises(StoreUnavailable, match="async with"):
-        asyncio.run(Etcd(Access(("127.0.0.1:1",))).get("a"))
+        await Etcd(Access(("127.0.0.1:1",))).get("a")

@@ -30,12 +30,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield members
 
 
-def enter(access: Access) -> None:
-    async def main() -> None:
-        async with Etcd(access):
-            pass
-
-    asyncio.run(asyncio.wait_for(main(), 60))
+async def enter(access: Access) -> None:
+    async with asyncio.timeout(60), Etcd(access):
+        pass
 
 
 async def test_all_members_are_used_by_tls_with_user_and_password(cluster: Cluster) -> None:
@@ -50,38 +47,42 @@ async def test_all_members_are_used_by_tls_with_user_and_password(cluster: Clust
         assert sum(state is not None and state.leader for state in states.values()) == 1
 
 
-def test_a_wrong_password_and_a_missing_user_are_said_clearly(cluster: Cluster) -> None:
+async def test_a_wrong_password_and_a_missing_user_are_said_clearly(cluster: Cluster) -> None:
     access = cluster.access()
     with pytest.raises(StoreRefused, match="user or the password"):
-        enter(msgspec.structs.replace(access, password=WRONG))
+        await enter(msgspec.structs.replace(access, password=WRONG))
     with pytest.raises(StoreRefused, match="user or the password"):
-        enter(msgspec.structs.replace(access, user="nobody"))
+        await enter(msgspec.structs.replace(access, user="nobody"))
     # The certificate names a user of etcd that does not exist.
     with pytest.raises(StoreRefused):
-        enter(msgspec.structs.replace(access, user=None, password=None))
+        await enter(msgspec.structs.replace(access, user=None, password=None))
 
 
-def test_a_wrong_or_missing_certificate_is_said_clearly(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_wrong_or_missing_certificate_is_said_clearly(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     access = cluster.access()  # said as soon as all members were tried, however long that takes
     strange = make_keys(tmp_path)
     with pytest.raises(StoreRefused, match="check ca, cert and key"):
-        enter(msgspec.structs.replace(access, ca=str(strange.authority)))
+        await enter(msgspec.structs.replace(access, ca=str(strange.authority)))
     with pytest.raises(StoreRefused, match="check ca, cert and key"):
-        enter(msgspec.structs.replace(access, cert=str(strange.certificate), key=str(strange.key)))
+        await enter(
+            msgspec.structs.replace(access, cert=str(strange.certificate), key=str(strange.key))
+        )
     with pytest.raises(StoreRefused, match="check ca, cert and key"):
-        enter(msgspec.structs.replace(access, cert=None, key=None))
+        await enter(msgspec.structs.replace(access, cert=None, key=None))
     with pytest.raises(StoreUnavailable, match="If it uses TLS"):
-        enter(msgspec.structs.replace(access, ca=None, cert=None, key=None, timeout=3))
+        await enter(msgspec.structs.replace(access, ca=None, cert=None, key=None, timeout=3))
 
 
-def test_files_that_are_no_certificates_are_named(cluster: Cluster, tmp_path: Path) -> None:
+async def test_files_that_are_no_certificates_are_named(cluster: Cluster, tmp_path: Path) -> None:
     junk = tmp_path / "junk.pem"
     junk.write_text("no certificate")
     for name in (str(junk), str(tmp_path / "missing.pem")):
         with pytest.raises(StoreRefused, match=name):
-            enter(msgspec.structs.replace(cluster.access(), ca=name))
+            await enter(msgspec.structs.replace(cluster.access(), ca=name))
         with pytest.raises(StoreRefused, match=name):
-            enter(msgspec.structs.replace(cluster.access(), cert=name))
+            await enter(msgspec.structs.replace(cluster.access(), cert=name))
 
 
 async def test_a_user_without_permission_is_refused_reading_and_watching(cluster: Cluster) -> None:

@@ -39,8 +39,8 @@ async def test_a_lease_that_somebody_revoked_is_lost(etcd_server: TestEtcd) -> N
         assert not lease.alive
 
 
-def test_a_lease_that_cannot_be_renewed_is_lost_by_our_own_clock(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_a_lease_that_cannot_be_renewed_is_lost_by_our_own_clock(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
         async with Etcd(server.access(timeout=1)) as etcd, etcd.lease(2) as lease:
             assert lease.alive
             server.pause()
@@ -48,18 +48,12 @@ def test_a_lease_that_cannot_be_renewed_is_lost_by_our_own_clock(tmp_path: Path)
             assert not lease.alive
             server.resume()
 
+
+async def test_a_lease_survives_a_restart_of_etcd(tmp_path: Path) -> None:
     with running(tmp_path) as server:
-        asyncio.run(main())
-
-
-def test_a_lease_survives_a_restart_of_etcd(tmp_path: Path) -> None:
-    async def main() -> None:
         async with Etcd(server.access(timeout=30)) as etcd, etcd.lease(20) as lease:
             await etcd.put("p", b"", lease=lease.id)
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
             assert await etcd.get("p") is not None
             assert lease.alive
-
-    with running(tmp_path) as server:
-        asyncio.run(main())

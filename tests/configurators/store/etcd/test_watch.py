@@ -59,8 +59,8 @@ async def test_large_changes_of_one_transaction_come_as_one_batch(etcd_server: T
         await etcd.delete("", prefix=True)
 
 
-def test_a_watch_goes_on_over_restarts_without_loss_or_repetition(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_a_watch_goes_on_over_restarts_without_loss_or_repetition(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
         async with Etcd(server.access(timeout=30)) as etcd:
             watching = asyncio.create_task(collect(etcd.watch("w/", 0), "w/end"))
             written = []
@@ -80,18 +80,18 @@ def test_a_watch_goes_on_over_restarts_without_loss_or_repetition(tmp_path: Path
             assert revisions == sorted(set(revisions))
             assert list(dict.fromkeys(change.key for change in found)) == [*written, "w/end"]
 
-    with running(tmp_path) as server:
-        asyncio.run(main())
 
-
-def test_a_watch_leaves_a_member_that_stands_still(
+async def test_a_watch_leaves_a_member_that_stands_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PING_EVERY", 1.0)
     monkeypatch.setattr(connection, "PING_TIMEOUT", 1.0)
     options = ["--grpc-keepalive-min-time=0s"]
 
-    async def main() -> None:
+    with (
+        running(tmp_path / "frozen", options) as frozen,
+        running(tmp_path / "other", options) as other,
+    ):
         # Two that know nothing of each other: what comes shows which of them is watched.
         access = Access((frozen.endpoint, other.endpoint), timeout=10)
         async with Etcd(access) as etcd, Etcd(other.access()) as writer:
@@ -105,15 +105,9 @@ def test_a_watch_leaves_a_member_that_stands_still(
                 async with asyncio.timeout(60):
                     assert (await anext(batches)).events[-1] == Change("w/b", b"", last)
 
-    with (
-        running(tmp_path / "frozen", options) as frozen,
-        running(tmp_path / "other", options) as other,
-    ):
-        asyncio.run(main())
 
-
-def test_a_watch_of_what_was_compacted_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_a_watch_of_what_was_compacted_says_so(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
         async with Etcd(server.access()) as etcd:
             first = await etcd.put("w/a", b"1")
             await etcd.put("w/a", b"2")
@@ -127,12 +121,9 @@ def test_a_watch_of_what_was_compacted_says_so(tmp_path: Path) -> None:
                 "w/end"
             ]
 
+
+async def test_a_watch_that_is_compacted_while_it_is_cut_off_says_so(tmp_path: Path) -> None:
     with running(tmp_path) as server:
-        asyncio.run(main())
-
-
-def test_a_watch_that_is_compacted_while_it_is_cut_off_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
         async with Etcd(server.access(timeout=30)) as etcd:
             await etcd.put("w/a", b"1")
             batches = etcd.watch("w/", 0)
@@ -148,9 +139,6 @@ def test_a_watch_that_is_compacted_while_it_is_cut_off_says_so(tmp_path: Path) -
                 with pytest.raises(Compacted):
                     async with asyncio.timeout(60):
                         await anext(batches)
-
-    with running(tmp_path) as server:
-        asyncio.run(main())
 
 
 async def test_a_watch_ends_with_the_task_that_reads_it(etcd_server: TestEtcd) -> None:

@@ -1,5 +1,5 @@
-import asyncio
 import os
+import select
 import signal
 import socket
 import stat
@@ -27,35 +27,29 @@ sys.stdin.read()
 """
 
 
-def write(server: EtcdServer, key: str) -> None:
-    async def main() -> None:
-        async with Etcd(server.access()) as etcd:
-            await etcd.put(key, b"")
-
-    asyncio.run(main())
+async def write(server: EtcdServer, key: str) -> None:
+    async with Etcd(server.access()) as etcd:
+        await etcd.put(key, b"")
 
 
-def keys(server: EtcdServer) -> list[str]:
-    async def main() -> list[str]:
-        async with Etcd(server.access()) as etcd:
-            return [item.key for item in (await etcd.range("")).items]
-
-    return asyncio.run(main())
+async def keys(server: EtcdServer) -> list[str]:
+    async with Etcd(server.access()) as etcd:
+        return [item.key for item in (await etcd.range("")).items]
 
 
-def test_data_and_ports_stay_over_kill_and_stop(tmp_path: Path) -> None:
+async def test_data_and_ports_stay_over_kill_and_stop(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         endpoint = server.endpoint
-        write(server, "a")
+        await write(server, "a")
         server.kill()
         assert server.pid is None
         server.start()
         assert server.endpoint == endpoint
-        write(server, "b")
+        await write(server, "b")
         server.stop()
         server.start()
         server.start()  # runs already
-        assert keys(server) == ["a", "b"]
+        assert await keys(server) == ["a", "b"]
 
 
 def test_it_comes_back_at_its_port_even_if_that_is_taken_meanwhile(tmp_path: Path) -> None:
@@ -84,11 +78,11 @@ def test_free_ports_are_none_that_connections_get() -> None:
     assert max(found) < low
 
 
-def test_another_server_on_the_same_folder_goes_on_with_its_data(tmp_path: Path) -> None:
+async def test_another_server_on_the_same_folder_goes_on_with_its_data(tmp_path: Path) -> None:
     with running(tmp_path) as server:
-        write(server, "a")
+        await write(server, "a")
     with running(tmp_path) as server:
-        assert keys(server) == ["a"]
+        assert await keys(server) == ["a"]
 
 
 def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
@@ -111,7 +105,7 @@ def test_an_etcd_that_does_not_start_says_why(tmp_path: Path) -> None:
         assert server.pid is not None
 
 
-def test_a_port_that_was_taken_meanwhile_is_replaced_but_not_one_that_was_asked_for(
+async def test_a_port_that_was_taken_meanwhile_is_replaced_but_not_one_that_was_asked_for(
     tmp_path: Path,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -120,19 +114,19 @@ def test_a_port_that_was_taken_meanwhile_is_replaced_but_not_one_that_was_asked_
         server.ports = (port, server.ports[1])
         with server:
             assert server.ports[0] != port
-            write(server, "a")
+            await write(server, "a")
         asked = EtcdServer(tmp_path, fsync=False, ports=(port, server.ports[1]))
         with pytest.raises(EtcdFailed, match="already in use"):
             asked.start(timeout=3)
 
 
-def test_options_of_another_etcd_in_the_environment_are_not_taken(
+async def test_options_of_another_etcd_in_the_environment_are_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ETCD_INITIAL_CLUSTER_STATE", "existing")
     monkeypatch.setenv("ETCD_DISCOVERY", "http://127.0.0.1:1")
     with running(tmp_path) as server:
-        write(server, "a")
+        await write(server, "a")
 
 
 def test_it_outlives_the_thread_that_started_it_but_not_the_process(tmp_path: Path) -> None:
@@ -148,13 +142,8 @@ def test_it_outlives_the_thread_that_started_it_but_not_the_process(tmp_path: Pa
         process = os.pidfd_open(int(pid))
         parent.send_signal(signal.SIGKILL)
         parent.wait(30)
-
-        async def ended() -> None:
-            done = asyncio.Event()
-            asyncio.get_running_loop().add_reader(process, done.set)
-            await asyncio.wait_for(done.wait(), 30)
-
-        asyncio.run(ended())
+        ended, _, _ = select.select([process], [], [], 30)
+        assert ended
         os.close(process)
     finally:
         parent.kill()
