@@ -33,7 +33,7 @@ def test_a_benchmark_that_cannot_run_is_skipped_and_one_that_fails_is_reported(
     monkeypatch.setattr(importlib, "import_module", load)
     bench.bench("all")
     assert shown == ["bench.second"]
-    assert "first cannot be run here: no root" in capsys.readouterr().out
+    assert "first cannot run here: no root" in capsys.readouterr().out
     outcomes["bench.first"] = DzflowError("broken")
     with pytest.raises(typer.Exit):
         bench.bench("all")
