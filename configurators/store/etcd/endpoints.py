@@ -28,15 +28,16 @@ def host_of(endpoint: str) -> str | None:
 
 
 class ReachableSocket:
-    """A unix socket under a path that is short enough to connect to, until it is closed.
+    """A unix socket under a path that can be connected to, until it is closed.
 
-    The folder of a longer path is opened, and the socket is found through its file descriptor.
+    If a path is too long, its folder is opened, and the socket is found through the file
+    descriptor. The same helps against commas, which separate addresses for gRPC.
     """
 
     def __init__(self, path: Path) -> None:
         self._folder: int | None = None
         self.path = str(path)
-        if len(os.fsencode(path)) <= LONGEST_PATH:
+        if len(os.fsencode(path)) <= LONGEST_PATH and "," not in str(path.parent):
             return
         try:
             self._folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
