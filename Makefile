@@ -35,7 +35,7 @@ define INSTALLED
 	  { echo "A virtual environment cannot be made; on Debian, install python3-venv."; exit 1; }
 	@$(PIP) --require-hashes -r $(1)
 	@rm -rf dzflow.egg-info  # of the former single project; it would hide that of dzflow/
-	@$(PIP) --no-deps --editable dzflow --editable .
+	@$(PIP) --no-deps --no-build-isolation --check-build-dependencies --editable dzflow --editable .
 endef
 
 PROJECTS := pyproject.toml dzflow/pyproject.toml
@@ -119,13 +119,17 @@ robustness: setup etcd  ## faults under traffic for MINUTES=30, from SEED=1; ARG
 bench: setup etcd lab  ## a short pass of every benchmark, a table at the end
 	$(BIN)/dzflow bench all --quick
 
-LOCK := $(VENV)/lock/bin/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-emit-package dzflow \
+# The versions in the files are kept where they can be. No download addresses are recorded.
+LOCK := $(VENV)/lock/bin/uv pip compile --generate-hashes --no-emit-index-url --no-emit-package dzflow \
 	--universal --python-version 3.11 --quiet --custom-compile-command "make lock"
-lock:  ## pin the newest versions of all dependencies (no download addresses are recorded)
-	$(PYTHON) -m venv $(VENV)/lock
-	$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(LOCK) --all-extras --output-file requirements/dev.txt
-	$(LOCK) --constraint requirements/dev.txt --output-file requirements/run.txt
+lock:  ## pin all dependencies and build tools; ARGS=--upgrade takes the newest versions
+	$(PYTHON) -m venv --clear $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
+	$(LOCK) $(ARGS) --group lock --output-file requirements/lock.txt
+	$(LOCK) $(ARGS) pyproject.toml --all-extras --group build --output-file requirements/dev.txt
+	$(LOCK) $(ARGS) pyproject.toml --group build --constraint requirements/dev.txt --output-file requirements/run.txt
+	version=$$(sed -n 's/^setuptools==\([^ ]*\).*/\1/p' requirements/run.txt) && \
+	  sed -i "s/^requires = .\"setuptools==[^\"]*\"/requires = [\"setuptools==$$version\"/" $(PROJECTS)
 
 clean:  ## remove what the other targets made, and the data of `make run`
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tools .dzflow build dzflow/build *.egg-info dzflow/*.egg-info

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from aetcd import rpc
 
 from configurators.store.etcd.connection import Access, EtcdConnection, Member, Metadata
-from configurators.store.server.server import EtcdServer, free_ports
+from configurators.store.server.server import EtcdServer, TlsPorts, free_ports
 from tests.certificates import Keys, make_keys
 
 USER, PASSWORD = "root", "a password"
@@ -82,14 +82,15 @@ def three_members(folder: Path) -> Iterator[Cluster]:
     keys = make_keys(folder)
     files = (str(keys.authority), str(keys.certificate), str(keys.key))
     free = free_ports(6)
-    ports = list(zip(free[::2], free[1::2], strict=True))
     names = ["one", "two", "three"]
-    cluster = ",".join(
-        f"{name}=https://127.0.0.1:{peer}" for name, (_, peer) in zip(names, ports, strict=True)
-    )
+    ports = {
+        name: TlsPorts(client, peer, *files)
+        for name, client, peer in zip(names, free[::2], free[1::2], strict=True)
+    }
+    cluster = ",".join(f"{name}=https://127.0.0.1:{each.peer}" for name, each in ports.items())
     with ExitStack() as stack:
         members = []
-        for name, pair in zip(names, ports, strict=True):
+        for name, each in ports.items():
             options = [
                 f"--name={name}",
                 f"--initial-cluster={cluster}",
@@ -97,7 +98,7 @@ def three_members(folder: Path) -> Iterator[Cluster]:
                 "--heartbeat-interval=100",
                 "--election-timeout=1000",
             ]
-            member = EtcdServer(folder / name, fsync=False, options=options, keys=files, ports=pair)
+            member = EtcdServer(folder / name, fsync=False, options=options, tls_ports=each)
             member.launch()
             stack.callback(member.stop)
             members.append(member)

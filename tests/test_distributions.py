@@ -238,3 +238,30 @@ def test_the_requirements_pin_all_dependencies() -> None:
     assert needed - {"dzflow"} <= to_run <= to_develop
     assert {one.name for one in required(control["optional-dependencies"]["dev"])} <= to_develop
     assert "dzflow" not in to_develop
+
+
+def test_what_builds_and_locks_the_projects_is_pinned_by_hash() -> None:
+    (pinned,) = re.findall(r"^setuptools==(\S+)", locked("run.txt"), re.MULTILINE)
+    assert f"\nsetuptools=={pinned} \\\n    --hash=sha256:" in locked("run.txt")
+    assert f"\nsetuptools=={pinned} \\\n    --hash=sha256:" in locked("dev.txt")
+    for project in ("pyproject.toml", "dzflow/pyproject.toml"):
+        build = tomllib.loads((ROOT / project).read_text())["build-system"]
+        assert build["requires"] == [f"setuptools=={pinned}"]
+    assert re.search(r"^uv==\S+ \\\n    --hash=sha256:", locked("lock.txt"), re.MULTILINE)
+
+
+def test_make_installs_nothing_that_is_not_pinned() -> None:
+    """Every call of pip gets hashes to check, or files of ours and no isolated build."""
+    makefile = (ROOT / "Makefile").read_text()
+    calls = [line for line in makefile.splitlines() if re.search(r"-m pip (install|down)", line)]
+    calls += [line for line in makefile.splitlines() if "@$(PIP)" in line]
+    definition = next(line for line in calls if line.startswith("PIP "))
+    calls.remove(definition)
+    assert len(calls) >= 4
+    for line in calls:
+        ours = "--no-deps --no-build-isolation" in line and "-r " not in line
+        assert "--require-hashes" in line or ours, line
+
+
+def locked(name: str) -> str:
+    return (ROOT / "requirements" / name).read_text()

@@ -105,6 +105,8 @@ class Supervisor:
             )
         self._complete_settings()
         openflow = self._openflow()
+        if self.etcd is not None:
+            self.etcd.launch()  # its folder is there before any client looks for it
         if self._only != "api":
             self._tell("starting Ray")
             token = self._folder.path / "ray-token"
@@ -118,7 +120,6 @@ class Supervisor:
             )
         if self.etcd is not None:
             self._tell("starting etcd")
-            self.etcd.launch()
             await asyncio.to_thread(self.etcd.wait)
         async with Etcd(parts.access(self.settings)) as etcd:
             self.network = await load_or_store_network(etcd, self.settings)
@@ -152,10 +153,7 @@ class Supervisor:
             self._update(port=self._sockets[0].getsockname()[1])
         self._update(data_dir=settings.data_dir.absolute())
         if not settings.etcd.endpoints:
-            # Chosen once: all children get the address, and a restarted etcd must have the same.
-            client, peer = free_ports(2)
-            folder = settings.data_dir.absolute() / "etcd"
-            self.etcd = EtcdServer(folder, ports=(client, peer))
+            self.etcd = EtcdServer(settings.data_dir.absolute() / "etcd")
             own = settings.etcd.model_copy(update={"endpoints": (self.etcd.endpoint,)})
             self._update(etcd=own)
 

@@ -17,6 +17,7 @@ from api.start.up import Service
 from configurators.store import keys
 from configurators.store.documents import decode_process, encode
 from configurators.store.etcd.client import Access, Etcd
+from configurators.store.etcd.endpoints import socket_path
 from configurators.store.etcd.errors import StoreError
 from configurators.store.server.server import EtcdFailed, EtcdServer, free_ports
 from sdn.emulator import EmulatedNetwork
@@ -151,8 +152,10 @@ async def _proxied(
         opened.push_async_callback(asyncio.to_thread, etcd.stop)
         keeper = asyncio.create_task(_keep(etcd, say))
         opened.push_async_callback(_end, keeper)
+        socket = socket_path(etcd.endpoint)
+        assert socket is not None
         proxies = {
-            "etcd": await opened.enter_async_context(Proxy(address_of(etcd.endpoint))),
+            "etcd": await opened.enter_async_context(Proxy(socket)),
             "openflow": await opened.enter_async_context(Proxy(("127.0.0.1", openflow_port))),
         }
         endpoint = "{}:{}".format(*proxies["etcd"].address)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -9,9 +10,12 @@ _CHUNK = 1 << 16
 
 
 class Proxy:
-    """Listens at its own port and forwards everything to `to`; an async context manager."""
+    """Listens at its own port and forwards everything to `to`; an async context manager.
 
-    def __init__(self, to: tuple[str, int]) -> None:
+    `to` is a host and a port, or the path of a unix socket.
+    """
+
+    def __init__(self, to: tuple[str, int] | Path) -> None:
         self.delay = 0.0  # seconds by which everything is delayed, in each direction
         self.received = 0  # bytes so far, in both directions
         self._to = to
@@ -68,7 +72,7 @@ class Proxy:
         with contextlib.suppress(OSError, asyncio.CancelledError, ExceptionGroup):
             try:
                 if not self._refusing:
-                    far_reader, far = await asyncio.open_connection(*self._to)
+                    far_reader, far = await self._connect()
                     async with asyncio.TaskGroup() as group:
                         group.create_task(self._pass(reader, far))
                         group.create_task(self._pass(far_reader, writer))
@@ -76,6 +80,11 @@ class Proxy:
                 for each in (writer, far):
                     if each is not None:
                         each.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._to, Path):
+            return await asyncio.open_unix_connection(self._to)
+        return await asyncio.open_connection(*self._to)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()

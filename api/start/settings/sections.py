@@ -46,7 +46,7 @@ class EtcdSettings(_Section):
 
     endpoints: Annotated[tuple[str, ...], BeforeValidator(_parse_list)] = Field(
         default=(),
-        description="host:port of each member; default: the service starts its own etcd",
+        description="host:port of each member, or unix:PATH; default: the service starts its own",
     )
     prefix: str = Field(default="dzflow/", description="beginning of all keys")
     user: str | None = Field(default=None, description="user name, if etcd requires one")
@@ -56,7 +56,13 @@ class EtcdSettings(_Section):
     )
     cert: Path | None = Field(default=None, description="client certificate, if etcd requires one")
     key: Path | None = Field(default=None, description="key of the client certificate")
+    plain: bool = Field(default=False, description="connect beyond loopback without TLS")
     timeout: float = Field(default=10.0, gt=0, description="seconds until a request is given up")
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection uses TLS."""
+        return bool(self.ca or self.cert)
 
     @model_validator(mode="after")
     def _both(self) -> "EtcdSettings":

@@ -14,6 +14,7 @@ import grpc
 from aetcd import rpc
 from msgspec import Struct
 
+from configurators.store.etcd.endpoints import ReachableSocket, socket_path
 from configurators.store.etcd.errors import (
     StoreRefused,
     StoreUnavailable,
@@ -48,7 +49,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between rounds over all m
 class Access(Struct, frozen=True):
     """How etcd is reached. With any of the three files (PEM), TLS is used."""
 
-    endpoints: tuple[str, ...]  # host:port
+    endpoints: tuple[str, ...]  # host:port, or unix:PATH
     prefix: str = "dzflow/"
     user: str | None = None
     password: str | None = None
@@ -71,6 +72,9 @@ class Member:
 
     def __init__(self, endpoint: str, credentials: grpc.ChannelCredentials | None) -> None:
         self.endpoint = endpoint
+        path = socket_path(endpoint)
+        self._socket = ReachableSocket(path) if path is not None else None
+        target = endpoint if self._socket is None else self._socket.target
         patience = int(1000 * PING_TIMEOUT)
         options = [
             *_OPTIONS,
@@ -79,9 +83,9 @@ class Member:
             ("grpc.http2.ping_timeout_ms", patience),
         ]
         if credentials is None:
-            self.channel = grpc.aio.insecure_channel(endpoint, options=options)
+            self.channel = grpc.aio.insecure_channel(target, options=options)
         else:
-            self.channel = grpc.aio.secure_channel(endpoint, credentials, options=options)
+            self.channel = grpc.aio.secure_channel(target, credentials, options=options)
         self.kv: Any = rpc.KVStub(self.channel)
         self.watch: Any = rpc.WatchStub(self.channel)
         self.leases: Any = rpc.LeaseStub(self.channel)
@@ -92,6 +96,12 @@ class Member:
     def connected(self) -> bool:
         """Whether the member is connected, so that a call is sent at once."""
         return bool(self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self.channel.close()
+        if self._socket is not None:
+            self._socket.close()
 
 
 Invoke = Callable[[Member, Metadata, float], Awaitable[T]]
@@ -130,7 +140,7 @@ class EtcdConnection:
         """Close all channels; calls in progress end with StoreUnavailable."""
         self.closed = True
         for member in self.members:
-            await member.channel.close()
+            await member.close()
 
     @property
     def member(self) -> Member:

@@ -79,7 +79,7 @@ def version_of(path: Path) -> tuple[int, int, int] | None:
 def _candidates() -> Iterator[Path]:
     folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(SYSTEM), str(TOOLS)]
     for folder in dict.fromkeys(folders):
-        path = Path(folder, "etcd")
+        path = Path(folder, "etcd").absolute()  # it runs in another folder
         if path.is_file() and os.access(path, os.X_OK):
             yield path
 

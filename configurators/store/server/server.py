@@ -1,4 +1,9 @@
-"""An embedded etcd: one member on this machine, which ends with the process that started it."""
+"""An embedded etcd: one member on this machine, which ends with the process that started it.
+
+It listens at unix sockets in its data folder, which only the owner can enter: other users of the
+machine and web pages have nothing to connect to, neither for clients nor for other members. It
+serves no JSON gateway.
+"""
 
 import fcntl
 import http.client
@@ -11,18 +16,20 @@ import ssl
 import subprocess
 import threading
 import time
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from msgspec import Struct
+
 from configurators.store.etcd.connection import Access
+from configurators.store.etcd.endpoints import UNIX, ReachableSocket
 from configurators.store.etcd.errors import StoreError
 from configurators.store.server.binary import Binary, NoEtcd, find_etcd
 from configurators.store.server.tether import tethered
 
-__all__ = ["Binary", "EtcdFailed", "EtcdServer", "NoEtcd", "find_etcd", "free_ports"]
+__all__ = ["Binary", "EtcdFailed", "EtcdServer", "NoEtcd", "TlsPorts", "find_etcd", "free_ports"]
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +37,8 @@ _HOST = "127.0.0.1"
 _GIB = 1 << 30
 _LOG_LIMIT = 8 << 20
 _POLL = 0.02
-_TAKEN = "address already in use"
+# Relative to etcd's working folder. etcd 3.4 asks for the form host:port even of a socket.
+_CLIENT_SOCKET, _PEER_SOCKET = "client:1", "peer:1"
 _STOP_SECONDS = 10.0
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST_PORT = 20_000  # Ray's workers may be below
@@ -41,12 +49,22 @@ class EtcdFailed(StoreError):
     """etcd does not start, or has ended; the message has the end of its log."""
 
 
-class EtcdServer:
-    """One member on loopback; no other user can read its files in `data_dir`.
+class TlsPorts(Struct, frozen=True):
+    """Ports on loopback, for clients and for other members. Both sides present a certificate."""
 
-    It may be killed and started again: ports and data stay. `options` are etcd's own flags, and
-    take precedence. With `keys` (ca, cert, key: PEM files) clients connect by TLS and present a
-    certificate. With `fsync` off, a crash of the machine loses data: for tests.
+    client: int
+    peer: int
+    ca: str  # PEM files
+    cert: str
+    key: str
+
+
+class EtcdServer:
+    """One member; no other user can connect to it, or read its files in `data_dir`.
+
+    It may be killed and started again: endpoint and data stay. `options` are etcd's own flags, and
+    take precedence. A member of a cluster listens at `tls_ports` instead of unix sockets. With
+    `fsync` off, a crash of the machine loses data: for tests.
     """
 
     def __init__(
@@ -57,27 +75,25 @@ class EtcdServer:
         retention: str = "2m",
         fsync: bool = True,
         options: Sequence[str] = (),
-        keys: tuple[str, str, str] | None = None,
-        ports: tuple[int, int] | None = None,
+        tls_ports: TlsPorts | None = None,
         binary: Binary | None = None,
     ) -> None:
-        self.data_dir = data_dir
+        self.data_dir = data_dir.absolute()
         self.binary = binary or find_etcd()
-        self.log = data_dir / "etcd.log"
-        client, peer = ports or free_ports(2)
-        self.ports = (client, peer)  # for clients, for other members
-        self._ports_are_free_to_choose = ports is None  # until clients may know them
+        self.log = self.data_dir / "etcd.log"
+        self.tls_ports = tls_ports
         self._quota, self._retention, self._fsync = quota, retention, fsync
         self._options = list(options)
-        self._keys = keys
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: IO[bytes] | None = None
         self._log_start = 0
 
     @property
     def endpoint(self) -> str:
-        """Where clients connect, host:port."""
-        return f"{_HOST}:{self.ports[0]}"
+        """Where clients connect: `unix:PATH`, or host:port with `tls_ports`."""
+        if self.tls_ports is not None:
+            return f"{_HOST}:{self.tls_ports.client}"
+        return f"{UNIX}{self.data_dir / _CLIENT_SOCKET}"
 
     @property
     def pid(self) -> int | None:
@@ -87,26 +103,16 @@ class EtcdServer:
 
     def access(self, prefix: str = "dzflow/", timeout: float = 10.0) -> Access:
         """How it is reached."""
-        ca, cert, key = self._keys or (None, None, None)
-        return Access((self.endpoint,), prefix, ca=ca, cert=cert, key=key, timeout=timeout)
+        if (tls := self.tls_ports) is None:
+            return Access((self.endpoint,), prefix, timeout=timeout)
+        return Access(
+            (self.endpoint,), prefix, ca=tls.ca, cert=tls.cert, key=tls.key, timeout=timeout
+        )
 
     def start(self, timeout: float = 60.0) -> None:
         """Start it and return when it serves; EtcdFailed if it does not in time."""
-        deadline = time.monotonic() + timeout
-        while True:
-            self.launch()
-            try:
-                self.wait(deadline - time.monotonic())
-            except EtcdFailed as failed:
-                # Another process got a port between our choice and etcd's use of it.
-                if _TAKEN not in str(failed) or time.monotonic() >= deadline:
-                    raise
-                if self._ports_are_free_to_choose:
-                    client, peer = free_ports(2)
-                    self.ports = (client, peer)
-                time.sleep(_POLL)
-            else:
-                return
+        self.launch()
+        self.wait(timeout)
 
     def launch(self) -> None:
         """Start it, without waiting."""
@@ -117,9 +123,10 @@ class EtcdServer:
                 "etcd %s may lose data when it is killed; `make etcd` gets another version",
                 ".".join(map(str, self.binary.version)),
             )
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        self.data_dir.chmod(0o700)
+        self._make_folder()
         self._lock_data()
+        for name in (_CLIENT_SOCKET, _PEER_SOCKET):  # an etcd that was killed leaves them behind
+            (self.data_dir / name).unlink(missing_ok=True)
         if self.log.exists() and self.log.stat().st_size > _LOG_LIMIT:
             self.log.replace(self.log.with_suffix(".log.1"))
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
@@ -140,7 +147,6 @@ class EtcdServer:
                 raise EtcdFailed(f"etcd has ended with {process.returncode}:\n{self._log_end()}")
             answer = self._health()
             if answer is None:
-                self._ports_are_free_to_choose = False
                 return
             trouble = answer
             if time.monotonic() > deadline:
@@ -202,6 +208,8 @@ class EtcdServer:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
+                    cwd=self.data_dir,
+                    umask=0o077,  # its sockets and files are the owner's alone
                     start_new_session=True,  # Ctrl-C is for us; we terminate etcd ourselves
                     env=_environment(),
                 )
@@ -211,8 +219,10 @@ class EtcdServer:
         process.wait()
 
     def _command(self) -> list[str]:
-        scheme = "https" if self._keys else "http"
-        client, peer = f"{scheme}://{self.endpoint}", f"{scheme}://{_HOST}:{self.ports[1]}"
+        if (tls := self.tls_ports) is None:
+            client, peer = f"unix://{_CLIENT_SOCKET}", f"unix://{_PEER_SOCKET}"
+        else:
+            client, peer = f"https://{_HOST}:{tls.client}", f"https://{_HOST}:{tls.peer}"
         version = self.binary.version
         notify = "watch-progress-notify-interval"
         flags = {
@@ -223,6 +233,7 @@ class EtcdServer:
             "listen-peer-urls": peer,
             "initial-advertise-peer-urls": peer,
             "initial-cluster": f"dzflow={peer}",
+            "enable-grpc-gateway": "false",
             # A single member elects itself: no need for long timeouts.
             "heartbeat-interval": "20",
             "election-timeout": "200",
@@ -238,11 +249,10 @@ class EtcdServer:
             "logger": "zap",
             "log-level": "warn",
         }
-        if self._keys:
-            ca, cert, key = self._keys
-            flags |= {"trusted-ca-file": ca, "cert-file": cert, "key-file": key}
-            flags |= {"peer-trusted-ca-file": ca, "peer-cert-file": cert, "peer-key-file": key}
-            flags |= {"client-cert-auth": "true", "peer-client-cert-auth": "true"}
+        if tls is not None:
+            for side in ("", "peer-"):
+                flags |= {f"{side}trusted-ca-file": tls.ca, f"{side}client-cert-auth": "true"}
+                flags |= {f"{side}cert-file": tls.cert, f"{side}key-file": tls.key}
         if not self._fsync:
             flags["unsafe-no-fsync"] = "true"
         if not self.binary.safe:
@@ -255,19 +265,37 @@ class EtcdServer:
 
     def _health(self) -> str | None:
         """Why it does not serve; None if it does."""
-        context = None
-        if self._keys:
-            ca, cert, key = self._keys
-            context = ssl.create_default_context(cafile=ca)
-            context.load_cert_chain(cert, key)
-        url = f"{'https' if context else 'http'}://{self.endpoint}/health"
-        handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
         try:
-            with urllib.request.build_opener(*handlers).open(url, timeout=1) as answer:
-                said: bytes = answer.read()
+            connection = self._connect()
+            try:
+                connection.request("GET", "/health")
+                said = connection.getresponse().read()
+            finally:
+                connection.close()
         except (OSError, http.client.HTTPException) as error:
             return str(error)
         return None if b'"true"' in said else said.decode(errors="replace")
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if (tls := self.tls_ports) is None:
+            return _UnixConnection(self.data_dir / _CLIENT_SOCKET, timeout=1)
+        context = ssl.create_default_context(cafile=tls.ca)
+        context.load_cert_chain(tls.cert, tls.key)
+        return http.client.HTTPSConnection(_HOST, tls.client, context=context, timeout=1)
+
+    def _make_folder(self) -> None:
+        """Make the data folder, for its owner alone; EtcdFailed if another user owns it."""
+        try:
+            self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            owner = self.data_dir.stat().st_uid
+            if owner != os.geteuid():
+                raise EtcdFailed(
+                    f"{self.data_dir} belongs to another user (id {owner}), who could read and"
+                    " change the state; give it to the user of the service, or use another folder"
+                )
+            self.data_dir.chmod(0o700)
+        except OSError as error:
+            raise EtcdFailed(f"{self.data_dir} cannot be used: {error.strerror}") from None
 
     def _lock_data(self) -> None:
         """Lock the data; a second etcd would wait silently for the first one."""
@@ -293,6 +321,23 @@ class EtcdServer:
             return self.log.read_bytes()[self._log_start :][-3000:].decode(errors="replace").strip()
         except OSError as error:
             return str(error)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        reachable = ReachableSocket(self._path)
+        self.sock = socket.socket(socket.AF_UNIX)
+        try:
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(reachable.path)
+        finally:
+            reachable.close()
 
 
 def _environment() -> dict[str, str]:

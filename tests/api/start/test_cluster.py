@@ -42,7 +42,12 @@ def busiest(cluster: Cluster) -> EtcdServer:
         _, local, _, state = line.split()[:4]
         if state == _ESTABLISHED:
             ports[int(local.rpartition(":")[2], 16)] += 1
-    return max(cluster.members, key=lambda member: ports[member.ports[0]])
+
+    def connections(member: EtcdServer) -> int:
+        assert member.tls_ports is not None
+        return ports[member.tls_ports.client]
+
+    return max(cluster.members, key=connections)
 
 
 @pytest.mark.parametrize("mode", ["sna", "sea"])

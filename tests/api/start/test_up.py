@@ -175,6 +175,11 @@ def test_ray_runs_at_full_priority_on_loopback(hurt: tuple[Service, list[str]]) 
     assert _listening(set(found)) <= {"127.0.0.1"}
 
 
+def test_its_own_etcd_has_no_port(hurt: tuple[Service, list[str]]) -> None:
+    service, _ = hurt
+    assert _listening({service.pids["etcd"]}) == set()
+
+
 def test_secrets_are_on_no_command_line_and_readable_by_nobody_else(
     hurt: tuple[Service, list[str]], folder: Path
 ) -> None:

@@ -1,7 +1,6 @@
 import os
 import select
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -37,7 +36,7 @@ async def keys(server: EtcdServer) -> list[str]:
         return [item.key for item in (await etcd.range("")).items]
 
 
-async def test_data_and_ports_stay_over_kill_and_stop(tmp_path: Path) -> None:
+async def test_data_and_endpoint_stay_over_kill_and_stop(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         endpoint = server.endpoint
         await write(server, "a")
@@ -50,23 +49,6 @@ async def test_data_and_ports_stay_over_kill_and_stop(tmp_path: Path) -> None:
         server.start()
         server.start()  # runs already
         assert await keys(server) == ["a", "b"]
-
-
-def test_it_comes_back_at_its_port_even_if_that_is_taken_meanwhile(tmp_path: Path) -> None:
-    server = EtcdServer(tmp_path, fsync=False)
-    server.launch()
-    try:
-        server.wait()
-        endpoint = server.endpoint
-        server.kill()
-        with socket.create_server(("127.0.0.1", server.ports[0])):
-            with pytest.raises(EtcdFailed, match="already in use"):
-                server.start(timeout=3)
-            assert server.endpoint == endpoint
-        server.start()
-        assert server.endpoint == endpoint
-    finally:
-        server.stop()
 
 
 def test_free_ports_are_none_that_connections_get() -> None:
@@ -103,21 +85,6 @@ def test_an_etcd_that_does_not_start_says_why(tmp_path: Path) -> None:
         EtcdServer(tmp_path, options=["--no-such-option"]).start()
     with running(tmp_path) as server:  # and the folder can be used
         assert server.pid is not None
-
-
-async def test_a_port_that_was_taken_meanwhile_is_replaced_but_not_one_that_was_asked_for(
-    tmp_path: Path,
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        server = EtcdServer(tmp_path, fsync=False)
-        server.ports = (port, server.ports[1])
-        with server:
-            assert server.ports[0] != port
-            await write(server, "a")
-        asked = EtcdServer(tmp_path, fsync=False, ports=(port, server.ports[1]))
-        with pytest.raises(EtcdFailed, match="already in use"):
-            asked.start(timeout=3)
 
 
 async def test_options_of_another_etcd_in_the_environment_are_not_taken(

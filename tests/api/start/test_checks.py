@@ -1,0 +1,52 @@
+"""What is refused, and what is remarked upon, before anything is started."""
+
+import pytest
+
+from api.start.settings.checks import check_settings, find_hints
+from api.start.settings.settings import BadSettings, Settings
+from api.start.settings.sources import load
+
+WITH_PASSWORD = {"user": "dzflow", "password": "geheim"}
+
+
+def settings(**etcd: object) -> Settings:
+    return load(None, {"etcd": etcd}, {})
+
+
+@pytest.mark.parametrize("endpoint", ["m1:2379", "10.0.0.1:2379", "[fe80::1]:2379", "dns:///m1:1"])
+@pytest.mark.parametrize("login", [WITH_PASSWORD, {}])
+def test_etcd_on_another_machine_needs_tls_or_a_word(
+    endpoint: str, login: dict[str, object]
+) -> None:
+    found = settings(endpoints=["127.0.0.1:1", endpoint], **login)
+    with pytest.raises(BadSettings, match=r"^etcd\.ca: .*etcd\.plain = true") as refused:
+        check_settings(found, None)
+    assert endpoint in str(refused.value)
+    assert ("password" in str(refused.value)) == bool(login)
+    assert "geheim" not in str(refused.value)
+    trusted = settings(endpoints=[endpoint], plain=True, **login)
+    check_settings(trusted, None)
+    assert any("without TLS" in hint for hint in find_hints(trusted))
+
+
+@pytest.mark.parametrize(
+    "etcd",
+    [
+        {},
+        {"endpoints": ["127.0.0.1:2379", "localhost:1", "[::1]:1"], **WITH_PASSWORD},
+        {"endpoints": ["unix:/run/etcd/socket"], **WITH_PASSWORD},
+        {"endpoints": ["m1:2379"], "ca": "ca.pem", **WITH_PASSWORD},
+        {"endpoints": ["m1:2379"], "cert": "c.pem", "key": "k.pem"},
+    ],
+)
+def test_etcd_on_this_machine_or_with_tls_is_accepted(etcd: dict[str, object]) -> None:
+    found = settings(**etcd)
+    check_settings(found, None)
+    assert find_hints(found) == []
+
+
+def test_workers_elsewhere_need_an_etcd_that_they_can_reach() -> None:
+    ray = {"ray": {"address": "127.0.0.1:6379"}}
+    (hint,) = find_hints(load(None, ray, {}))
+    assert "etcd.endpoints" in hint
+    assert find_hints(load(None, {**ray, "etcd": {"endpoints": ["127.0.0.1:1"]}}, {})) == []
