@@ -260,7 +260,9 @@ class EtcdServer:
             ca, cert, key = self._keys
             context = ssl.create_default_context(cafile=ca)
             context.load_cert_chain(cert, key)
-        url = f"{'https' if context else 'http'}://{self.endpoint}/health"
+        # A member at its quota serves, too: dispatchers make room in it.
+        scheme = "https" if context else "http"
+        url = f"{scheme}://{self.endpoint}/health?exclude=NOSPACE"
         handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
         try:
             with urllib.request.build_opener(*handlers).open(url, timeout=1) as answer:

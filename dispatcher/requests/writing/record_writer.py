@@ -233,7 +233,11 @@ class RecordWriter:
         compares = [stands]
         ops: list[Op] = []
         guards: dict[int, Sequence[Compare]] = {}
-        lease = await self._leases.current() if any(write.leased for write in batch) else 0
+        leased = [put for write in batch for put in write.leased]
+        lease = 0
+        if leased:
+            size = sum(len(put.key) + len(put.value) for put in leased)
+            lease = await self._leases.current(len(leased), size)
         for write in batch:
             compares.append(Compare(write.key, write.revision))
             compares += write.compares
