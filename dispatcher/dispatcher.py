@@ -97,9 +97,11 @@ class Dispatcher:
         record_views = RecordViews(catalogue, routing, times)
         self._followed = followed = FollowedRecords(etcd)
         replies = Replies(record_views, followed)
-        time = {"monotonic": clock.monotonic, "wall": clock.wall}
-        finished = SharedLeases(etcd, "finished", options.finished_ttl, **time)
-        keys = SharedLeases(etcd, "keys", options.key_ttl, **time)
+        monotonic, wall = clock.monotonic, clock.wall
+        finished = SharedLeases(
+            etcd, "finished", options.finished_ttl, monotonic=monotonic, wall=wall
+        )
+        keys = SharedLeases(etcd, "keys", options.key_ttl, monotonic=monotonic, wall=wall)
         self._writer = writer = RecordWriter(etcd, catalogue, finished, self._registration, clock)
         admission: Admission[Operation] = Admission(
             options.window,
@@ -180,6 +182,10 @@ class Dispatcher:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._etcd)
+            # First, because nothing else can be started if etcd is full.
+            stack.push_async_callback(self._retention.close)
+            await self._retention.start()
+            self._run(stack, self._upkeep.run(), "upkeep of etcd")
             self._run(stack, self._registration.keep(), "registration")
             await self._registration.known.wait()
             stack.push_async_callback(self._catalogue.stop)
@@ -189,7 +195,6 @@ class Dispatcher:
                 self._traces.start()
                 stack.push_async_callback(asyncio.to_thread, self._traces.close)
             parts = (  # the last one is closed first
-                self._retention,
                 self._records,
                 self._writer,
                 self._pipeline,
@@ -205,9 +210,7 @@ class Dispatcher:
             self._adoption.start()
             stack.push_async_callback(self._expiry.close)
             await self._expiry.start()
-            await self._retention.start()
             self._run(stack, self._retention.run(), "removal of old records and keys")
-            self._run(stack, self._upkeep.run(), "upkeep of etcd")
             self._run(stack, self._check_etcd(), "etcd check")
             self._run(stack, self._healer.run(), "network healer")
             self._run(stack, self._intake.mark_slow_operations(), "marking of slow operations")

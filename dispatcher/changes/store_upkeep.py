@@ -12,6 +12,7 @@ from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.space import (
     DISARM,
     RELIEVE,
+    WARN,
     History,
     Level,
     Room,
@@ -187,35 +188,45 @@ class StoreUpkeep:
         calm = now - self._recovered > 2 * _LONGEST_PAUSE
         self._pause = _FIRST_PAUSE if calm else min(2 * self._pause, _LONGEST_PAUSE)
         self._recovered = now
-        finished = self._retention.groups("finished")
-        half = (len(finished) + 1) // 2
-        for groups in ([*finished[:half], *self._retention.removable("keys")], finished[half:]):
-            await self._retention.remove(groups)
-            if await self._squeeze_enough():
-                break
-        else:
-            await self._retention.remove_all_finished()
-            await self._squeeze_enough()
+        if (await self._look()).size < WARN * self._quota:
+            _log.warning("set etcd.quota to what etcd's members have: they have less than it says")
+        removed = await self._remove_until_enough()
+        await self._defragment()
         room = await self._look()
         if room.size >= DISARM * self._quota:
-            _log.error("there is no room to be made in etcd's database; %s", _HELP)
+            _log.error("no more room can be made in etcd's database; %s", _HELP)
             return
         await self._etcd.maintenance.disarm()
         await self._retention.attend()  # it may have something to announce
         await self._look()
-        _log.warning(
-            "etcd accepts writes again: finished records were removed, and the database compacted"
-        )
+        _log.warning("etcd accepts writes again; removed to make room: %s", removed)
 
-    async def _squeeze_enough(self) -> bool:
-        await self._squeeze()
-        return (await self._look()).in_use < RELIEVE * self._quota
+    async def _remove_until_enough(self) -> str:
+        """Remove history, then finished records, the older half first; what was removed."""
+        if await self._compact_enough():
+            return "history"
+        finished = self._retention.groups("finished")
+        half = (len(finished) + 1) // 2
+        await self._retention.remove([*finished[:half], *self._retention.removable("keys")])
+        if await self._compact_enough():
+            return "the older half of all finished records, and idempotency keys of ten minutes ago"
+        await self._retention.remove(finished[half:])
+        await self._retention.remove_all_finished()
+        await self._compact_enough()
+        return "all finished records, and idempotency keys of ten minutes ago"
+
+    async def _compact_enough(self) -> bool:
+        await self._compact_all()
+        return (await self._look()).in_use < WARN * self._quota
 
     async def _squeeze(self) -> None:
         """Drop all history, and give the space back."""
+        await self._compact_all()
+        await self._defragment()
+
+    async def _compact_all(self) -> None:
         maintenance = self._etcd.maintenance
         await maintenance.compact(await maintenance.revision(), physical=True)
-        await self._defragment()
 
     async def _defragment(self) -> None:
         began = self._clock.monotonic()

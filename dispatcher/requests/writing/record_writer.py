@@ -25,6 +25,7 @@ from configurators.store.etcd.client import (
     Put,
     Stored,
     StoreError,
+    StoreFull,
     StoreRefused,
     StoreUnavailable,
     TxnResult,
@@ -200,7 +201,8 @@ class RecordWriter:
                     return
                 late = self._clock.monotonic() - began > self._patience
                 if late or not (gone or isinstance(error, StoreUnavailable)):
-                    _log.error("%d writes failed: %s", len(batch), error)
+                    if not isinstance(error, StoreFull):  # the upkeep of etcd reports that
+                        _log.error("%d writes failed: %s", len(batch), error)
                     for write in batch:
                         write.error = error
                         write.report(WriteResult.FAILED)

@@ -76,13 +76,22 @@ async def test_a_full_etcd_is_made_usable_again_by_itself_and_only_finished_reco
     assert "etcd accepts writes again" in caplog.text
 
 
+async def test_a_dispatcher_that_starts_with_a_full_etcd_makes_room(tmp_path: Path) -> None:
+    with running(tmp_path, options=SMALL) as server:
+        async with world(server.access()) as w:
+            await fill(w.etcd, FINISHED)
+            async with asyncio.timeout(TIMEOUT), w.dispatcher(quota=QUOTA) as d:
+                views(await d.begin("subscription", specs(1), wait=TIMEOUT))
+
+
 async def test_what_cannot_be_removed_leaves_etcd_full_until_an_operator_makes_room(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with running(tmp_path, options=SMALL) as server:
-        async with world(server.access()) as w, w.dispatcher(quota=QUOTA) as d:
+        async with world(server.access()) as w, w.dispatcher(quota=16 * MIB) as d:
             await fill(w.etcd, "foreign/")
-            await until(lambda: level(d) == "full")
+            await until(lambda: "no more room can be made" in caplog.text)
+            assert level(d) == "full"
             health = d.health()
             assert not health.etcd.ok
             assert "etcd: etcd's database has reached its quota" in health.reasons[0]
