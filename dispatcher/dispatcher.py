@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from configurators.environment import Environment
 from configurators.store.etcd.client import Access, StoreError
 from configurators.store.keys import DISPATCHERS
@@ -20,8 +22,10 @@ from dispatcher.changes.backups import Backups
 from dispatcher.changes.expiry import Expiry
 from dispatcher.changes.healer import Healer
 from dispatcher.changes.hosts import Hosts
+from dispatcher.changes.retention import Retention
 from dispatcher.changes.schema_change import SchemaChanges
 from dispatcher.changes.spaces import SpaceChanges
+from dispatcher.changes.store_upkeep import StoreUpkeep
 from dispatcher.errors import Problem
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.expiry_times import ExpiryTimes
@@ -93,7 +97,11 @@ class Dispatcher:
         record_views = RecordViews(catalogue, routing, times)
         self._followed = followed = FollowedRecords(etcd)
         replies = Replies(record_views, followed)
-        finished = SharedLeases(etcd, options.finished_ttl, clock=clock.monotonic)
+        monotonic, wall = clock.monotonic, clock.wall
+        finished = SharedLeases(
+            etcd, "finished", options.finished_ttl, monotonic=monotonic, wall=wall
+        )
+        keys = SharedLeases(etcd, "keys", options.key_ttl, monotonic=monotonic, wall=wall)
         self._writer = writer = RecordWriter(etcd, catalogue, finished, self._registration, clock)
         admission: Admission[Operation] = Admission(
             options.window,
@@ -129,7 +137,7 @@ class Dispatcher:
             replies,
             followed,
             times,
-            SharedLeases(etcd, options.key_ttl, clock=clock.monotonic),
+            keys,
             options.finished_ttl,
             clock,
         )
@@ -157,6 +165,10 @@ class Dispatcher:
             clock,
         )
         self._backups = Backups(etcd, catalogue, intake, hosts, self._space_changes, clock)
+        self._retention = retention = Retention(
+            etcd, siblings, (finished, keys), options.bounds, metrics, clock
+        )
+        self._upkeep = StoreUpkeep(etcd, siblings, retention, options.quota, options.history, clock)
 
         # Reports
         self._status = status = Status(catalogue, fleet, hosts)
@@ -170,6 +182,10 @@ class Dispatcher:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._etcd)
+            # First, because nothing else can be started if etcd is full.
+            stack.push_async_callback(self._retention.close)
+            await self._retention.start()
+            self._run(stack, self._upkeep.run(), "upkeep of etcd")
             self._run(stack, self._registration.keep(), "registration")
             await self._registration.known.wait()
             stack.push_async_callback(self._catalogue.stop)
@@ -194,6 +210,7 @@ class Dispatcher:
             self._adoption.start()
             stack.push_async_callback(self._expiry.close)
             await self._expiry.start()
+            self._run(stack, self._retention.run(), "removal of old records and keys")
             self._run(stack, self._check_etcd(), "etcd check")
             self._run(stack, self._healer.run(), "network healer")
             self._run(stack, self._intake.mark_slow_operations(), "marking of slow operations")
@@ -220,6 +237,7 @@ class Dispatcher:
         who: str = "",
     ) -> list[Answer]:
         """Subscribe or advertise; waits so many seconds for the switches to acknowledge."""
+        self._upkeep.refuse_if_full()
         answers = await self._records.begin(kind, specs, wait=wait, key=key, who=who)
         return self._counted(answers)
 
@@ -237,6 +255,7 @@ class Dispatcher:
 
     async def update(self, kind: RecordKind, id: str, filter: Any, *, wait: float) -> Answer:
         """Replace a filter; events that both filters match are delivered all the time."""
+        self._upkeep.refuse_if_full()
         return await self._records.update(kind, id, filter, wait=wait)
 
     async def renew(self, kind: RecordKind, id: str) -> views.RecordView:
@@ -270,6 +289,7 @@ class Dispatcher:
         BadInput if the schema is not valid, Conflict if it is being changed or if filters do not
         fit, Failed if switches refuse it, Unavailable if no configurator is alive.
         """
+        self._upkeep.refuse_if_full()
         return self._status.space(await self._space_changes.put(name, schema))
 
     async def delete_space(self, name: str) -> views.SpaceView:
@@ -329,10 +349,14 @@ class Dispatcher:
 
     def health(self) -> views.Health:
         """Whether requests can be served now, and if not, why."""
-        parts = (self._catalogue, self._siblings, self._adoption, self._expiry)
+        parts = (self._catalogue, self._siblings, self._adoption, self._expiry, self._retention)
         duties = [*self._duties, *(task for part in parts for task in part.tasks())]
         stopped = [task.get_name() for task in duties if task.done()]
-        return self._status.health(self.id, self._etcd_state, self._siblings.alive, stopped)
+        etcd, warning = self._etcd_state, self._upkeep.warning
+        if etcd.ok and warning:
+            etcd = views.Part("etcd", not self._upkeep.full, warning)
+        health = self._status.health(self.id, etcd, self._siblings.alive, stopped)
+        return replace(health, store=self._upkeep.view())
 
     def queue(self) -> tuple[int, int]:
         """How many operations wait, and how many are in flight."""
@@ -352,7 +376,16 @@ class Dispatcher:
 
     async def restore(self, data: bytes) -> views.Restored:
         """Restore a backup under the same ids; Conflict if there are records."""
+        self._upkeep.refuse_if_full()
         return await self._backups.restore(data)
+
+    async def compact_store(self) -> views.Compaction:
+        """Compact and defragment etcd, and make room if its quota was reached.
+
+        Each member of etcd is blocked meanwhile, one after the other. StoreRefused if etcd's user
+        may not do so.
+        """
+        return await self._upkeep.compact()
 
     def _counted(self, answers: list[Answer]) -> list[Answer]:
         for answer in answers:

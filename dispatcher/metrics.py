@@ -31,6 +31,8 @@ class Metrics:
         self.tasks_done: Counter[str] = Counter()  # by outcome
         self.adopted = 0
         self.expired = 0
+        self.removed_early: Counter[str] = Counter()
+        """Finished records and idempotency keys removed to make room, by the kind of group."""
 
     def operation_ended(
         self, record: Record, action: str, ending: str, seconds: float, flow_ops: int

@@ -4,8 +4,15 @@ from typing import Literal
 
 from msgspec import Struct
 
+from configurators.store.retention import Bound, GroupKind
 from dispatcher.changes.damping import Patience
 from sdn.pipeline import PlanName
+
+FINISHED_FLOOR = 30.0
+"""Seconds that a finished record is kept at least, unless etcd is full: its caller may wait."""
+
+KEY_FLOOR = 600.0
+"""Seconds that an idempotency key is honoured at least."""
 
 
 class DispatcherOptions(Struct, frozen=True):
@@ -25,11 +32,25 @@ class DispatcherOptions(Struct, frozen=True):
     rate: float | None = None  # operations per second, of all hosts together
     rate_per_host: float | None = None
     burst_s: float = 2.0  # a burst may use up the tokens of this many seconds
-    finished_ttl: float = 3_600.0  # seconds that removed and failed records are kept
+    finished_ttl: float = 600.0  # seconds that removed and failed records are kept
+    finished_records: int = 100_000  # the most of them that are kept, of all dispatchers together
+    finished_bytes: int = 128 << 20
     key_ttl: float = 86_400.0  # seconds that idempotency keys are kept
+    keys: int = 500_000  # the most of them that are kept, but all of the last ten minutes
+    key_bytes: int = 256 << 20
+    quota: int = 2 << 30  # bytes of etcd's database; etcd's own default
+    history: float = 60.0  # seconds of etcd's history that are kept, for slow readers
     lease_ttl: int = 10
     grace: float = 5.0  # seconds that old index versions and trees stay after publishers know
     network_timeout: float = 30.0  # seconds for all processes to apply a changed host
     patience: Patience = Patience()  # with switches and links that fail
     traces: str | None = None  # the folder for traces; without one, none are written
     traces_bytes: int = 2 << 30  # disk space for traces; the oldest files are deleted beyond it
+
+    @property
+    def bounds(self) -> dict[GroupKind, Bound]:
+        """The most finished records and idempotency keys that are kept."""
+        return {
+            "finished": Bound(self.finished_records, self.finished_bytes, FINISHED_FLOOR),
+            "keys": Bound(self.keys, self.key_bytes, KEY_FLOOR),
+        }

@@ -171,6 +171,36 @@ class Part(Struct, frozen=True):
     reason: str | None = None
 
 
+class StoreView(Struct, frozen=True):
+    """How full etcd's database is, in bytes, and how much of that may be removed to make room.
+
+    `in_use` is `size` without what was freed and will be used again. The quota limits `size`.
+    """
+
+    size: int
+    in_use: int
+    quota: int
+    level: Literal["normal", "high", "refusing", "full"]
+    finished_records: int
+    finished_bytes: int
+    idempotency_keys: int
+    idempotency_bytes: int
+
+
+class Compaction(Struct, frozen=True):
+    """The size of etcd's database before and after it was compacted, in bytes.
+
+    With `full`, it is still at its quota.
+    """
+
+    size_before: int
+    in_use_before: int
+    size: int
+    in_use: int
+    quota: int
+    full: bool
+
+
 class Impairment(Struct, frozen=True):
     """A switch, partition or process that cannot be used now, and why."""
 
@@ -196,6 +226,7 @@ class Health(Struct, frozen=True):
     switches: int
     partitions_ready: int
     partitions: int
+    store: StoreView | None = None
 
 
 class TouchedFlow(Struct, frozen=True):

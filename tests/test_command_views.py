@@ -186,3 +186,21 @@ def test_a_restore_counts_the_records_that_switches_refused(tmp_path: Path) -> N
         server.shutdown()
     assert done.returncode == 1
     assert "the switches refused 2 records" in done.stderr
+
+
+def test_status_says_how_full_etcd_is(url: str) -> None:
+    store = shown_as_json("status", url=url)["store"]
+    assert 0 < store["in_use"] <= store["size"] < store["quota"] == 4 << 30
+    assert store["level"] == "normal"
+    done = run("status", url=url)
+    assert "etcd has" in done.stdout
+    assert "of 4,096 MiB (" in done.stdout
+
+
+def test_etcd_is_compacted_on_demand(url: str) -> None:
+    found = shown_as_json("etcd", "compact", url=url)
+    assert not found["full"]
+    assert found["size"] <= found["size_before"]
+    done = run("etcd", "compact", url=url)
+    assert done.returncode == 0
+    assert "quota: 4,096 MiB" in done.stdout

@@ -69,8 +69,9 @@ def make_app(
     `app.state.context.streams.stop()` ends all streams, so that a server can stop without delay.
     """
     streams = Streams(settings.max_streams, settings.max_host_streams, settings.keep_alive)
-    metrics, readiness = Metrics(), Readiness(more_parts)
-    context = Context(settings, Guard(settings.tokens), metrics, KeyMemory(), streams, readiness)
+    metrics, readiness = Metrics(settings.max_series), Readiness(more_parts)
+    keys = KeyMemory(settings.max_kept_answers)
+    context = Context(settings, Guard(settings.tokens), metrics, keys, streams, readiness)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

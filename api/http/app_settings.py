@@ -35,3 +35,5 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     keep_alive: float = 15.0  # between keep-alives on a stream without changes
     default_wait: float = 10.0
     max_wait: float = 60.0
+    max_kept_answers: int = 10_000  # to requests with an idempotency key that leave no record
+    max_series: int = 10_000  # of counters that applications report

@@ -16,16 +16,17 @@ from prometheus_client.registry import Collector
 
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.metrics import LATENCY_BOUNDS
+from dispatcher.views import StoreView
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_MOST_SERIES = 10_000
 _TIMES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
     """Counts requests, and the counters that applications report."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_series: int = 10_000) -> None:
+        self._most_series = most_series
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "dzflow_http_requests",
@@ -73,7 +74,7 @@ class Metrics:
             for name, count in counts.items():
                 series = (space, name)
                 if series not in self._series:
-                    if len(self._series) >= _MOST_SERIES:
+                    if len(self._series) >= self._most_series:
                         series = ("other", "other")
                     self._series.add(series)
                 self._reported.labels(*series).inc(count)
@@ -135,6 +136,12 @@ class _ControlPlane(Collector):
             ("expired", "Records that have expired.", counts.expired),
         ):
             yield _counter(f"dzflow_{name}", text, {(): value})
+        yield _counter(
+            "dzflow_removed_early",
+            "Finished records and idempotency keys that were removed to make room.",
+            {(kind,): counts.removed_early[kind] for kind in ("finished", "keys")},
+            ("kind",),
+        )
 
     def collect(self) -> Iterator[Metric]:
         """The current state."""
@@ -150,6 +157,8 @@ class _ControlPlane(Collector):
         )
         yield _gauge("dzflow_switches", "Switches of the network.", {(): health.switches})
         yield _gauge("dzflow_switches_up", "Switches that are up.", {(): health.switches_up})
+        if store := health.store:
+            yield from _store(store)
         configurators = self._dispatcher.configurators()
         for name, text in (
             ("partitions", "Partitions that it owns."),
@@ -174,6 +183,30 @@ class _ControlPlane(Collector):
                 {(view.id, view.space): getattr(view, name) for view in partitions},
                 ("partition", "space"),
             )
+
+
+def _store(store: StoreView) -> Iterator[Metric]:
+    """How full etcd's database is."""
+    for name, text, value in (
+        ("size_bytes", "Size of etcd's database.", store.size),
+        ("in_use_bytes", "Size without what was freed and will be used again.", store.in_use),
+        ("quota_bytes", "The size at which etcd refuses writes.", store.quota),
+        ("full", "Whether etcd refuses writes.", store.level == "full"),
+        ("refusing", "Whether new requests are refused.", store.level in ("refusing", "full")),
+    ):
+        yield _gauge(f"dzflow_etcd_{name}", text, {(): float(value)})
+    yield _gauge(
+        "dzflow_kept",
+        "Finished records and idempotency keys that are kept.",
+        {("finished",): store.finished_records, ("keys",): store.idempotency_keys},
+        ("kind",),
+    )
+    yield _gauge(
+        "dzflow_kept_bytes",
+        "Their size.",
+        {("finished",): store.finished_bytes, ("keys",): store.idempotency_bytes},
+        ("kind",),
+    )
 
 
 def _counter(

@@ -57,6 +57,7 @@ class Readiness:
             reasons=health.reasons if details else None,
             impaired=dated[:MAX_IMPAIRED] if details else None,
             parts=parts if details else None,
+            store=health.store if details else None,
         )
 
     async def observe(self, dispatcher: Dispatcher) -> None:

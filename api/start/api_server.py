@@ -19,7 +19,6 @@ from api.start import child, parts
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.store import keys
 from configurators.store.etcd.client import Etcd, StoreError
-from configurators.store.upkeep import keep_compacted
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import Part
 from dzflow.aio import BackgroundTasks
@@ -65,7 +64,6 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     self.report(registered=keys.DISPATCHERS + dispatcher.id)
     async with Etcd(access) as etcd, dispatcher:
         background = BackgroundTasks()
-        background.spawn(keep_compacted(etcd), "compact etcd")
         try:
             await _serve(self, etcd, dispatcher, stop, background)
         finally:

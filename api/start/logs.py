@@ -18,9 +18,6 @@ from pydantic import BaseModel, SecretStr
 from api.http.border.request_ids import request_id
 from api.start.settings.settings import Settings
 
-MAX_BYTES = 16 << 20
-KEPT = 3
-
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "****"
 # Below these levels, the libraries log details that operators do not need.
@@ -86,7 +83,10 @@ def configure(settings: Settings, process: str, folder: Path | None = None) -> N
         for each in (place.parent, place):  # `parents` would make them readable by others
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
         handler = RotatingFileHandler(
-            place / f"{process}.log", maxBytes=MAX_BYTES, backupCount=KEPT, encoding="utf-8"
+            place / f"{process}.log",
+            maxBytes=settings.log.size,
+            backupCount=settings.log.files,
+            encoding="utf-8",
         )
     else:
         handler = logging.StreamHandler(sys.stderr)

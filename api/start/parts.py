@@ -14,6 +14,12 @@ from sdn.emulator import PRESETS, SwitchModel
 from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
 
+OWN_QUOTA = 4 << 30
+"""Bytes of the database of the service's own etcd, unless the settings say otherwise."""
+
+OTHER_QUOTA = 2 << 30
+"""The same for another etcd: etcd's own default."""
+
 
 def access(settings: Settings) -> Access:
     """How etcd is reached."""
@@ -51,12 +57,14 @@ def api_settings(settings: Settings) -> ApiSettings:
         max_host_streams=limits.host_streams,
         default_wait=limits.wait,
         max_wait=max(limits.wait, 60.0),
+        max_kept_answers=settings.keep.answers,
+        max_series=settings.keep.series,
     )
 
 
 def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
     """The options of a dispatcher."""
-    limits, times = settings.limits, settings.times
+    limits, times, keep = settings.limits, settings.times, settings.keep
     return DispatcherOptions(
         node=node,
         plan=settings.plan,
@@ -68,6 +76,14 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
         queue_per_host=limits.host_queue,
         rate=limits.rate or None,
         rate_per_host=limits.host_rate or None,
+        finished_ttl=keep.finished_s,
+        finished_records=keep.finished,
+        finished_bytes=keep.finished_bytes,
+        key_ttl=keep.keys_s,
+        keys=keep.keys,
+        key_bytes=keep.keys_bytes,
+        quota=settings.etcd.quota or OTHER_QUOTA,
+        history=settings.etcd.history,
         lease_ttl=times.dispatcher_lease,
         grace=times.grace,
         patience=Patience(

@@ -38,7 +38,11 @@ def environment(settings: Settings, token: Path) -> dict[str, str]:
     found = dict(os.environ)
     if settings.ray.address is None:
         found = {name: value for name, value in found.items() if not name.startswith("RAY_")}
-        return {**found, **_OWN_RAY, "RAY_AUTH_TOKEN_PATH": str(token.absolute())}
+        logs = {
+            "RAY_ROTATION_MAX_BYTES": str(settings.log.size),
+            "RAY_ROTATION_BACKUP_COUNT": str(settings.log.files),
+        }
+        return {**found, **_OWN_RAY, **logs, "RAY_AUTH_TOKEN_PATH": str(token.absolute())}
     if settings.ray.token_path:
         found["RAY_AUTH_MODE"] = "token"
         found["RAY_AUTH_TOKEN_PATH"] = str(settings.ray.token_path.absolute())

@@ -13,6 +13,7 @@ import logging
 import shutil
 import socket as sockets
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
@@ -28,6 +29,7 @@ from api.start.children import (
 from api.start.data_folder import DataFolder
 from api.start.first_network import load_or_store_network
 from api.start.listening import bind
+from api.start.log_trimming import keep_trimmed
 from api.start.ray_environment import environment, folder_of
 from api.start.ready_wait import START_SECONDS, ReadyWait
 from api.start.settings.checks import Only, check_settings, find_hints
@@ -153,8 +155,10 @@ class Supervisor:
             self._update(port=self._sockets[0].getsockname()[1])
         self._update(data_dir=settings.data_dir.absolute())
         if not settings.etcd.endpoints:
-            self.etcd = EtcdServer(settings.data_dir.absolute() / "etcd")
-            own = settings.etcd.model_copy(update={"endpoints": (self.etcd.endpoint,)})
+            quota = settings.etcd.quota or parts.OWN_QUOTA
+            self.etcd = EtcdServer(settings.data_dir.absolute() / "etcd", quota=quota)
+            known = {"endpoints": (self.etcd.endpoint,), "quota": quota}
+            own = settings.etcd.model_copy(update=known)
             self._update(etcd=own)
 
     def _update(self, **changes: Any) -> None:
@@ -243,6 +247,13 @@ class Supervisor:
             self._keepers.spawn(keeping, f"keep {child.name} running")
         if self.etcd is not None:
             self._keepers.spawn(self._keep_etcd(self.etcd), "keep etcd running")
+        log = self.settings.log
+        self._keepers.spawn(keep_trimmed(self._outputs, log.size, log.files), "trim logs")
+
+    def _outputs(self) -> list[Path]:
+        """The files that other programs write to."""
+        found = list(logs.log_folder(self.settings).glob("*.out"))
+        return [*found, self.etcd.log] if self.etcd else found
 
     async def _unregister(self, key: str) -> None:
         """Delete the key of an API process that has died.

@@ -9,8 +9,9 @@ from msgspec import DecodeError, ValidationError, msgpack
 
 from configurators.store.etcd.errors import StoreError
 from configurators.store.model import KeyUse, NetworkDoc, Process, Record, SpaceDoc
+from configurators.store.retention import Group
 
-Document: TypeAlias = Record | SpaceDoc | NetworkDoc | Process | KeyUse
+Document: TypeAlias = Record | SpaceDoc | NetworkDoc | Process | KeyUse | Group
 Wires: TypeAlias = dict[str, tuple[str, int]]
 """Where applications reach each host of an emulated network: address and port."""
 D = TypeVar("D")
@@ -26,6 +27,7 @@ _spaces = msgpack.Decoder(SpaceDoc)
 _networks = msgpack.Decoder(NetworkDoc)
 _processes = msgpack.Decoder(Process)
 _key_uses = msgpack.Decoder(KeyUse)
+_groups = msgpack.Decoder(Group)
 _wires = msgpack.Decoder(Wires)
 
 
@@ -57,6 +59,11 @@ def decode_process(data: bytes) -> Process:
 def decode_key_use(data: bytes) -> KeyUse:
     """The use of an idempotency key; BadDocument if the bytes are not one."""
     return _decoded(_key_uses, data)
+
+
+def decode_group(data: bytes) -> Group:
+    """A group of keys that expire together; BadDocument if the bytes are not one."""
+    return _decoded(_groups, data)
 
 
 def decode_wires(data: bytes) -> Wires:

@@ -14,6 +14,8 @@
 | `journal/PARTITION/EPOCH.N` | tasks that were done under a lock, until records say the same |
 | `cuts/PARTITION` | the last key that was dropped from the partition's journal |
 | `keys/HASH` | `KeyUse` of an idempotency key (leased) |
+| `groups/LEASE` | `Group` of finished records or idempotency keys that share this lease (leased) |
+| `removed-until` | finished records of before this time may have been removed early, to make room |
 | `dispatchers/ID`, `configurators/ID`, `southbound/ID` | `Process`, leased: gone when it dies |
 | `generation` | put to get a new generation: the revision of the put |
 | `wires` | where applications reach each host of an emulated network: host -> [address, port] |
@@ -41,6 +43,8 @@ CLEAN = "clean/"
 JOURNAL = "journal/"
 CUTS = "cuts/"
 KEYS = "keys/"
+GROUPS = "groups/"
+REMOVED_UNTIL = "removed-until"
 DISPATCHERS = "dispatchers/"
 CONFIGURATORS = "configurators/"
 SOUTHBOUND = "southbound/"
@@ -98,6 +102,11 @@ def record_key(record_id: str, finished: bool = False) -> str:
 def ttl_key(record_id: str) -> str:
     """The key that says when a record expires."""
     return TTL + record_id
+
+
+def group_key(lease: int) -> str:
+    """The key of a group of keys that share a lease."""
+    return f"{GROUPS}{lease:x}"
 
 
 def owner_key(partition: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import logging
+from math import inf
 
 from configurators.environment import Clock
 from configurators.store.etcd.client import Etcd, StoreError, unchanged
@@ -22,6 +23,7 @@ _RETRY = 15.0  # seconds before the next attempt to end a record
 _PAUSE = 1.0  # seconds before etcd is read again
 _GRACE = 10.0  # seconds after a start: hosts could not renew while no dispatcher was alive
 _AT_ONCE = 1_000
+_SLACK = 1_000
 
 
 class Expiry:
@@ -42,12 +44,14 @@ class Expiry:
         self._siblings = siblings
         self._metrics = metrics
         self._clock = clock
-        self._heap: list[tuple[float, str]] = []
+        self._heap: list[tuple[float, str]] = []  # may have entries that do not count any more
+        self._scheduled: dict[str, float] = {}  # the entry that counts, by record
         self._sooner = asyncio.Event()  # something expires before all that was known
         self._starting = False
         self._tasks = BackgroundTasks()
         self._running: asyncio.Task[None] | None = None
         times.changed.subscribe(self._time_changed)
+        times.gone.subscribe(self._time_gone)
 
     async def start(self) -> None:
         """Read all expiry times, and end records from now on."""
@@ -65,14 +69,35 @@ class Expiry:
         """Background tasks; they never end by themselves."""
         return [*self._times.tasks(), *([self._running] if self._running else [])]
 
+    @property
+    def scheduled(self) -> int:
+        """How many entries the schedule has; about as many as there are records with a ttl."""
+        return len(self._heap)
+
     def _time_changed(self, id: str, until: float) -> None:
         grace = self._clock.wall() + _GRACE
         self._schedule(max(until, grace) if self._starting else until, id)
 
+    def _time_gone(self, id: str) -> None:
+        self._scheduled.pop(id, None)
+        self._drop_old_entries()
+
     def _schedule(self, at: float, id: str) -> None:
-        heapq.heappush(self._heap, (at + self._siblings.rank(id) * _STAGGER, id))
+        """Look at a record at this time; if it is looked at earlier, its time is read then."""
+        at += self._siblings.rank(id) * _STAGGER
+        if self._scheduled.get(id, inf) <= at:
+            return
+        self._scheduled[id] = at
+        heapq.heappush(self._heap, (at, id))
+        self._drop_old_entries()
         if self._heap[0][1] == id:
             self._sooner.set()
+
+    def _drop_old_entries(self) -> None:
+        """Keep the heap from growing with records that have ended long before their time."""
+        if len(self._heap) > 2 * len(self._scheduled) + _SLACK:
+            self._heap = [(at, id) for id, at in self._scheduled.items()]
+            heapq.heapify(self._heap)
 
     async def _run(self) -> None:
         while True:
@@ -96,10 +121,15 @@ class Expiry:
         now = self._clock.wall()
         due: dict[str, None] = {}
         while self._heap and self._heap[0][0] <= now and len(due) < _AT_ONCE:
-            _, id = heapq.heappop(self._heap)
+            at, id = heapq.heappop(self._heap)
+            if self._scheduled.get(id) != at:
+                continue
+            del self._scheduled[id]
             until = self._times.get(id)
             if until is not None and until <= now:
                 due[id] = None
+            elif until is not None:  # it was renewed
+                self._schedule(until, id)
         for id in due:
             self._schedule(now + _RETRY, id)
         return list(due)

@@ -16,6 +16,8 @@ class ExpiryTimes:
     def __init__(self, etcd: Etcd, clock: Clock) -> None:
         self.changed: Signal[str, float] = Signal()
         """Emitted with the record's id and its new time."""
+        self.gone: Signal[str] = Signal()
+        """Emitted with the id of a record that no longer has a time."""
         self._etcd = etcd
         self._clock = clock
         self._times: dict[str, tuple[float, int]] = {}  # with the revision of the key
@@ -56,6 +58,7 @@ class ExpiryTimes:
     def _time_changed(self, id: str, until: float | None, revision: int) -> None:
         if until is None:
             self._times.pop(id, None)
+            self.gone.emit(id)
             return
         known = self._times.get(id)
         if known and known[1] >= revision:

@@ -112,7 +112,10 @@ class ChangeFeed:
         """Put a view into the queues of all readers, unless it is the same as the last one."""
         if self._last.get((kind, name)) == data:
             return
-        self._last[kind, name] = data
+        if isinstance(data, SpaceGone):
+            self._last.pop((kind, name), None)
+        else:
+            self._last[kind, name] = data
         for reader in self._readers:
             if kind in reader.types:
                 reader.put(Change(kind, data))

@@ -233,6 +233,8 @@ class Status:
             for part in (*configurators, *southbound)
             if not part.ok
         ]
+        if etcd.ok and etcd.reason:  # it can be used, but is nearly full
+            impaired.append(views.Impairment("process", etcd.name, etcd.reason))
         impaired += [
             views.Impairment("switch", switch.id, switch.reason or "it is not connected")
             for switch in switches

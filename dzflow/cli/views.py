@@ -46,6 +46,8 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
             ("partitions_ready", "partitions", "partitions are ready"),
         ):
             console.print(f"{found[up]} of {found[every]} {what}", highlight=False)
+        if store := found.get("store"):
+            _show_store(console, store)
         named, total = found.get("impaired") or [], found["impaired_counts"]["total"]
         if named:
             impaired = Table("impaired", "id", "since", "reason")
@@ -174,6 +176,32 @@ def restore(
         raise typer.Exit(1)
 
 
+etcd = typer.Typer(help="The database of the control plane.", no_args_is_help=True)
+
+
+@etcd.command()
+def compact(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+    """Compact and defragment etcd's database now; exits with 2 if it is still at its quota.
+
+    The service does so by itself when it pays. If the quota was reached, finished records are
+    removed first. Every member of etcd is blocked for a while, one after the other.
+    """
+    with interruptible(), _client(url, token, ca) as client:
+        found = _answer(client.post("/etcd/compact")).json()
+    if json:
+        print_json(found)
+    else:
+        console = Console()
+        for name, text in (("size", "size"), ("in_use", "in use")):
+            before, after = found[f"{name}_before"], found[name]
+            console.print(f"{text}: {_mib(before)}, now {_mib(after)}", highlight=False)
+        console.print(f"quota: {_mib(found['quota'])}", highlight=False)
+        if found["full"]:
+            console.print("[red]etcd's database is still at its quota[/]")
+    if found["full"]:
+        raise typer.Exit(NOT_READY)
+
+
 def add_to(app: typer.Typer) -> None:
     """Add these commands to the `dzflow` command."""
     commands: Sequence[Callable[..., None]] = (
@@ -188,6 +216,7 @@ def add_to(app: typer.Typer) -> None:
     )
     for command in commands:
         app.command()(command)
+    app.add_typer(etcd, name="etcd")
 
 
 def _get(url: str, token: str | None, ca: Path | None, path: str, **params: str) -> Any:
@@ -236,6 +265,21 @@ def _show(found: dict[str, Any], json: bool, columns: Sequence[str], lesser: Seq
         print_json(found)
     else:
         show_list(found["items"], columns, lesser)
+
+
+def _show_store(console: Console, store: dict[str, Any]) -> None:
+    size, quota = store["size"], store["quota"]
+    colour = {"normal": "green", "high": "yellow"}.get(store["level"], "red")
+    console.print(
+        f"etcd has {_mib(size)} of {_mib(quota)} ([{colour}]{size / quota:.0%}[/]),"
+        f" {_mib(store['in_use'])} in use; {store['finished_records']:,} finished records and"
+        f" {store['idempotency_keys']:,} idempotency keys are kept",
+        highlight=False,
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.0f} MiB"
 
 
 def _link(link: dict[str, Any]) -> str:

@@ -25,6 +25,7 @@ from configurators.store.etcd.client import (
     TxnResult,
     WatchBatch,
 )
+from configurators.store.etcd.maintenance import Maintenance, MemberState
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
 _TIMEOUT = 5.0  # after which a call that etcd does not answer has failed
@@ -318,6 +319,15 @@ class SimEtcd(Etcd):
     async def revoke(self, lease: int) -> None:
         await self._call(False, self.store.revoke, lease)
 
+    @property
+    def maintenance(self) -> "SimMaintenance":
+        return SimMaintenance(self)
+
+    async def look(self) -> int:
+        """The newest revision."""
+        revision: int = await self._call(False, lambda: self.store.revision)
+        return revision
+
     async def _call(self, changes: bool, call: Callable[..., Any], *args: Any) -> Any:
         store, loop = self.store, self.store.loop
         answer: asyncio.Future[Any] = loop.create_future()
@@ -343,6 +353,23 @@ class SimEtcd(Etcd):
 
         loop.at(loop.now + store.delay(), NOWHERE, arrive)
         return await answer
+
+
+class SimMaintenance(Maintenance):
+    """The maintenance of the model, which is never full; the scenario compacts it."""
+
+    def __init__(self, etcd: SimEtcd) -> None:
+        self._etcd = etcd
+
+    async def revision(self) -> int:
+        return await self._etcd.look()
+
+    async def states(self) -> dict[str, MemberState | None]:
+        await self._etcd.look()
+        return {"etcd": MemberState("3.5", 0, 0, leader=True)}
+
+    async def compact(self, revision: int, physical: bool = False) -> None:
+        """Nothing."""
 
 
 def _settle(answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:

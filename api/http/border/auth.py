@@ -47,6 +47,7 @@ ACCESS: Mapping[str, Access] = {
     "GET /metrics": "operator",
     "GET /backup": "operator",
     "POST /restore": "operator",
+    "POST /etcd/compact": "operator",
     "GET /healthz": "anyone",
     "GET /readyz": "anyone",
 }

@@ -18,7 +18,7 @@ from api.http.schema.models import HealthOut, ReadyOut, ReportIn, ReportOut
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example
 from api.http.schema.parameters import TypesQuery
-from dispatcher.views import Change, ChangeType, RecordView, Restored, SpaceView
+from dispatcher.views import Change, ChangeType, Compaction, RecordView, Restored, SpaceView
 
 router = new_router("service")
 
@@ -156,3 +156,16 @@ async def restore(
 ) -> Json[Restored]:
     """Restore a backup into a control plane that has no state."""
     return await once(lambda: dispatcher.restore(content))
+
+
+@router.post(
+    "/etcd/compact",
+    responses={200: answer("The size of the database before and after.")},
+)
+async def compact(dispatcher: DispatcherDep, once: OnceDep) -> Json[Compaction]:
+    """Compact and defragment etcd's database now; the service does so by itself when it pays.
+
+    If the database has reached its quota, finished records are removed first. Every member of etcd
+    is blocked for a while, one after the other.
+    """
+    return await once(dispatcher.compact_store)

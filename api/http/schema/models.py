@@ -11,6 +11,7 @@ from dispatcher.views import (
     Part,
     PartitionView,
     RecordView,
+    StoreView,
     SwitchView,
 )
 
@@ -280,8 +281,9 @@ class ReadyOut(Struct, frozen=True, omit_defaults=True):
     `degraded`: requests are served, but those that concern what is impaired have to wait.
     `not ready`: no request can be served, for the `reasons` given.
 
-    If the service has tokens, only operators get `reasons`, `impaired` and `parts`. `impaired` has
-    at most 100 elements; `impaired_counts` counts all.
+    If the service has tokens, only operators get `reasons`, `impaired`, `parts` and `store`, which
+    says how full etcd's database is. `impaired` has at most 100 elements; `impaired_counts` counts
+    all.
     """
 
     status: Literal["ready", "degraded", "not ready"]
@@ -294,3 +296,4 @@ class ReadyOut(Struct, frozen=True, omit_defaults=True):
     reasons: list[str] | None = None
     impaired: list[ImpairmentOut] | None = None
     parts: list[Part] | None = None
+    store: StoreView | None = None

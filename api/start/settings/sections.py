@@ -58,6 +58,14 @@ class EtcdSettings(_Section):
     key: Path | None = Field(default=None, description="key of the client certificate")
     plain: bool = Field(default=False, description="connect beyond loopback without TLS")
     timeout: float = Field(default=10.0, gt=0, description="seconds until a request is given up")
+    quota: int | None = Field(
+        default=None,
+        ge=16 << 20,
+        description="bytes of the database; default: 4 GiB, or 2 GiB for an etcd that is given",
+    )
+    history: float = Field(
+        default=60.0, ge=10, description="seconds of history that are kept for slow readers"
+    )
 
     @property
     def tls(self) -> bool:
@@ -150,6 +158,33 @@ class LimitSettings(_Section):
     )
     wait: float = Field(
         default=10.0, gt=0, description="seconds that a request waits for switches by default"
+    )
+
+
+class KeepSettings(_Section):
+    """What is kept for a while, and how much of it; see [what is kept](../how-to/storage.md)."""
+
+    finished_s: float = Field(
+        default=600.0, ge=60, description="seconds that removed and failed records are kept"
+    )
+    finished: int = Field(
+        default=100_000, ge=0, description="the most of them, but all of the last 30 seconds"
+    )
+    finished_bytes: int = Field(default=128 << 20, ge=0, description="the most bytes of them")
+    keys_s: float = Field(
+        default=86_400.0, ge=600, description="seconds that idempotency keys are honoured"
+    )
+    keys: int = Field(
+        default=500_000, ge=0, description="the most of them, but all of the last ten minutes"
+    )
+    keys_bytes: int = Field(default=256 << 20, ge=0, description="the most bytes of them")
+    answers: int = Field(
+        default=10_000,
+        ge=1,
+        description="answers to keyed requests that leave no record, per API process",
+    )
+    series: int = Field(
+        default=10_000, ge=1, description="metrics reported by applications, per API process"
     )
 
 
@@ -288,3 +323,7 @@ class LogSettings(_Section):
     to: Literal["files", "stderr"] = Field(
         default="files", description="`logs/` in the data folder, or stderr"
     )
+    size: int = Field(
+        default=16 << 20, ge=64 << 10, description="bytes of a log file, of etcd's and Ray's, too"
+    )
+    files: int = Field(default=3, ge=1, description="older files that are kept of each")

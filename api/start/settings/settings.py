@@ -17,6 +17,7 @@ from pydantic_settings import (
 from api.start.settings.sections import (
     EmulatedSettings,
     EtcdSettings,
+    KeepSettings,
     LimitSettings,
     LogSettings,
     OnosSettings,
@@ -93,6 +94,7 @@ class Settings(BaseSettings):
     tokens: TokenSettings = TokenSettings()
     tls: TlsSettings = TlsSettings()
     limits: LimitSettings = LimitSettings()
+    keep: KeepSettings = KeepSettings()
     slices: SliceSettings = SliceSettings()
     sea: SharedSettings = SharedSettings()
     times: TimeSettings = TimeSettings()

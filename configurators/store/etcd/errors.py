@@ -58,9 +58,9 @@ class Verdict(Struct, frozen=True):
 
 
 _FULL = (
-    "etcd's database has reached its quota. Compact and defragment it and disarm the alarm"
-    " (`make_room` of the store's upkeep does all three; so does etcdctl), or give etcd a larger"
-    " --quota-backend-bytes, and remove subscriptions that are not needed"
+    "etcd's database has reached its quota. The service makes room by itself if it can; `dzflow"
+    " etcd compact` does so at once. If that is not enough, give etcd a larger quota (etcd.quota;"
+    " --quota-backend-bytes of an etcd of your own), and remove subscriptions that are not needed"
 )
 _NOT_SENT = ("failed to connect to all addresses", "DNS resolution failed", "connections to all")
 _NOT_PROPOSED = ("no leader", "raft proposal dropped", "too many requests", "not capable")

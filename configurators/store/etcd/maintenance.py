@@ -7,18 +7,23 @@ from aetcd import rpc
 from msgspec import Struct
 
 from configurators.store.etcd.connection import EtcdConnection, Member, Metadata
-from configurators.store.etcd.errors import Compacted, StoreUnavailable
+from configurators.store.etcd.errors import Compacted, StoreError, StoreUnavailable, judge
 
-_DEFRAGMENT_SECONDS = 300.0
+_SLOW_SECONDS = 300.0  # for calls that may read and write the whole database
+_NO_SPACE = "NOSPACE"
 
 
 class MemberState(Struct, frozen=True):
-    """A member that answers; sizes are in bytes, `in_use` without what defragmentation can free."""
+    """A member that answers; sizes are in bytes, `in_use` without what defragmentation can free.
+
+    With `full`, a member has reached its quota, and all of them refuse writes.
+    """
 
     version: str
     size: int
     in_use: int
     leader: bool
+    full: bool = False
 
 
 class Maintenance:
@@ -45,7 +50,8 @@ class Maintenance:
             return await member.kv.Compact(request, timeout=timeout, metadata=metadata)
 
         try:
-            await self._connection.call(invoke, repeatable=True)
+            limit = _SLOW_SECONDS if physical else None
+            await self._connection.call(invoke, repeatable=True, limit=limit)
         except Compacted:
             return  # another process has done so
 
@@ -53,23 +59,24 @@ class Maintenance:
         """The state of each endpoint, None for one that does not answer."""
         found: dict[str, MemberState | None] = {}
         for member in self._connection.members:
+            timeout = self._connection.access.timeout
             try:
+                metadata = await self._connection.metadata(member, timeout)
                 answer = await member.maintenance.Status(
-                    rpc.StatusRequest(), timeout=self._connection.access.timeout
+                    rpc.StatusRequest(), timeout=timeout, metadata=metadata
                 )
             except grpc.aio.AioRpcError:
                 found[member.endpoint] = None
                 continue
-            leads = answer.leader == answer.header.member_id
             found[member.endpoint] = MemberState(
-                answer.version, answer.dbSize, answer.dbSizeInUse, leads
+                answer.version,
+                answer.dbSize,
+                answer.dbSizeInUse,
+                leader=answer.leader == answer.header.member_id,
+                # Asked for in this way, because a call for the alarms is written to etcd's log.
+                full=any(_NO_SPACE in error for error in answer.errors),
             )
         return found
-
-    async def alarmed(self) -> bool:
-        """Whether a member has raised an alarm: it has no space, or its data is corrupt."""
-        answer = await self._alarm(rpc.AlarmRequest(action=rpc.AlarmRequest.GET))
-        return bool(answer.alarms)
 
     async def disarm(self) -> None:
         """Let etcd take writes again after it ran out of space."""
@@ -82,23 +89,29 @@ class Maintenance:
                 await self._alarm(request)
 
     async def defragment(self) -> None:
-        """Give free space back to the disk, one member after the other.
+        """Give free space back to the disk, one member after the other, the leader last.
 
-        StoreUnavailable if a member does not answer; the members before it are done then.
+        StoreRefused if etcd's user may not do so. StoreUnavailable if a member does not answer; the
+        members before it are done then.
         """
-        for member in self._connection.members:
+        states = await self.states()
+        leads = {endpoint for endpoint, state in states.items() if state and state.leader}
+        for member in sorted(self._connection.members, key=lambda it: it.endpoint in leads):
             try:
                 metadata = await self._connection.metadata(member, self._connection.access.timeout)
                 await member.maintenance.Defragment(
-                    rpc.DefragmentRequest(), timeout=_DEFRAGMENT_SECONDS, metadata=metadata
+                    rpc.DefragmentRequest(), timeout=_SLOW_SECONDS, metadata=metadata
                 )
             except grpc.aio.AioRpcError as error:
-                raise StoreUnavailable(
-                    f"{member.endpoint} was not defragmented: {error.details()}"
-                ) from None
+                raise _defragmentation_failed(member.endpoint, error) from None
 
     async def _alarm(self, request: Any) -> Any:
         async def invoke(member: Member, metadata: Metadata, timeout: float) -> Any:
             return await member.maintenance.Alarm(request, timeout=timeout, metadata=metadata)
 
         return await self._connection.call(invoke, repeatable=True)
+
+
+def _defragmentation_failed(endpoint: str, error: grpc.aio.AioRpcError) -> StoreError:
+    verdict = judge(error.code(), error.details())
+    return verdict.error or StoreUnavailable(f"{endpoint} was not defragmented: {verdict.reason}")

@@ -8,7 +8,7 @@ from msgspec import msgpack
 
 from configurators.store.documents import decode_key_use, encode
 from configurators.store.etcd.client import Etcd, Get, LeaseGone, Put, StoreUnavailable, absent
-from configurators.store.keys import KEYS
+from configurators.store.keys import KEYS, REMOVED_UNTIL
 from configurators.store.model import KeyUse
 from configurators.store.upkeep import SharedLeases
 from dispatcher.errors import Conflict
@@ -34,6 +34,16 @@ def key_name(who: str, key: str) -> str:
     return KEYS + hashlib.sha256(text).hexdigest()
 
 
+async def removed_until(etcd: Etcd) -> float:
+    """Records that finished before this time may have been removed early, to make room.
+
+    The time is stored before records are removed. So whoever finds no finished record, and then
+    reads the time, knows whether there may have been one.
+    """
+    found = await etcd.get(REMOVED_UNTIL)
+    return float(found.value) if found else 0.0
+
+
 async def claim(etcd: Etcd, leases: SharedLeases, name: str, use: KeyUse) -> KeyUse | None:
     """Use a key for a call.
 
@@ -44,7 +54,7 @@ async def claim(etcd: Etcd, leases: SharedLeases, name: str, use: KeyUse) -> Key
     uncertain = False
     for attempt in range(_TRIES):
         try:
-            put = Put(name, value, await leases.current())
+            put = Put(name, value, await leases.current(1, len(name) + len(value)))
             result = await etcd.transact([absent(name)], [put], [Get(name)])
         except (StoreUnavailable, LeaseGone) as error:
             if attempt == _TRIES - 1:

@@ -15,7 +15,7 @@ from dispatcher.errors import Conflict, NotFound, Problem, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.requests.calls.followed import FollowedRecords
-from dispatcher.requests.calls.idempotency import claim, fingerprint, key_name
+from dispatcher.requests.calls.idempotency import claim, fingerprint, key_name, removed_until
 from dispatcher.requests.calls.pending_reply import PendingReply
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.replies import Replies
@@ -31,8 +31,8 @@ T = TypeVar("T", RecordSpec, str)
 _PER_TURN = 50  # filters that are indexed in one turn of the loop
 _RENEWALS = 10  # attempts, for a record that changes all the time
 _FORGOTTEN = (
-    "this idempotency key was used long ago, and the record that it began, if any, has ended since;"
-    " use a new key for a new call"
+    "this idempotency key was used before, and the record that it began, if any, has ended and is"
+    " no longer kept; use a new key for a new call"
 )
 
 
@@ -130,7 +130,7 @@ class Records:
             if use is None:
                 return ids
         known = await self._read_any(use.ids)
-        old = self._clock.wall() - use.made > self._surely_known
+        old = not all(use.ids[place] in known for place in wanted) and await self._is_old(use)
         for place, spec in list(wanted.items()):
             id = use.ids[place]
             if id in known:
@@ -143,6 +143,12 @@ class Records:
                 continue
             del wanted[place]
         return dict(enumerate(use.ids))
+
+    async def _is_old(self, use: KeyUse) -> bool:
+        """Whether a record that this use of a key began may have finished and been removed."""
+        if self._clock.wall() - use.made > self._surely_known:
+            return True
+        return use.made <= await removed_until(self._etcd)
 
     def _refusal(self, kind: RecordKind, spec: RecordSpec) -> DzflowError:
         """Why an element is refused that was refused when its key was first used."""

@@ -25,6 +25,7 @@ from configurators.store.etcd.client import (
     Put,
     Stored,
     StoreError,
+    StoreFull,
     StoreRefused,
     StoreUnavailable,
     TxnResult,
@@ -200,7 +201,8 @@ class RecordWriter:
                     return
                 late = self._clock.monotonic() - began > self._patience
                 if late or not (gone or isinstance(error, StoreUnavailable)):
-                    _log.error("%d writes failed: %s", len(batch), error)
+                    if not isinstance(error, StoreFull):  # the upkeep of etcd reports that
+                        _log.error("%d writes failed: %s", len(batch), error)
                     for write in batch:
                         write.error = error
                         write.report(WriteResult.FAILED)
@@ -233,7 +235,11 @@ class RecordWriter:
         compares = [stands]
         ops: list[Op] = []
         guards: dict[int, Sequence[Compare]] = {}
-        lease = await self._leases.current() if any(write.leased for write in batch) else 0
+        leased = [put for write in batch for put in write.leased]
+        lease = 0
+        if leased:
+            size = sum(len(put.key) + len(put.value) for put in leased)
+            lease = await self._leases.current(len(leased), size)
         for write in batch:
             compares.append(Compare(write.key, write.revision))
             compares += write.compares

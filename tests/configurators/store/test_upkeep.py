@@ -1,12 +1,8 @@
 import asyncio
-from pathlib import Path
 
-import pytest
-
-from configurators.store.etcd.client import Compacted, Etcd
-from configurators.store.upkeep import SharedLeases, keep_compacted
-from tests.etcd import TestEtcd, running
-from tests.support import until
+from configurators.store.etcd.client import Etcd
+from configurators.store.upkeep import SharedLeases
+from tests.etcd import TestEtcd
 
 
 class Clock:
@@ -21,7 +17,7 @@ async def test_keys_of_the_same_while_share_a_lease(etcd_server: TestEtcd) -> No
     clock = Clock()
 
     async with Etcd(etcd_server.access()) as etcd:
-        leases = SharedLeases(etcd, retention=3600, rotation=60, clock=clock)
+        leases = SharedLeases(etcd, "finished", retention=3600, rotation=60, monotonic=clock)
         first = await asyncio.gather(*(leases.current() for _ in range(50)))
         assert len(set(first)) == 1
         clock.now += 59
@@ -30,9 +26,53 @@ async def test_keys_of_the_same_while_share_a_lease(etcd_server: TestEtcd) -> No
         assert await leases.current() != first[0]
 
 
+async def test_a_lease_has_a_bounded_number_of_keys_and_bytes(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        leases = SharedLeases(etcd, "keys", retention=3600, group_keys=10, wall=lambda: 7.0)
+        first = await leases.current(9, 90)
+        assert await leases.current(2, 20) == first
+        second = await leases.current(1, 5 << 20)
+        assert second != first
+        third = await leases.current(1, 1)
+        assert third not in (first, second)
+
+        closed = leases.take_closed()
+        assert [(group.lease, group.keys, group.bytes) for group in closed] == [
+            (first, 11, 110),
+            (second, 1, 5 << 20),
+        ]
+        assert {(group.kind, group.closed) for group in closed} == {("keys", 7.0)}
+        assert leases.take_closed() == []
+        assert [group.lease for group in leases.take_closed(last=True)] == [third]
+
+
+async def test_groups_that_could_not_be_listed_are_given_again(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        leases = SharedLeases(etcd, "finished", retention=3600, group_keys=1)
+        await leases.current()
+        await leases.current()
+        closed = leases.take_closed()
+        leases.give_back(closed)
+        await leases.current()
+        assert leases.take_closed()[:1] == closed
+
+
+async def test_a_group_is_closed_when_its_time_is_over_though_nothing_is_written(
+    etcd_server: TestEtcd,
+) -> None:
+    clock = Clock()
+    async with Etcd(etcd_server.access()) as etcd:
+        leases = SharedLeases(etcd, "finished", retention=3600, rotation=60, monotonic=clock)
+        lease = await leases.current()
+        assert leases.take_closed() == []
+        clock.now += 60
+        assert [group.lease for group in leases.take_closed()] == [lease]
+        assert await leases.current() != lease
+
+
 async def test_a_lease_that_is_gone_is_replaced_when_told(etcd_server: TestEtcd) -> None:
     async with Etcd(etcd_server.access()) as etcd:
-        leases = SharedLeases(etcd, retention=3600)
+        leases = SharedLeases(etcd, "finished", retention=3600)
         first = await leases.current()
         await etcd.revoke(first)
         leases.forget()
@@ -45,56 +85,9 @@ async def test_keys_with_a_shared_lease_expire(
     etcd_server: TestEtcd,
 ) -> None:
     async with Etcd(etcd_server.access()) as etcd:
-        leases = SharedLeases(etcd, retention=0.5, rotation=0.5)
+        leases = SharedLeases(etcd, "finished", retention=0.5, rotation=0.5)
         revision = await etcd.put("finished", b"", lease=await leases.current())
         async with asyncio.timeout(60):
             async for batch in etcd.watch("finished", revision):
                 assert [change.value for change in batch.events] == [None]
                 break
-
-
-async def compacted(etcd: Etcd, revision: int) -> bool:
-    try:
-        await etcd.range("a", revision=revision)
-    except Compacted:
-        return True
-    return False
-
-
-async def test_several_processes_may_compact_and_recent_history_stays(tmp_path: Path) -> None:
-    with running(tmp_path) as server:
-        async with asyncio.timeout(60), Etcd(server.access()) as etcd:
-            stop = asyncio.Event()
-            loops = [
-                asyncio.create_task(keep_compacted(etcd, every=0.05, keep=20, stop=stop))
-                for _ in range(3)
-            ]
-            first = await etcd.put("a", b"0")
-            for number in range(40):
-                last = await etcd.put("a", str(number).encode())
-            await until(lambda: compacted(etcd, first))
-            assert (await etcd.range("a", revision=last - 10)).items
-            stop.set()
-            await asyncio.gather(*loops)
-
-
-async def test_compaction_goes_on_after_etcd_was_away(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with running(tmp_path) as server:
-        async with (
-            asyncio.timeout(60),
-            Etcd(server.access()) as other,
-            Etcd(server.access(timeout=0.2)) as hasty,
-        ):
-            first = await other.put("a", b"0")
-            for _ in range(5):
-                await other.put("a", b"1")
-            await asyncio.to_thread(server.kill)
-            stop = asyncio.Event()
-            loop = asyncio.create_task(keep_compacted(hasty, every=0.05, keep=1, stop=stop))
-            await until(lambda: "cannot compact etcd" in caplog.text)
-            await asyncio.to_thread(server.start)
-            await until(lambda: compacted(other, first))
-            stop.set()
-            await loop

@@ -1,11 +1,19 @@
 """Records with a ttl end when nobody renews them."""
 
 import time
+from typing import cast
 
 import pytest
 
+from configurators.environment import Clock
+from configurators.store.etcd.client import Etcd
 from dispatcher.calls import RecordSpec
+from dispatcher.changes.expiry import Expiry
 from dispatcher.errors import Conflict, NotFound
+from dispatcher.knowledge.expiry_times import ExpiryTimes
+from dispatcher.knowledge.siblings import Siblings
+from dispatcher.metrics import Metrics
+from dispatcher.requests.intake.intake import Intake
 from tests.dispatcher.support import TIMEOUT, specs, views, world
 from tests.etcd import TestEtcd
 from tests.support import until
@@ -45,3 +53,20 @@ async def test_a_record_that_is_being_removed_is_not_renewed(etcd_server: TestEt
         await d.end("subscription", [record.id], wait=0)
         with pytest.raises(NotFound, match="being removed"):
             await d.renew("subscription", record.id)
+
+
+async def test_renewals_and_early_ends_do_not_make_the_schedule_grow(
+    etcd_server: TestEtcd,
+) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        times = ExpiryTimes(etcd, Clock())
+        intake = cast("Intake", None)  # nothing expires here
+        expiry = Expiry(etcd, times, intake, Siblings(etcd, "d1"), Metrics(), Clock())
+        later = time.time() + 3_600
+        for number in range(5_000):
+            times.changed.emit("s1-renewed", later + number)
+        assert expiry.scheduled == 1
+        for number in range(5_000):
+            times.changed.emit(f"s1-{number}", later)
+            times.gone.emit(f"s1-{number}")
+        assert expiry.scheduled < 1_100

@@ -40,7 +40,7 @@ class HeldWriter(RecordWriter):
 
     def __init__(self, etcd: Etcd, catalogue: Catalogue) -> None:
         me = Registration(etcd, "dispatchers/d1", Process("d1", "", 1, "n"))
-        super().__init__(etcd, catalogue, SharedLeases(etcd, 60), me, CLOCK)
+        super().__init__(etcd, catalogue, SharedLeases(etcd, "finished", 60), me, CLOCK)
         self.writes: list[Write] = []
 
     def write(self, write: Write, gather: bool = False) -> None:  # noqa: ARG002 - as the other

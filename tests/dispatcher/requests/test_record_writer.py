@@ -86,7 +86,7 @@ async def scene(etcd_server: TestEtcd, patience: float = 20.0) -> AsyncIterator[
         registration = Registration(etcd, KEY, Process("d1", "", 1, "n"), 60)
         registered = asyncio.create_task(registration.keep())
         await registration.known.wait()
-        leases = SharedLeases(etcd, 60)
+        leases = SharedLeases(etcd, "finished", 60)
         record_writer = RecordWriter(etcd, catalogue, leases, registration, Clock(), patience)
         yield Scene(w, catalogue, Writer(record_writer), registration)
         await record_writer.close()

@@ -19,7 +19,7 @@ from configurators.store.etcd.client import (
     unchanged,
 )
 from configurators.store.server.server import free_ports
-from configurators.store.upkeep import make_room, room
+from configurators.store.upkeep import make_room, read_room
 from tests.etcd import TestEtcd, running
 
 
@@ -193,16 +193,16 @@ async def test_a_full_store_says_what_to_do_and_takes_writes_after_room_was_made
                 for _ in range(100):
                     await etcd.put("a", bytes(1 << 20))
 
-            assert not (await room(etcd)).full
+            assert not (await read_room(etcd)).full
             with pytest.raises(StoreFull, match="quota"):
                 await fill()
             with pytest.raises(StoreFull):
                 await etcd.transact([], [Put("b", b"1")])
             assert (await etcd.get("a")) is not None
-            before = await room(etcd)
+            before = await read_room(etcd)
             assert before.full
             await make_room(etcd)
-            after = await room(etcd)
+            after = await read_room(etcd)
             assert not after.full
             assert after.size < before.size
             await etcd.put("a", b"1")
