@@ -35,4 +35,9 @@ def find_hints(settings: Settings) -> list[str]:
         found.append("switches on other machines need openflow.host, which is loopback now")
     if settings.tokens.given and not is_loopback(settings.listen) and not settings.tls.cert:
         found.append("tokens travel unencrypted; set tls.cert and tls.key")
+    if settings.tokens.given and settings.data_plane == "emulated":
+        found.append(
+            "every program on this machine can send and receive events on the emulated network,"
+            " without a token"
+        )
     return found

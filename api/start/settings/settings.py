@@ -17,6 +17,7 @@ from pydantic_settings import (
 from api.start.settings.sections import (
     EmulatedSettings,
     EtcdSettings,
+    HttpSettings,
     LimitSettings,
     LogSettings,
     OnosSettings,
@@ -92,6 +93,7 @@ class Settings(BaseSettings):
     ray: RaySettings = RaySettings()
     tokens: TokenSettings = TokenSettings()
     tls: TlsSettings = TlsSettings()
+    http: HttpSettings = HttpSettings()
     limits: LimitSettings = LimitSettings()
     slices: SliceSettings = SliceSettings()
     sea: SharedSettings = SharedSettings()
