@@ -105,7 +105,7 @@ def test_networks_contain_addresses_in_every_form() -> None:
     assert contains(known, "2001:db8::1")
     assert not contains(known, "2001:db8::2")
     assert not contains(known, "not an address")
-    with pytest.raises(ValueError, match="proxy.example"):
+    with pytest.raises(ValueError, match=r"proxy\.example"):
         networks(["proxy.example"])
 
 

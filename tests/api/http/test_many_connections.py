@@ -123,39 +123,43 @@ async def say(stack: AsyncExitStack, bare: Bare, said: bytes, address: str) -> a
 
 
 async def test_the_longest_idle_connection_goes_first() -> None:
-    async with edge(max_address_connections=3, idle_timeout=600) as (bare, _):
-        async with AsyncExitStack() as stack:
-            opened = []
-            for _ in range(3):
-                reader, writer = await stack.enter_async_context(bare.connection(GET))
-                assert await reader.readuntil(b"well")
-                opened.append((reader, writer))
-            (one, first), (two, _), _ = opened
-            first.write(GET)  # from now on, the second one is idle for longest
-            assert await one.readuntil(b"well")
-            four = await say(stack, bare, GET, "127.0.0.1")
-            assert await four.readuntil(b"well")
-            assert await ended(two) == b""
-            assert bare.server.table.evicted == 1
-            other = await say(stack, bare, GET, "127.0.0.2")
-            assert await other.readuntil(b"well")
-            assert bare.server.table.evicted == 1
+    async with (
+        edge(max_address_connections=3, idle_timeout=600) as (bare, _),
+        AsyncExitStack() as stack,
+    ):
+        opened = []
+        for _ in range(3):
+            reader, writer = await stack.enter_async_context(bare.connection(GET))
+            assert await reader.readuntil(b"well")
+            opened.append((reader, writer))
+        (one, first), (two, _), _ = opened
+        first.write(GET)  # from now on, the second one is idle for longest
+        assert await one.readuntil(b"well")
+        four = await say(stack, bare, GET, "127.0.0.1")
+        assert await four.readuntil(b"well")
+        assert await ended(two) == b""
+        assert bare.server.table.evicted == 1
+        other = await say(stack, bare, GET, "127.0.0.2")
+        assert await other.readuntil(b"well")
+        assert bare.server.table.evicted == 1
 
 
 async def test_a_request_in_progress_is_not_disturbed() -> None:
-    async with edge(max_address_connections=3, max_connections=5) as (bare, go):
-        async with AsyncExitStack() as stack:
-            working = await say(stack, bare, GET.replace(b"/ ", b"/slow "), "127.0.0.1")
-            body = b"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab"
-            sending = await say(stack, bare, body, "127.0.0.1")
-            await until(lambda: len(bare.server.server_state.tasks) == 2)
-            for address in ("127.0.0.1", *OTHERS):
-                for _ in range(10):
-                    await say(stack, bare, b"", address)
-            await until(lambda: bare.server.table.evicted >= 30)
-            go.set()
-            for reader in (working, sending):
-                assert await reader.readuntil(b"well")
+    async with (
+        edge(max_address_connections=3, max_connections=5) as (bare, go),
+        AsyncExitStack() as stack,
+    ):
+        working = await say(stack, bare, GET.replace(b"/ ", b"/slow "), "127.0.0.1")
+        body = b"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab"
+        sending = await say(stack, bare, body, "127.0.0.1")
+        await until(lambda: len(bare.server.server_state.tasks) == 2)
+        for address in ("127.0.0.1", *OTHERS):
+            for _ in range(10):
+                await say(stack, bare, b"", address)
+        await until(lambda: bare.server.table.evicted >= 30)
+        go.set()
+        for reader in (working, sending):
+            assert await reader.readuntil(b"well")
 
 
 async def test_beyond_the_limit_in_total_an_idle_one_of_anybody_goes() -> None:
@@ -173,25 +177,27 @@ async def test_beyond_the_limit_in_total_an_idle_one_of_anybody_goes() -> None:
 
 
 async def test_when_all_are_at_work_the_reserve_answers_questions_about_health() -> None:
-    async with edge(max_connections=4, reserve=2, head_timeout=600.0) as (bare, go):
-        async with AsyncExitStack() as stack:
-            slow = GET.replace(b"/ ", b"/slow ")
-            working = [await say(stack, bare, slow, "127.0.0.1") for _ in range(4)]
-            await until(lambda: len(bare.server.server_state.tasks) == 4)
-            # Silent connections cannot use the reserve up.
-            for _ in range(20):
-                await say(stack, bare, b"", "127.0.0.1")
-            prober = await say(stack, bare, HEALTH, "127.0.0.2")
-            assert (await prober.readuntil(b"well")).startswith(b"HTTP/1.1 200")
-            other = await say(stack, bare, GET, "127.0.0.2")
-            refused = await ended(other)
-            assert refused.startswith(b"HTTP/1.1 503")
-            assert b"/problems/overloaded" in refused
-            go.set()
-            for reader in working:
-                assert await reader.readuntil(b"well")
-            again = await say(stack, bare, GET, "127.0.0.2")
-            assert await again.readuntil(b"well")
+    async with (
+        edge(max_connections=4, reserve=2, head_timeout=600.0) as (bare, go),
+        AsyncExitStack() as stack,
+    ):
+        slow = GET.replace(b"/ ", b"/slow ")
+        working = [await say(stack, bare, slow, "127.0.0.1") for _ in range(4)]
+        await until(lambda: len(bare.server.server_state.tasks) == 4)
+        # Silent connections cannot use the reserve up.
+        for _ in range(20):
+            await say(stack, bare, b"", "127.0.0.1")
+        prober = await say(stack, bare, HEALTH, "127.0.0.2")
+        assert (await prober.readuntil(b"well")).startswith(b"HTTP/1.1 200")
+        other = await say(stack, bare, GET, "127.0.0.2")
+        refused = await ended(other)
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert b"/problems/overloaded" in refused
+        go.set()
+        for reader in working:
+            assert await reader.readuntil(b"well")
+        again = await say(stack, bare, GET, "127.0.0.2")
+        assert await again.readuntil(b"well")
 
 
 @pytest.mark.parametrize(("proxies", "kept"), [(("127.0.0.2",), 20), ((), 5)])

@@ -171,7 +171,9 @@ async def test_only_proxies_that_are_named_may_speak_for_others(
 ) -> None:
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's own variable does not count
     request = GET.replace(b"\r\n\r\n", b"\r\n") + FORWARDED
-    async with serving(tell_client, proxies=proxies) as bare:
-        async with bare.connection(request) as (reader, _):
-            _, _, content = (await ended(reader)).partition(b"\r\n\r\n")
+    async with (
+        serving(tell_client, proxies=proxies) as bare,
+        bare.connection(request) as (reader, _),
+    ):
+        _, _, content = (await ended(reader)).partition(b"\r\n\r\n")
     assert json.loads(content) == seen

@@ -288,30 +288,34 @@ async def silent(
 async def test_silent_connections_do_not_use_up_a_listener(address: str) -> None:
     """With default limits; the listener would wait for each of them for ten minutes."""
     options = StreamOptions(handshake=600.0)
-    async with pair(options) as (stream, _, listener):
-        async with silent(listener, [address] * 300) as strangers:
-            for name in map(str, range(10)):
-                another = await connect(listener.address, TOKEN, End(), Message, name, options)
-                assert await another.ask(Say("in"), WAIT) == Say("IN")
-                another.close()
-                await another.closed.wait()
-            # The oldest had to go; the stream that is open has never been disturbed.
-            for reader in strangers[: 300 - options.strangers_of_address]:
-                await cut(reader)
-            assert await stream.ask(Say("well"), WAIT) == Say("WELL")
+    async with (
+        pair(options) as (stream, _, listener),
+        silent(listener, [address] * 300) as strangers,
+    ):
+        for name in map(str, range(10)):
+            another = await connect(listener.address, TOKEN, End(), Message, name, options)
+            assert await another.ask(Say("in"), WAIT) == Say("IN")
+            another.close()
+            await another.closed.wait()
+        # The oldest had to go; the stream that is open has never been disturbed.
+        for reader in strangers[: 300 - options.strangers_of_address]:
+            await cut(reader)
+        assert await stream.ask(Say("well"), WAIT) == Say("WELL")
 
 
 async def test_strangers_of_many_addresses_are_limited_in_total() -> None:
     options = StreamOptions(handshake=600.0, strangers=10, strangers_of_address=5)
     addresses = [f"127.0.0.{2 + number // 3}" for number in range(30)]
-    async with pair(options) as (stream, _, listener):
-        async with silent(listener, addresses) as strangers:
-            for reader in strangers[:20]:
-                await cut(reader)
-            another = await connect(listener.address, TOKEN, End(), Message, "again", options)
-            another.close()
-            await another.closed.wait()
-            assert await stream.ask(Say("well"), WAIT) == Say("WELL")
+    async with (
+        pair(options) as (stream, _, listener),
+        silent(listener, addresses) as strangers,
+    ):
+        for reader in strangers[:20]:
+            await cut(reader)
+        another = await connect(listener.address, TOKEN, End(), Message, "again", options)
+        another.close()
+        await another.closed.wait()
+        assert await stream.ask(Say("well"), WAIT) == Say("WELL")
 
 
 async def cut(reader: asyncio.StreamReader) -> None:
