@@ -21,9 +21,9 @@ As on a real network, the publisher sends them a copy, to ff1e::d2. Datagrams ma
 with UDP. The host counts and drops datagrams that are malformed, too long or not from 127.0.0.1.
 
 The protocol has no credentials: every program on the machine can send and receive as any host, and
-take up the host's room for applications. What a host may publish is still checked by its switch, and
-nobody on another machine reaches an endpoint. The emulated network is for development and tests on a
-trusted machine. On real networks, the port of a switch is what identifies a host.
+take up the host's room for applications. The switch still checks what a host may publish, and other
+machines do not reach the endpoints. The emulated network is for development and tests on a trusted
+machine. On a real network, the port of its switch identifies a host.
 """
 
 from struct import Struct

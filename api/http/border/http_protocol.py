@@ -44,6 +44,7 @@ class Protocol(HttpToolsProtocol, Guest):
         self._head = 0  # bytes of the request's head so far
         self._in_head = True
         self._rest = 0  # bytes of a body that arrived after the answer
+        self._beside = 0  # bytes since the last of a body: sizes and extensions of chunks, trailers
         self._arrival: asyncio.TimerHandle | None = None  # of a head, or the rest of a body
         self._departure: asyncio.TimerHandle | None = None  # of an answer that waits to be read
         self._unread = 0  # bytes of it when the timer was started
@@ -77,9 +78,13 @@ class Protocol(HttpToolsProtocol, Guest):
             self._head += len(data)
             if self._arrival is None:
                 self._expect_head()
+        else:
+            self._beside += len(data)
         super().data_received(data)
         # If the head is complete, the rest of the data belongs to the body.
-        if self._in_head and self._head > MAX_HEAD:
+        if self._beside > MAX_HEAD:
+            self.transport.abort()
+        elif self._in_head and self._head > MAX_HEAD:
             text = f"request line and headers have at most {MAX_HEAD} bytes"
             self._refuse(431, "head-too-large", "The headers are too large", text)
 
@@ -92,16 +97,22 @@ class Protocol(HttpToolsProtocol, Guest):
         if self._reserved:
             self.scope[RESERVED] = True  # type: ignore[typeddict-unknown-key]
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header. Trailers, which come after a body, are none, and are ignored."""
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """The head is complete: stop its timeout."""
         self._in_head = False
-        self._head = self._rest = 0
+        self._head = self._rest = self._beside = 0
         self._stop_arrival()
         self._table.busy(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Count the bytes of a body that arrive after the answer."""
+        self._beside = 0
         if self.cycle.response_complete:
             self._rest += len(body)
             if self._rest > MAX_REST:
@@ -111,6 +122,7 @@ class Protocol(HttpToolsProtocol, Guest):
     def on_message_complete(self) -> None:
         """The request is complete: the next bytes belong to the head of another one."""
         self._in_head = True
+        self._beside = 0
         if self.cycle.response_complete:
             self._stop_arrival()
             self._expect_head()

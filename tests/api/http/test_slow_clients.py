@@ -121,6 +121,39 @@ async def test_bytes_after_a_request_in_progress_do_not_answer_it() -> None:
         go.set()
 
 
+CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the names of the headers once the body is complete."""
+    while (await receive()).get("more_body"):
+        pass
+    await answer(send, b",".join(name for name, _ in scope["headers"]))
+
+
+async def test_trailers_are_not_headers() -> None:
+    said = CHUNKED + b"1\r\nx\r\n0\r\nAuthorization: Bearer me\r\n\r\n"
+    async with serving(read_all) as bare, bare.connection(said) as (reader, _):
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(22) == b"host,transfer-encoding"
+
+
+@pytest.mark.parametrize(
+    ("first", "piece"),
+    [
+        (b"0\r\n", b"X-A: b\r\n"),  # endless trailers
+        (b"0\r\nX-A: ", b"bbbbbbbb"),  # an endless trailer
+        (b"1;", b"extended"),  # the endless extension of a chunk
+    ],
+)
+async def test_what_is_not_part_of_a_body_is_not_endless(first: bytes, piece: bytes) -> None:
+    async with serving(read_all) as bare, bare.connection(CHUNKED + first) as (reader, writer):
+        for _ in range(100):
+            writer.write(piece * 1_000)
+        assert await ended(reader) == b""
+        await until(lambda: len(bare.server.table) == 0)
+
+
 @LOOPS
 async def test_tls_handshakes_that_never_end_make_room_for_others(keys: Keys) -> None:
     trusted = ssl.create_default_context(cafile=keys.authority)
