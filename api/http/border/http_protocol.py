@@ -95,7 +95,7 @@ class Protocol(HttpToolsProtocol, Guest):
         self._in_head = True
         super().on_message_begin()
         if self._reserved:
-            self.scope[RESERVED] = True  # type: ignore[typeddict-unknown-key]
+            self.scope[RESERVED] = True  # type: ignore[literal-required]
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header. Trailers, which come after a body, are none, and are ignored."""

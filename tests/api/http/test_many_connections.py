@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -72,10 +73,12 @@ def test_4100_idle_connections_keep_nobody_out(stack: Stack, quiet: str) -> None
 def test_full_of_streams_the_service_still_tells_its_health(stack: Stack) -> None:
     settings = {"max_address_connections": 20, "keep_alive": 0.2}
     with stack.serving(**settings) as url, ExitStack() as opened:
+        streams = []  # which would be closed if they were forgotten
+        client = opened.enter_context(httpx.Client(base_url=url, timeout=WAIT))
         for _ in range(20):
-            client = opened.enter_context(httpx.Client(base_url=url, timeout=WAIT))
             stream = opened.enter_context(client.stream("GET", "/stream"))
-            assert next(stream.iter_lines()) == ": dzflow"
+            streams.append(stream.iter_lines())
+            assert next(streams[-1]) == ": dzflow"
         # From the same address: only what a prober asks.
         for _ in range(100):
             assert httpx.get(f"{url}/healthz", timeout=WAIT).status_code == 200
@@ -99,7 +102,7 @@ def test_full_of_streams_the_service_still_tells_its_health(stack: Stack) -> Non
 
 
 @asynccontextmanager
-async def edge(**settings: object) -> AsyncIterator[tuple[Bare, asyncio.Event]]:
+async def edge(**settings: Any) -> AsyncIterator[tuple[Bare, asyncio.Event]]:
     """A server whose application answers at /, and at every other path when the event is set."""
     go = asyncio.Event()
 

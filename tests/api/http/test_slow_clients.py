@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -54,7 +55,7 @@ async def test_a_connection_without_further_requests_is_closed() -> None:
 
 
 async def test_the_rest_of_a_body_that_was_answered_must_arrive_in_time() -> None:
-    settings = {"body_timeout": 0.3, "idle_timeout": 1_000}
+    settings: dict[str, Any] = {"body_timeout": 0.3, "idle_timeout": 1_000}
     async with serving(short, **settings) as bare, bare.connection(POST) as (reader, writer):
         assert await reader.readuntil(b"well")
         writer.write(b"a byte, which shows that the client is there")
@@ -63,7 +64,7 @@ async def test_the_rest_of_a_body_that_was_answered_must_arrive_in_time() -> Non
 
 @LOOPS
 async def test_an_answer_that_is_not_read_is_given_up() -> None:
-    settings = {"send_timeout": 0.3, "idle_timeout": 1_000}
+    settings: dict[str, Any] = {"send_timeout": 0.3, "idle_timeout": 1_000}
     async with serving(long, **settings) as bare, bare.connection(GET) as (_, writer):
         writer.transport.pause_reading()
         await until(lambda: len(bare.server.table) == 1)
@@ -157,7 +158,7 @@ async def test_what_is_not_part_of_a_body_is_not_endless(first: bytes, piece: by
 @LOOPS
 async def test_tls_handshakes_that_never_end_make_room_for_others(keys: Keys) -> None:
     trusted = ssl.create_default_context(cafile=keys.authority)
-    settings = {"max_address_connections": 10, "head_timeout": 1_000}
+    settings: dict[str, Any] = {"max_address_connections": 10, "head_timeout": 1_000}
     async with serving(short, keys, **settings) as bare:
         silent = [await asyncio.open_connection("127.0.0.1", bare.port) for _ in range(30)]
         for reader, _ in silent[:20]:
