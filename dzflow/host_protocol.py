@@ -19,6 +19,11 @@ protocol, which is 1, and a byte for its type. The types are
 A host does not deliver an event to its own applications when it sends the event into the network.
 As on a real network, the publisher sends them a copy, to ff1e::d2. Datagrams may be lost, as always
 with UDP. The host counts and drops datagrams that are malformed, too long or not from 127.0.0.1.
+
+The protocol has no credentials: every program on the machine can send and receive as any host, and
+take up the host's room for applications. The switch still checks what a host may publish, and other
+machines do not reach the endpoints. The emulated network is for development and tests on a trusted
+machine. On a real network, the port of its switch identifies a host.
 """
 
 from struct import Struct

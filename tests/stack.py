@@ -13,13 +13,12 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-import uvicorn
 from msgspec import Struct
 from msgspec.structs import replace
 
 from api.http.app import make_app
 from api.http.app_settings import ApiSettings, Token
-from api.http.border.http_protocol import Protocol
+from api.http.border.server import Server
 from api.start.network_process import emulate
 from api.start.settings.settings import Settings
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
@@ -166,13 +165,6 @@ class Stack:
             await serving.stop()
 
 
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the tests."""
-        yield
-
-
 class _Serving:
     """One REST service."""
 
@@ -182,10 +174,8 @@ class _Serving:
             yield dispatcher
 
         self._app = make_app(settings, opened)
-        config = uvicorn.Config(
-            self._app, http=Protocol, ws="none", log_config=None, access_log=False
-        )
-        self._server = _Server(config)
+        self._server = Server(self._app, settings)
+        self._app.state.context.metrics.watch_connections(self._server.table)
         self._socket = socket.create_server(("127.0.0.1", 0))
 
     async def start(self) -> str:

@@ -1,4 +1,4 @@
-"""The settings of the application: tokens of callers, and limits."""
+"""The settings of the REST service: tokens of callers, who may connect, and limits."""
 
 from typing import Literal
 
@@ -33,6 +33,15 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     max_streams: int = 4_000
     max_host_streams: int = 200  # of callers with the token of one host
     keep_alive: float = 15.0  # between keep-alives on a stream without changes
+    names: tuple[str, ...] = ()  # of the API, beside loopback; `*`: any
+    any_address: bool = False  # whether it may be called by addresses that are not loopback, too
+    origins: tuple[str, ...] = ()  # of web pages that may call the API, beside its own
+    proxies: tuple[str, ...] = ()  # addresses and networks of reverse proxies
+    max_connections: int = 4_096
+    max_address_connections: int = 1_024
+    reserve: int = 64  # connections beyond the limits, for calls about health only
+    head_timeout: float = 20.0  # until a TLS handshake, or the head of a request, has arrived
+    idle_timeout: int = 5  # on a connection between requests
     default_wait: float = 10.0
     max_wait: float = 60.0
     max_kept_answers: int = 10_000  # to requests with an idempotency key that leave no record

@@ -3,6 +3,7 @@
 from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import (
@@ -17,6 +18,7 @@ from prometheus_client.registry import Collector
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.metrics import LATENCY_BOUNDS
 from dispatcher.views import StoreView
+from dzflow.connections import ConnectionTable
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _TIMES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -83,9 +85,29 @@ class Metrics:
         """Add metrics of the whole control plane, as this dispatcher sees it."""
         self.registry.register(_ControlPlane(dispatcher))
 
+    def watch_connections(self, table: ConnectionTable[Any]) -> None:
+        """Add metrics of the connections of clients."""
+        self.registry.register(_Connections(table))
+
     def text(self) -> bytes:
         """All metrics in Prometheus's text format."""
         return generate_latest(self.registry)
+
+
+class _Connections(Collector):
+    def __init__(self, table: ConnectionTable[Any]) -> None:
+        self._table = table
+
+    def collect(self) -> Iterator[Metric]:
+        """The current state."""
+        table = self._table
+        yield _gauge("dzflow_http_connections", "Connections of clients.", {(): len(table)})
+        yield _counter(
+            "dzflow_http_connections_closed",
+            "Connections that were closed while idle for others, or that found no room.",
+            {("evicted",): table.evicted, ("refused",): table.refused},
+            ("reason",),
+        )
 
 
 class _ControlPlane(Collector):

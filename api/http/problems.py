@@ -24,6 +24,8 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "bad-header": (400, "A header is not acceptable"),
     "no-token": (401, "A token is needed"),
     "forbidden": (403, "Not allowed"),
+    "foreign-name": (403, "The API does not have this name"),
+    "foreign-origin": (403, "Not allowed for pages of other sites"),
     "not-found": (404, "Not found"),
     "no-method": (405, "Method not allowed"),
     "timeout": (408, "The request arrived too slowly"),

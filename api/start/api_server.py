@@ -7,14 +7,11 @@ import asyncio
 import resource
 import socket as sockets
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 
-import uvicorn
-
 from api.http.app import make_app
-from api.http.border.http_protocol import Protocol
+from api.http.border.server import Server
 from api.start import child, parts
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.store import keys
@@ -25,26 +22,6 @@ from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
 
 _SWITCH_INTERVAL = 0.0005  # seconds for which another thread may delay requests
-_GRACE = 5  # seconds for requests in progress when the server stops
-
-
-class Server(uvicorn.Server):
-    """A server that leaves signals to the child process, and reports when it listens."""
-
-    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._listening = listening
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Do nothing about signals."""
-        yield
-
-    async def startup(self, sockets: list[sockets.socket] | None = None) -> None:
-        """Start to listen."""
-        await super().startup(sockets)
-        if self.started:
-            self._listening()
 
 
 class NotStarted(DzflowError):
@@ -87,27 +64,14 @@ async def _serve(
     stop: asyncio.Event,
     background: BackgroundTasks,
 ) -> None:
-    tls = self.settings.tls
+    tls, api = self.settings.tls, parts.api_settings(self.settings)
     app = make_app(
-        parts.api_settings(self.settings),
+        api,
         lambda: nullcontext(dispatcher),
         partial(_ray, etcd),
     )
-    config = uvicorn.Config(
-        app,
-        loop="none",
-        http=Protocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        backlog=4096,
-        timeout_graceful_shutdown=_GRACE,
-        ssl_certfile=tls.cert,
-        ssl_keyfile=str(tls.key) if tls.key else None,
-    )
-    server = Server(config, lambda: self.report(ready=True))
+    server = Server(app, api, tls.cert, tls.key, lambda: self.report(ready=True))
+    app.state.context.metrics.watch_connections(server.table)
     tune_garbage_collector()
     sys.setswitchinterval(_SWITCH_INTERVAL)
 

@@ -21,7 +21,7 @@ from api.start.settings.settings import Settings
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "****"
 # Below these levels, the libraries log details that operators do not need.
-_QUIET = {"asyncio": "error", "httpx": "warning", "httpcore": "warning", "uvicorn": "warning"}
+_QUIET = {"asyncio": "error", "httpx": "warning", "httpcore": "warning", "uvicorn": "error"}
 
 
 class Lines(logging.Formatter):

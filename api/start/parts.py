@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from api.http.app_settings import ApiSettings, Token
-from api.start.settings.settings import Settings
+from api.start.settings.settings import Settings, is_loopback
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
@@ -44,7 +44,7 @@ def stream_token(settings: Settings) -> bytes:
 
 def api_settings(settings: Settings) -> ApiSettings:
     """The settings of the REST application."""
-    limits = settings.limits
+    limits, http = settings.limits, settings.http
     operators = (Token(each.get_secret_value(), "operator") for each in settings.tokens.operator)
     hosts = (
         Token(each.get_secret_value(), "host", host) for host, each in settings.tokens.hosts.items()
@@ -59,7 +59,24 @@ def api_settings(settings: Settings) -> ApiSettings:
         max_wait=max(limits.wait, 60.0),
         max_kept_answers=settings.keep.answers,
         max_series=settings.keep.series,
+        names=_names(settings),
+        any_address=not is_loopback(settings.listen),
+        origins=http.origins,
+        proxies=http.proxies,
+        max_connections=http.connections,
+        max_address_connections=http.address_connections,
+        reserve=http.reserve,
+        head_timeout=http.head_timeout,
+        body_timeout=http.body_timeout,
+        send_timeout=http.send_timeout,
+        idle_timeout=http.idle_timeout,
     )
+
+
+def _names(settings: Settings) -> tuple[str, ...]:
+    """The names of the API: those that are given and, if callers need no token, its address."""
+    given = settings.http.names
+    return given if settings.tokens.given and not given else (settings.listen, *given)
 
 
 def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake
 from configurators.streams.stream import OnMessage, Stream, StreamOptions
+from dzflow.connections import ConnectionLimits, ConnectionTable
 from dzflow.errors import DzflowError
 
 
@@ -94,7 +95,11 @@ class Listen(Protocol):
 
 
 class Listener:
-    """Accepts streams; use as an async context manager. `address` is where it listens."""
+    """Accepts streams; use as an async context manager. `address` is where it listens.
+
+    Only so many connections may be in the handshake at once. When there are too many, the oldest
+    one is cut: it had the most time to prove itself. Streams that are open are never cut for it.
+    """
 
     def __init__(
         self,
@@ -113,6 +118,9 @@ class Listener:
         self._name = name
         self._on_open = on_open
         self._options = options or StreamOptions()
+        self._strangers: ConnectionTable[Stream] = ConnectionTable(
+            ConnectionLimits(self._options.strangers, self._options.strangers_of_address)
+        )
         self._known: set[_Accepted] = set()
         self._open: set[Stream] = set()
         self._server: asyncio.Server | None = None
@@ -147,23 +155,26 @@ class Listener:
         handshake = Handshake(self._token, self._name, listens=True)
         return _Accepted(self, handshake, self._on_message, self._receives, self._options)
 
-    def admit(self, stream: "_Accepted") -> bool:
-        """Whether a new connection may begin the handshake."""
+    def admit(self, stream: "_Accepted", address: str) -> bool:
+        """Whether a new connection may begin the handshake; cuts the one that makes room for it."""
         if self._server is not None and not self._server.is_serving():
             return False  # it came while the listener stopped
-        if len(self._known) - len(self._open) >= self._options.strangers:
-            return False
+        evicted = self._strangers.admit(stream, address).evicted
+        if evicted is not None:
+            evicted.cut("too many connections that have not proved themselves")
         self._known.add(stream)
         return True
 
     def opened(self, stream: Stream) -> None:
         """Note that the peer of a stream has proved that it knows the token."""
+        self._strangers.remove(stream)
         self._open.add(stream)
         if self._on_open:
             self._on_open(stream)
 
     def lost(self, stream: "_Accepted") -> None:
         """Note that a connection has ended."""
+        self._strangers.remove(stream)
         self._known.discard(stream)
         self._open.discard(stream)
 
@@ -184,8 +195,9 @@ class _Accepted(Stream):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._listener.admit(self):
-            self.cut("too many connections that have not proved themselves")
+        peer = transport.get_extra_info("peername") or ("",)  # nothing if it has gone already
+        if not self._listener.admit(self, peer[0]):
+            self.cut("the listener stops")
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)

@@ -56,6 +56,17 @@ def check_media_type(request: Request, wanted: str = JSON) -> None:
         raise ApiProblem("media-type", text, headers={"Accept": wanted})
 
 
+def check_no_body(request: Request) -> None:
+    """Refuse (415) a body of another type than JSON where none is needed.
+
+    The types that forms have, which browsers send for any page without asking, are among those.
+    """
+    headers = request.headers
+    empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+    if not empty or headers.get("content-type"):
+        check_media_type(request)
+
+
 def decode(raw: bytes, settings: ApiSettings) -> Any:
     """The JSON value; 400 if it is not JSON, nested too deeply, or names a member twice."""
     try:

@@ -1,4 +1,4 @@
-"""The outermost layer: request ids, limits, timeouts of slow readers, metrics, the access log."""
+"""The outermost layer: request ids, foreign pages, limits, slow readers, metrics, access log."""
 
 import asyncio
 import logging
@@ -7,13 +7,23 @@ from time import perf_counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.app_settings import ApiSettings
+from api.http.border.http_protocol import RESERVED
 from api.http.border.request_ids import id_for, request_id
+from api.http.border.sites import Sites
 from api.http.metrics import Metrics
 from api.http.problems import problem, respond, respond_internal
+from dispatcher.errors import Problem
 
 access_log = logging.getLogger("dzflow.api.access")
 
 _ALWAYS = ("/healthz", "/readyz")  # answered even when there are too many requests
+_CLOSE = {"Connection": "close"}
+# Browsers then keep answers from pages of other sites, and guess no other type.
+_FOR_BROWSERS = (
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+)
 
 
 class SlowReader(Exception):
@@ -27,6 +37,7 @@ class Edge:
         self._app = app
         self._settings = settings
         self._metrics = metrics
+        self._sites = Sites(settings)
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,7 +56,8 @@ class Edge:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 # A copy: the message of a stream is always the same object.
-                headers = [*message["headers"], (b"x-request-id", name.encode())]
+                own = (b"x-request-id", name.encode())
+                headers = [*message["headers"], own, *_FOR_BROWSERS]
                 message = {**message, "headers": headers}
             try:
                 async with asyncio.timeout(self._settings.send_timeout):
@@ -57,12 +69,12 @@ class Edge:
         self._in_flight += counted
         self._metrics.in_flight.set(self._in_flight)
         try:
-            too_many = counted and self._in_flight > self._settings.max_requests
-            if too_many and scope["path"] not in _ALWAYS:
-                text = "too many requests are in progress; try again soon"
-                await respond(problem("overloaded", text))(scope, receive, answer)
-            else:
+            refused = self._sites.refusal(scope) or self._overload(scope, counted)
+            if refused is None:
                 await self._app(scope, receive, answer)
+            else:
+                headers = _CLOSE if RESERVED in scope else None
+                await respond(refused, headers)(scope, receive, answer)
         except SlowReader:
             access_log.warning("a client did not read its answer in time", extra=_fields(scope))
             raise  # for the server to close the connection
@@ -85,6 +97,19 @@ class Edge:
                 extra={**_fields(scope), "status": status, "ms": round(seconds * 1_000, 2)},
             )
             request_id.reset(reset)
+
+    def _overload(self, scope: Scope, counted: bool) -> Problem | None:
+        """Why a request finds no room, if it does not; questions about health always do."""
+        too_many = counted and self._in_flight > self._settings.max_requests
+        if not (too_many or RESERVED in scope) or scope["path"] in _ALWAYS:
+            return None
+        if too_many:
+            return problem("overloaded", "too many requests are in progress; try again soon")
+        text = (
+            "too many connections are open, and all are in use: close some, try again soon, or"
+            " raise http.connections and http.address_connections"
+        )
+        return problem("overloaded", text)
 
 
 def _fields(scope: Scope) -> dict[str, object]:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from api.http.border.auth import ACCESS, EVERYBODY, Access, Caller
-from api.http.border.bodies import BYTES, JSON, check_media_type, decode, read_body
+from api.http.border.bodies import BYTES, JSON, check_media_type, check_no_body, decode, read_body
 from api.http.context import Context
 from api.http.problems import ApiProblem
 from api.http.schema.msgspec_types import JsonResponse
@@ -89,11 +89,15 @@ class Route(APIRoute):
         media = JSON
         if self.body_field is not None:
             media = getattr(self.body_field.field_info, "media_type", JSON)
+        has_body = self.body_field is not None or "requestBody" in (self.openapi_extra or {})
+        bodiless = not has_body and self.methods != {"GET"}
 
         async def check_and_handle(request: Request) -> Response:
             scope = request.scope
             scope["dzflow.route"] = name
             admitted = ApiRequest(scope, request.receive, access, media)
+            if bodiless:
+                check_no_body(admitted)
             if scope["query_string"]:
                 _check_parameters(admitted, parameters)
             return await handle(admitted)

@@ -50,6 +50,11 @@ def find_hints(settings: Settings) -> list[str]:
             "workers of another user or on another machine cannot reach the service's own etcd;"
             " set etcd.endpoints"
         )
+    if settings.tokens.given and settings.data_plane == "emulated":
+        found.append(
+            "every program on this machine can send and receive events on the emulated network,"
+            " without a token"
+        )
     return found
 
 

@@ -1,6 +1,7 @@
 """The sections of the settings: `[etcd]`, `[limits]` and so on in a file."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,8 +11,11 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    field_validator,
     model_validator,
 )
+
+from dzflow.connections import networks
 
 
 def _parse_list(value: Any) -> Any:
@@ -33,6 +37,10 @@ def _parse_json(value: Any) -> Any:
         # The message does not repeat the value: it may be a secret.
         raise ValueError("this is not JSON") from None
 
+
+# Names, not regular expressions: `*` stands alone, for any name.
+_NAME = re.compile(r"\*|[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
+_ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -132,6 +140,64 @@ class TlsSettings(_Section):
         if (self.cert is None) != (self.key is None):
             raise ValueError("cert and key belong together")
         return self
+
+
+class HttpSettings(_Section):
+    """Who may connect to the API, and how long a connection may take; per API process."""
+
+    names: Annotated[tuple[str, ...], BeforeValidator(_parse_list)] = Field(
+        default=(),
+        description="names of the API beside localhost; needed without tokens; `*`: any",
+    )
+    origins: Annotated[tuple[str, ...], BeforeValidator(_parse_list)] = Field(
+        default=(),
+        description="web origins beside its own whose pages may call it: `https://ops.example`",
+    )
+    proxies: Annotated[tuple[str, ...], BeforeValidator(_parse_list)] = Field(
+        default=(),
+        description="addresses and networks of reverse proxies: trusted, not limited per address",
+    )
+    connections: int = Field(
+        default=4_096, ge=1, description="connections at once; the longest idle ones give way"
+    )
+    address_connections: int = Field(
+        default=1_024, ge=1, description="of these, connections of one address (IPv6: one /64)"
+    )
+    reserve: int = Field(
+        default=64, ge=1, description="connections beyond these, for /healthz and /readyz only"
+    )
+    head_timeout: float = Field(
+        default=20.0, gt=0, description="seconds for a TLS handshake, and for a request's headers"
+    )
+    body_timeout: float = Field(default=30.0, gt=0, description="seconds for a request's body")
+    send_timeout: float = Field(
+        default=60.0, gt=0, description="seconds until a client has read what waits for it"
+    )
+    idle_timeout: int = Field(
+        default=5, ge=1, description="seconds until a connection without requests is closed"
+    )
+
+    @field_validator("names")
+    @classmethod
+    def _names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not a name such as dzflow.example, without port")
+        return names
+
+    @field_validator("origins")
+    @classmethod
+    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} is not an origin such as https://ops.example:8443")
+        return origins
+
+    @field_validator("proxies")
+    @classmethod
+    def _proxies(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        networks(proxies)
+        return proxies
 
 
 class LimitSettings(_Section):

@@ -17,6 +17,7 @@ from pydantic_settings import (
 from api.start.settings.sections import (
     EmulatedSettings,
     EtcdSettings,
+    HttpSettings,
     KeepSettings,
     LimitSettings,
     LogSettings,
@@ -93,6 +94,7 @@ class Settings(BaseSettings):
     ray: RaySettings = RaySettings()
     tokens: TokenSettings = TokenSettings()
     tls: TlsSettings = TlsSettings()
+    http: HttpSettings = HttpSettings()
     limits: LimitSettings = LimitSettings()
     keep: KeepSettings = KeepSettings()
     slices: SliceSettings = SliceSettings()

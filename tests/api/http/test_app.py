@@ -30,7 +30,7 @@ async def test_an_internal_error_while_a_body_is_read_is_not_the_callers_mistake
     app = make_app(ApiSettings(), not_opened)
     app.state.dispatcher = cast("Dispatcher", None)
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         with caplog.at_level(logging.ERROR):
             answer = await client.post("/subscribe", json={})
     problem = answer.json()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from api.start import parts
+from api.start.settings.checks import find_hints
 from api.start.settings.settings import BadSettings, Settings
 from api.start.settings.sources import load, restore
 from api.start.settings.table import table
@@ -73,6 +74,13 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
         ({}, {"DZFLOW_SWITCHES__TIMEOUT": "0"}, "switches.timeout: "),
         ({"listen": EVERYWHERE}, {}, "set tokens.operator or tokens.hosts"),
         ({"listen": "::"}, {}, "--insecure"),
+        ({"http": {"names": ["http://a.example"]}}, {}, "not a name such as dzflow.example"),
+        ({"http": {"names": ["*.example"]}}, {}, "not a name such as dzflow.example"),
+        ({}, {"DZFLOW_HTTP__NAMES": "a.example:80"}, "without port"),
+        ({"http": {"origins": ["ops.example"]}}, {}, "not an origin such as https://ops.example"),
+        ({"http": {"origins": ["https://ops.example/"]}}, {}, "not an origin such as"),
+        ({"http": {"proxies": ["proxy.example"]}}, {}, "http.proxies: 'proxy.example'"),
+        ({}, {"DZFLOW_HTTP__CONNECTIONS": "0"}, "http.connections: "),
     ],
 )
 def test_invalid_settings_are_refused_by_name(
@@ -176,6 +184,55 @@ def test_the_treatment_of_switches_reaches_the_southbound_process() -> None:
     assert found.onos_options is not None
     assert (found.onos_options.queue, found.onos_options.audit_every) == (22, 4.5)
     assert parts.southbound_options(load(None, {}, {}), "n").rate is None
+
+
+def test_limits_of_connections_reach_the_api() -> None:
+    given = {
+        "DZFLOW_HTTP__ORIGINS": "https://ops.example",
+        "DZFLOW_HTTP__PROXIES": "192.0.2.1,2001:db8::/32",
+        "DZFLOW_HTTP__CONNECTIONS": "31",
+        "DZFLOW_HTTP__ADDRESS_CONNECTIONS": "32",
+        "DZFLOW_HTTP__RESERVE": "33",
+        "DZFLOW_HTTP__HEAD_TIMEOUT": "34",
+        "DZFLOW_HTTP__BODY_TIMEOUT": "35",
+        "DZFLOW_HTTP__SEND_TIMEOUT": "36",
+        "DZFLOW_HTTP__IDLE_TIMEOUT": "37",
+    }
+    found = parts.api_settings(load(None, {}, given))
+    assert found.origins == ("https://ops.example",)
+    assert found.proxies == ("192.0.2.1", "2001:db8::/32")
+    assert (found.max_connections, found.max_address_connections, found.reserve) == (31, 32, 33)
+    assert (found.head_timeout, found.body_timeout, found.send_timeout) == (34, 35, 36)
+    assert found.idle_timeout == 37
+
+
+@pytest.mark.parametrize(
+    ("options", "names", "any_address"),
+    [
+        ({}, ("127.0.0.1",), False),
+        ({"http": {"names": ["a.example"]}}, ("127.0.0.1", "a.example"), False),
+        ({"tokens": {"operator": ["t"]}}, (), False),
+        (
+            {"tokens": {"operator": ["t"]}, "http": {"names": ["a.example"]}},
+            ("127.0.0.1", "a.example"),
+            False,
+        ),
+        ({"listen": "big.example", "allow_anonymous": True}, ("big.example",), True),
+    ],
+)
+def test_the_names_of_the_api_follow_from_where_it_listens(
+    options: dict[str, object], names: tuple[str, ...], any_address: bool
+) -> None:
+    found = parts.api_settings(load(None, options, {}))
+    assert (found.names, found.any_address) == (names, any_address)
+
+
+def test_with_tokens_the_openness_of_the_emulated_network_is_mentioned() -> None:
+    tokens = {"tokens": {"operator": ["t"]}}
+    hints = find_hints(load(None, tokens, {}))
+    assert any("emulated network" in hint for hint in hints)
+    for options in ({}, {**tokens, "data_plane": "external"}):
+        assert not any("emulated network" in hint for hint in find_hints(load(None, options, {})))
 
 
 def test_the_documentation_lists_all_settings() -> None:

@@ -267,6 +267,63 @@ async def test_silent_connections_are_cut_and_strangers_are_limited() -> None:
         await another.closed.wait()
 
 
+@contextlib.asynccontextmanager
+async def silent(
+    listener: Listener, addresses: list[str]
+) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """A connection from each address that says nothing, though the listener has sent its part."""
+    host, port = split_address(listener.address)
+    opened = []
+    try:
+        for address in addresses:
+            opened.append(await asyncio.open_connection(host, port, local_addr=(address, 0)))
+            assert await opened[-1][0].readexactly(4)
+        yield [reader for reader, _ in opened]
+    finally:
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+async def test_silent_connections_do_not_use_up_a_listener(address: str) -> None:
+    """With default limits; the listener would wait for each of them for ten minutes."""
+    options = StreamOptions(handshake=600.0)
+    async with (
+        pair(options) as (stream, _, listener),
+        silent(listener, [address] * 300) as strangers,
+    ):
+        for name in map(str, range(10)):
+            another = await connect(listener.address, TOKEN, End(), Message, name, options)
+            assert await another.ask(Say("in"), WAIT) == Say("IN")
+            another.close()
+            await another.closed.wait()
+        # The oldest had to go; the stream that is open has never been disturbed.
+        for reader in strangers[: 300 - options.strangers_of_address]:
+            await cut(reader)
+        assert await stream.ask(Say("well"), WAIT) == Say("WELL")
+
+
+async def test_strangers_of_many_addresses_are_limited_in_total() -> None:
+    options = StreamOptions(handshake=600.0, strangers=10, strangers_of_address=5)
+    addresses = [f"127.0.0.{2 + number // 3}" for number in range(30)]
+    async with (
+        pair(options) as (stream, _, listener),
+        silent(listener, addresses) as strangers,
+    ):
+        for reader in strangers[:20]:
+            await cut(reader)
+        another = await connect(listener.address, TOKEN, End(), Message, "again", options)
+        another.close()
+        await another.closed.wait()
+        assert await stream.ask(Say("well"), WAIT) == Say("WELL")
+
+
+async def cut(reader: asyncio.StreamReader) -> None:
+    """Wait until the other end cuts a connection."""
+    with contextlib.suppress(ConnectionResetError):
+        await asyncio.wait_for(reader.read(), WAIT)
+
+
 async def test_connecting_to_a_closed_port_fails() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
