@@ -4,9 +4,11 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from api.start.settings.settings import Settings
+from dzflow.child_environment import child_environment
 from dzflow.errors import DzflowError
 
 _LONGEST = 40  # characters of a folder, for its sockets' paths to stay below the kernel's 107
@@ -29,20 +31,44 @@ _OWN_RAY = {
 }
 
 
+_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
+_SECRETS = frozenset({_TOKEN, "RAY_REDIS_PASSWORD", "RAY_JOB_HEADERS"})
+
+
 class NoRay(DzflowError):
     """Ray cannot be started or joined."""
 
 
-def environment(settings: Settings, token: Path) -> dict[str, str]:
-    """The environment of a process that uses Ray; `token` is the file with our own Ray's token."""
-    found = dict(os.environ)
+def environment(settings: Settings, token: Path | None) -> dict[str, str]:
+    """The environment of a process that uses Ray; `token` is the file with its token."""
+    found = child_environment(settings.pass_variables)
     if settings.ray.address is None:
-        found = {name: value for name, value in found.items() if not name.startswith("RAY_")}
-        return {**found, **_OWN_RAY, "RAY_AUTH_TOKEN_PATH": str(token.absolute())}
-    if settings.ray.token_path:
-        found["RAY_AUTH_MODE"] = "token"
-        found["RAY_AUTH_TOKEN_PATH"] = str(settings.ray.token_path.absolute())
+        found |= _OWN_RAY
+    else:
+        # Those of the operator apply to a cluster that is joined, but for secrets.
+        found |= {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("RAY_") and name not in _SECRETS
+        }
+    if token is not None:
+        found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token.absolute())}
     return found
+
+
+def find_cluster_token(settings: Settings, variables: Mapping[str, str]) -> Path | str | None:
+    """The token of a cluster that is joined: its file, or itself; None if there is none.
+
+    It is the one that the settings name, or else the one that Ray itself would use.
+    """
+    if settings.ray.token_path:
+        return settings.ray.token_path
+    if variables.get(_TOKEN):
+        return variables[_TOKEN]
+    if path := variables.get("RAY_AUTH_TOKEN_PATH"):
+        return Path(path)
+    default = Path.home() / ".ray" / "auth_token"
+    return default if default.exists() else None
 
 
 def folder_of(data_dir: Path) -> Path:
@@ -63,5 +89,8 @@ def temporary_folder(data_dir: Path) -> Path:
     if folder.is_symlink() or (folder.exists() and folder.stat().st_uid != os.getuid()):
         raise NoRay(f"{folder} belongs to another user; remove it")
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise NoRay(f"{folder} cannot be made: {error.strerror}; remove it") from None
     return folder

@@ -1,14 +1,19 @@
 """How streams between processes are opened: `connect` on one side, a `Listener` on the other."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake
+from configurators.streams.refusal_log import RefusalLog
 from configurators.streams.stream import OnMessage, Stream, StreamOptions
+from configurators.streams.tls import StreamTls, explain
 from dzflow.errors import DzflowError
+
+log = logging.getLogger(__name__)
 
 
 class CannotConnect(DzflowError):
@@ -23,6 +28,8 @@ async def connect(
     name: str,
     options: StreamOptions | None = None,
     on_open: Callable[[Stream], None] | None = None,
+    *,
+    tls: StreamTls | None = None,
 ) -> Stream:
     """Open a stream to a listener; `receives` is the union of all messages that may come.
 
@@ -44,9 +51,11 @@ async def connect(
 
     try:
         async with asyncio.timeout(options.handshake):
-            _, stream = await asyncio.get_running_loop().create_connection(make, host, port)
+            context = tls.client if tls else None
+            loop = asyncio.get_running_loop()
+            _, stream = await loop.create_connection(make, host, port, ssl=context)
     except (OSError, TimeoutError) as error:
-        raise CannotConnect(f"{address}: {error or 'no answer in time'}") from error
+        raise CannotConnect(f"{address}: {explain(error) or 'no answer in time'}") from error
     waits = [asyncio.ensure_future(event.wait()) for event in (opened, stream.closed)]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -105,8 +114,12 @@ class Listener:
         name: str = "",
         on_open: Callable[[Stream], None] | None = None,
         options: StreamOptions | None = None,
+        *,
+        tls: StreamTls | None = None,
     ) -> None:
         self.address = address
+        self._tls = tls
+        self._refusals = RefusalLog(log, f"the stream listener of {name or 'this process'}")
         self._token = token
         self._on_message = on_message
         self._receives = receives
@@ -145,7 +158,10 @@ class Listener:
 
     def _accept(self) -> Stream:
         handshake = Handshake(self._token, self._name, listens=True)
-        return _Accepted(self, handshake, self._on_message, self._receives, self._options)
+        if self._tls:
+            handshake.bind(self._tls.certificate)
+        parts = handshake, self._on_message, self._receives, self._options
+        return _Accepted(self, *parts, self._tls)
 
     def admit(self, stream: "_Accepted") -> bool:
         """Whether a new connection may begin the handshake."""
@@ -165,6 +181,8 @@ class Listener:
     def lost(self, stream: "_Accepted") -> None:
         """Note that a connection has ended."""
         self._known.discard(stream)
+        if not stream.peer:
+            self._refusals.note(stream.remote, stream.reason)
         self._open.discard(stream)
 
 
@@ -178,8 +196,10 @@ class _Accepted(Stream):
         on_message: OnMessage,
         receives: Any,
         options: StreamOptions,
+        tls: StreamTls | None,
     ) -> None:
-        super().__init__(handshake, on_message, receives, options, listener.opened)
+        context = tls.server if tls else None
+        super().__init__(handshake, on_message, receives, options, listener.opened, context)
         self._listener = listener
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -17,7 +17,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from api.start.settings.secret_values import secrets_of
 from api.start.settings.settings import PREFIX, BadSettings, Settings
+from dzflow.private_files import find_exposure
 
 CLIENT_VARIABLES = frozenset({"DZFLOW_URL", "DZFLOW_TOKEN", "DZFLOW_HOST", "DZFLOW_CA"})
 """Variables that are for the SDK and for the commands that talk to a running service."""
@@ -53,6 +55,13 @@ def load(
     found = _checked(Everywhere, dict(options or {}))
     # As plain settings, so that equal ones are equal wherever they come from.
     return Settings.model_construct(found.model_fields_set, **dict(found))
+
+
+def find_exposed_secrets(config: Path, settings: Settings) -> str | None:
+    """Who else can read the secrets in a file of settings, as a text; None if nobody or none."""
+    given = set(secrets_of(settings)) - set(secrets_of(Settings()))
+    text = config.read_text()
+    return find_exposure(config) if any(secret in text for secret in given) else None
 
 
 def restore(revealed: Mapping[str, Any]) -> Settings:

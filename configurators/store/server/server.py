@@ -21,6 +21,8 @@ from configurators.store.etcd.connection import Access
 from configurators.store.etcd.errors import StoreError
 from configurators.store.server.binary import Binary, NoEtcd, find_etcd
 from configurators.store.server.tether import tethered
+from dzflow.child_environment import child_environment
+from dzflow.private_files import private_opener
 
 __all__ = ["Binary", "EtcdFailed", "EtcdServer", "NoEtcd", "find_etcd", "free_ports"]
 
@@ -195,7 +197,7 @@ class EtcdServer:
     def _run(self, started: threading.Event) -> None:
         process = None
         try:
-            with self.log.open("ab") as log:
+            with open(self.log, "ab", opener=private_opener) as log:
                 # `find_etcd` has found the program; its flags are ours or the operator's.
                 process = subprocess.Popen(  # noqa: S603
                     tethered(self._command()),
@@ -298,9 +300,8 @@ class EtcdServer:
 def _environment() -> dict[str, str]:
     # Go's idle threads search for work, and take time from other processes of the machine.
     found = {"GOMAXPROCS": str(max(1, len(os.sched_getaffinity(0)) // 2))}
-    # etcd also reads flags from the environment; those of another etcd must not apply here.
-    found.update((name, it) for name, it in os.environ.items() if not name.startswith("ETCD_"))
-    return found
+    # etcd also reads flags from the environment; those of another etcd are not among these.
+    return found | child_environment()
 
 
 def free_ports(count: int) -> list[int]:
