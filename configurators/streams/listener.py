@@ -10,7 +10,7 @@ from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake
 from configurators.streams.refusal_log import RefusalLog
 from configurators.streams.stream import OnMessage, Stream, StreamOptions
-from configurators.streams.tls import StreamTls, explain
+from configurators.streams.tls import StreamTls, TlsGates, explain
 from dzflow.errors import DzflowError
 
 log = logging.getLogger(__name__)
@@ -51,8 +51,7 @@ async def connect(
 
     try:
         async with asyncio.timeout(options.handshake):
-            context = tls.client if tls else None
-            loop = asyncio.get_running_loop()
+            loop, context = asyncio.get_running_loop(), tls.client if tls else None
             _, stream = await loop.create_connection(make, host, port, ssl=context)
     except (OSError, TimeoutError) as error:
         raise CannotConnect(f"{address}: {explain(error) or 'no answer in time'}") from error
@@ -119,7 +118,6 @@ class Listener:
     ) -> None:
         self.address = address
         self._tls = tls
-        self._refusals = RefusalLog(log, f"the stream listener of {name or 'this process'}")
         self._token = token
         self._on_message = on_message
         self._receives = receives
@@ -129,10 +127,18 @@ class Listener:
         self._known: set[_Accepted] = set()
         self._open: set[Stream] = set()
         self._server: asyncio.Server | None = None
+        self._refusals = RefusalLog(log, f"the stream listener of {name or 'this process'}")
+        options = self._options
+        self._gates = (
+            TlsGates(tls, self._accept, options.handshake, options.strangers, self._refusals.note)
+            if tls
+            else None
+        )
 
     async def __aenter__(self) -> Self:
         host, port = split_address(self.address)
-        self._server = await asyncio.get_running_loop().create_server(self._accept, host, port)
+        make = self._gates.gate if self._gates else self._accept
+        self._server = await asyncio.get_running_loop().create_server(make, host, port)
         self.address = join_address(host, self._server.sockets[0].getsockname()[1])
         return self
 
@@ -144,6 +150,8 @@ class Listener:
     ) -> None:
         assert self._server
         self._server.close()
+        if self._gates:
+            await self._gates.close()
         known = list(self._known)
         for stream in known:
             stream.close("the listener stops")
@@ -160,8 +168,7 @@ class Listener:
         handshake = Handshake(self._token, self._name, listens=True)
         if self._tls:
             handshake.bind(self._tls.certificate)
-        parts = handshake, self._on_message, self._receives, self._options
-        return _Accepted(self, *parts, self._tls)
+        return _Accepted(self, handshake, self._on_message, self._receives, self._options)
 
     def admit(self, stream: "_Accepted") -> bool:
         """Whether a new connection may begin the handshake."""
@@ -196,10 +203,8 @@ class _Accepted(Stream):
         on_message: OnMessage,
         receives: Any,
         options: StreamOptions,
-        tls: StreamTls | None,
     ) -> None:
-        context = tls.server if tls else None
-        super().__init__(handshake, on_message, receives, options, listener.opened, context)
+        super().__init__(handshake, on_message, receives, options, listener.opened)
         self._listener = listener
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

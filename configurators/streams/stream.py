@@ -9,7 +9,6 @@ import asyncio
 import inspect
 import itertools
 import logging
-import ssl
 from collections.abc import Awaitable, Callable
 from struct import Struct as Layout
 from typing import Any, cast
@@ -18,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from configurators.streams.handshake import MAX_FRAME, Handshake, NotTrusted
-from configurators.streams.tls import explain, remote_of, secure
+from configurators.streams.tls import explain, remote_of
 from dzflow.aio import OncePerTurn
 from dzflow.errors import BadInput, DzflowError
 
@@ -74,9 +73,7 @@ class Stream(asyncio.Protocol):
         receives: Any,
         options: StreamOptions,
         on_open: Callable[["Stream"], None],
-        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """With `tls`, the other end has to begin TLS on the connection, before the handshake."""
         self.peer = ""
         self.remote = ""  # the address of the other end
         self.closed = asyncio.Event()
@@ -103,8 +100,6 @@ class Stream(asyncio.Protocol):
         self._may_write.set()
         self._received_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._tls = tls
-        self._securing: asyncio.Task[None] | None = None  # until TLS is there
 
     # For callers
 
@@ -160,43 +155,23 @@ class Stream(asyncio.Protocol):
     # For the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake on a new connection; after TLS if there is TLS."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no class of asyncio
-        self.remote = remote_of(self._transport)
-        late = "no handshake in time"
-        if self._tls is not None:
-            late += "; all processes need the same kind of [streams] settings, for TLS"
-        self._timer = self._loop.call_later(self._options.handshake, self.cut, late)
-        if self._tls is None:
-            self._begin()
-        else:
-            self._transport.pause_reading()  # until the protocol of TLS reads
-            self._securing = self._loop.create_task(self._secure(self._transport, self._tls))
-
-    async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        try:
-            secured = await secure(transport, self, tls, self._options.handshake)
-        except OSError as error:  # nobody else reports the end of a connection without TLS
-            self.connection_lost(error)
-            return
-        self._securing = None
-        if not self.closed.is_set():
-            self._transport = secured
-            self._begin()
-
-    def _begin(self) -> None:
-        assert self._transport
+        """Begin the handshake on a new connection."""
         assert self._handshake
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no class of asyncio
         self._transport.set_write_buffer_limits(high=self._options.outgoing // 8)
-        if (shown := self._transport.get_extra_info("ssl_object")) is not None:
-            self._handshake.connected(shown.getpeercert(binary_form=True))
+        self.remote = remote_of(transport)
+        if (tls := transport.get_extra_info("ssl_object")) is not None:
+            self._handshake.connected(tls.getpeercert(binary_form=True))
+        self._timer = self._loop.call_later(
+            self._options.handshake, self.cut, "no handshake in time"
+        )
         if first := self._handshake.first():
             self._send(_HANDSHAKE, 0, first)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the stream: its connection is lost."""
-        reason = f"the connection broke: {explain(error)}" if error else "the other end closed it"
-        self._finish(reason)
+        broken = f"the connection broke: {explain(error)}" if error else ""
+        self._finish(broken or "the other end closed it")
         self.closed.set()
 
     def pause_writing(self) -> None:
@@ -209,9 +184,6 @@ class Stream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle all complete frames, and keep the rest."""
-        if self._securing is not None:
-            self.cut("a message before the handshake")
-            return
         self._received_at = self._loop.time()
         if self._buffer:
             if isinstance(self._buffer, bytes):

@@ -7,9 +7,11 @@ listener's certificate: another holder of a certificate of this CA cannot pose a
 
 import asyncio
 import re
+import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dzflow.errors import BadInput
 
@@ -51,24 +53,75 @@ def _context(kind: Any, cert: Path, key: Path, ca: Path) -> ssl.SSLContext:
     return context
 
 
-async def secure(
-    transport: asyncio.Transport,
-    protocol: asyncio.Protocol,
-    context: ssl.SSLContext,
-    timeout: float,
-) -> asyncio.Transport:
-    """Wait for the TLS handshake of a connection that was accepted; OSError if it fails."""
-    loop = asyncio.get_running_loop()
-    try:
-        secured = await loop.start_tls(
-            transport, protocol, context, server_side=True, ssl_handshake_timeout=timeout
-        )
-    except BaseException:
+class TlsGates:
+    """Takes new connections over until their TLS handshakes are complete, and counts them.
+
+    asyncio's servers tell nobody about a connection before that, nor about one that fails.
+    """
+
+    def __init__(
+        self,
+        tls: StreamTls,
+        make: Callable[[], asyncio.Protocol],
+        timeout: float,
+        most: int,
+        refused: Callable[[str, str], None],
+    ) -> None:
+        """`make` gives a connection with TLS its protocol.
+
+        `refused` is called with the address and the reason if there is no TLS within `timeout`
+        seconds, or if there are more than `most` connections without it.
+        """
+        self._tls = tls
+        self._make = make
+        self._timeout = timeout
+        self._most = most
+        self._refused = refused
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def gate(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        return _Gate(self)
+
+    def enter(self, transport: asyncio.Transport) -> None:
+        """Begin the handshake of a new connection."""
+        remote = remote_of(transport)
+        # A transport may read at once, and cannot give back what it has read: we go on with the
+        # socket alone.
+        accepted: socket.socket = transport.get_extra_info("socket").dup()
         transport.abort()
-        raise
-    if secured is None:
-        raise ConnectionResetError("the other end closed it during the handshake of TLS")
-    return secured
+        if len(self._waiting) >= self._most:
+            accepted.close()
+            self._refused(remote, "too many connections have not completed the handshake of TLS")
+            return
+        task = asyncio.get_running_loop().create_task(self._secure(accepted, remote))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def close(self) -> None:
+        """Close the connections that are not complete."""
+        waiting = list(self._waiting)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _secure(self, accepted: socket.socket, remote: str) -> None:
+        accepted.setblocking(False)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._make, accepted, ssl=self._tls.server, ssl_handshake_timeout=self._timeout
+            )
+        except OSError as error:
+            accepted.close()
+            self._refused(remote, explain(error) or "it closed the connection before TLS began")
+
+
+class _Gate(asyncio.Protocol):
+    def __init__(self, gates: TlsGates) -> None:
+        self._gates = gates
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._gates.enter(cast(asyncio.Transport, transport))
 
 
 def explain(error: BaseException) -> str:
@@ -76,7 +129,7 @@ def explain(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted; all need one of the CA in streams.ca ({text})"
-    if isinstance(error, ssl.SSLError):
+    if isinstance(error, ssl.SSLError) or "SSL handshake" in text:
         return f"TLS failed; give all processes the same kind of [streams] settings ({text})"
     return text
 

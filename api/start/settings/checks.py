@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from api.start import parts
 from api.start.ray_environment import find_cluster_token
@@ -56,7 +57,16 @@ def find_hints(settings: Settings) -> list[str]:
     onos = settings.onos
     if settings.data_plane == "onos" and onos.password == OnosSettings().password:
         found.append("onos.password is the one that everybody knows; change it in ONOS, too")
+    if settings.data_plane == "onos" and onos.url.startswith("http://") and not _is_near(onos.url):
+        found.append(
+            "onos.password travels unencrypted; give ONOS a certificate, and onos.url https"
+        )
     return found + [text for path in _secret_files(settings) if (text := find_exposure(path))]
+
+
+def _is_near(url: str) -> bool:
+    """Whether a URL leads to this machine."""
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _secret_files(settings: Settings) -> list[Path]:

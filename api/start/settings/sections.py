@@ -44,6 +44,8 @@ def check_token(token: SecretStr, name: str) -> None:
     secret = token.get_secret_value()
     if not secret or secret != secret.strip():
         raise ValueError(f"{name}: a token is empty, or has blanks around it")
+    if not (secret.isascii() and secret.isprintable()):
+        raise ValueError(f"{name}: a token consists of letters, digits and signs of ASCII")
     if len(secret) < MIN_TOKEN:
         raise ValueError(
             f"{name}: a token of fewer than {MIN_TOKEN} characters can be guessed; `dzflow token`"

@@ -88,8 +88,13 @@ def _read(path: Path) -> dict[str, Any]:
             values = yaml.safe_load(text) or {}
         else:
             raise BadSettings(f"{path}: name it .toml, .yaml or .yml")
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise BadSettings(f"{path}: {' '.join(str(error).split())}") from None
+    except yaml.YAMLError as error:
+        # The error itself repeats lines of the file, which may hold secrets.
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise BadSettings(f"{path}: this is not YAML{place}") from None
     if not isinstance(values, dict):
         raise BadSettings(f"{path}: settings are `name: value` pairs, this is something else")
     return values

@@ -69,6 +69,8 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
         ({"tokens": {"hosts": {"h1": "geheim-15-signs"}}}, {}, "hosts.h1: a token of fewer than"),
         ({}, {"DZFLOW_STREAM_TOKEN": "geheim"}, "stream_token: a token of fewer than 16"),
         ({"stream_token": ""}, {}, "stream_token: a token is empty"),
+        ({"tokens": {"operator": ["a geheim with é in it"]}}, {}, "letters, digits and signs of"),
+        ({"tokens": {"operator": ["a geheim with a\nbreak"]}}, {}, "letters, digits and signs of"),
         ({"tokens": {"operator": ["x"]}}, {}, "`dzflow token` prints a good one"),
         ({"streams": {"cert": "c.pem", "key": "k.pem"}}, {}, "cert, key and ca belong together"),
         (
@@ -97,7 +99,15 @@ def test_invalid_settings_are_refused_by_name(
     ("name", "text", "said"),
     [
         ("a.toml", "port = ", "a.toml: "),
-        ("a.yaml", "port: [", "a.yaml: "),
+        ("a.yaml", "port: [", "a.yaml: this is not YAML at line 1"),
+        (
+            "a.yaml",
+            "tokens:\n  operator: [geheim\n  x: 'geheim",
+            "a.yaml: this is not YAML at line 3",
+        ),
+        ("a.yaml", "stream_token: *geheim", "a.yaml: this is not YAML at line 1, column 15"),
+        ("a.yaml", "stream_token: geheim\0", "a.yaml: this is not YAML"),
+        ("a.toml", 'stream_token = "geheim', "a.toml: "),
         ("a.yaml", "- 1", "`name: value`"),
         ("a.ini", "", "name it .toml, .yaml or .yml"),
         ("a.toml", "ports = 1", "did you mean port?"),
@@ -110,6 +120,7 @@ def test_a_file_that_makes_no_sense_is_refused(
     with pytest.raises(BadSettings) as refused:
         load(tmp_path / name, {}, {})
     assert said in str(refused.value)
+    assert "geheim" not in str(refused.value)
     with pytest.raises(BadSettings, match="No such file"):
         load(tmp_path / "none.toml", {}, {})
 
@@ -175,6 +186,10 @@ def test_a_file_with_secrets_that_others_can_read_is_reported(tmp_path: Path) ->
         ({"ray": {"address": "192.0.2.1:6379"}}, "streams between machines are not encrypted"),
         ({"ray": {"node_host": "192.0.2.1"}}, "streams between machines are not encrypted"),
         ({"data_plane": "onos", "plan": "lpm"}, "the one that everybody knows"),
+        (
+            {"data_plane": "onos", "plan": "lpm", "onos": {"url": "http://m1:8181"}},
+            "onos.password travels unencrypted",
+        ),
     ],
 )
 def test_what_is_open_is_said(options: dict[str, object], said: str) -> None:
