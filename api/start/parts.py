@@ -5,6 +5,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from api.http.app_settings import ApiSettings, Token
+from api.start.settings.certificates import stream_tls
 from api.start.settings.settings import Settings
 from configurators.environment import Environment
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
@@ -12,7 +13,6 @@ from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
 from configurators.streams.listener import Listener, connect
-from configurators.streams.tls import StreamTls
 from dispatcher.changes.damping import Patience
 from dispatcher.options import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
@@ -39,14 +39,6 @@ def stream_token(settings: Settings) -> bytes:
     """The secret that all processes of the installation share."""
     assert settings.stream_token is not None  # `dzflow up` makes one if none is given
     return settings.stream_token.get_secret_value().encode()
-
-
-def stream_tls(settings: Settings) -> StreamTls | None:
-    """The certificates for streams, if the settings name some; BadCertificates if unusable."""
-    given = settings.streams
-    if given.cert is None or given.key is None or given.ca is None:
-        return None
-    return StreamTls(given.cert, given.key, given.ca)
 
 
 def environment(settings: Settings) -> Environment:

@@ -4,7 +4,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from api.start.settings.settings import Settings
@@ -31,8 +30,7 @@ _OWN_RAY = {
 }
 
 
-_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
-_SECRETS = frozenset({_TOKEN, "RAY_REDIS_PASSWORD", "RAY_JOB_HEADERS"})
+_SECRETS = frozenset({"RAY_AUTH_TOKEN", "RAY_REDIS_PASSWORD", "RAY_JOB_HEADERS"})
 
 
 class NoRay(DzflowError):
@@ -54,21 +52,6 @@ def environment(settings: Settings, token: Path | None) -> dict[str, str]:
     if token is not None:
         found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token.absolute())}
     return found
-
-
-def find_cluster_token(settings: Settings, variables: Mapping[str, str]) -> Path | str | None:
-    """The token of a cluster that is joined: its file, or itself; None if there is none.
-
-    It is the one that the settings name, or else the one that Ray itself would use.
-    """
-    if settings.ray.token_path:
-        return settings.ray.token_path
-    if variables.get(_TOKEN):
-        return variables[_TOKEN]
-    if path := variables.get("RAY_AUTH_TOKEN_PATH"):
-        return Path(path)
-    default = Path.home() / ".ray" / "auth_token"
-    return default if default.exists() else None
 
 
 def folder_of(data_dir: Path) -> Path:

@@ -30,9 +30,10 @@ from api.start.children import (
 from api.start.data_folder import DataFolder, find_open_parent
 from api.start.first_network import load_or_store_network
 from api.start.listening import bind
-from api.start.ray_environment import environment, find_cluster_token, folder_of
+from api.start.ray_environment import environment, folder_of
 from api.start.ready_wait import START_SECONDS, ReadyWait
 from api.start.settings.checks import Only, check_settings, find_hints
+from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.settings import Part, Settings
 from configurators.store.etcd.client import Etcd
 from configurators.store.etcd.errors import StoreError

@@ -129,7 +129,10 @@ def explain(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted; all need one of the CA in streams.ca ({text})"
-    if isinstance(error, ssl.SSLError) or "SSL handshake" in text:
+    # Silent: uvloop has no text if the other end closes the connection during the handshake.
+    silent = isinstance(error, ConnectionResetError) and not text
+    if isinstance(error, ssl.SSLError) or "SSL handshake" in text or silent:
+        text = text or "closed during the handshake"
         return f"TLS failed; give all processes the same kind of [streams] settings ({text})"
     return text
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from api.start import parts
-from api.start.ray_environment import find_cluster_token
+from api.start.settings.certificates import stream_tls
+from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.sections import OnosSettings
 from api.start.settings.settings import BadSettings, Settings, is_loopback
 from dzflow.private_files import find_exposure
@@ -25,7 +25,7 @@ def check_settings(settings: Settings, only: Only | None) -> None:
         raise BadSettings("etcd.endpoints: parts that are started apart meet in etcd; name it")
     if only is not None and settings.stream_token is None:
         raise BadSettings("stream_token: parts that are started apart must share one; set it")
-    parts.stream_tls(settings)
+    stream_tls(settings)  # for an error before anything is started
     if only != "api" and not _ray_is_safe(settings):
         raise BadSettings(
             f"ray.token_path: who reaches the Ray cluster at {settings.ray.address} can run"

@@ -18,9 +18,9 @@ from api.start.ray_cluster import Node, choose
 from api.start.ray_environment import (
     NoRay,
     environment,
-    find_cluster_token,
     temporary_folder,
 )
+from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.sections import EtcdSettings, RaySettings
 from api.start.settings.settings import Settings
 from api.start.up import Service
