@@ -70,11 +70,12 @@ def running(
 
 class Up:
     """The command `dzflow up`, in a process of its own. Its children have its folder in their
-    environment, so that tests can find them."""
+    command lines or environments, so that tests can find them."""
 
     def __init__(self, folder: Path, *words: str, **variables: str) -> None:
         environment = {**os.environ, **variables, "DZFLOW_DATA_DIR": str(folder), "COLUMNS": "200"}
         self.folder = folder
+        self.at = ""  # the address of the API, once it is known
         self.process = subprocess.Popen(
             [COMMAND, "up", "--port", "0", *words],
             env=environment,
@@ -88,7 +89,8 @@ class Up:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if found := re.search(r"http://[0-9.:]+", line):
-                return found[0]
+                self.at = found[0]
+                return self.at
         raise AssertionError(self.process.communicate()[1])
 
     def left(self) -> dict[int, str]:

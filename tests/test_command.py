@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from api.start.settings.sources import load
+
 COMMAND = Path(sys.executable).parent / "dzflow"
 LIMIT = 300
 
@@ -43,7 +45,7 @@ def test_a_mistake_is_an_error_in_one_line(words: list[str], message: str) -> No
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ('tokens = { hosts = { h1 = "t" } }', "set one of tokens.operator, too"),
+        ('tokens = { hosts = { h1 = "a token of host h1" } }', "set one of tokens.operator, too"),
         ('tls = { cert = "c.pem", key = "k.pem" }', "start it without tls.cert"),
     ],
 )
@@ -55,6 +57,12 @@ def test_the_demo_names_the_settings_that_it_does_not_support(
     done = run("demo", "--config", str(file))
     assert done.returncode == 1
     assert message in " ".join(done.stderr.split())
+
+
+def test_tokens_are_long_enough_and_differ() -> None:
+    first, second = (run("token").stdout.strip() for _ in range(2))
+    assert first != second
+    assert load(None, {"stream_token": first}, {}).stream_token is not None
 
 
 def test_help_lists_the_subcommands() -> None:

@@ -143,6 +143,7 @@ def test_a_restore_brings_back_the_records_of_the_backup(url: str, tmp_path: Pat
     file = tmp_path / "state"
     done = run("backup", str(file), url=url)
     assert done.returncode == 0, done.stderr
+    assert file.stat().st_mode & 0o777 == 0o600
     refused = run("restore", str(file), url=url)
     assert refused.returncode == 1
     assert "restore into an empty state" in refused.stderr

@@ -16,6 +16,7 @@ import ray
 import uvloop
 
 from api.start import logs, parts
+from api.start.hardening import harden_process
 from api.start.settings.settings import Settings
 from api.start.settings.sources import restore
 from configurators.gc_tuning import tune_garbage_collector
@@ -36,6 +37,7 @@ class ServiceThread:
         self._settings = restore(settings)
         self._node = ray.get_runtime_context().get_node_id()
         self._service = service
+        harden_process()  # a cluster that was joined has not done it
         logs.configure(self._settings, id)
         _reset_priority()
         tune_garbage_collector()

@@ -36,7 +36,8 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     options = parts.dispatcher_options(settings, self.orders["node"])
     # Opened here and not by the application, so that the parent gets the reason if that fails.
     access = parts.access(settings)
-    dispatcher = Dispatcher(access, parts.stream_token(settings), options)
+    around = parts.environment(settings)
+    dispatcher = Dispatcher(access, parts.stream_token(settings), options, around)
     # The id is new at each start; the parent deletes the key if this process dies.
     self.report(registered=keys.DISPATCHERS + dispatcher.id)
     async with Etcd(access) as etcd, dispatcher:

@@ -20,6 +20,7 @@ import uvloop
 from msgspec import Struct
 
 from api.start import logs
+from api.start.hardening import harden_process
 from api.start.settings.settings import Settings
 from api.start.settings.sources import restore
 from dzflow.errors import DzflowError
@@ -61,6 +62,7 @@ Work = Callable[[Child, asyncio.Event], Awaitable[None]]
 def run(work: Work) -> None:
     """Run as a child process: work until the parent says stop or is gone, or until SIGTERM."""
     _die_with_parent()
+    harden_process()
     reports = int(sys.argv[1])
     orders = _orders()
     settings = restore(orders.settings)

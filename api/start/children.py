@@ -16,7 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dzflow.child_environment import child_environment
 from dzflow.errors import DzflowError
+from dzflow.private_files import private_opener
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +48,10 @@ class ChildProcess:
         patience: float = 10.0,
         on_report: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> None:
-        """`files` stay open in the child; `patience` is how many seconds it has to end in order."""
+        """`files` stay open in the child; `patience` is how many seconds it has to end in order.
+
+        It gets secrets with its orders, through a pipe, and not in its `environment`.
+        """
         self.name = name
         self.ready = asyncio.Event()
         self.exited = asyncio.Event()
@@ -56,7 +61,8 @@ class ChildProcess:
         self._orders = orders
         self._output = output
         self._files = tuple(files)
-        self._environment = environment
+        self._environment = child_environment() if environment is None else environment
+        self._title = (name, str(output.parent.absolute()))
         self._patience = patience
         self._on_report = on_report
         self._process: subprocess.Popen[bytes] | None = None
@@ -84,9 +90,10 @@ class ChildProcess:
             self._output.replace(self._output.with_suffix(".out.1"))
         reading, writing = os.pipe()
         try:
-            with self._output.open("ab") as output:
+            with open(self._output, "ab", opener=private_opener) as output:
                 self._process = subprocess.Popen(  # noqa: S603 - our own module
-                    [sys.executable, "-m", self._module, str(writing)],
+                    # Name and place are for people who read the list of processes.
+                    [sys.executable, "-m", self._module, str(writing), *self._title],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,

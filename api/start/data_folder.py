@@ -3,11 +3,15 @@
 import fcntl
 import os
 import secrets
+import stat
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from dzflow.errors import DzflowError
+from dzflow.private_files import NotPrivate, private_opener, read_private, write_private
+
+_LOCK = "up.lock"
 
 
 class FolderInUse(DzflowError):
@@ -15,7 +19,10 @@ class FolderInUse(DzflowError):
 
 
 class DataFolder:
-    """The folder, locked for one service while it is entered; only its owner can read it."""
+    """The folder, locked for one service while it is entered; only its owner can read it.
+
+    NotPrivate if another user owns the folder, or may have put something into it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -24,11 +31,9 @@ class DataFolder:
     def __enter__(self) -> Self:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Not for a folder such as /tmp that has other files in it.
-            if (self.path / "up.lock").exists() or not any(self.path.iterdir()):
-                self.path.chmod(0o700)
+            self._make_private()
             (self.path / "logs").mkdir(mode=0o700, exist_ok=True)
-            lock = (self.path / "up.lock").open("a+")
+            lock = open(self.path / _LOCK, "a+", opener=private_opener)
         except OSError as error:
             raise FolderInUse(f"{self.path} cannot be used: {error.strerror}") from None
         try:
@@ -60,10 +65,55 @@ class DataFolder:
         """A secret of this installation, made at the first use."""
         path = self.path / name
         if not path.exists():
-            draft = path.with_suffix(".draft")
-            draft.unlink(missing_ok=True)
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(secrets.token_hex(32))
-            draft.rename(path)
-        return path.read_text().strip()
+            self.keep(name, secrets.token_hex(32))
+        return read_private(path).strip()
+
+    def keep(self, name: str, secret: str) -> Path:
+        """Keep a secret in a file of this folder, and give its path."""
+        path = self.path / name
+        write_private(path, secret.encode())
+        return path
+
+    def _make_private(self) -> None:
+        status = self.path.stat()
+        if status.st_uid != os.geteuid():
+            raise NotPrivate(
+                f"{self.path} belongs to another user (number {status.st_uid}), who can read and"
+                " change all that is in it; choose another --data-dir, such as a new folder below"
+                " it, or start dzflow as that user"
+            )
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & stat.S_ISVTX or (mode & 0o022 and not self._is_ours()):
+            raise NotPrivate(
+                f"other users can put files into {self.path} (mode {mode:04o}); choose a folder of"
+                f" its own for --data-dir, such as {self.path / 'dzflow'}"
+            )
+        if not self._is_ours():
+            return  # a folder with other files: each of our own is closed to others
+        if mode & 0o077:
+            self.path.chmod(0o700)
+        for entry in self.path.iterdir():
+            if entry.lstat().st_uid not in (os.geteuid(), 0):
+                raise NotPrivate(
+                    f"another user has put {entry.name} into {self.path}, which was open to others;"
+                    " check what is in the folder and remove what is not yours, or choose another"
+                    " --data-dir"
+                )
+
+    def _is_ours(self) -> bool:
+        """Whether a service has used the folder before, or can have it for itself."""
+        try:
+            lock = (self.path / _LOCK).lstat()
+        except FileNotFoundError:
+            return not any(self.path.iterdir())
+        return stat.S_ISREG(lock.st_mode) and lock.st_uid == os.geteuid()
+
+
+def find_open_parent(path: Path) -> Path | None:
+    """A folder above in which everybody could replace the data folder by another one."""
+    for parent in path.absolute().parents:
+        if parent.exists():
+            mode = parent.stat().st_mode
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                return parent
+    return None

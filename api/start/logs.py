@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterable
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel, SecretStr
+from typing import IO, Any, Literal
 
 from api.http.border.request_ids import request_id
+from api.start.settings.secret_values import secrets_of
 from api.start.settings.settings import Settings
+from dzflow.private_files import private_opener
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "****"
@@ -72,6 +72,13 @@ class Lines(logging.Formatter):
         return " ".join(said.split()) + (f"\n{error}" if error else "")
 
 
+class PrivateFile(RotatingFileHandler):
+    """Log files that only their owner can read."""
+
+    def _open(self) -> IO[Any]:  # type: ignore[override]
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private_opener)
+
+
 def configure(settings: Settings, process: str, folder: Path | None = None) -> None:
     """Configure the logging of this process as the settings say.
 
@@ -82,7 +89,7 @@ def configure(settings: Settings, process: str, folder: Path | None = None) -> N
         place = folder or log_folder(settings)
         for each in (place.parent, place):  # `parents` would make them readable by others
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handler = RotatingFileHandler(
+        handler = PrivateFile(
             place / f"{process}.log",
             maxBytes=settings.log.size,
             backupCount=settings.log.files,
@@ -105,19 +112,6 @@ def configure(settings: Settings, process: str, folder: Path | None = None) -> N
 def log_folder(settings: Settings) -> Path:
     """The folder of the log files."""
     return settings.data_dir / "logs"
-
-
-def secrets_of(value: object) -> list[str]:
-    """All secrets in settings."""
-    if isinstance(value, SecretStr):
-        return [value.get_secret_value()]
-    if isinstance(value, BaseModel):
-        value = dict(value)
-    if isinstance(value, dict):
-        return [each for part in value.values() for each in secrets_of(part)]
-    if isinstance(value, (list, tuple)):
-        return [each for part in value for each in secrets_of(part)]
-    return []
 
 
 def _moment(seconds: float) -> str:

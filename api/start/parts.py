@@ -1,13 +1,18 @@
 """Makes the parts of the service, and their options, from the settings."""
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from api.http.app_settings import ApiSettings, Token
+from api.start.settings.certificates import stream_tls
 from api.start.settings.settings import Settings, is_loopback
+from configurators.environment import Environment
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
+from configurators.streams.listener import Listener, connect
 from dispatcher.changes.damping import Patience
 from dispatcher.options import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
@@ -40,6 +45,14 @@ def stream_token(settings: Settings) -> bytes:
     """The secret that all processes of the installation share."""
     assert settings.stream_token is not None  # `dzflow up` makes one if none is given
     return settings.stream_token.get_secret_value().encode()
+
+
+def environment(settings: Settings) -> Environment:
+    """The environment of a process: the real one, with streams as the settings say."""
+    tls = stream_tls(settings)
+    if tls is None:
+        return Environment()
+    return Environment(listener=partial(Listener, tls=tls), connect=partial(connect, tls=tls))
 
 
 def api_settings(settings: Settings) -> ApiSettings:
@@ -136,7 +149,8 @@ def configurator(settings: Settings, id: str, node: str, listen: str) -> Configu
         at_once=settings.sea.at_once,
         patience_s=settings.sea.patience_ms / 1000,
     )
-    return ConfiguratorProcess(access(settings), stream_token(settings), id, listen, options)
+    token, around = stream_token(settings), environment(settings)
+    return ConfiguratorProcess(access(settings), token, id, listen, options, around)
 
 
 def southbound_options(settings: Settings, node: str) -> SouthboundOptions:
@@ -176,4 +190,5 @@ def southbound(
         openflow,
         "onos" if settings.data_plane == "onos" else "openflow",
         southbound_options(settings, node),
+        environment=environment(settings),
     )

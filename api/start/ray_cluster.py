@@ -25,7 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from api.start import child, parts
 from api.start.actors import Configurator, Southbound
 from api.start.ray_environment import NoRay, temporary_folder
-from api.start.settings.settings import Settings
+from api.start.settings.settings import Part, Settings
 from configurators.store import keys
 from configurators.store.etcd.client import Etcd
 from configurators.store.model import Process
@@ -194,7 +194,8 @@ class Cluster:
         }
         made = ray.remote(job.kind).options(**options)
         try:
-            settings = self._settings.for_workers().revealed()
+            part: Part = "southbound" if job.kind is Southbound else "configurator"
+            settings = self._settings.for_part(part).revealed()
             job.actor = made.remote(job.id, settings, listen=f"{host}:0", **rest)
         except ValueError as error:
             if "already" not in str(error):

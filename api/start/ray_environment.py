@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from api.start.settings.settings import Settings
+from dzflow.child_environment import child_environment
 from dzflow.errors import DzflowError
 
 _LONGEST = 40  # characters of a folder, for its sockets' paths to stay below the kernel's 107
@@ -29,23 +30,29 @@ _OWN_RAY = {
 }
 
 
+_SECRETS = frozenset({"RAY_AUTH_TOKEN", "RAY_REDIS_PASSWORD", "RAY_JOB_HEADERS"})
+
+
 class NoRay(DzflowError):
     """Ray cannot be started or joined."""
 
 
-def environment(settings: Settings, token: Path) -> dict[str, str]:
-    """The environment of a process that uses Ray; `token` is the file with our own Ray's token."""
-    found = dict(os.environ)
+def environment(settings: Settings, token: Path | None) -> dict[str, str]:
+    """The environment of a process that uses Ray; `token` is the file with its token."""
+    found = child_environment(settings.pass_variables)
     if settings.ray.address is None:
-        found = {name: value for name, value in found.items() if not name.startswith("RAY_")}
-        logs = {
-            "RAY_ROTATION_MAX_BYTES": str(settings.log.size),
-            "RAY_ROTATION_BACKUP_COUNT": str(settings.log.files),
+        found |= _OWN_RAY
+        found["RAY_ROTATION_MAX_BYTES"] = str(settings.log.size)
+        found["RAY_ROTATION_BACKUP_COUNT"] = str(settings.log.files)
+    else:
+        # Those of the operator apply to a cluster that is joined, but for secrets.
+        found |= {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("RAY_") and name not in _SECRETS
         }
-        return {**found, **_OWN_RAY, **logs, "RAY_AUTH_TOKEN_PATH": str(token.absolute())}
-    if settings.ray.token_path:
-        found["RAY_AUTH_MODE"] = "token"
-        found["RAY_AUTH_TOKEN_PATH"] = str(settings.ray.token_path.absolute())
+    if token is not None:
+        found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token.absolute())}
     return found
 
 
@@ -67,5 +74,8 @@ def temporary_folder(data_dir: Path) -> Path:
     if folder.is_symlink() or (folder.exists() and folder.stat().st_uid != os.getuid()):
         raise NoRay(f"{folder} belongs to another user; remove it")
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise NoRay(f"{folder} cannot be made: {error.strerror}; remove it") from None
     return folder

@@ -10,6 +10,7 @@ the child processes with that thread.
 
 import asyncio
 import logging
+import os
 import shutil
 import socket as sockets
 from collections.abc import Callable, Mapping, Sequence
@@ -26,19 +27,21 @@ from api.start.children import (
     ChildProcess,
     keep_running,
 )
-from api.start.data_folder import DataFolder
+from api.start.data_folder import DataFolder, find_open_parent
 from api.start.first_network import load_or_store_network
 from api.start.listening import bind
 from api.start.log_trimming import keep_trimmed
 from api.start.ray_environment import environment, folder_of
 from api.start.ready_wait import START_SECONDS, ReadyWait
 from api.start.settings.checks import Only, check_settings, find_hints
-from api.start.settings.settings import Settings
+from api.start.settings.cluster_token import find_cluster_token
+from api.start.settings.settings import Part, Settings
 from configurators.store.etcd.client import Etcd
 from configurators.store.etcd.errors import StoreError
 from configurators.store.model import NetworkDoc
 from configurators.store.server.server import EtcdServer, free_ports
 from dzflow.aio import BackgroundTasks
+from dzflow.child_environment import child_environment
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +102,8 @@ class Supervisor:
         self._folder.__enter__()
         self._locked = True
         self._on_locked()
+        if (parent := find_open_parent(self._folder.path)) is not None:
+            self.hints.append(f"everybody can replace folders in {parent}; `chmod o-w` it")
         for hint in self.hints:
             _log.warning("%s", hint)
         if self._only != "workers":
@@ -111,13 +116,12 @@ class Supervisor:
             self.etcd.launch()  # its folder is there before any client looks for it
         if self._only != "api":
             self._tell("starting Ray")
-            token = self._folder.path / "ray-token"
-            self._folder.secret(token.name)
             self._start(
+                "workers",
                 "workers",
                 "api.start.ray_cluster",
                 _WORKERS_PATIENCE,
-                environment=environment(self.settings, token),
+                environment=environment(self.settings, self._ray_token()),
                 openflow=openflow,
             )
         if self.etcd is not None:
@@ -130,6 +134,7 @@ class Supervisor:
             relay = self.settings.port if self._only is None else 0
             self._start(
                 "network",
+                "network",
                 "api.start.network_process",
                 _NETWORK_PATIENCE,
                 openflow=openflow,
@@ -138,6 +143,7 @@ class Supervisor:
         for number, socket in enumerate(self._sockets, 1):
             self._start(
                 f"api-{number}",
+                "api",
                 "api.start.api_server",
                 _API_PATIENCE,
                 files=[socket.fileno()],
@@ -161,6 +167,15 @@ class Supervisor:
             own = settings.etcd.model_copy(update=known)
             self._update(etcd=own)
 
+    def _ray_token(self) -> Path | None:
+        """The file with the token of Ray: of our own, or of the cluster that is joined."""
+        if self.settings.ray.address is None:
+            self._folder.secret("ray-token")
+            return self._folder.path / "ray-token"
+        found = find_cluster_token(self.settings, os.environ)
+        # A file, because the workers' environment would show it.
+        return self._folder.keep("ray-cluster-token", found) if isinstance(found, str) else found
+
     def _update(self, **changes: Any) -> None:
         self.settings = self.settings.model_copy(update=changes)
 
@@ -181,13 +196,16 @@ class Supervisor:
     def _start(
         self,
         name: str,
+        part: Part,
         module: str,
         patience: float,
         files: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
         **rest: Any,
     ) -> None:
-        orders = {"name": name, "settings": self.settings.revealed(), "rest": rest}
+        if environment is None:
+            environment = child_environment(self.settings.pass_variables)
+        orders = {"name": name, "settings": self.settings.for_part(part).revealed(), "rest": rest}
         output = logs.log_folder(self.settings) / f"{name}.out"
         child = ChildProcess(
             name,

@@ -7,8 +7,10 @@
 
 Without I/O: frames in, frames out. The dialler proves itself first, so that a stranger's connection
 costs the listener next to nothing. The handshake keeps strangers out. It does not protect against
-attackers that can change packets between the machines: against them, use a private or encrypted
-network.
+attackers that can read or change packets between the machines: against them, use TLS (`tls.py`).
+
+With TLS the codes include the listener's certificate. So a process that sits between the two with
+another certificate, though one of the same CA, cannot pass the proofs on.
 """
 
 import hmac
@@ -68,6 +70,16 @@ class Handshake:
         self._listens = listens
         self._nonce = secrets.token_bytes(NONCE)
         self._theirs: bytes | None = None
+        self._certificate = b""
+
+    def bind(self, certificate: bytes) -> None:
+        """Bind the proofs to the listener's certificate (DER); both ends must do it, or none."""
+        self._certificate = certificate
+
+    def connected(self, certificate: bytes) -> None:
+        """Take note of the certificate that the other end has shown in TLS."""
+        if not self._listens:
+            self.bind(certificate)
 
     def first(self) -> bytes | None:
         """The frame to send at once, if this end begins."""
@@ -112,5 +124,6 @@ class Handshake:
         self.peer = welcome.name
 
     def _code(self, role: str, listener: bytes, dialler: bytes, name: str) -> bytes:
-        said = msgspec.msgpack.encode((MAGIC, role, listener, dialler, name))
+        bound = (self._certificate,) if self._certificate else ()
+        said = msgspec.msgpack.encode((MAGIC, role, listener, dialler, name, *bound))
         return hmac.digest(self._token, said, "sha256")

@@ -1,15 +1,20 @@
 """How streams between processes are opened: `connect` on one side, a `Listener` on the other."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake
+from configurators.streams.refusal_log import RefusalLog
 from configurators.streams.stream import OnMessage, Stream, StreamOptions
+from configurators.streams.tls import StreamTls, TlsGates, explain
 from dzflow.connections import ConnectionLimits, ConnectionTable
 from dzflow.errors import DzflowError
+
+log = logging.getLogger(__name__)
 
 
 class CannotConnect(DzflowError):
@@ -24,6 +29,8 @@ async def connect(
     name: str,
     options: StreamOptions | None = None,
     on_open: Callable[[Stream], None] | None = None,
+    *,
+    tls: StreamTls | None = None,
 ) -> Stream:
     """Open a stream to a listener; `receives` is the union of all messages that may come.
 
@@ -45,9 +52,10 @@ async def connect(
 
     try:
         async with asyncio.timeout(options.handshake):
-            _, stream = await asyncio.get_running_loop().create_connection(make, host, port)
+            loop, context = asyncio.get_running_loop(), tls.client if tls else None
+            _, stream = await loop.create_connection(make, host, port, ssl=context)
     except (OSError, TimeoutError) as error:
-        raise CannotConnect(f"{address}: {error or 'no answer in time'}") from error
+        raise CannotConnect(f"{address}: {explain(error) or 'no answer in time'}") from error
     waits = [asyncio.ensure_future(event.wait()) for event in (opened, stream.closed)]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -110,8 +118,11 @@ class Listener:
         name: str = "",
         on_open: Callable[[Stream], None] | None = None,
         options: StreamOptions | None = None,
+        *,
+        tls: StreamTls | None = None,
     ) -> None:
         self.address = address
+        self._tls = tls
         self._token = token
         self._on_message = on_message
         self._receives = receives
@@ -124,10 +135,18 @@ class Listener:
         self._known: set[_Accepted] = set()
         self._open: set[Stream] = set()
         self._server: asyncio.Server | None = None
+        self._refusals = RefusalLog(log, f"the stream listener of {name or 'this process'}")
+        options = self._options
+        self._gates = (
+            TlsGates(tls, self._accept, options.handshake, options.strangers, self._refusals.note)
+            if tls
+            else None
+        )
 
     async def __aenter__(self) -> Self:
         host, port = split_address(self.address)
-        self._server = await asyncio.get_running_loop().create_server(self._accept, host, port)
+        make = self._gates.gate if self._gates else self._accept
+        self._server = await asyncio.get_running_loop().create_server(make, host, port)
         self.address = join_address(host, self._server.sockets[0].getsockname()[1])
         return self
 
@@ -139,6 +158,8 @@ class Listener:
     ) -> None:
         assert self._server
         self._server.close()
+        if self._gates:
+            await self._gates.close()
         known = list(self._known)
         for stream in known:
             stream.close("the listener stops")
@@ -153,6 +174,8 @@ class Listener:
 
     def _accept(self) -> Stream:
         handshake = Handshake(self._token, self._name, listens=True)
+        if self._tls:
+            handshake.bind(self._tls.certificate)
         return _Accepted(self, handshake, self._on_message, self._receives, self._options)
 
     def admit(self, stream: "_Accepted", address: str) -> bool:
@@ -176,6 +199,8 @@ class Listener:
         """Note that a connection has ended."""
         self._strangers.remove(stream)
         self._known.discard(stream)
+        if not stream.peer:
+            self._refusals.note(stream.remote, stream.reason)
         self._open.discard(stream)
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from configurators.streams.handshake import MAX_FRAME, Handshake, NotTrusted
+from configurators.streams.tls import explain, remote_of
 from dzflow.aio import OncePerTurn
 from dzflow.errors import BadInput, DzflowError
 
@@ -75,6 +76,7 @@ class Stream(asyncio.Protocol):
         on_open: Callable[["Stream"], None],
     ) -> None:
         self.peer = ""
+        self.remote = ""  # the address of the other end
         self.closed = asyncio.Event()
         self.reason = ""
         self._handshake: Handshake | None = handshake
@@ -158,6 +160,9 @@ class Stream(asyncio.Protocol):
         assert self._handshake
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no class of asyncio
         self._transport.set_write_buffer_limits(high=self._options.outgoing // 8)
+        self.remote = remote_of(transport)
+        if (tls := transport.get_extra_info("ssl_object")) is not None:
+            self._handshake.connected(tls.getpeercert(binary_form=True))
         self._timer = self._loop.call_later(
             self._options.handshake, self.cut, "no handshake in time"
         )
@@ -166,7 +171,8 @@ class Stream(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the stream: its connection is lost."""
-        self._finish(f"the connection broke: {error}" if error else "the other end closed it")
+        broken = f"the connection broke: {explain(error)}" if error else ""
+        self._finish(broken or "the other end closed it")
         self.closed.set()
 
     def pause_writing(self) -> None:

@@ -248,7 +248,8 @@ class _Table:
             for column, field in zip(columns, self._schema, strict=True)
         ]
         if self._writer is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            for each in (self._folder.parent, self._folder):  # `parents` would open them to others
+                each.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._number += 1
             now = datetime.fromtimestamp(self._clock.wall(), UTC)
             stamp = now.strftime("%Y%m%dT%H%M%S")

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dzflow.cli import bench, demo, events, lab, records, up, views
+from dzflow.cli import bench, demo, events, lab, records, token, up, views
 from dzflow.errors import DzflowError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ records.add_to(app)
 views.add_to(app)
 app.add_typer(lab.app, name="lab")
 app.command("bench")(bench.bench)
+app.command("token")(token.token)
 
 
 @app.callback()

@@ -13,7 +13,10 @@ URL = "http://127.0.0.1:8080"
 Url = Annotated[str, typer.Option(envvar="DZFLOW_URL", help="The URL of the control plane.")]
 Token = Annotated[
     str | None,
-    typer.Option(envvar="DZFLOW_TOKEN", help="The access token, if the control plane needs one."),
+    typer.Option(
+        envvar="DZFLOW_TOKEN",
+        help="The access token. Others can read command lines: better set the variable.",
+    ),
 ]
 Ca = Annotated[
     Path | None,

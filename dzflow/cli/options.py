@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 
 if TYPE_CHECKING:
     from api.start.settings.settings import Settings
@@ -55,7 +57,7 @@ Insecure = Annotated[
 
 def settings_of(config: Path | None, options: dict[str, Any]) -> "Settings":
     """The settings from file, environment and the given options."""
-    from api.start.settings.sources import load
+    from api.start.settings.sources import find_exposed_secrets, load
 
     given = {name: value for name, value in options.items() if value is not None}
     emulated = {
@@ -67,4 +69,7 @@ def settings_of(config: Path | None, options: dict[str, Any]) -> "Settings":
         given["emulated"] = emulated
     if given.pop("insecure", False):
         given["allow_anonymous"] = True
-    return load(config, given)
+    settings = load(config, given)
+    if config is not None and (text := find_exposed_secrets(config, settings)):
+        Console(stderr=True).print(f"[yellow]note:[/] {escape(text)}", highlight=False)
+    return settings

@@ -65,7 +65,10 @@ def running(
     The first signal ends the service in order, also while it starts; the second one kills it.
     """
     from api.start import logs
+    from api.start.hardening import harden_process
     from api.start.up import Service
+
+    harden_process()
 
     status = console.status("starting")
     started = False

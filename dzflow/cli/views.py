@@ -14,6 +14,7 @@ from rich.table import Table
 from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
 from dzflow.cli.tables import print_json, show_list, state
 from dzflow.errors import DzflowError
+from dzflow.private_files import write_private
 
 if TYPE_CHECKING:
     import httpx
@@ -142,13 +143,11 @@ def backup(
     token: Token = None,
     ca: Ca = None,
 ) -> None:
-    """Write the state of the control plane (spaces, hosts, records) to a file."""
+    """Write the state of the control plane (spaces, hosts, records) to a file, for you only."""
     with interruptible(), _client(url, token, ca) as client:
         data = _answer(client.get("/backup")).content
-    draft = file.with_name(file.name + ".part")
     try:
-        draft.write_bytes(data)
-        draft.replace(file)
+        write_private(file, data)
     except OSError as error:
         raise NoFile(f"cannot write {file}: {error.strerror}") from None
     Console(stderr=True).print(f"{len(data)} bytes written to {escape(str(file))}", highlight=False)

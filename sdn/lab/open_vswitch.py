@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket as sockets
 import subprocess
 import time
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dzflow.child_environment import child_environment
 from sdn.lab.errors import LabCommandFailed
 from sdn.lab.namespaces import NamespaceThread
 from sdn.lab.plan import Command
@@ -94,7 +94,7 @@ class OpenVSwitch:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **self._env},
+                env={**child_environment(), **self._env},
                 # Ctrl-C is for the lab's process, which ends the daemons in good order.
                 start_new_session=True,
             )

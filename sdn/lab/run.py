@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from dzflow.child_environment import child_environment
 from sdn.lab.errors import LabCommandFailed
 
 PACKAGES = {
@@ -57,7 +58,7 @@ def run(
         done = subprocess.run(  # noqa: S603
             bound(argv),
             input=stdin,
-            env={**os.environ, **(env or {})},
+            env={**child_environment(), **(env or {})},
             capture_output=True,
             text=True,
             timeout=TIMEOUT,

@@ -1,9 +1,16 @@
 """Checks of the settings before anything is started."""
 
+import os
+from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
+from api.start.settings.certificates import stream_tls
+from api.start.settings.cluster_token import find_cluster_token
+from api.start.settings.sections import OnosSettings
 from api.start.settings.settings import BadSettings, Settings, is_loopback
 from configurators.store.etcd.endpoints import host_of
+from dzflow.private_files import find_exposure
 from sdn.lab import missing_prerequisites
 from sdn.topologies import topology
 
@@ -26,6 +33,13 @@ def check_settings(settings: Settings, only: Only | None) -> None:
         )
     if only is not None and settings.stream_token is None:
         raise BadSettings("stream_token: parts that are started apart must share one; set it")
+    stream_tls(settings)  # for an error before anything is started
+    if only != "api" and not _ray_is_safe(settings):
+        raise BadSettings(
+            f"ray.token_path: who reaches the Ray cluster at {settings.ray.address} can run"
+            " programs on it and read the secrets of this service; give the cluster a token"
+            " (RAY_AUTH_MODE=token) and name its file here, or set ray.allow_anonymous"
+        )
     if settings.data_plane == "ovs":
         missing = missing_prerequisites()
         if missing:
@@ -55,7 +69,51 @@ def find_hints(settings: Settings) -> list[str]:
             "every program on this machine can send and receive events on the emulated network,"
             " without a token"
         )
-    return found
+    if not (is_loopback(_stream_host(settings)) or settings.streams.cert):
+        found.append(
+            "streams between machines are not encrypted; set streams.cert, streams.key and"
+            " streams.ca"
+        )
+    onos = settings.onos
+    if settings.data_plane == "onos" and onos.password == OnosSettings().password:
+        found.append("onos.password is the one that everybody knows; change it in ONOS, too")
+    if settings.data_plane == "onos" and onos.url.startswith("http://") and not _is_near(onos.url):
+        found.append(
+            "onos.password travels unencrypted; give ONOS a certificate, and onos.url https"
+        )
+    return found + [text for path in _secret_files(settings) if (text := find_exposure(path))]
+
+
+def _is_near(url: str) -> bool:
+    """Whether a URL leads to this machine."""
+    return is_loopback(urlsplit(url).hostname or "")
+
+
+def _secret_files(settings: Settings) -> list[Path]:
+    """The files with secrets that the settings name."""
+    sections = (settings.tls, settings.streams, settings.openflow, settings.etcd)
+    named = (*(section.key for section in sections), settings.ray.token_path)
+    return [path for path in named if path is not None]
+
+
+def _ray_is_safe(settings: Settings) -> bool:
+    """Whether strangers cannot use the Ray cluster that is joined, as far as the settings tell."""
+    if settings.ray.address is None or settings.ray.allow_anonymous:
+        return True
+    has_token = find_cluster_token(settings, os.environ) is not None
+    return has_token or is_loopback(_host_of(settings.ray.address))
+
+
+def _stream_host(settings: Settings) -> str:
+    """The address at which workers listen, or one of them."""
+    if settings.ray.node_host:
+        return settings.ray.node_host
+    return _host_of(settings.ray.address) if settings.ray.address else "127.0.0.1"
+
+
+def _host_of(address: str) -> str:
+    """The host of a Ray address; `auto` means a node of this machine, which may be one of many."""
+    return address.rpartition("://")[2].rpartition(":")[0].strip("[]") or address
 
 
 def _plain_beyond_loopback(settings: Settings) -> list[str]:

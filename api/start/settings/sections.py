@@ -41,6 +41,24 @@ def _parse_json(value: Any) -> Any:
 # Names, not regular expressions: `*` stands alone, for any name.
 _NAME = re.compile(r"\*|[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+Names = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
+
+MIN_TOKEN = 16  # characters
+
+
+def check_token(token: SecretStr, name: str) -> None:
+    """Refuse (ValueError) a token that can be guessed; its length is all that can be checked."""
+    secret = token.get_secret_value()
+    if not secret or secret != secret.strip():
+        raise ValueError(f"{name}: a token is empty, or has blanks around it")
+    if not (secret.isascii() and secret.isprintable()):
+        raise ValueError(f"{name}: a token consists of letters, digits and signs of ASCII")
+    if len(secret) < MIN_TOKEN:
+        raise ValueError(
+            f"{name}: a token of fewer than {MIN_TOKEN} characters can be guessed; `dzflow token`"
+            " prints a good one"
+        )
+
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -98,6 +116,9 @@ class RaySettings(_Section):
         default=None,
         description="file with the cluster's token; its own Ray gets one in the data folder",
     )
+    allow_anonymous: bool = Field(
+        default=False, description="join a cluster without a token beyond loopback, too"
+    )
     node_host: str | None = Field(
         default=None,
         description="address at which workers listen; default: loopback, or the node's",
@@ -117,8 +138,10 @@ class TokenSettings(_Section):
     @model_validator(mode="after")
     def _usable(self) -> "TokenSettings":
         secrets = [each.get_secret_value() for each in (*self.operator, *self.hosts.values())]
-        if any(not secret or secret != secret.strip() for secret in secrets):
-            raise ValueError("a token is empty, or has blanks around it")
+        for token in self.operator:
+            check_token(token, "operator")
+        for host, token in self.hosts.items():
+            check_token(token, f"hosts.{host}")
         if len(set(secrets)) < len(secrets):
             raise ValueError("two callers have the same token; give each its own")
         return self
@@ -198,6 +221,24 @@ class HttpSettings(_Section):
     def _proxies(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
         networks(proxies)
         return proxies
+
+
+class StreamSettings(_Section):
+    """TLS for the streams between processes; needed where they cross a network."""
+
+    cert: Path | None = Field(
+        default=None, description="certificate of this machine; its processes then use TLS"
+    )
+    key: Path | None = Field(default=None, description="key of the certificate")
+    ca: Path | None = Field(
+        default=None, description="CA certificates that signed those of all machines"
+    )
+
+    @model_validator(mode="after")
+    def _all(self) -> "StreamSettings":
+        if len({self.cert is None, self.key is None, self.ca is None}) > 1:
+            raise ValueError("cert, key and ca belong together: TLS is asked of both sides")
+        return self
 
 
 class LimitSettings(_Section):

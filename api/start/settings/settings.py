@@ -3,6 +3,7 @@
 Secrets are never shown: not in the representation of settings, not in errors.
 """
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,16 +22,19 @@ from api.start.settings.sections import (
     KeepSettings,
     LimitSettings,
     LogSettings,
+    Names,
     OnosSettings,
     OpenFlowSettings,
     Port,
     RaySettings,
     SharedSettings,
     SliceSettings,
+    StreamSettings,
     SwitchSettings,
     TimeSettings,
     TlsSettings,
     TokenSettings,
+    check_token,
 )
 from dzflow.errors import BadInput
 
@@ -38,6 +42,19 @@ PREFIX = "DZFLOW_"
 DEFAULT_TOPOLOGY = "fat-tree:10"
 
 Count = Annotated[int, Field(ge=1, le=256)]
+
+
+Part = Literal["api", "network", "workers", "configurator", "southbound"]
+"""A process of the service. `workers` is the one that starts the workers."""
+
+_SECRET_SECTIONS: Mapping[Part, frozenset[str]] = {
+    "api": frozenset({"stream_token", "tokens", "tls"}),
+    "network": frozenset(),
+    "workers": frozenset({"stream_token", "onos"}),
+    "configurator": frozenset({"stream_token"}),
+    "southbound": frozenset({"stream_token", "onos"}),
+}
+"""The secrets that each process gets; all get those of etcd."""
 
 
 class BadSettings(BadInput):
@@ -90,11 +107,16 @@ class Settings(BaseSettings):
         default=None,
         description="secret of all processes; default: made once, kept in the data folder",
     )
+    pass_variables: Names = Field(
+        default=(),
+        description="names of further environment variables that child processes get",
+    )
     etcd: EtcdSettings = EtcdSettings()
     ray: RaySettings = RaySettings()
     tokens: TokenSettings = TokenSettings()
     tls: TlsSettings = TlsSettings()
     http: HttpSettings = HttpSettings()
+    streams: StreamSettings = StreamSettings()
     limits: LimitSettings = LimitSettings()
     keep: KeepSettings = KeepSettings()
     slices: SliceSettings = SliceSettings()
@@ -122,6 +144,8 @@ class Settings(BaseSettings):
     def _fit(self) -> "Settings":
         if self.data_plane == "onos" and self.plan != "lpm":
             raise ValueError("plan: ONOS can match prefixes only; choose lpm")
+        if self.stream_token is not None:
+            check_token(self.stream_token, "stream_token")
         if self.openflow.ports and len(self.openflow.ports) != self.southbound:
             raise ValueError(
                 f"openflow.ports: there are {len(self.openflow.ports)} for {self.southbound}"
@@ -139,10 +163,19 @@ class Settings(BaseSettings):
         """Partitions of a new space."""
         return self.partitions or 4 * self.configurators
 
-    def for_workers(self) -> "Settings":
-        """The settings that workers need: without the tokens of callers and the key of the API."""
-        without = {"tokens": TokenSettings(), "tls": TlsSettings(), "listen": "127.0.0.1"}
-        return self.model_copy(update=without)
+    def for_part(self, part: Part) -> "Settings":
+        """The settings for one process, without the secrets that it does not need."""
+        needs = _SECRET_SECTIONS[part]
+        without: dict[str, Any] = {
+            "tokens": TokenSettings(),
+            "tls": TlsSettings(),
+            "onos": self.onos.model_copy(update={"password": SecretStr("")}),
+            "stream_token": None,
+        }
+        changes = {name: value for name, value in without.items() if name not in needs}
+        if "tokens" in changes:
+            changes["listen"] = "127.0.0.1"  # elsewhere, tokens are asked for
+        return self.model_copy(update=changes)
 
     def revealed(self) -> dict[str, Any]:
         """All settings as JSON values, with secrets: for the processes of the service."""

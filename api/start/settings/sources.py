@@ -17,7 +17,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from api.start.settings.secret_values import secrets_of
 from api.start.settings.settings import PREFIX, BadSettings, Settings
+from dzflow.private_files import find_exposure
 
 CLIENT_VARIABLES = frozenset({"DZFLOW_URL", "DZFLOW_TOKEN", "DZFLOW_HOST", "DZFLOW_CA"})
 """Variables that are for the SDK and for the commands that talk to a running service."""
@@ -55,6 +57,13 @@ def load(
     return Settings.model_construct(found.model_fields_set, **dict(found))
 
 
+def find_exposed_secrets(config: Path, settings: Settings) -> str | None:
+    """Who else can read the secrets in a file of settings, as a text; None if nobody or none."""
+    given = set(secrets_of(settings)) - set(secrets_of(Settings()))
+    text = config.read_text()
+    return find_exposure(config) if any(secret in text for secret in given) else None
+
+
 def restore(revealed: Mapping[str, Any]) -> Settings:
     """Settings from what `Settings.revealed` gave."""
     return _checked(Settings, dict(revealed))
@@ -79,8 +88,13 @@ def _read(path: Path) -> dict[str, Any]:
             values = yaml.safe_load(text) or {}
         else:
             raise BadSettings(f"{path}: name it .toml, .yaml or .yml")
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise BadSettings(f"{path}: {' '.join(str(error).split())}") from None
+    except yaml.YAMLError as error:
+        # The error itself repeats lines of the file, which may hold secrets.
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise BadSettings(f"{path}: this is not YAML{place}") from None
     if not isinstance(values, dict):
         raise BadSettings(f"{path}: settings are `name: value` pairs, this is something else")
     return values

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from configurators.store.etcd.errors import StoreError
+from dzflow.child_environment import child_environment
 
 TOOLS = Path(__file__).resolve().parents[3] / ".tools"
 """Where `make etcd` puts an etcd that it had to build or fetch."""
@@ -68,7 +69,12 @@ def version_of(path: Path) -> tuple[int, int, int] | None:
     try:
         # The program is on the user's path, or `make etcd` has put it there.
         done = subprocess.run(  # noqa: S603
-            [path, "--version"], capture_output=True, text=True, timeout=30, check=False
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            env=child_environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -28,6 +28,8 @@ from configurators.store.etcd.endpoints import UNIX, ReachableSocket
 from configurators.store.etcd.errors import StoreError
 from configurators.store.server.binary import Binary, NoEtcd, find_etcd
 from configurators.store.server.tether import tethered
+from dzflow.child_environment import child_environment
+from dzflow.private_files import private_opener
 
 __all__ = ["Binary", "EtcdFailed", "EtcdServer", "NoEtcd", "TlsPorts", "find_etcd", "free_ports"]
 
@@ -201,7 +203,7 @@ class EtcdServer:
     def _run(self, started: threading.Event) -> None:
         process = None
         try:
-            with self.log.open("ab") as log:
+            with open(self.log, "ab", opener=private_opener) as log:
                 # `find_etcd` has found the program; its flags are ours or the operator's.
                 process = subprocess.Popen(  # noqa: S603
                     tethered(self._command()),
@@ -344,9 +346,8 @@ class _UnixConnection(http.client.HTTPConnection):
 def _environment() -> dict[str, str]:
     # Go's idle threads search for work, and take time from other processes of the machine.
     found = {"GOMAXPROCS": str(max(1, len(os.sched_getaffinity(0)) // 2))}
-    # etcd also reads flags from the environment; those of another etcd must not apply here.
-    found.update((name, it) for name, it in os.environ.items() if not name.startswith("ETCD_"))
-    return found
+    # etcd also reads flags from the environment; those of another etcd are not among these.
+    return found | child_environment()
 
 
 def free_ports(count: int) -> list[int]:

@@ -23,12 +23,15 @@ class ApiAccess(Struct, frozen=True):
         return f"ApiAccess({self.url!r})"  # without the token, which must not reach a log
 
     def http_options(self) -> dict[str, Any]:
-        """Options for `httpx.Client` or `httpx.AsyncClient`; BadInput if URL or `ca` is wrong."""
+        """Options for `httpx.Client` or `httpx.AsyncClient`; BadInput if one of ours is wrong."""
         if not self.url.startswith(("http://", "https://")):
             text = f"the control plane's URL begins with http:// or https://, got {self.url!r}"
             raise BadInput(text)
         headers = {"Accept": "application/json"}
         if self.token is not None:
+            # The HTTP client's own error would repeat the token.
+            if not (self.token.isascii() and self.token.isprintable()):
+                raise BadInput("the token has a line break, or signs that are not ASCII")
             headers["Authorization"] = f"Bearer {self.token}"
         verify: ssl.SSLContext | bool = self.verify
         if self.ca is not None and self.verify:

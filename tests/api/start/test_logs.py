@@ -2,15 +2,17 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.http.border.request_ids import request_id
-from api.start import logs
+from api.start import logs, parts
 from api.start.settings.settings import Settings
 from api.start.settings.sources import load
 
@@ -30,7 +32,10 @@ def root() -> Iterator[logging.Logger]:
 
 
 def settings(folder: Path, **log: str) -> Settings:
-    variables = {"DZFLOW_TOKENS__HOSTS": '{"h1": "geheim-1"}', "DZFLOW_ETCD__PASSWORD": "geheim-2"}
+    variables = {
+        "DZFLOW_TOKENS__HOSTS": '{"h1": "geheim-1-of-host-h1"}',
+        "DZFLOW_ETCD__PASSWORD": "geheim-2",
+    }
     return load(None, {"data_dir": folder, "log": log}, variables)
 
 
@@ -79,10 +84,31 @@ def test_the_console_format_is_text() -> None:
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_secrets_are_not_written(form: str, tmp_path: Path, root: logging.Logger) -> None:
     logs.configure(settings(tmp_path, format=form), "api-1")
-    root.warning("with geheim-1", extra={"header": "Bearer geheim-2"})
+    root.warning("with geheim-1-of-host-h1", extra={"header": "Bearer geheim-2"})
     written = (tmp_path / "logs" / "api-1.log").read_text()
     assert "geheim" not in written
     assert "****" in written
+
+
+def test_only_the_owner_can_read_the_files(tmp_path: Path, root: logging.Logger) -> None:
+    before = os.umask(0)
+    try:
+        logs.configure(settings(tmp_path / "new"), "api-1")
+        (handler,) = root.handlers
+        assert isinstance(handler, RotatingFileHandler)
+        handler.doRollover()
+        root.warning("after")
+    finally:
+        os.umask(before)
+    folder = tmp_path / "new" / "logs"
+    found = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert found == {"api-1.log": 0o600, "api-1.log.1": 0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_password_of_onos_is_not_shown() -> None:
+    access = parts.southbound_options(load(None, {"onos": {"password": "geheim"}}, {}), "n")
+    assert "geheim" not in repr(access)
 
 
 @pytest.mark.parametrize("form", ["json", "console"])

@@ -20,7 +20,7 @@ async def test_a_southbound_process_closes_a_silent_connection_after_its_timeout
 ) -> None:
     access = etcd_server.access()
     etcd_settings = {"endpoints": access.endpoints, "prefix": access.prefix}
-    options = {"stream_token": "t", "etcd": etcd_settings, "switches": {"timeout": 0.1}}
+    options = {"stream_token": "t" * 16, "etcd": etcd_settings, "switches": {"timeout": 0.1}}
     async with Etcd(access) as etcd:
         doc = first_network(topology("line:3"), "legs", 1)
         await etcd.put(keys.NETWORK, encode(doc))

@@ -15,7 +15,12 @@ import pytest
 from pydantic import SecretStr
 
 from api.start.ray_cluster import Node, choose
-from api.start.ray_environment import NoRay, environment, temporary_folder
+from api.start.ray_environment import (
+    NoRay,
+    environment,
+    temporary_folder,
+)
+from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.sections import EtcdSettings, RaySettings
 from api.start.settings.settings import Settings
 from api.start.up import Service
@@ -40,11 +45,38 @@ def test_the_services_own_ray_ignores_rays_variables(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "elsewhere:6379")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "geheim")
+    monkeypatch.setenv("DZFLOW_TOKENS__OPERATOR", "geheim")
     found = environment(Settings(), tmp_path / "token")
     assert "RAY_ADDRESS" not in found
     assert found["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "token")
-    joined = Settings(ray=RaySettings(address="here:1", token_path=tmp_path / "other"))
-    assert environment(joined, tmp_path / "token")["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "other")
+    assert "geheim" not in found.values()
+
+
+def test_a_cluster_is_joined_with_its_token_which_is_not_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_OPTION", "x")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "geheim")
+    monkeypatch.setenv("DZFLOW_TOKENS__OPERATOR", "geheim")
+    named = Settings(ray=RaySettings(address="here:1", token_path=tmp_path / "other"))
+    joined = Settings(ray=RaySettings(address="here:1"))
+    assert find_cluster_token(named, os.environ) == tmp_path / "other"
+    assert find_cluster_token(joined, os.environ) == "geheim"
+    assert find_cluster_token(joined, {"RAY_AUTH_TOKEN_PATH": "/p"}) == Path("/p")
+    assert find_cluster_token(joined, {}) is None
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").touch()
+    assert find_cluster_token(joined, {}) == tmp_path / ".ray" / "auth_token"
+    found = environment(joined, tmp_path / "kept")
+    assert (found["RAY_AUTH_MODE"], found["RAY_AUTH_TOKEN_PATH"]) == (
+        "token",
+        str(tmp_path / "kept"),
+    )
+    assert found["RAY_OPTION"] == "x"
+    assert "geheim" not in found.values()
+    assert "RAY_AUTH_MODE" not in environment(joined, None)
 
 
 def test_the_folder_for_sockets_is_short_private_and_cleared(tmp_path: Path) -> None:
@@ -155,7 +187,7 @@ def test_workers_are_spread_over_two_nodes_and_leave_one_that_dies(
         topology="line:2",
         southbound=2,
         data_dir=tmp_path / "data",
-        stream_token=SecretStr("shared by all"),
+        stream_token=SecretStr("shared by all processes"),
         etcd=EtcdSettings(endpoints=access.endpoints, prefix=access.prefix),
         ray=RaySettings(address=address, token_path=Path(variables["RAY_AUTH_TOKEN_PATH"])),
     )

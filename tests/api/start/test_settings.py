@@ -5,18 +5,20 @@ from pathlib import Path
 import pytest
 
 from api.start import parts
-from api.start.settings.checks import find_hints
-from api.start.settings.settings import BadSettings, Settings
-from api.start.settings.sources import load, restore
+from api.start.settings.checks import Only, check_settings, find_hints
+from api.start.settings.secret_values import secrets_of
+from api.start.settings.settings import BadSettings, Part, Settings
+from api.start.settings.sources import find_exposed_secrets, load, restore
 from api.start.settings.table import table
+from configurators.streams.tls import BadCertificates
 from dispatcher.changes.damping import Patience
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 SECRETS = {
     "DZFLOW_ETCD__PASSWORD": "etcd-geheim",
-    "DZFLOW_STREAM_TOKEN": "stream-geheim",
-    "DZFLOW_TOKENS__OPERATOR": "one-geheim,two-geheim",
-    "DZFLOW_TOKENS__HOSTS": '{"h1": "host-geheim"}',
+    "DZFLOW_STREAM_TOKEN": "stream-geheim-stream",
+    "DZFLOW_TOKENS__OPERATOR": "one-geheim-operator,two-geheim-operator",
+    "DZFLOW_TOKENS__HOSTS": '{"h1": "host-geheim-host"}',
     "DZFLOW_ONOS__PASSWORD": "onos-geheim",
 }
 
@@ -63,8 +65,16 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
         ({"openflow": {"ca": "ca.pem"}}, {}, "cert, key and ca belong together"),
         ({"tokens": {"operator": [""]}}, {}, "a token is empty"),
         ({"tokens": {"hosts": {"h1": " geheim"}}}, {}, "blanks around it"),
+        ({"tokens": {"operator": ["x"]}}, {}, "operator: a token of fewer than 16 characters"),
+        ({"tokens": {"hosts": {"h1": "geheim-15-signs"}}}, {}, "hosts.h1: a token of fewer than"),
+        ({}, {"DZFLOW_STREAM_TOKEN": "geheim"}, "stream_token: a token of fewer than 16"),
+        ({"stream_token": ""}, {}, "stream_token: a token is empty"),
+        ({"tokens": {"operator": ["a geheim with é in it"]}}, {}, "letters, digits and signs of"),
+        ({"tokens": {"operator": ["a geheim with a\nbreak"]}}, {}, "letters, digits and signs of"),
+        ({"tokens": {"operator": ["x"]}}, {}, "`dzflow token` prints a good one"),
+        ({"streams": {"cert": "c.pem", "key": "k.pem"}}, {}, "cert, key and ca belong together"),
         (
-            {"tokens": {"operator": ["geheim"], "hosts": {"h1": "geheim"}}},
+            {"tokens": {"operator": ["geheim" * 3], "hosts": {"h1": "geheim" * 3}}},
             {},
             "two callers have the same token",
         ),
@@ -96,7 +106,15 @@ def test_invalid_settings_are_refused_by_name(
     ("name", "text", "said"),
     [
         ("a.toml", "port = ", "a.toml: "),
-        ("a.yaml", "port: [", "a.yaml: "),
+        ("a.yaml", "port: [", "a.yaml: this is not YAML at line 1"),
+        (
+            "a.yaml",
+            "tokens:\n  operator: [geheim\n  x: 'geheim",
+            "a.yaml: this is not YAML at line 3",
+        ),
+        ("a.yaml", "stream_token: *geheim", "a.yaml: this is not YAML at line 1, column 15"),
+        ("a.yaml", "stream_token: geheim\0", "a.yaml: this is not YAML"),
+        ("a.toml", 'stream_token = "geheim', "a.toml: "),
         ("a.yaml", "- 1", "`name: value`"),
         ("a.ini", "", "name it .toml, .yaml or .yml"),
         ("a.toml", "ports = 1", "did you mean port?"),
@@ -109,6 +127,7 @@ def test_a_file_that_makes_no_sense_is_refused(
     with pytest.raises(BadSettings) as refused:
         load(tmp_path / name, {}, {})
     assert said in str(refused.value)
+    assert "geheim" not in str(refused.value)
     with pytest.raises(BadSettings, match="No such file"):
         load(tmp_path / "none.toml", {}, {})
 
@@ -120,7 +139,7 @@ def test_loopback_needs_no_tokens(listen: str) -> None:
 
 def test_beyond_loopback_tokens_or_insecure_are_needed() -> None:
     everywhere = {"listen": EVERYWHERE}
-    assert load(None, everywhere, {"DZFLOW_TOKENS__OPERATOR": "t"}).tokens.given
+    assert load(None, everywhere, {"DZFLOW_TOKENS__OPERATOR": "t" * 16}).tokens.given
     assert load(None, {**everywhere, "allow_anonymous": True}, {}).allow_anonymous
 
 
@@ -133,14 +152,97 @@ def test_secrets_are_not_shown_but_reach_the_processes() -> None:
     found = load(None, {}, SECRETS)
     assert "geheim" not in repr(found) + str(found) + str(found.model_dump())
     assert restore(found.revealed()) == found
-    assert found.revealed()["tokens"]["operator"] == ["one-geheim", "two-geheim"]
+    assert found.revealed()["tokens"]["operator"] == [
+        "one-geheim-operator",
+        "two-geheim-operator",
+    ]
 
 
-def test_workers_do_not_get_the_tokens_of_callers() -> None:
+@pytest.mark.parametrize(
+    ("part", "secrets"),
+    [
+        ("api", {"etcd", "stream", "one", "two", "host"}),
+        ("network", {"etcd"}),
+        ("workers", {"etcd", "stream", "onos"}),
+        ("configurator", {"etcd", "stream"}),
+        ("southbound", {"etcd", "stream", "onos"}),
+    ],
+)
+def test_each_process_gets_the_secrets_that_it_needs(part: Part, secrets: set[str]) -> None:
     found = load(None, {"listen": EVERYWHERE}, SECRETS)
-    told = restore(found.for_workers().revealed())
-    assert not told.tokens.given
-    assert (told.etcd, told.stream_token, told.onos) == (found.etcd, found.stream_token, found.onos)
+    told = restore(found.for_part(part).revealed())
+    assert {secret.partition("-")[0] for secret in secrets_of(told) if secret} == secrets
+    assert told.etcd == found.etcd
+
+
+def test_a_file_with_secrets_that_others_can_read_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('port = 1\n[tokens]\noperator = ["a token of the operator"]\n')
+    path.chmod(0o600)
+    settings = load(path, {}, {})
+    assert find_exposed_secrets(path, settings) is None
+    path.chmod(0o644)
+    assert "everybody can read" in str(find_exposed_secrets(path, settings))
+    path.write_text("port = 1\n")
+    assert find_exposed_secrets(path, load(path, {}, SECRETS)) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ray": {"address": "192.0.2.1:6379"}}, "streams between machines are not encrypted"),
+        ({"ray": {"node_host": "192.0.2.1"}}, "streams between machines are not encrypted"),
+        ({"data_plane": "onos", "plan": "lpm"}, "the one that everybody knows"),
+        (
+            {"data_plane": "onos", "plan": "lpm", "onos": {"url": "http://m1:8181"}},
+            "onos.password travels unencrypted",
+        ),
+    ],
+)
+def test_what_is_open_is_said(options: dict[str, object], said: str) -> None:
+    assert any(said in hint for hint in find_hints(load(None, options, {})))
+    assert not any(said in hint for hint in find_hints(Settings()))
+
+
+def test_keys_that_others_can_read_are_reported(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.touch(0o600)
+    for section in ({"tls": {"cert": key, "key": key}}, {"ray": {"token_path": key}}):
+        key.chmod(0o600)
+        assert find_hints(load(None, section, {})) == []
+        key.chmod(0o640)
+        assert f"its group can read {key}" in find_hints(load(None, section, {}))[0]
+
+
+def test_a_ray_cluster_without_a_token_is_refused_beyond_loopback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    def check(only: Only | None = None, **ray: object) -> None:
+        check_settings(load(None, {"ray": ray}, {}), only)
+
+    for address in ("192.0.2.1:6379", "m1:6379", "[2001:db8::1]:6379", "ray://m1:10001", "auto"):
+        with pytest.raises(BadSettings, match=r"ray\.token_path: .*ray\.allow_anonymous"):
+            check(address=address)
+    check(address="127.0.0.1:6379")
+    check(address="[::1]:6379")
+    check(address="m1:6379", allow_anonymous=True)
+    check(address="m1:6379", token_path=tmp_path / "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a token that Ray itself reads")
+    check(address="m1:6379")
+
+
+def test_certificates_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "c.pem").write_text("nothing")
+    files = dict.fromkeys(("cert", "key", "ca"), tmp_path / "c.pem")
+    with pytest.raises(BadCertificates, match=r"c\.pem holds no certificate"):
+        check_settings(load(None, {"streams": files}, {}), None)
+    files["cert"] = tmp_path / "none.pem"
+    with pytest.raises(BadCertificates, match="No such file"):
+        check_settings(load(None, {"streams": files}, {}), None)
 
 
 def test_times_reach_the_parts_that_they_are_for() -> None:
@@ -159,7 +261,7 @@ def test_times_reach_the_parts_that_they_are_for() -> None:
         "DZFLOW_TIMES__BACK_AFTER_LONGEST": "14",
         "DZFLOW_LIMITS__HOST_WINDOW": "15",
     }
-    settings = load(None, {"mode": "sea", "stream_token": "t"}, given)
+    settings = load(None, {"mode": "sea", "stream_token": "t" * 16}, given)
     asks = parts.dispatcher_options(settings, "n")
     assert (asks.lease_ttl, asks.grace, asks.window_per_host) == (4, 0.5, 15)
     assert asks.patience == Patience(down_after=8, absent_after=12, back_after=13, longest=14)

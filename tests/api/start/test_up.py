@@ -34,6 +34,8 @@ from tests.service import (
     running,
 )
 
+OPERATOR, HOST = "the token of the operator", "the token of h1 alone"
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -198,7 +200,7 @@ def test_with_tokens_and_tls_other_machines_may_call(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     options: dict[str, Any] = {
         "listen": "0.0.0.0",  # noqa: S104
-        "tokens": {"operator": ["of the operator"], "hosts": {"h1": "of h1"}},
+        "tokens": {"operator": [OPERATOR], "hosts": {"h1": HOST}},
         "tls": {"cert": pair.certificate, "key": pair.key},
         "configurators": 1,
         "dispatchers": 2,
@@ -207,14 +209,14 @@ def test_with_tokens_and_tls_other_machines_may_call(tmp_path: Path) -> None:
         pids = service.pids
         assert service.url.startswith("https://127.0.0.1:")
         trust = partial(Rest, service.url, ca=pair.authority)
-        with trust("of the operator") as rest:
+        with trust(OPERATOR) as rest:
             rest.put_space("stocks", SCHEMA)
-        with trust("of h1") as rest:
+        with trust(HOST) as rest:
             assert rest.begin("subscription", "h1", "stocks", "price > 5")["state"] == "active"
         with trust() as rest, pytest.raises(NotAuthorised):
             rest.spaces()
     for log in (folder / "logs").iterdir():
-        assert "of the operator" not in log.read_text(), log
+        assert OPERATOR not in log.read_text(), log
     assert processes_with(str(folder)) == {}
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids.values())
 

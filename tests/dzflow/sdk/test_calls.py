@@ -141,3 +141,7 @@ def test_a_url_is_checked() -> None:
         Rest("localhost:8080")
     with pytest.raises(BadInput, match="cannot read certificates"):
         Rest("https://localhost", ca="/no/such/file")
+    for token in ("geheim\n", "gehéim"):
+        with pytest.raises(BadInput, match="the token has") as refused:
+            Rest("http://localhost", token)
+        assert "geh" not in str(refused.value)

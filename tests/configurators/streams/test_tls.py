@@ -1,0 +1,278 @@
+"""Streams with TLS: what a listener on the way sees, and who is refused, with which log."""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from msgspec import Struct
+
+from configurators.streams.addresses import join_address, split_address
+from configurators.streams.handshake import Handshake, NotTrusted
+from configurators.streams.listener import CannotConnect, Listener, connect
+from configurators.streams.refusal_log import EVERY, RefusalLog
+from configurators.streams.stream import Stream, StreamOptions
+from configurators.streams.tls import BadCertificates, StreamTls
+from tests.certificates import Keys, another_certificate, make_keys
+from tests.support import WAIT, until
+
+TOKEN = b"a token that both ends know"
+SECRET = "price > 420 and symbol == ACME"  # noqa: S105 - not one
+QUICK = StreamOptions(handshake=0.3)
+
+
+class Say(Struct, frozen=True, array_like=True, tag="say"):
+    text: str
+    data: bytes = b""
+
+
+def echo(_: Stream, message: Say) -> Say:
+    return Say(message.text[::-1], message.data)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="module")
+def tls(keys: Keys) -> StreamTls:
+    return loaded(keys)
+
+
+@pytest.fixture(scope="module")
+def strange(tmp_path_factory: pytest.TempPathFactory) -> StreamTls:
+    """The certificates of another installation."""
+    return loaded(make_keys(tmp_path_factory.mktemp("strange")))
+
+
+@pytest.fixture(
+    params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"], autouse=True
+)
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": request.param}
+
+
+def loaded(keys: Keys) -> StreamTls:
+    return StreamTls(keys.certificate, keys.key, keys.authority)
+
+
+def listening(tls: StreamTls | None, options: StreamOptions | None = None) -> Listener:
+    return Listener("127.0.0.1:0", TOKEN, echo, Say, "listener", options=options, tls=tls)
+
+
+async def dial(
+    address: str, tls: StreamTls | None, options: StreamOptions | None = None, token: bytes = TOKEN
+) -> Stream:
+    return await connect(address, token, echo, Say, "dialler", options, tls=tls)
+
+
+class Between:
+    """Passes bytes between two ends, and keeps them; perhaps with TLS of its own."""
+
+    def __init__(self, target: str, own: StreamTls | None = None) -> None:
+        self.seen = bytearray()
+        self._target = split_address(target)
+        self._own = own
+        self._server: asyncio.Server | None = None
+        self.address = ""
+
+    async def __aenter__(self) -> "Between":
+        context = self._own.server if self._own else None
+        self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0, ssl=context)
+        self.address = join_address(*self._server.sockets[0].getsockname()[:2])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server
+        self._server.close()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        context = self._own.client if self._own else None
+        there, back = await asyncio.open_connection(*self._target, ssl=context)
+        await asyncio.gather(self._copy(reader, back), self._copy(there, writer))
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                self.seen += data
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def pair(tls: StreamTls | None) -> AsyncIterator[tuple[Stream, Between]]:
+    async with listening(tls) as listener, Between(listener.address) as between:
+        stream = await dial(between.address, tls)
+        try:
+            yield stream, between
+        finally:
+            stream.close()
+            await stream.closed.wait()
+
+
+async def test_no_message_is_in_the_clear_between_the_ends(tls: StreamTls) -> None:
+    for used, visible in ((None, True), (tls, False)):
+        async with pair(used) as (stream, between):
+            assert stream.peer == "listener"
+            assert await stream.ask(Say(SECRET), WAIT) == Say(SECRET[::-1])
+            assert (SECRET.encode() in between.seen) is visible
+            assert (b"listener" in between.seen) is visible
+
+
+async def test_large_messages_arrive_whole(tls: StreamTls) -> None:
+    data = bytes(range(256)) * 40_000
+    async with pair(tls) as (stream, _):
+        assert (await stream.ask(Say("x", data), WAIT)).data == data
+        await stream.drained()
+
+
+async def test_a_certificate_of_another_ca_is_refused_by_both_sides(
+    tls: StreamTls, strange: StreamTls, caplog: pytest.LogCaptureFixture
+) -> None:
+    for there, here in ((tls, strange), (strange, tls)):
+        async with listening(there) as listener:
+            with pytest.raises(CannotConnect, match="its certificate is not accepted"):
+                await dial(listener.address, here)
+            await until(lambda: "the stream listener of listener refused 127.0.0.1" in caplog.text)
+            assert not listener.streams
+        caplog.clear()
+
+
+async def test_a_listener_refuses_a_dialler_that_trusts_it_but_is_of_another_ca(
+    keys: Keys, tls: StreamTls, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = make_keys(tmp_path)
+    intruder = StreamTls(other.certificate, other.key, keys.authority)
+    async with listening(tls) as listener:
+        with pytest.raises(CannotConnect):
+            await dial(listener.address, intruder)
+        await until(lambda: "refused 127.0.0.1" in caplog.text)
+        assert "its certificate is not accepted" in caplog.text
+        assert not listener.streams
+
+
+async def test_a_dialler_without_certificate_is_refused(keys: Keys, tls: StreamTls) -> None:
+    nothing = ssl.create_default_context(cafile=keys.authority)
+    async with listening(tls) as listener:
+        reader, writer = await asyncio.open_connection(
+            *split_address(listener.address), ssl=nothing
+        )
+        with contextlib.suppress(OSError):
+            assert await asyncio.wait_for(reader.read(), WAIT) == b""
+        writer.close()
+        assert not listener.streams
+
+
+async def test_a_plain_dialler_is_refused_with_a_clear_log(
+    tls: StreamTls, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(tls, QUICK) as listener:
+        with pytest.raises(CannotConnect):
+            await dial(listener.address, None)
+        await until(lambda: "give all processes the same kind of [streams] settings" in caplog.text)
+
+
+async def test_a_plain_listener_is_refused_with_a_clear_error(
+    tls: StreamTls, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(None) as listener:
+        with pytest.raises(CannotConnect, match="TLS failed; give all processes the same kind of"):
+            await dial(listener.address, tls)
+        await until(lambda: "listener refused 127.0.0.1" in caplog.text)
+
+
+async def test_the_token_is_asked_for_inside_of_tls(tls: StreamTls) -> None:
+    async with listening(tls) as listener:
+        with pytest.raises(CannotConnect):
+            await dial(listener.address, tls, token=b"another token of this length")
+        assert not listener.streams
+
+
+async def test_a_member_of_the_ca_cannot_sit_in_between(keys: Keys, tls: StreamTls) -> None:
+    """It has a certificate of the same CA, but not the token, and passes the proofs on."""
+    other = loaded(another_certificate(keys, "other"))
+    async with listening(tls) as listener, Between(listener.address, other) as between:
+        with pytest.raises(CannotConnect):
+            await dial(between.address, tls)
+        assert b"dialler" in between.seen, "it saw the proof"
+        assert not listener.streams
+
+
+async def test_a_dialler_that_speaks_before_it_is_asked_is_cut_off(tls: StreamTls) -> None:
+    async with listening(tls) as listener:
+        reader, writer = await asyncio.open_connection(
+            *split_address(listener.address), ssl=tls.client
+        )
+        writer.write(b"\0\0\0\x05\0\0\0\0\0" * 100)
+        with contextlib.suppress(OSError):
+            await asyncio.wait_for(reader.read(), WAIT)
+        writer.close()
+        assert not listener.streams
+
+
+async def test_connections_without_tls_count_as_strangers(tls: StreamTls) -> None:
+    async with listening(tls, StreamOptions(strangers=1)) as listener:
+        place = split_address(listener.address)
+        _, first = await asyncio.open_connection(*place)
+        reader, second = await asyncio.open_connection(*place)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), WAIT) == b""
+        first.close()
+        second.close()
+
+
+async def test_a_listener_stops_while_a_connection_is_silent(tls: StreamTls) -> None:
+    async with asyncio.timeout(WAIT):
+        async with listening(tls) as listener:
+            _, writer = await asyncio.open_connection(*split_address(listener.address))
+            await until(lambda: writer.transport.get_extra_info("peername") is not None)
+        writer.close()
+
+
+def test_proofs_are_bound_to_the_certificate() -> None:
+    def greet(listeners: bytes, seen: bytes) -> None:
+        listener = Handshake(TOKEN, "l", listens=True)
+        listener.bind(listeners)
+        listener.connected(b"that of the dialler does not matter")
+        dialler = Handshake(TOKEN, "d", listens=False)
+        dialler.connected(seen)
+        first = listener.first()
+        assert first
+        proof = dialler.receive(first)
+        assert proof
+        welcome = listener.receive(proof)
+        assert welcome
+        dialler.receive(welcome)
+        assert (listener.peer, dialler.peer) == ("d", "l")
+
+    greet(b"c1", b"c1")
+    for listeners, seen in ((b"c1", b"c2"), (b"c1", b""), (b"", b"c1")):
+        with pytest.raises(NotTrusted):
+            greet(listeners, seen)
+
+
+def test_files_that_do_not_fit_are_refused(keys: Keys, tmp_path: Path) -> None:
+    other = make_keys(tmp_path)
+    with pytest.raises(BadCertificates, match=r"key\.pem"):
+        StreamTls(keys.certificate, other.key, keys.authority)
+    with pytest.raises(BadCertificates, match="no certificate"):
+        StreamTls(keys.key, keys.key, keys.authority)
+
+
+def test_refusals_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    now = 100.0
+    refusals = RefusalLog(logging.getLogger("test"), "a listener", lambda: now)
+    for number in range(1_000):
+        refusals.note("192.0.2.1:7", f"reason {number}")
+    now += EVERY
+    refusals.note("192.0.2.1:8", "the last one")
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == "a listener refused 192.0.2.1:7: reason 0"
+    assert second.startswith("a listener refused 192.0.2.1:8: the last one (and 999 others")
