@@ -181,7 +181,7 @@ class OpenFlowSettings(_Section):
         default=10.0, gt=0, description="seconds for the handshake of TLS, and of OpenFlow"
     )
     displace_after: float = Field(
-        default=2.0, gt=0, description="seconds in which a connected switch has to answer an echo"
+        default=5.0, gt=0, description="seconds in which a connected switch has to answer an echo"
     )
     failure_rate: float = Field(
         default=10.0, gt=0, description="failed connections per second from one address"

@@ -8,6 +8,7 @@ from sdn.openflow.options import Admission
 from sdn.openflow.switches.certificates import dpid_name
 from sdn.openflow.switches.connection import ConnectionLost, SwitchConnection
 
+ALIVE_FOR = 1.0  # seconds after a sign of life in which no other is asked for
 RECONNECT_BURST = 10  # set-ups of a switch in a row, before they are spread over time
 
 
@@ -40,20 +41,19 @@ class Claims:
     async def contest(self, switch: str, current: SwitchConnection) -> None:
         """Return when `current` has given no sign of life in time; ClaimRefused if it has.
 
-        At most one check of a connection at a time, and its result holds for as long as it took.
+        At most one check of a connection at a time, and its result holds for a second.
         """
         clock = asyncio.get_running_loop().time
-        within = self._admission.displace_after
         if switch in self._contested:
             raise ClaimRefused(f"another connection claims to be switch {switch} at the same time")
         if clock() >= self._alive_until.get(switch, 0.0):
             self._contested.add(switch)
             try:
-                if not await current.is_alive(within):
+                if not await current.is_alive(self._admission.displace_after):
                     return
             finally:
                 self._contested.discard(switch)
-            self._alive_until[switch] = clock() + within
+            self._alive_until[switch] = clock() + ALIVE_FOR
         raise ClaimRefused(
             f"switch {switch} is connected from {current.arrival.address} already, and alive:"
             " two switches have the same datapath id, or somebody else claims it"

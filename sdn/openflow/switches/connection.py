@@ -91,6 +91,7 @@ class SwitchConnection(asyncio.Protocol):
         self.arrival = arrival
         self.writable = True
         self._owner = owner
+        self._tls = options.tls is not None
         self._handshake_timeout = options.admission.handshake_timeout
         self._pace = ReadingPace(options.admission.message_rate)
         self._unasked = 0  # events since the last bytes that no request has asked for
@@ -113,8 +114,10 @@ class SwitchConnection(asyncio.Protocol):
     @property
     def named_dpids(self) -> frozenset[int] | None:
         """The datapath ids that the switch's certificate names; None without TLS."""
-        certificate = self._transport.get_extra_info("peercert") if self._transport else None
-        return None if certificate is None else named_dpids(certificate)
+        if not self._tls:
+            return None
+        assert self._transport
+        return named_dpids(self._transport.get_extra_info("peercert") or {})
 
     async def is_alive(self, within: float) -> bool:
         """Whether the switch sends anything within so many seconds after an echo request.

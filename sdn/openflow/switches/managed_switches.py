@@ -202,13 +202,11 @@ class ManagedSwitches:
         reconciler = self.reconcilers.get(name)
         if reconciler is None:
             raise ClaimRefused(f"switch {name} is no longer part of the network")
-        before = reconciler.connection
-        if before is not None:
-            if before is not contested:
+        if before := self._peers.get(name):
+            if before.connection is not contested and before.connection.lost is None:
                 raise ClaimRefused(f"switch {name} has connected meanwhile")
-            reason = "the switch has connected again, and this connection gave no sign of life"
-            before.close(reason)
-            reconciler.connection_lost(before, reason)
+            before.connection.close("it gave no sign of life, and the switch has connected again")
+            self._connection_ended(reconciler, before.connection)
         peer.admit()
         reconciler.connected(connection, capacity)
         self._peers[name] = peer
@@ -219,13 +217,16 @@ class ManagedSwitches:
             await connection.ended.wait()
         finally:
             if self._peers.get(name) is peer:  # and not a newer one
-                del self._peers[name]
-                reason = connection.lost or "the connection ended"
-                reconciler.connection_lost(connection, reason)
-                if self._finder:
-                    self._finder.switch_down(name)
-                if reconciler.control is not Control.NOT_ASSIGNED:
-                    self._report(SwitchDown(name, reason))
+                self._connection_ended(reconciler, connection)
+
+    def _connection_ended(self, reconciler: SwitchReconciler, connection: SwitchConnection) -> None:
+        name, reason = reconciler.switch, connection.lost or "the connection ended"
+        del self._peers[name]
+        reconciler.connection_lost(connection, reason)
+        if self._finder:
+            self._finder.switch_down(name)
+        if reconciler.control is not Control.NOT_ASSIGNED:
+            self._report(SwitchDown(name, reason))
 
     async def _check_claim(
         self, name: str, dpid: int, connection: SwitchConnection
@@ -235,11 +236,11 @@ class ManagedSwitches:
         ClaimRefused if it may not.
         """
         self._claims.check_certificate(connection, dpid)
-        current = self.reconciler(name).connection
+        current = self._peers.get(name)
         if current is not None:
-            await self._claims.contest(name, current)
+            await self._claims.contest(name, current.connection)
         await self._claims.await_turn(name, connection)
-        return current
+        return current.connection if current else None
 
     async def _take_over(self, reconciler: SwitchReconciler, peer: SwitchPeer) -> None:
         """Become the master of a switch, audit it, and send its batches."""
