@@ -46,7 +46,7 @@ def sign(authority: Path, name: str, alternative_names: Iterable[str]) -> Keys:
     extensions = ["-addext", "basicConstraints=CA:FALSE"]
     if names := ",".join(alternative_names):
         extensions += ["-addext", f"subjectAltName={names}"]
-    made = ["-keyout", _key(certificate), "-out", certificate]
+    made: list[str | Path] = ["-keyout", _key(certificate), "-out", certificate]
     _run([*_MAKE, "-subj", f"/CN={name}", *signed_by, *extensions, *made])
     return Keys(authority, certificate, _key(certificate))
 

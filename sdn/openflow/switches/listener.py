@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 BACKLOG = 128
 ACCEPTED_AT_ONCE = 16  # before the event loop does something else
 PAUSE = 1.0  # seconds, when the process has no file descriptor left
-_NO_ROOM = "there are too many connections; the oldest one that has not finished its handshake goes"
+_NO_ROOM = "too many connections: the one goes that has not finished its handshake for longest"
 
 
 class SwitchListener:
@@ -83,7 +83,7 @@ class SwitchListener:
             return
         arrival = Arrival(address)
         if victim := self._arrivals.add(arrival):
-            self._refused.add(victim.address, f"a connection from {victim.address}: {_NO_ROOM}")
+            self._refused.add(victim.address, f"closed one from {victim.address}: {_NO_ROOM}")
             if victim is arrival:
                 sock.close()
                 return

@@ -237,7 +237,7 @@ class ManagedSwitches:
         """
         self._claims.check_certificate(connection, dpid)
         current = self._peers.get(name)
-        if current is not None:
+        if current is not None and current.connection.lost is None:
             await self._claims.contest(name, current.connection)
         await self._claims.await_turn(name, connection)
         return current.connection if current else None

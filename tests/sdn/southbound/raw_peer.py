@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from sdn.openflow.protocol.constants import V1_3, Type
+from sdn.openflow.protocol.wire import message
 from tests.sdn.openflow import peer
 from tests.sdn.southbound.support import WAIT
 
@@ -37,9 +38,9 @@ class RawPeer:
         """The next message; raises IncompleteReadError or ConnectionError at the end."""
         async with asyncio.timeout(WAIT):
             head = await self.reader.readexactly(8)
-            message = head + await self.reader.readexactly(peer.header(head).length - 8)
-        self.received.append(peer.header(message).type)
-        return message
+            whole = head + await self.reader.readexactly(peer.header(head).length - 8)
+        self.received.append(peer.header(whole).type)
+        return whole
 
     async def introduce(self, dpid: int, auxiliary: int = 0) -> None:
         """Say hello, and answer what the driver asks first."""
@@ -53,10 +54,10 @@ class RawPeer:
     async def until_closed(self) -> None:
         """Read until the driver has closed the connection, and answer its echo requests."""
         try:
-            while message := await self.next():
+            while received := await self.next():
                 if self.received[-1] == Type.ECHO_REQUEST:
-                    xid = peer.header(message).xid
-                    self.writer.write(peer.message(V1_3, Type.ECHO_REPLY, xid))
+                    xid = peer.header(received).xid
+                    self.writer.write(message(V1_3, Type.ECHO_REPLY, xid))
         except (asyncio.IncompleteReadError, ConnectionError):
             return
 

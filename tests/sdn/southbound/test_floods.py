@@ -11,6 +11,7 @@ from sdn.emulator.network import EmulatedNetwork
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.options import Admission
 from sdn.openflow.protocol.constants import V1_3, Multipart, Role, Type
+from sdn.openflow.protocol.wire import message
 from sdn.openflow.switches.server import MAX_PORTS
 from sdn.outcomes import Acknowledged
 from sdn.pipeline import Pipeline
@@ -100,9 +101,10 @@ async def test_an_address_that_fails_again_and_again_is_closed_at_once(
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
             assert await ended(reader)
             writer.transport.abort()
-        reader, _ = await silent(r.driver.port)
+        reader, writer = await silent(r.driver.port)
         async with asyncio.timeout(WAIT):
             assert await reader.read() == b""  # not even a hello
+        writer.transport.abort()
         assert len([line for line in caplog.messages if "127.0.0.1" in line]) == 1
         assert await r.apply("s2", adds(1)) == Acknowledged()  # connected switches stay
 
@@ -111,7 +113,7 @@ async def test_a_peer_that_asks_and_does_not_read_is_disconnected() -> None:
     async with rig() as r, RawPeer(r.driver.port) as raw:
         raw.writer.write(peer.hello(V1_3))
         with pytest.raises(ConnectionError):
-            await send_much(raw, peer.message(V1_3, Type.ECHO_REQUEST, 7, bytes(60_000)))
+            await send_much(raw, message(V1_3, Type.ECHO_REQUEST, 7, bytes(60_000)))
         assert await r.apply("s2", adds(1)) == Acknowledged()
 
 
@@ -154,15 +156,15 @@ async def test_a_switch_that_gives_another_role_is_not_used() -> None:
         r.network.agents["s2"].drop()
         async with RawPeer(r.driver.port) as raw:
             await raw.introduce(2)
-            while (message := await raw.next()) and raw.received[-1] != Type.ROLE_REQUEST:
-                xid = peer.header(message).xid
+            while (asked := await raw.next()) and raw.received[-1] != Type.ROLE_REQUEST:
+                xid = peer.header(asked).xid
                 if raw.received[-1] != Type.MULTIPART_REQUEST:
                     continue
-                if message[9] == Multipart.GROUP_FEATURES:
+                if asked[9] == Multipart.GROUP_FEATURES:
                     raw.writer.write(peer.group_features(V1_3, xid, 0xF, 1000, 0xFFFFFFFF))
                 else:
                     raw.writer.write(peer.parts(V1_3, xid, Multipart.TABLE_FEATURES, [b""]))
-            xid = peer.header(message).xid
+            xid = peer.header(asked).xid
             raw.writer.write(peer.role_reply(V1_3, xid, Role.SLAVE, 1))
             await raw.until_closed()
             assert Type.FLOW_MOD not in raw.received

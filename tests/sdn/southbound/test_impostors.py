@@ -8,7 +8,7 @@ import pytest
 
 from sdn.emulator.agent import Dialling
 from sdn.emulator.network import EmulatedNetwork
-from sdn.network_events import SwitchDown, SwitchUnusable
+from sdn.network_events import NetworkEvent, SwitchDown, SwitchUnusable
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.options import Admission
 from sdn.openflow.protocol.constants import Type
@@ -34,7 +34,7 @@ from tests.sdn.southbound.support import (
 HARMLESS = {Type.HELLO, Type.FEATURES_REQUEST, Type.MULTIPART_REQUEST, Type.ECHO_REPLY}
 
 
-def events(driver: OpenFlowDriver) -> list[object]:
+def events(driver: OpenFlowDriver) -> list[NetworkEvent]:
     """All events so far."""
     found = []
     while not driver.events.empty():
