@@ -2,8 +2,12 @@
 
 import ssl
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
+
+_CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+_MAKE: list[str | Path] = ["openssl", "req", "-x509", *_CURVE, "-days", "2"]
 
 
 class Keys(NamedTuple):
@@ -29,16 +33,26 @@ class Keys(NamedTuple):
 
 def make_keys(folder: Path) -> Keys:
     """Make an authority and a certificate for 127.0.0.1 in a folder."""
-    names = ["authority.pem", "certificate.pem", "key.pem", "authority-key.pem"]
-    authority, certificate, key, authority_key = (folder / name for name in names)
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    make = ["openssl", "req", "-x509", *curve, "-days", "2"]
+    authority = folder / "authority.pem"
     usage = ["-addext", "keyUsage=critical,keyCertSign"]
-    _run([*make, "-subj", "/CN=authority", *usage, "-keyout", authority_key, "-out", authority])
-    signed_by: list[str | Path] = ["-CA", authority, "-CAkey", authority_key]
-    for_us = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
-    _run([*make, "-subj", "/CN=dzflow", *signed_by, *for_us, "-keyout", key, "-out", certificate])
-    return Keys(authority, certificate, key)
+    _run([*_MAKE, "-subj", "/CN=authority", *usage, "-keyout", _key(authority), "-out", authority])
+    return sign(authority, "dzflow", ["IP:127.0.0.1"])
+
+
+def sign(authority: Path, name: str, alternative_names: Iterable[str]) -> Keys:
+    """Make another certificate of an authority, with subject alternative names."""
+    certificate = authority.with_name(f"{name}.pem")
+    signed_by: list[str | Path] = ["-CA", authority, "-CAkey", _key(authority)]
+    extensions = ["-addext", "basicConstraints=CA:FALSE"]
+    if names := ",".join(alternative_names):
+        extensions += ["-addext", f"subjectAltName={names}"]
+    made: list[str | Path] = ["-keyout", _key(certificate), "-out", certificate]
+    _run([*_MAKE, "-subj", f"/CN={name}", *signed_by, *extensions, *made])
+    return Keys(authority, certificate, _key(certificate))
+
+
+def _key(certificate: Path) -> Path:
+    return certificate.with_suffix(".key")
 
 
 def _run(command: list[str | Path]) -> None:

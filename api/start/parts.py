@@ -18,6 +18,7 @@ from dispatcher.options import DispatcherOptions
 from sdn.emulator import PRESETS, SwitchModel
 from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
+from sdn.openflow.options import Admission
 
 OWN_QUOTA = 4 << 30
 """Bytes of the database of the service's own etcd, unless the settings say otherwise."""
@@ -168,6 +169,17 @@ def southbound_options(settings: Settings, node: str) -> SouthboundOptions:
         cert=str(tls.cert) if tls.cert else None,
         key=str(tls.key) if tls.key else None,
         ca=str(tls.ca) if tls.ca else None,
+        admission=Admission(
+            named_certificates=tls.named_certificates,
+            connections=tls.connections,
+            address_connections=tls.address_connections,
+            unfinished=tls.unfinished,
+            handshake_timeout=tls.handshake_timeout,
+            displace_after=tls.displace_after,
+            failure_rate=tls.failure_rate,
+            reconnect_every=tls.reconnect_every,
+            message_rate=tls.message_rate,
+        ),
         onos=OnosAccess(
             onos.url,
             onos.user,

@@ -52,6 +52,7 @@ def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
             host=host,
             port=port,
             tls=_tls(options),
+            admission=options.admission,
             timeout=options.timeout,
             echo_every=options.echo_every,
             audit_every=options.audit_every,

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
+from sdn.openflow.options import Admission
 
 
 class SouthboundOptions(Struct, frozen=True):
@@ -25,5 +26,6 @@ class SouthboundOptions(Struct, frozen=True):
     cert: str | None = None
     key: str | None = None
     ca: str | None = None
+    admission: Admission = Admission()
     onos: OnosAccess | None = None
     onos_options: OnosOptions | None = None

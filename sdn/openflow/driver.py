@@ -10,10 +10,11 @@ from typing import Self
 from dzflow.aio import BackgroundTasks
 from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Batch, FlowEntry
-from sdn.network_events import NetworkEvent
+from sdn.network_events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.switches.connection import ConnectionLost, SwitchConnection
+from sdn.openflow.switches.limited_log import LimitedLog
 from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.reconciler import Control
 from sdn.openflow.switches.server import SwitchServer
@@ -51,6 +52,7 @@ class OpenFlowDriver:
         self.events: asyncio.Queue[NetworkEvent] = asyncio.Queue(EVENTS)
         self._fence = Fence(epochs)
         self._tasks = BackgroundTasks()
+        self._log = LimitedLog(log, logging.INFO, self.options.admission.log_every)
         # A key of this process alone: probes of others are not accepted.
         discovery = Discovery(secrets.token_bytes(32)) if self.options.discover else None
         self._switches = ManagedSwitches(
@@ -192,9 +194,14 @@ class OpenFlowDriver:
         return self._switches.ports_down()
 
     def _report(self, event: NetworkEvent) -> None:
-        log.info("%s", event)
+        if isinstance(event, (SwitchUp, SwitchDown, MastershipLost)):
+            log.info("%s", event)
+        else:  # a switch can cause any number of these
+            where = getattr(event, "switch", "")
+            self._log.add(f"{type(event).__name__} {where}", str(event))
         if self.events.full():
-            log.warning("the queue of network events is full; dropped %s", self.events.get_nowait())
+            dropped = self.events.get_nowait()
+            self._log.add("full", f"the queue of network events is full; dropped {dropped}")
         self.events.put_nowait(event)
 
 

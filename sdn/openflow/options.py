@@ -5,6 +5,25 @@ import ssl
 from msgspec import Struct
 
 
+class Admission(Struct, frozen=True):
+    """Who may connect as a switch, how many at once, and how often; all times are in seconds.
+
+    The three limits on connections are never lower than twice the switches of the network, so that
+    all switches can come back at once, from one address, too.
+    """
+
+    named_certificates: bool = True  # with TLS: a certificate has to name its datapath ids
+    connections: int = 1_024
+    address_connections: int = 256  # from one address
+    unfinished: int = 256  # of peers that have not proved to be a switch of the network
+    handshake_timeout: float = 10.0  # for TLS, and for hello and features
+    displace_after: float = 5.0  # without a sign of life, another connection takes the place
+    failure_rate: float = 10.0  # failed connections of one address per second, after a burst
+    reconnect_every: float = 5.0  # between set-ups of a switch, after a burst
+    message_rate: float = 5_000.0  # messages per second that a switch sends without a request
+    log_every: float = 60.0  # between two log lines about the same thing
+
+
 class DriverOptions(Struct, frozen=True):
     """How the driver behaves; all times are in seconds.
 
@@ -15,6 +34,7 @@ class DriverOptions(Struct, frozen=True):
     host: str = "127.0.0.1"
     port: int = 6653
     tls: ssl.SSLContext | None = None
+    admission: Admission = Admission()
     generation: int = 1  # of this process: the highest is the master of a switch
     timeout: float = 10.0  # for any answer
     echo_every: float = 15.0

@@ -29,6 +29,7 @@ from sdn.openflow.protocol.events import (
 )
 from sdn.openflow.protocol.messages import FlowStat, GroupDesc
 from sdn.openflow.protocol.session import Sent
+from sdn.openflow.switches.arrivals import Arrival
 from sdn.openflow.switches.connection import (
     ConnectionLost,
     Finished,
@@ -189,6 +190,7 @@ class SimConnection(SwitchConnection):
         self.server = server
         self.node = server.node
         self.timeout = server.timeout
+        self.arrival = Arrival(switch.name)
         self.writable = True
         self.lost: str | None = None
         self.ended = asyncio.Event()
@@ -280,6 +282,19 @@ class SimConnection(SwitchConnection):
 
     async def echo(self) -> None:
         await self._ask(lambda _: None)
+
+    @property
+    def named_dpids(self) -> None:
+        """There is no TLS."""
+        return None
+
+    async def is_alive(self, within: float) -> bool:
+        try:
+            async with asyncio.timeout(within):
+                await self.echo()
+        except (ConnectionLost, TimeoutError):
+            return False
+        return True
 
     # Inside
 

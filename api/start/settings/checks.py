@@ -40,6 +40,11 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             " programs on it and read the secrets of this service; give the cluster a token"
             " (RAY_AUTH_MODE=token) and name its file here, or set ray.allow_anonymous"
         )
+    if _emulated_elsewhere(settings) and not settings.openflow.allow_plain:
+        raise BadSettings(
+            "openflow.allow_plain: emulated switches connect to the nodes of the Ray cluster"
+            " without TLS; allow it with openflow.allow_plain = true in a network that you trust"
+        )
     if settings.data_plane == "ovs":
         missing = missing_prerequisites()
         if missing:
@@ -50,11 +55,26 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             )
 
 
+def _emulated_elsewhere(settings: Settings) -> bool:
+    """Whether emulated switches connect to southbound processes at the addresses of Ray's nodes."""
+    ray = settings.ray
+    return (
+        settings.data_plane == "emulated"
+        and not settings.openflow.ports
+        and ray.address is not None
+        and not is_loopback(ray.node_host or "")
+    )
+
+
 def find_hints(settings: Settings) -> list[str]:
     """Remarks on settings that work, but perhaps not as they are meant."""
     found = []
     if settings.data_plane == "external" and is_loopback(settings.openflow.host):
         found.append("switches on other machines need openflow.host, which is loopback now")
+    if settings.openflow.cert and not settings.openflow.named_certificates:
+        found.append(
+            "every switch can claim every datapath id: openflow.named_certificates is false"
+        )
     if settings.tokens.given and not is_loopback(settings.listen) and not settings.tls.cert:
         found.append("tokens travel unencrypted; set tls.cert and tls.key")
     if exposed := _plain_beyond_loopback(settings):

@@ -296,7 +296,7 @@ class KeepSettings(_Section):
 
 
 class OpenFlowSettings(_Section):
-    """Where switches connect."""
+    """Where switches connect, and who may; the limits are those of each southbound process."""
 
     host: str = Field(
         default="127.0.0.1", description="address at which southbound processes listen"
@@ -311,6 +311,34 @@ class OpenFlowSettings(_Section):
     key: Path | None = Field(default=None, description="key of the certificate")
     ca: Path | None = Field(
         default=None, description="CA certificates that signed those of the switches"
+    )
+    allow_plain: bool = Field(
+        default=False, description="let switches connect without TLS beyond loopback, too"
+    )
+    named_certificates: bool = Field(
+        default=True, description="a switch's certificate must name its datapath id (TLS)"
+    )
+    connections: int = Field(default=1_024, ge=1, description="connections at once")
+    address_connections: int = Field(
+        default=256, ge=1, description="of these, connections from one address"
+    )
+    unfinished: int = Field(
+        default=256, ge=1, description="of these, unfinished handshakes; the oldest goes first"
+    )
+    handshake_timeout: float = Field(
+        default=10.0, gt=0, description="seconds for the handshake of TLS, and of OpenFlow"
+    )
+    displace_after: float = Field(
+        default=5.0, gt=0, description="seconds in which a connected switch has to answer an echo"
+    )
+    failure_rate: float = Field(
+        default=10.0, gt=0, description="failed connections per second from one address"
+    )
+    reconnect_every: float = Field(
+        default=5.0, gt=0, description="seconds between set-ups of a switch that reconnects often"
+    )
+    message_rate: float = Field(
+        default=5_000.0, gt=0, description="messages per second that a switch sends unasked"
     )
 
     @model_validator(mode="after")

@@ -156,7 +156,20 @@ class Settings(BaseSettings):
                 f"listen: to be reached at {self.listen}, set tokens.operator or tokens.hosts"
                 ", or allow everybody in with --insecure (allow_anonymous)"
             )
+        self._check_openflow()
         return self
+
+    def _check_openflow(self) -> None:
+        """Refuse OpenFlow beyond loopback without TLS, unless it is explicitly allowed."""
+        openflow = self.openflow
+        if openflow.cert or openflow.allow_plain or self.data_plane == "onos":
+            return
+        if not is_loopback(openflow.host):
+            raise ValueError(
+                f"openflow.host: without TLS, everybody who reaches {openflow.host} can pretend to"
+                " be a switch; set openflow.cert, openflow.key and openflow.ca, or allow it with"
+                " openflow.allow_plain = true in a network that you trust"
+            )
 
     @property
     def partition_count(self) -> int:

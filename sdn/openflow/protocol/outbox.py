@@ -27,13 +27,17 @@ class Outbox:
             raise TooManyAnswers("the switch asks for more than can be sent to it")
         self._messages.append(message)
 
-    def drain(self) -> bytes:
-        """All messages since the last call."""
+    def drain(self, taken: bool = True) -> bytes:
+        """All messages since the last call.
+
+        `taken`: the switch has read those before, so that the count of answers begins again.
+        """
+        if taken:
+            self._answer_bytes = 0
         if not self._messages:
             return b""
         data = b"".join(self._messages)
         self._messages.clear()
-        self._answer_bytes = 0
         return data
 
     def clear(self) -> None:

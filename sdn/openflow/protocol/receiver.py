@@ -39,6 +39,7 @@ from sdn.openflow.protocol.wire import (
     MULTIPART,
     MalformedMessage,
     message,
+    printable,
     read,
 )
 
@@ -46,6 +47,7 @@ MAX_HELLO = 1024
 MAX_ENTRIES = 1_000_000  # in one answer with flow statistics
 MAX_ITEMS = 10_000  # ports or groups in one answer
 MAX_TABLES = 256
+MAX_TEXT = 100  # characters of a text that a switch sends
 
 # A flow monitor (1.4) reports each of our own changes, too, in a message with nothing but the xid.
 # They are as many as our flow-mods, and a whole series of them is skipped at once.
@@ -76,13 +78,15 @@ class _ProtocolBroken(Exception):
 class Receiver:
     """Reads what a switch sends: the handshake, then answers and events.
 
-    `version` is 0 until the handshake settles it; `closed` says why the session is over.
+    `version` is 0 until the handshake settles it; `closed` says why the session is over. `ignored`
+    counts messages that no request has asked for and that cause no event.
     """
 
     def __init__(self, pending: Pending, outbox: Outbox, max_message: int = MAX_MESSAGE) -> None:
         self.version = 0
         self.ready = False
         self.closed: str | None = None
+        self.ignored = 0
         self._max_message = max_message
         self._pending = pending
         self._outbox = outbox
@@ -184,6 +188,7 @@ class Receiver:
         handler = self._handlers.get(kind)
         if handler:
             return handler(xid, received)
+        self.ignored += 1
         if kind not in _UNUSED:
             self._answer(self._error(received, BadRequest.BAD_TYPE))
         return ()
@@ -208,6 +213,10 @@ class Receiver:
         _, _, _, xid = HEADER.unpack_from(received)
         version = self.version or max(VERSIONS)
         return requests.error(version, xid, ErrorType.BAD_REQUEST, code, bytes(received))
+
+    def _ignore(self) -> Sequence[Event]:
+        self.ignored += 1
+        return ()
 
     # The handshake.
 
@@ -236,7 +245,7 @@ class Receiver:
     def _on_features(self, xid: int, received: bytes) -> Sequence[Event]:
         features = replies.decode_features(received)
         if not self._pending.settle(xid, Type.FEATURES_REPLY):
-            return ()
+            return self._ignore()
         if features.auxiliary:
             raise _ProtocolBroken(
                 "an auxiliary connection; configure the switch to open the main one only"
@@ -264,37 +273,39 @@ class Receiver:
         kind, code, data = replies.decode_error(received)
         text = in_words(kind, code)
         if kind == ErrorType.HELLO_FAILED:
-            text += f" ({data.decode('ascii', 'replace')})" if data else ""
+            text += f" ({printable(data[:MAX_TEXT])})" if data else ""
         asked = self._pending.drop(xid)
         if self.ready:
             return [SwitchError(xid, kind, code, text)]
         if asked or kind == ErrorType.HELLO_FAILED or not self.version:
             raise _ProtocolBroken(f"the switch does not introduce itself: {text}")
-        return ()
+        return self._ignore()
 
     def _on_echo_request(self, xid: int, received: bytes) -> Sequence[Event]:
         self._answer(message(self.version, Type.ECHO_REPLY, xid, received[HEADER.size :]))
-        return ()
+        return self._ignore()
 
     def _on_echo_reply(self, xid: int, received: bytes) -> Sequence[Event]:
         if not self._pending.settle(xid, Type.ECHO_REPLY):
-            return ()
+            return self._ignore()
         return [EchoReply(xid, received[HEADER.size :])]
 
     def _on_barrier(self, xid: int, _received: bytes) -> Sequence[Event]:
-        return [BarrierReply(xid)] if self._pending.settle(xid, Type.BARRIER_REPLY) else ()
+        if not self._pending.settle(xid, Type.BARRIER_REPLY):
+            return self._ignore()
+        return [BarrierReply(xid)]
 
     def _on_role(self, xid: int, received: bytes) -> Sequence[Event]:
         reply = replies.decode_role(xid, received)
-        return [reply] if self._pending.settle(xid, Type.ROLE_REPLY) else ()
+        return [reply] if self._pending.settle(xid, Type.ROLE_REPLY) else self._ignore()
 
     def _on_role_status(self, _xid: int, received: bytes) -> Sequence[Event]:
         change = replies.decode_role_status(received)
-        return [change] if self.ready else ()
+        return [change] if self.ready else self._ignore()
 
     def _on_packet_in(self, _xid: int, received: bytes) -> Sequence[Event]:
         packet = replies.decode_packet_in(received)
-        return [packet] if self.ready else ()
+        return [packet] if self.ready else self._ignore()
 
     def _on_port_status(self, _xid: int, received: bytes) -> Sequence[Event]:
         change = replies.decode_port_status(self.version, received)
@@ -303,7 +314,7 @@ class Receiver:
         self._early_changes[change.port.number] = change
         if len(self._early_changes) > MAX_ITEMS:
             raise _ProtocolBroken(f"more than {MAX_ITEMS} ports")
-        return ()
+        return self._ignore()
 
     def _on_multipart(self, xid: int, received: bytes) -> Sequence[Event]:
         _, _, _, _, kind, flags = read(MULTIPART, received)
@@ -314,7 +325,7 @@ class Receiver:
             return replies.decode_flow_updates(received, MULTIPART.size)
         request = self._pending.find(xid, Type.MULTIPART_REPLY, kind)
         if not request:
-            return ()
+            return self._ignore()
         if not more:
             self._pending.drop(xid)
         if kind == Multipart.FLOW:
@@ -325,7 +336,7 @@ class Receiver:
         self, xid: int, request: Request, received: bytes, last: bool
     ) -> Sequence[Event]:
         entries = decode_flow_stats(received, MULTIPART.size)
-        request.entries += len(entries)
+        request.entries += len(entries) or 1  # an empty part counts: there is no end of them
         if request.entries > MAX_ENTRIES:
             raise _ProtocolBroken(f"more than {MAX_ENTRIES} entries in one answer")
         return [FlowStats(xid, tuple(entries), last)]
@@ -333,6 +344,7 @@ class Receiver:
     def _collect(self, xid: int, request: Request, received: bytes, last: bool) -> Sequence[Event]:
         """Collect the parts of an answer that makes one event."""
         items = request.items
+        request.entries += 1
         match request.part:
             case Multipart.GROUP_FEATURES:
                 self._pending.drop(xid)
@@ -344,7 +356,7 @@ class Receiver:
             case Multipart.PORT_DESC:
                 items += replies.decode_ports(self.version, received, MULTIPART.size)
         limit = MAX_TABLES if request.part == Multipart.TABLE_FEATURES else MAX_ITEMS
-        if len(items) > limit:
+        if len(items) > limit or request.entries > MAX_ITEMS:
             raise _ProtocolBroken(f"more than {limit} ports, groups or tables in one answer")
         if not last:
             return ()

@@ -27,7 +27,15 @@ from sdn.openflow.protocol.events import (
     RoleReply,
 )
 from sdn.openflow.protocol.messages import Foreign, Port, TableFeature
-from sdn.openflow.protocol.wire import HEADER, MULTIPART, TYPE_LENGTH, MalformedMessage, pad8, read
+from sdn.openflow.protocol.wire import (
+    HEADER,
+    MULTIPART,
+    TYPE_LENGTH,
+    MalformedMessage,
+    pad8,
+    printable,
+    read,
+)
 
 _BITMAP = Struct("!I")
 _FEATURES = Struct("!QIBB2xI")
@@ -258,4 +266,4 @@ def _updated_entry(data: bytes, at: int, after: int) -> tuple[int, FlowEntry | F
 
 
 def _text(name: bytes) -> str:
-    return name.split(b"\0", 1)[0].decode("ascii", "replace")
+    return printable(name.split(b"\0", 1)[0])

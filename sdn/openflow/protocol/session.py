@@ -82,6 +82,15 @@ class Session:
         return self._receiver.closed
 
     @property
+    def ignored(self) -> int:
+        """How many messages without an event the switch has sent unasked; can be set."""
+        return self._receiver.ignored
+
+    @ignored.setter
+    def ignored(self, count: int) -> None:
+        self._receiver.ignored = count
+
+    @property
     def buffered(self) -> int:
         """How many bytes from the switch wait for the rest of their message."""
         return self._receiver.buffered
@@ -94,9 +103,13 @@ class Session:
         """The switch has closed the connection."""
         return self._receiver.eof()
 
-    def outgoing(self) -> bytes:
-        """The bytes to be sent to the switch since the last call."""
-        return self._outbox.drain()
+    def outgoing(self, taken: bool = True) -> bytes:
+        """The bytes to be sent to the switch since the last call.
+
+        `taken` says whether the switch has read most of the bytes before. While it has not, the
+        answers to its own requests add up, and too many end the session.
+        """
+        return self._outbox.drain(taken)
 
     # Requests
 

@@ -41,3 +41,8 @@ def read(layout: Struct, data: bytes, at: int = 0) -> tuple[Any, ...]:
 def pad8(length: int) -> int:
     """A length filled up to a multiple of eight."""
     return length + 7 & ~7
+
+
+def printable(data: bytes) -> str:
+    """Text of a switch, for logs: whatever is not printable ASCII becomes a question mark."""
+    return "".join(chr(code) if 32 <= code < 127 else "?" for code in data)

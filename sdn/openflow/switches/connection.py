@@ -1,11 +1,13 @@
 """One connection from a switch: moves bytes between socket and session, and awaits answers."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from dzflow.errors import DzflowError
 from sdn.flows import FlowOp, GroupOp
+from sdn.openflow.options import DriverOptions
 from sdn.openflow.protocol.constants import Role, Type
 from sdn.openflow.protocol.events import (
     BarrierReply,
@@ -21,7 +23,11 @@ from sdn.openflow.protocol.events import (
     TableFeatures,
 )
 from sdn.openflow.protocol.messages import FlowStat, GroupDesc
+from sdn.openflow.protocol.pending import TooManyRequests
 from sdn.openflow.protocol.session import Sent, Session
+from sdn.openflow.switches.arrivals import Arrival
+from sdn.openflow.switches.certificates import named_dpids
+from sdn.openflow.switches.reading_pace import ReadingPace
 
 _HIGH_WATER = 1 << 18  # bytes that the socket has not taken
 
@@ -79,11 +85,18 @@ class SwitchConnection(asyncio.Protocol):
     more slowly than it is sent messages.
     """
 
-    def __init__(self, owner: ConnectionOwner, timeout: float) -> None:
+    def __init__(self, owner: ConnectionOwner, options: DriverOptions, arrival: Arrival) -> None:
         self.session = Session()
-        self.timeout = timeout
+        self.timeout = options.timeout
+        self.arrival = arrival
         self.writable = True
         self._owner = owner
+        self._tls = options.tls is not None
+        self._handshake_timeout = options.admission.handshake_timeout
+        self._pace = ReadingPace(options.admission.message_rate)
+        self._unasked = 0  # events since the last bytes that no request has asked for
+        self._resuming: asyncio.TimerHandle | None = None  # set while nothing is read
+        self._sign_of_life: asyncio.Future[bool] | None = None
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[list[Answer]]] = {}  # by xid
         self._parts: dict[int, list[Answer]] = {}
@@ -95,8 +108,35 @@ class SwitchConnection(asyncio.Protocol):
 
     async def ready(self) -> Ready:
         """Wait for the end of the handshake: what the switch says about itself."""
-        async with asyncio.timeout(self.timeout):
+        async with asyncio.timeout(self._handshake_timeout):
             return await asyncio.shield(self._ready)
+
+    @property
+    def named_dpids(self) -> frozenset[int] | None:
+        """The datapath ids that the switch's certificate names; None without TLS."""
+        if not self._tls:
+            return None
+        assert self._transport
+        return named_dpids(self._transport.get_extra_info("peercert") or {})
+
+    async def is_alive(self, within: float) -> bool:
+        """Whether the switch sends anything within so many seconds after an echo request.
+
+        Not only the echo counts: a slow switch may have many flow-mods to carry out before it.
+        """
+        if self.lost is not None or self._resuming:
+            return self.lost is None  # what is not read now, has been sent
+        with contextlib.suppress(TooManyRequests):  # then any other answer will do
+            self.session.forget(self._live.request_echo())
+        self._flush()
+        self._sign_of_life = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(within):
+                return await self._sign_of_life
+        except TimeoutError:
+            return False
+        finally:
+            self._sign_of_life = None
 
     def close(self, reason: str) -> None:
         """End the connection from our side."""
@@ -110,6 +150,9 @@ class SwitchConnection(asyncio.Protocol):
         """The socket is connected; send hello to the switch."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_HIGH_WATER)
+        if self.lost is not None:
+            self._transport.abort()
+            return
         self._owner.connection_made(self)
         self._flush()
 
@@ -117,11 +160,18 @@ class SwitchConnection(asyncio.Protocol):
         """Handle messages of the switch."""
         if self.lost is not None:
             return
+        if self._sign_of_life and not self._sign_of_life.done():
+            self._sign_of_life.set_result(True)
         for event in self.session.feed(data):
             self._handle(event)
         self._flush()
+        if self._unasked or self.session.ignored:
+            self._slow_down()
         if self.lost is not None:  # an error message for the switch is sent before the end
             assert self._transport
+            if not self.writable:  # it does not read
+                self._transport.abort()
+                return
             self._transport.close()
             asyncio.get_running_loop().call_later(self.timeout, self._transport.abort)
 
@@ -142,6 +192,7 @@ class SwitchConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The switch has caught up."""
         self.writable = True
+        self._flush()
         self._owner.writing_resumed(self)
 
     # Requests
@@ -168,15 +219,22 @@ class SwitchConnection(asyncio.Protocol):
         """Request a role; RequestRefused if the generation is stale."""
         (reply,) = await self._answer(self._live.request_role(role, generation))
         assert isinstance(reply, RoleReply)
+        if reply.role is not role:
+            raise ConnectionLost(
+                f"asked for the role {role.name}, the switch gave {reply.role.name}"
+            )
         return reply
 
     async def flow_stats(self) -> list[FlowStat]:
         """Our entries as the switch has them, after all messages that were sent before."""
-        self._live.send_barrier()  # then all earlier flow-mods are in the tables
+        barrier = self._live.send_barrier()  # then all earlier flow-mods are in the tables
         found: list[FlowStat] = []
-        for part in await self._answer(self._live.request_flow_stats()):
-            assert isinstance(part, FlowStats)
-            found += part.entries
+        try:
+            for part in await self._answer(self._live.request_flow_stats()):
+                assert isinstance(part, FlowStats)
+                found += part.entries
+        finally:
+            self.session.forget(barrier)
         return found
 
     async def group_descs(self) -> tuple[GroupDesc, ...]:
@@ -242,8 +300,12 @@ class SwitchConnection(asyncio.Protocol):
 
         self._runs[sent.barrier_xid] = Run(sent, finished)
         self._flush()
-        async with asyncio.timeout(self.timeout):
-            return await done
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await done
+        finally:
+            self._runs.pop(sent.barrier_xid, None)
+            self.session.forget(sent.barrier_xid)
 
     async def _answer(self, xid: int) -> list[Answer]:
         future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
@@ -258,7 +320,7 @@ class SwitchConnection(asyncio.Protocol):
             self.session.forget(xid)
 
     def _flush(self) -> None:
-        data = self.session.outgoing()
+        data = self.session.outgoing(taken=self.writable)
         if data and self._transport and not self._transport.is_closing():
             self._transport.write(data)
 
@@ -272,8 +334,9 @@ class SwitchConnection(asyncio.Protocol):
                 self._ready.set_result(event)
             case SwitchError(xid):
                 self._refused(xid, event)
-            case FlowStats(xid, _, False):
-                self._parts.setdefault(xid, []).append(event)
+            case FlowStats(xid, entries, False):
+                if entries:
+                    self._parts.setdefault(xid, []).append(event)
             case FlowStats() | GroupDescs() | GroupFeatures() | TableFeatures():
                 self._answered(event.xid, event)
             case RoleReply() | EchoReply():
@@ -281,7 +344,23 @@ class SwitchConnection(asyncio.Protocol):
             case Closed():
                 self._lose(event.reason)
             case _:
+                self._unasked += 1
                 self._owner.event_received(self, event)
+
+    def _slow_down(self) -> None:
+        """Read nothing for a while if the switch sends too much that nobody has asked for."""
+        count = self._unasked + self.session.ignored
+        self._unasked = self.session.ignored = 0
+        loop = asyncio.get_running_loop()
+        pause = self._pace.count(count, loop.time())
+        if pause and self._transport and not self._transport.is_closing() and not self._resuming:
+            self._transport.pause_reading()
+            self._resuming = loop.call_later(pause, self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        self._resuming = None
+        if self._transport and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _answered(self, xid: int, answer: Answer) -> None:
         future = self._waiting.get(xid)
@@ -298,12 +377,17 @@ class SwitchConnection(asyncio.Protocol):
             if 0 <= position < run.sent.barrier_xid - run.sent.first_xid:
                 run.errors[position] = error
                 return
+        self._unasked += 1
         self._owner.event_received(self, error)
 
     def _lose(self, reason: str) -> None:
         if self.lost is None:
             self.lost = reason
             self.ended.set()
+            if self._resuming:
+                self._resuming.cancel()
+            if self._sign_of_life and not self._sign_of_life.done():
+                self._sign_of_life.set_result(False)
             lost = ConnectionLost(reason)
             if not self._ready.done():
                 self._ready.set_exception(lost)

@@ -67,7 +67,8 @@ class Finder:
             self._wake.clear()
             for switch, port, frame in self.discovery.probes(self._now(), self._busy()):
                 connection = self._connections.get(switch)
-                if connection and not connection.lost:  # otherwise `switch_down` will be called
+                # A lost one is reported by `switch_down`; one that does not read gets no more.
+                if connection and not connection.lost and connection.writable:
                     connection.packet_out(port, frame)
             self._report_all(self.discovery.tick(self._now()))
             due = self.discovery.wake_at(self._now())

@@ -28,10 +28,12 @@ from sdn.openflow.protocol.events import (
     SwitchError,
 )
 from sdn.openflow.switches.auditor import Auditor
+from sdn.openflow.switches.claims import ClaimRefused, Claims
 from sdn.openflow.switches.connection import ConnectionLost, RequestRefused, SwitchConnection
 from sdn.openflow.switches.features import Unusable, check_features
 from sdn.openflow.switches.finder import Finder, send_punts
 from sdn.openflow.switches.flow_mod_queue import Limits
+from sdn.openflow.switches.limited_log import LimitedLog
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
@@ -70,6 +72,8 @@ class ManagedSwitches:
         self._limits = Limits(options.window, options.queue, options.rate, options.timeout)
         self._report_event = report
         self._tasks = tasks
+        self._claims = Claims(options.admission)
+        self._errors = LimitedLog(log, logging.WARNING, options.admission.log_every)
         self._batcher = SendBatcher()
         self._auditor = Auditor(self._audit, self.usable, options.audit_every, tasks)
         self._generation = options.generation
@@ -100,13 +104,14 @@ class ManagedSwitches:
         return {name for name, one in self.reconcilers.items() if one.usable}
 
     def ports_down(self) -> list[tuple[str, int]]:
-        """The ports (switch and number) of usable switches that are known to be down."""
+        """The ports of links and hosts (switch, number) that are down, of usable switches."""
+        at = self._topology.at
         return [
             (name, number)
             for name, peer in self._peers.items()
             if (known := self.reconcilers.get(name)) and known.control is Control.OURS
             for number, is_up in peer.ports.items()
-            if not is_up
+            if not is_up and at(name, number) is not None
         ]
 
     # Changes from above
@@ -169,25 +174,40 @@ class ManagedSwitches:
 
     # Switches that connect
 
+    def switch_count(self) -> int:
+        """How many switches the network has."""
+        return len(self.reconcilers)
+
     async def serve(self, peer: SwitchPeer, ready: Ready) -> None:
-        """Set a switch up, then use it until its connection ends."""
+        """Set a switch up, then use it until its connection ends.
+
+        ClaimRefused if the connection may not speak for the switch that it claims to be.
+        """
         connection = peer.connection
         name = self._names.get(ready.dpid)
         try:
             if name is None:
                 raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
+            contested = await self._check_claim(name, ready.dpid, connection)
             capacity = await check_features(connection, ready, name, self._pipeline)
-        except (Unusable, RequestRefused) as error:
-            if name is not None and name in self.reconcilers:
-                self.reconcilers[name].trouble = str(error)
+        except (ClaimRefused, Unusable, RequestRefused) as error:
+            known = self.reconcilers.get(name) if name else None
+            if known and not known.connection:
+                known.trouble = f"a connection from {connection.arrival.address}: {error}"
+            if isinstance(error, ClaimRefused):
+                raise
             self._report(SwitchUnusable(ready.dpid, str(error)))
             connection.close(str(error))
             return
-        reconciler = self.reconcilers[name]
-        if reconciler.connection is not None:
-            before, reason = reconciler.connection, "the switch has connected again"
-            before.close(reason)
-            reconciler.connection_lost(before, reason)
+        reconciler = self.reconcilers.get(name)
+        if reconciler is None:
+            raise ClaimRefused(f"switch {name} is no longer part of the network")
+        if before := self._peers.get(name):
+            if before.connection is not contested and before.connection.lost is None:
+                raise ClaimRefused(f"switch {name} has connected meanwhile")
+            before.connection.close("it gave no sign of life, and the switch has connected again")
+            self._connection_ended(reconciler, before.connection)
+        peer.admit()
         reconciler.connected(connection, capacity)
         self._peers[name] = peer
         try:
@@ -197,13 +217,30 @@ class ManagedSwitches:
             await connection.ended.wait()
         finally:
             if self._peers.get(name) is peer:  # and not a newer one
-                del self._peers[name]
-                reason = connection.lost or "the connection ended"
-                reconciler.connection_lost(connection, reason)
-                if self._finder:
-                    self._finder.switch_down(name)
-                if reconciler.control is not Control.NOT_ASSIGNED:
-                    self._report(SwitchDown(name, reason))
+                self._connection_ended(reconciler, connection)
+
+    def _connection_ended(self, reconciler: SwitchReconciler, connection: SwitchConnection) -> None:
+        name, reason = reconciler.switch, connection.lost or "the connection ended"
+        del self._peers[name]
+        reconciler.connection_lost(connection, reason)
+        if self._finder:
+            self._finder.switch_down(name)
+        if reconciler.control is not Control.NOT_ASSIGNED:
+            self._report(SwitchDown(name, reason))
+
+    async def _check_claim(
+        self, name: str, dpid: int, connection: SwitchConnection
+    ) -> SwitchConnection | None:
+        """The connection of a switch that another one may replace, None if it has none.
+
+        ClaimRefused if it may not.
+        """
+        self._claims.check_certificate(connection, dpid)
+        current = self._peers.get(name)
+        if current is not None and current.connection.lost is None:
+            await self._claims.contest(name, current.connection)
+        await self._claims.await_turn(name, connection)
+        return current.connection if current else None
 
     async def _take_over(self, reconciler: SwitchReconciler, peer: SwitchPeer) -> None:
         """Become the master of a switch, audit it, and send its batches."""
@@ -269,7 +306,7 @@ class ManagedSwitches:
             case MonitorResumed():
                 self._auditor.audit_soon(name)
             case SwitchError():
-                log.warning("switch %s: %s", name, event.text)
+                self._errors.add(name, f"switch {name}: {event.text}")
 
     def writing_resumed(self, peer: SwitchPeer) -> None:
         """A switch can be sent more, after it could not."""

@@ -1,25 +1,35 @@
 """The server that switches connect to: handshake, keep-alive, and the end of each connection."""
 
 import asyncio
-import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from dzflow.aio import BackgroundTasks
 from sdn.flows import Change
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.protocol.events import Event, PortChanged, Ready
+from sdn.openflow.switches.arrivals import Arrival, Arrivals
+from sdn.openflow.switches.claims import ClaimRefused
 from sdn.openflow.switches.connection import ConnectionLost, RequestRefused, SwitchConnection
+from sdn.openflow.switches.listener import SwitchListener
 
-log = logging.getLogger(__name__)
+MAX_PORTS = 10_000  # of a switch
 
 
 class SwitchPeer:
     """The switch at the other end of a connection: what it has said about itself so far."""
 
-    def __init__(self, connection: SwitchConnection) -> None:
+    def __init__(
+        self, connection: SwitchConnection, on_admitted: Callable[[Arrival], None]
+    ) -> None:
         self.connection = connection
         self.ready: Ready | None = None  # what it said in the handshake
+        self._on_admitted = on_admitted
         self._changed_ports: dict[int, bool] = {}  # since the handshake: up or down
+
+    def admit(self) -> None:
+        """Keep the connection from now on, even if there are too many: a switch uses it."""
+        self._on_admitted(self.connection.arrival)
 
     @property
     def ports(self) -> dict[int, bool]:
@@ -31,6 +41,8 @@ class SwitchPeer:
         """Keep a change of a port; returns whether the port is up."""
         up = event.port.up and event.change is not Change.DELETE
         self._changed_ports[event.port.number] = up
+        if len(self._changed_ports) > MAX_PORTS:
+            self.connection.close(f"more than {MAX_PORTS} ports")
         return up
 
 
@@ -46,6 +58,9 @@ class SwitchHandler(Protocol):
     def writing_resumed(self, peer: SwitchPeer) -> None:
         """A switch can be sent more, after it could not."""
 
+    def switch_count(self) -> int:
+        """How many switches the network has."""
+
 
 class SwitchServer:
     """Accepts connections from switches; `port` is the real port once it has started."""
@@ -57,34 +72,24 @@ class SwitchServer:
         self._handler = handler
         self._options = options
         self._tasks = tasks
-        self._server: asyncio.Server | None = None
+        self._arrivals = Arrivals(options.admission, handler.switch_count)
+        self._listener = SwitchListener(options, self._arrivals, self, tasks)
         self._stopping = False
         self._peers: dict[SwitchConnection, SwitchPeer] = {}
         self._serving: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Listen for switches."""
-        options = self._options
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: SwitchConnection(self, options.timeout),
-            options.host,
-            options.port,
-            ssl=options.tls,
-            ssl_handshake_timeout=options.timeout if options.tls else None,
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = await self._listener.start()
 
     async def stop(self) -> None:
         """Close the port and all connections."""
         self._stopping = True
-        if self._server:
-            self._server.close()
         for connection in list(self._peers):
             connection.close("the driver stops")
+        await self._listener.stop()
         # These tasks end by themselves when their connections have ended.
         await asyncio.gather(*self._serving, return_exceptions=True)
-        if self._server:
-            await self._server.wait_closed()
 
     # What connections report
 
@@ -93,7 +98,7 @@ class SwitchServer:
         if self._stopping:
             connection.close("the driver stops")
             return
-        peer = self._peers[connection] = SwitchPeer(connection)
+        peer = self._peers[connection] = SwitchPeer(connection, self._arrivals.admit)
         task = self._tasks.spawn(self._serve(peer), "connection of a switch")
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
@@ -119,13 +124,12 @@ class SwitchServer:
                 await self._handler.serve(peer, peer.ready)
             finally:
                 keeping_alive.cancel()
-        except (ConnectionLost, RequestRefused, TimeoutError) as error:
+        except (ClaimRefused, ConnectionLost, RequestRefused, TimeoutError) as error:
             connection.close(str(error) or "no answer in time")
         finally:
             connection.close("the driver has ended the connection")
             await connection.gone.wait()
             self._peers.pop(connection, None)
-            log.info("a switch connection has ended: %s", connection.lost)
 
     async def _keep_alive(self, connection: SwitchConnection) -> None:
         while True:

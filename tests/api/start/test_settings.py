@@ -143,6 +143,32 @@ def test_beyond_loopback_tokens_or_insecure_are_needed() -> None:
     assert load(None, {**everywhere, "allow_anonymous": True}, {}).allow_anonymous
 
 
+def test_openflow_beyond_loopback_needs_tls_or_an_explicit_flag() -> None:
+    beyond = {"DZFLOW_DATA_PLANE": "external", "DZFLOW_OPENFLOW__HOST": EVERYWHERE}
+    with pytest.raises(BadSettings, match=r"openflow\.allow_plain = true"):
+        load(None, {}, beyond)
+    assert load(None, {}, {**beyond, "DZFLOW_OPENFLOW__ALLOW_PLAIN": "true"}).openflow.allow_plain
+    tls = {f"DZFLOW_OPENFLOW__{name}": "file.pem" for name in ("CERT", "KEY", "CA")}
+    assert load(None, {}, beyond | tls).openflow.named_certificates
+    onos = {"DZFLOW_DATA_PLANE": "onos", "DZFLOW_PLAN": "lpm"}
+    assert load(None, {}, beyond | onos).data_plane == "onos"  # nobody listens there
+
+
+def test_emulated_switches_of_a_ray_cluster_need_the_flag_too() -> None:
+    cluster = {"DZFLOW_RAY__ADDRESS": "m1:6379"}
+    with pytest.raises(BadSettings, match=r"openflow\.allow_plain"):
+        check_settings(load(None, {}, cluster), None)
+    check_settings(load(None, {}, {**cluster, "DZFLOW_OPENFLOW__ALLOW_PLAIN": "1"}), None)
+    check_settings(load(None, {}, {**cluster, "DZFLOW_RAY__NODE_HOST": "127.0.0.1"}), None)
+
+
+def test_a_hint_says_that_certificates_name_nobody() -> None:
+    tls = {f"DZFLOW_OPENFLOW__{name}": "file.pem" for name in ("CERT", "KEY", "CA")}
+    found = load(None, {}, {**tls, "DZFLOW_OPENFLOW__NAMED_CERTIFICATES": "false"})
+    assert any("named_certificates" in hint for hint in find_hints(found))
+    assert find_hints(load(None, {}, tls)) == []
+
+
 def test_variables_of_clients_are_left_alone() -> None:
     variables = {"DZFLOW_URL": "http://x", "DZFLOW_TOKEN": "t", "DZFLOW_EXAMPLES": "3000"}
     assert load(None, {}, variables) == Settings()

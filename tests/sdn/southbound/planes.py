@@ -26,11 +26,12 @@ from sdn.onos.driver import OnosDriver
 from sdn.onos.options import OnosOptions
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import V1_4
+from sdn.openflow.switches.certificates import dpid_name
 from sdn.outcomes import Acknowledged
 from sdn.pipeline import Pipeline, PlanName
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology
-from tests.certificates import Keys
+from tests.certificates import Keys, sign
 from tests.onos_standin import OnosStandIn
 from tests.oracle import receivers
 from tests.plant import Plant
@@ -167,6 +168,12 @@ class EmulatedPlane(Plane):
             one.close()
 
 
+def switch_keys(keys: Keys, topology: Topology) -> Keys:
+    """A certificate that names all switches."""
+    names = [f"URI:{dpid_name(switch.dpid)}" for switch in topology.switches]
+    return sign(keys.authority, "switches", names)
+
+
 @asynccontextmanager
 async def lab_plane(
     topology: Topology,
@@ -178,7 +185,8 @@ async def lab_plane(
     """Open vSwitch with our OpenFlow driver."""
     options = DriverOptions(port=0, timeout=WAIT, tls=keys.server() if keys else None)
     async with OpenFlowDriver(topology, pipeline, partition_of, {}, options) as driver:
-        tls = Certificates(keys.key, keys.certificate, keys.authority) if keys else None
+        theirs = switch_keys(keys, topology) if keys else None
+        tls = Certificates(theirs.key, theirs.certificate, theirs.authority) if theirs else None
         target = f"{'ssl' if keys else 'tcp'}:127.0.0.1:{driver.port}"
         with Lab(topology, target, protocols=(protocol,), tls=tls) as lab:
             await all_up(driver, [switch.id for switch in topology.switches])
@@ -200,7 +208,7 @@ async def emulated_plane(
     """Emulated switches with our OpenFlow driver."""
     options = DriverOptions(port=0, timeout=WAIT, tls=keys.server() if keys else None)
     async with OpenFlowDriver(topology, pipeline, partition_of, {}, options) as driver:
-        dialling = Dialling(tls=keys.client() if keys else None)
+        dialling = Dialling(tls=switch_keys(keys, topology).client() if keys else None)
         controllers = [("127.0.0.1", driver.port)]
         async with EmulatedNetwork(
             topology, controllers, versions=(version,), dialling=dialling

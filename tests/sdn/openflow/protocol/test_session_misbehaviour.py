@@ -17,6 +17,7 @@ from sdn.openflow.protocol.events import (
     Closed,
     Event,
     PacketIn,
+    Ready,
 )
 from sdn.openflow.protocol.outbox import MAX_ANSWERS
 from sdn.openflow.protocol.session import Session
@@ -131,3 +132,59 @@ def test_endless_ports_during_the_handshake_end_the_session(
     session.feed(peer.hello(V1_4))
     told = b"".join(peer.port_status(V1_4, 0, peer.port(V1_4, n)) for n in range(1, 102))
     assert "more than 100 ports" in closing(session, told)
+
+
+@both
+def test_a_switch_cannot_change_its_datapath_id(version: int) -> None:
+    session = Session()
+    session.feed(peer.hello(version))
+    asked = [header(each).xid for each in split(session.outgoing())][-2:]
+    assert session.feed(peer.features(version, asked[0], dpid=1)) == []
+    assert session.feed(peer.features(version, asked[0], dpid=2)) == []
+    (ready,) = session.feed(peer.port_desc(version, asked[1]))
+    assert isinstance(ready, Ready)
+    assert ready.dpid == 1
+    assert session.feed(peer.features(version, asked[0], dpid=3)) == []
+    assert session.ignored == 2
+
+
+def test_an_answer_of_empty_parts_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver, "MAX_ENTRIES", 100)
+    session = connect(V1_4)
+    xid = session.request_flow_stats()
+    part = peer.parts(V1_4, xid, Multipart.FLOW, [b"", b""])[:16]  # more follow
+    assert "100 entries" in closing(session, part * 101)
+
+
+def test_answers_add_up_while_the_switch_does_not_read_them() -> None:
+    session = connect(V1_4)
+    echo = message(V1_4, Type.ECHO_REQUEST, 1, bytes(60_000))
+    for _ in range(2 * MAX_ANSWERS // len(echo)):
+        assert session.feed(echo) == []
+        session.outgoing(taken=True)
+    while session.closed is None:
+        session.feed(echo)
+        session.outgoing(taken=False)
+    assert "asks for more" in session.closed
+
+
+def test_what_nobody_has_asked_for_is_counted() -> None:
+    session = connect(V1_4)
+    unasked = [
+        peer.barrier_reply(V1_4, 999),
+        peer.role_reply(V1_4, 999, 2, 1),
+        message(V1_4, Type.ECHO_REPLY, 999),
+        message(V1_4, Type.ECHO_REQUEST, 999),
+        message(V1_4, Type.EXPERIMENTER, 999, bytes(8)),
+        message(V1_4, Type.FLOW_REMOVED, 999),
+        peer.parts(V1_4, 999, Multipart.FLOW, [b""]),
+    ]
+    assert session.feed(b"".join(unasked)) == []
+    assert session.ignored == len(unasked)
+
+
+def test_a_text_of_the_switch_has_no_control_characters_and_an_end() -> None:
+    session = Session()
+    reason = closing(session, peer.error(V1_4, 1, 0, 0, b"\x1b[2J\nwrong" + bytes(900)))
+    assert "?[2J?wrong" in reason
+    assert len(reason) < 300

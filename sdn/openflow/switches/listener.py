@@ -1,0 +1,116 @@
+"""Accepts connections: limits their number, and does the TLS handshake."""
+
+import asyncio
+import logging
+import socket
+
+from dzflow.aio import BackgroundTasks
+from sdn.openflow.options import DriverOptions
+from sdn.openflow.switches.arrivals import Arrival, Arrivals, address_of
+from sdn.openflow.switches.connection import ConnectionOwner, SwitchConnection
+from sdn.openflow.switches.limited_log import LimitedLog
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 128
+ACCEPTED_AT_ONCE = 16  # before the event loop does something else
+PAUSE = 1.0  # seconds, when the process has no file descriptor left
+_NO_ROOM = "too many connections: the one goes that has not finished its handshake for longest"
+
+
+class SwitchListener:
+    """Listens at the address of the options; each connection reports to `owner`."""
+
+    def __init__(
+        self,
+        options: DriverOptions,
+        arrivals: Arrivals,
+        owner: ConnectionOwner,
+        tasks: BackgroundTasks,
+    ) -> None:
+        self._options = options
+        self._arrivals = arrivals
+        self._owner = owner
+        self._tasks = tasks
+        self._refused = LimitedLog(log, logging.WARNING, options.admission.log_every)
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._held: dict[Arrival, asyncio.Task[None]] = {}
+
+    async def start(self) -> int:
+        """Listen; returns the port."""
+        options = self._options
+        found = await asyncio.get_running_loop().getaddrinfo(
+            options.host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, _, _, _, address in dict.fromkeys(found):
+            listening = socket.create_server(address, family=family, backlog=BACKLOG)
+            listening.setblocking(False)
+            self._sockets.append(listening)
+        for listening in self._sockets:
+            self._accepting.append(self._tasks.spawn(self._accept(listening), "accept switches"))
+        port: int = self._sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Accept no more connections, and end all."""
+        tasks = [*self._accepting, *self._held.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for listening in self._sockets:
+            listening.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        accepted = 0
+        while True:
+            try:
+                sock, peer = await loop.sock_accept(listening)
+            except OSError as error:
+                self._refused.add("accept", f"switches cannot connect: {error}")
+                await asyncio.sleep(PAUSE)
+                continue
+            self._arrived(sock, address_of(peer[0]))
+            accepted += 1
+            if accepted % ACCEPTED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # `sock_accept` does not, while connections wait
+
+    def _arrived(self, sock: socket.socket, address: str) -> None:
+        if self._arrivals.fails_too_often(address, asyncio.get_running_loop().time()):
+            sock.close()
+            self._refused.add(address, f"connections from {address} fail too often")
+            return
+        arrival = Arrival(address)
+        if victim := self._arrivals.add(arrival):
+            self._refused.add(victim.address, f"closed one from {victim.address}: {_NO_ROOM}")
+            if victim is arrival:
+                sock.close()
+                return
+            self._held[victim].cancel()
+        held = self._tasks.spawn(self._hold(sock, arrival), "connection of a switch")
+        self._held[arrival] = held
+
+    async def _hold(self, sock: socket.socket, arrival: Arrival) -> None:
+        """Do the TLS handshake, and wait until the connection is closed."""
+        tls = self._options.tls
+        loop = asyncio.get_running_loop()
+        connection = SwitchConnection(self._owner, self._options, arrival)
+        try:
+            await loop.connect_accepted_socket(
+                lambda: connection,
+                sock,
+                ssl=tls,
+                ssl_handshake_timeout=self._options.admission.handshake_timeout if tls else None,
+            )
+            await connection.gone.wait()
+        except OSError as error:  # TimeoutError and those of TLS are OSErrors, too
+            connection.close(f"the TLS handshake failed: {error}")
+        finally:
+            connection.close(_NO_ROOM)  # it is cancelled, if it is not closed
+            del self._held[arrival]
+            self._arrivals.remove(arrival)
+            if not arrival.admitted:
+                self._arrivals.failed(arrival.address, loop.time())
+                refused = f"a connection from {arrival.address} was not admitted"
+                self._refused.add(arrival.address, f"{refused}: {connection.lost}")

@@ -1,0 +1,105 @@
+"""Which connections have to go when there are too many."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sdn.openflow.options import Admission
+from sdn.openflow.switches.arrivals import (
+    FAILURE_BURST,
+    MAX_ADDRESSES,
+    Arrival,
+    Arrivals,
+    address_of,
+)
+
+LIMITS = Admission(connections=8, address_connections=5, unfinished=4, failure_rate=1.0)
+
+
+def arrivals(switches: int = 0) -> Arrivals:
+    return Arrivals(LIMITS, lambda: switches)
+
+
+def test_the_oldest_unfinished_connection_goes_first() -> None:
+    book = arrivals()
+    waiting = [Arrival(str(n)) for n in range(4)]
+    assert [book.add(each) for each in waiting] == [None] * 4
+    assert book.add(Arrival("x")) is waiting[0]
+    book.admit(waiting[1])
+    assert book.add(Arrival("y")) is None
+    assert book.add(Arrival("z")) is waiting[2]
+
+
+def test_an_address_with_too_many_connections_loses_its_own() -> None:
+    book = arrivals()
+    other = Arrival("other")
+    book.add(other)
+    switches = [Arrival("one") for _ in range(4)]
+    for each in switches:
+        assert book.add(each) is None
+        book.admit(each)
+    fifth, sixth = Arrival("one"), Arrival("one")
+    assert book.add(fifth) is None
+    assert book.add(sixth) is fifth
+
+
+def test_a_switch_in_use_never_goes() -> None:
+    book = arrivals()
+    switches = [Arrival(str(n)) for n in range(8)]
+    for each in switches:
+        assert book.add(each) is None
+        book.admit(each)
+    late = Arrival("late")
+    assert book.add(late) is late
+
+
+def test_all_switches_of_a_large_network_fit_from_one_address() -> None:
+    book = arrivals(switches=50)
+    assert [book.add(Arrival("one")) for _ in range(100)] == [None] * 100
+    assert book.add(Arrival("one")) is not None
+
+
+def test_an_address_that_fails_again_and_again_is_refused_for_a_while() -> None:
+    book = arrivals()
+    for _ in range(FAILURE_BURST):
+        assert not book.fails_too_often("a", 5.0)
+        book.failed("a", 5.0)
+    assert book.fails_too_often("a", 5.0)
+    assert not book.fails_too_often("b", 5.0)
+    assert not book.fails_too_often("a", 6.5)
+
+
+def test_only_so_many_addresses_are_remembered() -> None:
+    book = arrivals()
+    for _ in range(FAILURE_BURST):
+        book.failed("first", 1.0)
+    for number in range(MAX_ADDRESSES):
+        book.failed(str(number), 1.0)
+    assert not book.fails_too_often("first", 1.0)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "admit", "remove"]))))
+def test_limits_hold_after_each_step(steps: list[tuple[str, str]]) -> None:
+    book = arrivals()
+    open_: list[Arrival] = []
+    for address, step in steps:
+        if step == "add":
+            open_.append(Arrival(address))
+            if victim := book.add(open_[-1]):
+                assert not victim.admitted
+                open_.remove(victim)
+        elif open_ and step == "admit":
+            book.admit(open_[len(open_) // 2])
+        elif open_:
+            book.remove(open_.pop(0))
+        assert len(open_) <= LIMITS.connections
+        assert sum(not each.admitted for each in open_) <= LIMITS.unfinished
+        for name in "abc":
+            assert sum(each.address == name for each in open_) <= LIMITS.address_connections
+
+
+def test_ipv6_is_counted_by_its_network() -> None:
+    assert address_of("192.0.2.7") == address_of("::ffff:192.0.2.7") == "192.0.2.7"
+    assert address_of("2001:db8::1") == address_of("2001:db8::2:3") == "2001:db8::/64"
+    assert address_of("2001:db8:0:1::1") != address_of("2001:db8::1")
+    assert address_of("fe80::1%eth0") == "fe80::/64"
+    assert address_of("::1") == "::1"
