@@ -41,13 +41,18 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
 class FieldError(BadInput):
     """One field of the input is wrong: `attribute` names it, `index` is its place in a list."""
 
-    def __init__(self, message: str, attribute: str | None = None) -> None:
+    def __init__(
+        self, message: str | Callable[[], str], attribute: str | None = None
+    ) -> None:
         super().__init__(message)
+        # A function is called when somebody asks for the text. Receivers refuse events without
+        # reading why, and looking for a similar name would cost them milliseconds.
+        self._message = message
         self.attribute = attribute
         self.index: int | None = None
 
     def __str__(self) -> str:
-        text = super().__str__()
+        text = self._message if isinstance(self._message, str) else self._message()
         return text if self.index is None else f"at index {self.index}: {text}"
 
 
@@ -202,6 +207,9 @@ class Attribute:
         return WrongType(f"{self.name}: expected {wanted}, got {shown(value)}", self.name)
 
     def _outside(self, value: object) -> OutsideDomain:
+        return OutsideDomain(lambda: self._outside_text(value), self.name)
+
+    def _outside_text(self, value: object) -> str:
         if self.type == "string":
             wanted = f"at most {MAX_STRING} bytes of UTF-8"
         elif self.type == "enum":
@@ -210,7 +218,7 @@ class Attribute:
         else:
             wanted = f"a value from {self.min} to {self.max}"
         hint = near(value, self._positions)
-        return OutsideDomain(f"{self.name}: expected {wanted}, got {shown(value)}{hint}", self.name)
+        return f"{self.name}: expected {wanted}, got {shown(value)}{hint}"
 
 
 def _number(attribute: Attribute, wanted: str, value: object) -> int | float:

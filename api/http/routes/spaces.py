@@ -27,6 +27,8 @@ def space_out(view: SpaceView) -> SpaceOut:
         changing=view.changing,
         attributes=view.schema["attributes"],
         index=view.schema["index"],
+        authentication=view.authentication,
+        key=view.key,
     )
 
 
