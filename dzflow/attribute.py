@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, Self, cast, get_args
 
 from dzflow.errors import BadInput
@@ -54,6 +55,9 @@ class FieldError(BadInput):
     def __str__(self) -> str:
         text = self._message if isinstance(self._message, str) else self._message()
         return text if self.index is None else f"at index {self.index}: {text}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class BadSchema(FieldError):
@@ -207,7 +211,7 @@ class Attribute:
         return WrongType(f"{self.name}: expected {wanted}, got {shown(value)}", self.name)
 
     def _outside(self, value: object) -> OutsideDomain:
-        return OutsideDomain(lambda: self._outside_text(value), self.name)
+        return OutsideDomain(partial(self._outside_text, value), self.name)
 
     def _outside_text(self, value: object) -> str:
         if self.type == "string":

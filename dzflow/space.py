@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Literal, Self
 
 from dzflow.attribute import (
@@ -99,7 +100,7 @@ class Space:
         """The attribute of this name; UnknownAttribute lists the names there are."""
         position = self.positions.get(name) if isinstance(name, str) else None
         if position is None:
-            raise UnknownAttribute(lambda: self._unknown_text(name), safe_name(name))
+            raise UnknownAttribute(partial(self._unknown_text, name), safe_name(name))
         return self.attributes[position]
 
     def _unknown_text(self, name: object) -> str:

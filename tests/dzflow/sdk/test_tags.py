@@ -73,7 +73,7 @@ def event(price: int, by: Signer, space: int = 3) -> bytes:
     return by.encode(IDS.next(space, 1), {"price": price})
 
 
-async def test_a_tagged_event_of_a_publisher_is_delivered_once() -> None:
+def test_a_tagged_event_of_a_publisher_is_delivered_once() -> None:
     host, by = Host(), signer()
     payload = event(400, by)
     host.receive(payload)
@@ -82,7 +82,7 @@ async def test_a_tagged_event_of_a_publisher_is_delivered_once() -> None:
     assert host.fates() == {"delivered": 2, "doubles": 1}
 
 
-async def test_an_event_outside_what_its_publisher_advertises_is_dropped() -> None:
+def test_an_event_outside_what_its_publisher_advertises_is_dropped() -> None:
     host, by = Host(), signer()
     host.receive(event(900, by))
     host.receive(event(400, signer("h2")))  # it has a key, and advertises nothing
@@ -91,7 +91,7 @@ async def test_an_event_outside_what_its_publisher_advertises_is_dropped() -> No
     assert host.fates() == {"outside": 2}
 
 
-async def test_an_event_of_a_new_advertisement_waits_until_it_is_known() -> None:
+def test_an_event_of_a_new_advertisement_waits_until_it_is_known() -> None:
     host, by = Host(), signer()
     host.receive(event(900, by))
     host.verifier.replace_publishers([("h1", "price < 500"), ("h1", "price > 800")], NOW)
@@ -99,7 +99,7 @@ async def test_an_event_of_a_new_advertisement_waits_until_it_is_known() -> None
     assert host.fates() == {"delivered": 1}
 
 
-async def test_events_may_arrive_a_moment_after_their_advertisement_has_ended() -> None:
+def test_events_may_arrive_a_moment_after_their_advertisement_has_ended() -> None:
     host, by = Host(), signer()
     host.verifier.replace_publishers([], NOW)
     host.receive(event(400, by), NOW + 1)
@@ -119,7 +119,7 @@ async def test_events_may_arrive_a_moment_after_their_advertisement_has_ended() 
         event(400, signer())[:-1] + b"\0\0",
     ],
 )
-async def test_a_wrong_tag_is_a_forgery(payload: bytes) -> None:
+def test_a_wrong_tag_is_a_forgery(payload: bytes) -> None:
     host = Host()
     host.receive(payload)
     assert host.fates().get("forged", 0) + host.sorter.undecodable == 1
@@ -140,13 +140,13 @@ def test_every_byte_but_the_flag_of_copies_is_covered(place: int, change: int) -
     assert (verifier.check(found.proof, NOW) is None) is genuine
 
 
-async def test_an_event_without_a_tag_is_dropped() -> None:
+def test_an_event_without_a_tag_is_dropped() -> None:
     host = Host()
     host.receive(datagrams.encode(IDS.next(3, 1), {"price": 400}))
     assert host.fates() == {"untagged": 1}
 
 
-async def test_a_forged_event_does_not_use_up_the_id_or_number_of_a_genuine_one() -> None:
+def test_a_forged_event_does_not_use_up_the_id_or_number_of_a_genuine_one() -> None:
     host, by = Host(), signer()
     payload = event(400, by)
     tagless = datagrams.encode(int.from_bytes(payload[2:10], "big"), {"price": 1})
@@ -156,7 +156,7 @@ async def test_a_forged_event_does_not_use_up_the_id_or_number_of_a_genuine_one(
     assert host.fates() == {"forged": 1, "untagged": 1, "delivered": 1}
 
 
-async def test_a_replay_is_refused_after_the_id_is_forgotten() -> None:
+def test_a_replay_is_refused_after_the_id_is_forgotten() -> None:
     host, by = Host(), signer()
     payload = event(400, by)
     host.receive(payload)
@@ -167,13 +167,13 @@ async def test_a_replay_is_refused_after_the_id_is_forgotten() -> None:
     assert "doubles" not in host.fates()
 
 
-async def test_events_of_old_streams_are_refused_by_receivers_that_have_just_started() -> None:
+def test_events_of_old_streams_are_refused_by_receivers_that_have_just_started() -> None:
     host = Host()
     host.receive(event(400, signer(stream=new_stream(NOW - 3_600, 7))))
     assert host.fates() == {"replayed": 1}
 
 
-async def test_a_new_key_is_asked_for_and_a_former_one_ends() -> None:
+def test_a_new_key_is_asked_for_and_a_former_one_ends() -> None:
     host = Host()
     host.receive(event(1, signer(secret=OTHER, key=6)))
     assert len(host.sorter.unverified) == 1
@@ -186,7 +186,7 @@ async def test_a_new_key_is_asked_for_and_a_former_one_ends() -> None:
     assert host.fates() == {"delivered": 2, "forged": 1}
 
 
-async def test_a_space_that_begins_to_ask_for_tags_is_patient_for_a_moment() -> None:
+def test_a_space_that_begins_to_ask_for_tags_is_patient_for_a_moment() -> None:
     host = Host()
     plain = msgspec.structs.replace(VIEW, tagged=False)
     host.sorter.replace_view(plain, NOW)
@@ -198,7 +198,7 @@ async def test_a_space_that_begins_to_ask_for_tags_is_patient_for_a_moment() -> 
     assert host.fates() == {"delivered": 3, "untagged": 1}
 
 
-async def test_processes_without_a_subscription_count_events_of_the_space_only() -> None:
+def test_processes_without_a_subscription_count_events_of_the_space_only() -> None:
     sorter = Sorter()
     sorter.replace_view(VIEW, NOW)
     sorter.sort(event(400, signer()), NOW)
