@@ -42,9 +42,7 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
 class FieldError(BadInput):
     """One field of the input is wrong: `attribute` names it, `index` is its place in a list."""
 
-    def __init__(
-        self, message: str | Callable[[], str], attribute: str | None = None
-    ) -> None:
+    def __init__(self, message: str | Callable[[], str], attribute: str | None = None) -> None:
         super().__init__(message)
         # A function is called when somebody asks for the text. Receivers refuse events without
         # reading why, and looking for a similar name would cost them milliseconds.

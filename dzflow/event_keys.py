@@ -22,9 +22,7 @@ _PUBLISHER = b"dzflow publisher"
 
 def publisher_key(secret: bytes, host: str) -> bytes:
     """The key with which the applications of a host tag their events."""
-    return blake2b(
-        host.encode(), key=secret, digest_size=SECRET_BYTES, person=_PUBLISHER
-    ).digest()
+    return blake2b(host.encode(), key=secret, digest_size=SECRET_BYTES, person=_PUBLISHER).digest()
 
 
 def new_stream(now: float, random: int) -> int:

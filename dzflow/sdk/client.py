@@ -86,11 +86,8 @@ class Client:
             "advertisement", host=self._host, space=space, state="active"
         )
         for record in records[:1]:  # any one of them entitles to the key
-            await agent.keys.add(
-                OwnRecord(
-                    "advertisement", record["host"], space, record["filter"], None, None, record["id"]
-                )
-            )
+            host, id = record["host"], record["id"]
+            await agent.keys.add(OwnRecord("advertisement", host, space, {}, None, None, id))
         return Advertised(agent, space, [Expression(record["filter"]) for record in records])
 
     async def update(self, handle: Handle, source: Json) -> None:

@@ -192,7 +192,7 @@ class Sorter:
         if verifier is not None:
             verdict = verifier.check(found.proof, received.time)
             if verdict == "unknown":
-                self._wait_for_keys(received, counters, "forged", asked)
+                self._wait_for_keys(received, counters, "forged", asked and verifier.ready)
                 return
             if verdict is not None:
                 counters.count(verdict)
@@ -212,7 +212,7 @@ class Sorter:
             return
         if verifier is not None:
             if not verifier.admits(found.proof, view, keys, received.time):
-                self._wait_for_keys(received, counters, "outside", asked)
+                self._wait_for_keys(received, counters, "outside", asked and verifier.ready)
                 return
             verifier.add(found.proof)
         self._recent.add(found.id)

@@ -25,7 +25,7 @@ Verdict = Fault | Literal["unknown"] | None
 """A fault; `unknown` if the control plane must be asked first; None if the event is genuine."""
 
 _LINGER = 5.0  # seconds in which events may arrive whose advertisement has ended
-_MOST_STREAMS = 256  # of a host
+_MOST_STREAMS = 1_024  # of a host; each of its processes begins one a minute
 _MOST_HASHES = 10_000
 
 
@@ -86,7 +86,13 @@ class Verifier:
         self._oldest_stream = 0
         self._hashes: dict[tuple[str, int], TagHash] = {}
         self._publishers: dict[str, Publisher] = {}
+        self._knows_publishers = False
         self._streams: dict[str, Streams] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether the control plane has told keys and publishers, once at least."""
+        return bool(self._secrets) and self._knows_publishers
 
     @property
     def size(self) -> int:
@@ -110,6 +116,7 @@ class Verifier:
 
     def replace_publishers(self, advertised: Iterable[tuple[str, Any]], now: float) -> None:
         """Use these advertisements (host and filter of each) from now on."""
+        self._knows_publishers = True
         before = self._publishers
         known = {
             host: {_text(each.source): each for each in publisher.expressions}
@@ -147,9 +154,7 @@ class Verifier:
         streams = self._streams.get(proof.host)
         return "replayed" if streams is not None and streams.has_seen(proof) else None
 
-    def admits(
-        self, proof: Proof | None, view: SpaceView, keys: Sequence[Key], now: float
-    ) -> bool:
+    def admits(self, proof: Proof | None, view: SpaceView, keys: Sequence[Key], now: float) -> bool:
         """Whether an event lies within what its publisher advertises, as far as is known."""
         if proof is None:
             return True
@@ -165,7 +170,7 @@ class Verifier:
             streams.add(proof)
 
     def _hash(self, proof: Proof) -> TagHash:
-        """The hash of a publisher; only those of publishers are kept, as anyone can make up hosts."""
+        """The hash of a publisher; those of other hosts, which anyone can make up, are not kept."""
         found = self._hashes.get((proof.host, proof.key))
         if found is None:
             found = TagHash(publisher_key(self._secrets[proof.key], proof.host))

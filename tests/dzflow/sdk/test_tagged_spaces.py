@@ -1,4 +1,4 @@
-"""A space that asks for tags, with the whole control plane: real etcd, REST with tokens, sockets."""
+"""A space that asks for tags, with the whole control plane: real etcd, REST, tokens, sockets."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def stack(etcd_server: TestEtcd) -> Iterator[Stack]:
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def operator(stack: Stack) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {stack.tokens['operator']}"}
     with httpx.Client(base_url=stack.guarded_url, headers=headers, timeout=60) as client:
@@ -41,7 +41,7 @@ def operator(stack: Stack) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def hosts(stack: Stack, operator: httpx.Client) -> Iterator["Hosts"]:
+def hosts(stack: Stack) -> Iterator["Hosts"]:
     with ExitStack() as opened:
         yield Hosts(stack, opened)
 
@@ -267,7 +267,7 @@ def test_keys_are_for_the_hosts_of_active_records_only(
     assert one.post("/spaces/quotes/key", json={}).status_code == 403
 
 
-def test_a_space_without_tags_has_no_keys(hosts: Hosts, operator: httpx.Client) -> None:
+def test_a_space_without_tags_has_no_keys(operator: httpx.Client) -> None:
     operator.put("/spaces/plain", json=STOCKS).raise_for_status()
     ask = {"host": "h1", "space": "plain", "filter": {}}
     offer = operator.post("/advertise", json=ask).json()["id"]

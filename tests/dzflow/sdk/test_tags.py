@@ -99,6 +99,20 @@ def test_an_event_of_a_new_advertisement_waits_until_it_is_known() -> None:
     assert host.fates() == {"delivered": 1}
 
 
+def test_events_that_arrive_before_the_first_keys_wait_for_them() -> None:
+    host, by = Host(), signer()
+    host.sorter.replace_view(msgspec.structs.replace(VIEW, tagged=False), NOW)
+    host.sorter.replace_view(VIEW, NOW)
+    host.receive(event(400, by))
+    host.ask()
+    host.verifier.replace_keys({5: SECRET}, 5, oldest_stream(NOW))
+    host.ask()
+    assert host.fates() == {}
+    host.verifier.replace_publishers([("h1", {})], NOW)
+    host.ask()
+    assert host.fates() == {"delivered": 1}
+
+
 def test_events_may_arrive_a_moment_after_their_advertisement_has_ended() -> None:
     host, by = Host(), signer()
     host.verifier.replace_publishers([], NOW)
@@ -251,13 +265,13 @@ def test_the_streams_of_a_host_are_bounded_and_never_seen_twice() -> None:
     def proof(stream: int) -> Proof:
         return Proof("h1", 0, stream, 0, b"", b"")
 
-    for stream in range(1_000):
+    for stream in range(2_000):
         assert not streams.has_seen(proof(stream))
         streams.add(proof(stream))
-    assert all(streams.has_seen(proof(stream)) for stream in range(1_000))
-    assert not streams.forget_before(2_000)
-    assert streams.has_seen(proof(1_999))
-    assert not streams.has_seen(proof(2_000))
+    assert all(streams.has_seen(proof(stream)) for stream in range(2_000))
+    assert not streams.forget_before(3_000)
+    assert streams.has_seen(proof(2_999))
+    assert not streams.has_seen(proof(3_000))
 
 
 def test_the_key_of_a_host_tells_nothing_of_another() -> None:
