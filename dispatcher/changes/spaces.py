@@ -132,6 +132,7 @@ class SpaceChanges:
         """Store a given space, with owners; False if it exists, or a comparison does not hold."""
         absence = absent(SPACES + doc.name)
         if doc.authentication == "tagged":
+            doc = replace(doc, key=0)  # of a key that only now is made
             more = [*more, first_key(doc, self._new_id)]
         return await self._put_with_owners([absence, *compares], doc, doc.current, more)
 

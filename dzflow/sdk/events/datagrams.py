@@ -99,20 +99,19 @@ def encode(event_id: int, event: Mapping[str, object]) -> bytes:
     return payload
 
 
-def encode_signed(
-    event_id: int,
-    event: Mapping[str, object],
-    origin: bytes,
-    key: int,
-    stream: int,
-    number: int,
-) -> bytes:
-    """What the tag of an event covers, and stands before it; EventTooLarge if both do not fit.
+def encode_origin(host: str, key: int, stream: int) -> bytes:
+    """The part of tagged datagrams that all events of a stream share; ValueError if it is wrong."""
+    name = host.encode()
+    try:
+        return bytes((len(name),)) + name + bytes((key,)) + stream.to_bytes(8, "big")
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
 
-    `origin` is the name of the host behind a byte with its length.
-    """
+
+def encode_signed(event_id: int, event: Mapping[str, object], origin: bytes, number: int) -> bytes:
+    """What the tag of an event covers, and stands before it; EventTooLarge if both do not fit."""
     head = _HEAD.pack(VERSION, TAGGED, event_id)
-    signed = head + origin + _PROOF.pack(key, stream, number) + _encode(event)
+    signed = head + origin + number.to_bytes(8, "big") + _encode(event)
     if len(signed) > MAX_PAYLOAD - TAG_BYTES:
         raise too_large(len(signed) + TAG_BYTES)
     return signed

@@ -28,18 +28,14 @@ class Signer:
     """Tags the events that a process publishes in a space; thread-safe."""
 
     def __init__(self, host: str, key: int, secret: bytes, stream: int) -> None:
-        name = host.encode()
         self.key = key
-        self._origin = bytes((len(name),)) + name
-        self._stream = stream
+        self._origin = datagrams.encode_origin(host, key, stream)
         self._hash = TagHash(secret)
         self._numbers = count()
 
     def encode(self, event_id: int, event: Mapping[str, object]) -> bytes:
         """The payload of an event, with its tag; EventTooLarge if it exceeds 1,200 bytes."""
-        signed = datagrams.encode_signed(
-            event_id, event, self._origin, self.key, self._stream, next(self._numbers)
-        )
+        signed = datagrams.encode_signed(event_id, event, self._origin, next(self._numbers))
         return signed + self._hash.tag(signed)
 
 

@@ -18,6 +18,7 @@ from dzflow.sdk.events.tags import Signer
 from tests.dzflow.sdk.fake_service import STOCKS
 from tests.dzflow.sdk.support import EVENT, prices
 from tests.etcd import TestEtcd
+from tests.service import COMMAND
 from tests.stack import Stack, StackOptions
 from tests.support import WAIT, until_sync
 
@@ -196,6 +197,18 @@ def test_a_new_key_is_used_at_once(hosts: Hosts, operator: httpx.Client, grace: 
         until_sync(lambda: subscription.get(WAIT)["price"] == 500)
     else:
         until_sync(lambda: receiver.counters()["quotes"].forged > 0)
+
+
+def test_the_command_makes_a_new_key(operator: httpx.Client, stack: Stack) -> None:
+    before = operator.get("/spaces/quotes").json()["key"]
+    options = ["--url", stack.guarded_url, "--token", stack.tokens["operator"]]
+    done = subprocess.run(
+        [COMMAND, "space", "new-key", "quotes", *options],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+    )
+    assert (done.stdout, done.stderr) == (f"{before + 1}\n", "")
 
 
 def test_a_space_in_use_begins_to_ask_for_tags_and_stops_again_without_losing_events(

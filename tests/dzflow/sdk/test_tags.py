@@ -278,3 +278,9 @@ def test_the_key_of_a_host_tells_nothing_of_another() -> None:
     keys = {publisher_key(SECRET, host) for host in ("h1", "h2", "h11", "")}
     assert len(keys) == 4
     assert SECRET not in keys
+
+
+@pytest.mark.parametrize(("key", "stream"), [(256, 0), (-1, 0), (0, -1), (0, 2**64)])
+def test_a_signer_refuses_numbers_that_do_not_fit(key: int, stream: int) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        Signer("h1", key, SECRET, stream)
