@@ -495,8 +495,13 @@ def test_a_refused_event_costs_no_search_for_similar_names(
 ) -> None:
     """Receivers refuse events of anyone; only who reads the message waits for the hint."""
     searches: list[object] = []
-    monkeypatch.setattr("dzflow.attribute.near", lambda *given: searches.append(given) or "")
-    monkeypatch.setattr("dzflow.space.near", lambda *given: searches.append(given) or "")
+
+    def search(*given: object) -> str:
+        searches.append(given)
+        return ""
+
+    monkeypatch.setattr("dzflow.attribute.near", search)
+    monkeypatch.setattr("dzflow.space.near", search)
     values = [f"value {n}" for n in range(500)]
     schema = {"attributes": [{"name": "kind", "type": "enum", "values": values}]}
     space = Space.from_json("many", schema)

@@ -85,7 +85,7 @@ class EventIds:
         return (space << VERSION_BITS | version) << _RANDOM_BITS | random
 
     def _read_more(self) -> int:
-        block = _BLOCK.unpack(os.urandom(_BLOCK.size))
+        block: tuple[int, ...] = _BLOCK.unpack(os.urandom(_BLOCK.size))
         first, *more = (number >> 64 - _RANDOM_BITS for number in block)
         self._random.extend(more)
         return first

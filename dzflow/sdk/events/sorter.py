@@ -84,11 +84,11 @@ class Sorter:
     One thread calls it, except for `count_published`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, recent: RecentIds | None = None) -> None:
         self._views: dict[tuple[int, int], SpaceView] = {}  # by space and version
         self._spaces: set[int] = set()  # those that have a view
         self._interests: dict[int, tuple[Interest, ...]] = {}  # by space
-        self._recent = RecentIds()
+        self._recent = RecentIds() if recent is None else recent
         self._lock = threading.Lock()
         self._counters: dict[int, Counters] = {}
         self.verifiers: dict[int, Verifier] = {}  # of spaces that ask for tags

@@ -15,13 +15,15 @@ from dzflow import ControlPlane
 from dzflow.sdk import Advertisement, Counters
 from dzflow.sdk.events import datagrams
 from dzflow.sdk.events.tags import Signer
-from tests.dzflow.sdk.fake_service import STOCKS
+from tests.dzflow.sdk.fake_service import STOCKS as SCHEMA
 from tests.dzflow.sdk.support import EVENT, prices
 from tests.etcd import TestEtcd
 from tests.service import COMMAND
 from tests.stack import Stack, StackOptions
 from tests.support import WAIT, until_sync
 
+# Few shapes are found quickly.
+STOCKS = {**SCHEMA, "index": {"kind": "fields", "budget": 4, "shapes": 4}}
 TAGGED = {**STOCKS, "authentication": "tagged"}
 IDS = datagrams.EventIds()
 
@@ -184,7 +186,7 @@ def test_a_new_key_is_used_at_once(hosts: Hosts, operator: httpx.Client, grace: 
     def arrives() -> bool:
         advertisement.publish({"price": 1, "volume": 1})
         try:
-            return subscription.get(0.5)["price"] == 1
+            return subscription.get(0.5) == {"price": 1, "volume": 1}
         except TimeoutError:
             return False
 
