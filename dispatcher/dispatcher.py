@@ -19,6 +19,7 @@ from configurators.store.upkeep import SharedLeases
 from dispatcher import views
 from dispatcher.calls import Answer, Page, RecordSpec
 from dispatcher.changes.backups import Backups
+from dispatcher.changes.event_keys import EventKeys
 from dispatcher.changes.expiry import Expiry
 from dispatcher.changes.healer import Healer
 from dispatcher.changes.hosts import Hosts
@@ -148,8 +149,9 @@ class Dispatcher:
             etcd, me, options.grace, catalogue, siblings, adoption, intake, writer, clock
         )
         self._space_changes = SpaceChanges(
-            etcd, me, options, catalogue, fleet, self._schema_changes
+            etcd, me, options, catalogue, fleet, self._schema_changes, environment.new_id
         )
+        self._event_keys = EventKeys(etcd, catalogue, clock, environment.new_id)
         self._hosts = hosts = Hosts(
             etcd, catalogue, fleet, reachability, options.network_timeout, clock
         )
@@ -303,6 +305,24 @@ class Dispatcher:
     def space(self, name: str) -> views.SpaceView:
         """One space; UnknownSpace if there is none of this name."""
         return self._status.space(self._catalogue.spaces.named(name))
+
+    async def publishing_key(self, advertisement: str) -> views.PublishingKey:
+        """The key for the publisher of an active advertisement; NotFound, or Conflict."""
+        return await self._event_keys.publishing_key(advertisement)
+
+    async def receiving_keys(self, subscription: str) -> views.ReceivingKeys:
+        """The keys for the receiver of an active subscription; NotFound, or Conflict."""
+        return await self._event_keys.receiving_keys(subscription)
+
+    async def publishers(
+        self, subscription: str, *, limit: int, after: str | None
+    ) -> views.Publishers:
+        """What hosts advertise in the space of an active subscription; NotFound, or Conflict."""
+        return await self._event_keys.publishers(subscription, limit=limit, after=after)
+
+    async def replace_key(self, space: str, grace: float) -> views.SpaceView:
+        """Make a new key for a space whose events carry tags; UnknownSpace, or Conflict."""
+        return self._status.space(await self._event_keys.replace_key(space, grace))
 
     async def explain(self, space: str, filter: Any, host: str | None = None) -> views.Explanation:
         """What a filter leads to; with a host, also the flow operations of subscribing to it."""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, Self, cast, get_args
 
 from dzflow.errors import BadInput
@@ -41,14 +42,20 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
 class FieldError(BadInput):
     """One field of the input is wrong: `attribute` names it, `index` is its place in a list."""
 
-    def __init__(self, message: str, attribute: str | None = None) -> None:
+    def __init__(self, message: str | Callable[[], str], attribute: str | None = None) -> None:
         super().__init__(message)
+        # A function is called when somebody asks for the text. Receivers refuse events without
+        # reading why, and looking for a similar name would cost them milliseconds.
+        self._message = message
         self.attribute = attribute
         self.index: int | None = None
 
     def __str__(self) -> str:
-        text = super().__str__()
+        text = self._message if isinstance(self._message, str) else self._message()
         return text if self.index is None else f"at index {self.index}: {text}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class BadSchema(FieldError):
@@ -202,6 +209,9 @@ class Attribute:
         return WrongType(f"{self.name}: expected {wanted}, got {shown(value)}", self.name)
 
     def _outside(self, value: object) -> OutsideDomain:
+        return OutsideDomain(partial(self._outside_text, value), self.name)
+
+    def _outside_text(self, value: object) -> str:
         if self.type == "string":
             wanted = f"at most {MAX_STRING} bytes of UTF-8"
         elif self.type == "enum":
@@ -210,7 +220,7 @@ class Attribute:
         else:
             wanted = f"a value from {self.min} to {self.max}"
         hint = near(value, self._positions)
-        return OutsideDomain(f"{self.name}: expected {wanted}, got {shown(value)}{hint}", self.name)
+        return f"{self.name}: expected {wanted}, got {shown(value)}{hint}"
 
 
 def _number(attribute: Attribute, wanted: str, value: object) -> int | float:

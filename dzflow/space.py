@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Literal, Self
 
 from dzflow.attribute import (
@@ -99,9 +100,12 @@ class Space:
         """The attribute of this name; UnknownAttribute lists the names there are."""
         position = self.positions.get(name) if isinstance(name, str) else None
         if position is None:
-            text = f"{self.name} has no attribute {shown(name)}; it has {', '.join(self.positions)}"
-            raise UnknownAttribute(text + near(name, self.positions), safe_name(name))
+            raise UnknownAttribute(partial(self._unknown_text, name), safe_name(name))
         return self.attributes[position]
+
+    def _unknown_text(self, name: object) -> str:
+        text = f"{self.name} has no attribute {shown(name)}; it has {', '.join(self.positions)}"
+        return text + near(name, self.positions)
 
     def keys(self, event: Mapping[str, object]) -> tuple[Key, ...]:
         """The keys of an event in the order of the attributes; it must name them all."""

@@ -31,7 +31,7 @@ from api.http.problems import (
     respond_internal,
 )
 from api.http.readiness import Readiness
-from api.http.routes import network, records, service, spaces
+from api.http.routes import event_keys, network, records, service, spaces
 from api.http.schema.openapi import make_document
 from api.http.schema.pages import add_pages
 from dispatcher.dispatcher import Dispatcher
@@ -41,7 +41,13 @@ from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
 
 # Routes are tried in order: the hot ones come first.
-ROUTERS = (*records.ROUTERS, spaces.router, network.router, service.router)
+ROUTERS = (
+    *records.ROUTERS,
+    spaces.router,
+    event_keys.router,
+    network.router,
+    service.router,
+)
 
 _KIND_OF_STATUS = {status: kind for kind, (status, _) in reversed(list(KINDS.items()))}
 

@@ -8,10 +8,10 @@ from typing import TypeAlias, TypeVar
 from msgspec import DecodeError, ValidationError, msgpack
 
 from configurators.store.etcd.errors import StoreError
-from configurators.store.model import KeyUse, NetworkDoc, Process, Record, SpaceDoc
+from configurators.store.model import KeyUse, NetworkDoc, Process, Record, SpaceDoc, SpaceKeys
 from configurators.store.retention import Group
 
-Document: TypeAlias = Record | SpaceDoc | NetworkDoc | Process | KeyUse | Group
+Document: TypeAlias = Record | SpaceDoc | SpaceKeys | NetworkDoc | Process | KeyUse | Group
 Wires: TypeAlias = dict[str, tuple[str, int]]
 """Where applications reach each host of an emulated network: address and port."""
 D = TypeVar("D")
@@ -24,6 +24,7 @@ class BadDocument(StoreError):
 _encoder = msgpack.Encoder()
 _records = msgpack.Decoder(Record)
 _spaces = msgpack.Decoder(SpaceDoc)
+_space_keys = msgpack.Decoder(SpaceKeys)
 _networks = msgpack.Decoder(NetworkDoc)
 _processes = msgpack.Decoder(Process)
 _key_uses = msgpack.Decoder(KeyUse)
@@ -44,6 +45,11 @@ def decode_record(data: bytes) -> Record:
 def decode_space(data: bytes) -> SpaceDoc:
     """A space; BadDocument if the bytes are not one."""
     return _decoded(_spaces, data)
+
+
+def decode_space_keys(data: bytes) -> SpaceKeys:
+    """The secrets of a space; BadDocument if the bytes are something else."""
+    return _decoded(_space_keys, data)
 
 
 def decode_network(data: bytes) -> NetworkDoc:

@@ -4,6 +4,7 @@
 | --- | --- |
 | `spaces/NAME` | `SpaceDoc` |
 | `numbers/NUMBER` | the name of the space with this number; kept for a while after its deletion |
+| `event-keys/NUMBER` | `SpaceKeys` of the space with this number, if its events carry tags |
 | `network` | `NetworkDoc` |
 | `records/SPACE/ID` | `Record`; SPACE is the number in hexadecimal, as in the id |
 | `finished/SPACE/ID` | `Record` that was removed or has failed; kept for a while (leased) |
@@ -33,6 +34,7 @@ from dzflow.errors import BadInput
 
 SPACES = "spaces/"
 NUMBERS = "numbers/"
+EVENT_KEYS = "event-keys/"
 NETWORK = "network"
 RECORDS = "records/"
 FINISHED = "finished/"

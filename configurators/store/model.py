@@ -10,6 +10,7 @@ from sdn.topology import Host, Link, Switch
 
 State = Literal["pending", "active", "removing", "removed", "failed"]
 RecordKind = Literal["subscription", "advertisement"]
+Authentication = Literal["none", "tagged"]
 
 
 class Timing(Struct, frozen=True, array_like=True, gc=False):
@@ -81,6 +82,20 @@ class SpaceDoc(Struct, frozen=True, array_like=True):
     versions: dict[int, Version]
     current: int
     by: str = ""  # the dispatcher that is changing the schema, if any
+    authentication: Authentication = "none"  # whether its events carry tags
+    key: int = 0  # the number of the key with which publishers tag them
+
+
+class SpaceKeys(Struct, frozen=True, array_like=True):
+    """The secrets from which the keys of a space with tagged events are derived."""
+
+    number: int
+    secret: bytes
+    former: bytes | None = None  # of the number before
+    former_until: float = 0.0  # seconds since 1970
+
+    def __repr__(self) -> str:
+        return f"SpaceKeys({self.number})"  # without the secrets, which must not reach a log
 
 
 class TreeDoc(Struct, frozen=True, array_like=True):

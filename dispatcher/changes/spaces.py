@@ -1,7 +1,8 @@
 """Makes, changes and deletes spaces, as callers ask for it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast, get_args
 
 from msgspec.structs import replace
 
@@ -30,13 +31,15 @@ from configurators.store.keys import (
     owner_key,
     owners_of_space,
 )
-from configurators.store.model import SpaceDoc
+from configurators.store.model import Authentication, SpaceDoc
+from dispatcher.changes.event_keys import first_key, next_key, no_key
 from dispatcher.changes.schema_change import SchemaChanges, newer_version
 from dispatcher.errors import Conflict, NotFound, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.options import DispatcherOptions
 from dzflow.address import MAX_SPACE
+from dzflow.attribute import BadSchema, shown
 from sdn.pipeline import PlanName
 
 _TRIES = 10
@@ -56,6 +59,7 @@ class SpaceChanges:
         catalogue: Catalogue,
         fleet: Fleet,
         schema_changes: SchemaChanges,
+        new_id: Callable[[int], str],
     ) -> None:
         self._etcd = etcd
         self._me = me
@@ -63,26 +67,33 @@ class SpaceChanges:
         self._catalogue = catalogue
         self._fleet = fleet
         self._schema_changes = schema_changes
+        self._new_id = new_id
 
     async def put(self, name: str, schema: object) -> SpaceView:
         """Make a space or change its schema; returns when publishers are told of it.
 
         BadInput if the schema is not valid, Conflict if it is being changed already or if filters
-        do not fit, Failed if switches refuse it, Unavailable if no configurator is alive.
+        do not fit, Failed if switches refuse it, Unavailable if no configurator is alive. A space
+        keeps its `authentication` if the schema does not name it.
         """
+        schema, wanted = split_authentication(schema)
         for _ in range(_TRIES):
             stored = await self._etcd.get(SPACES + name)
             if stored is None:
-                if await self._create(name, schema):
+                if await self._create(name, schema, wanted or "none"):
                     return await self._known(name)
                 continue
             doc = decode_space(stored.value)
-            if await asyncio.to_thread(same_schema, doc, schema):
-                await self._schema_changes.wait_until_announced(name)
+            if not await asyncio.to_thread(same_schema, doc, schema):
+                if await self._change(doc, stored.revision, schema):
+                    await self._schema_changes.wait_until_announced(name)
+                    if wanted in (None, doc.authentication):
+                        return await self._known(name)
+                continue
+            await self._schema_changes.wait_until_announced(name)
+            if wanted in (None, doc.authentication):
                 return await self._known(name)
-            if await self._change(doc, stored.revision, schema):
-                await self._schema_changes.wait_until_announced(name)
-                return await self._known(name)
+            await self._set_authentication(doc, stored.revision, wanted)
         raise Unavailable(f"other calls are changing {name!r} at the same time; try again")
 
     async def delete(self, name: str) -> SpaceView:
@@ -106,6 +117,7 @@ class SpaceChanges:
                     Delete(SPACES + name),
                     Delete(owners_of_space(doc.number), prefix=True),
                     *(Delete(prefix, prefix=True) for prefix in history_of(doc.number)),
+                    no_key(doc.number),
                     Put(f"{NUMBERS}{doc.number}", name.encode(), rest),
                 ],
             )
@@ -119,11 +131,14 @@ class SpaceChanges:
     ) -> bool:
         """Store a given space, with owners; False if it exists, or a comparison does not hold."""
         absence = absent(SPACES + doc.name)
+        if doc.authentication == "tagged":
+            doc = replace(doc, key=0)  # of a key that only now is made
+            more = [*more, first_key(doc, self._new_id)]
         return await self._put_with_owners([absence, *compares], doc, doc.current, more)
 
     # Making and changing
 
-    async def _create(self, name: str, schema: object) -> bool:
+    async def _create(self, name: str, schema: object, authentication: Authentication) -> bool:
         page = await self._etcd.range(NUMBERS)
         taken = {int(item.key.removeprefix(NUMBERS)) for item in page.items}
         number = next((n for n in range(1, MAX_SPACE + 1) if n not in taken), None)
@@ -132,9 +147,21 @@ class SpaceChanges:
         doc = await asyncio.to_thread(
             new_space, name, number, schema, self._plan(), self._partitions(), self._prefix()
         )
+        doc = replace(doc, authentication=authentication)
         key = f"{NUMBERS}{number}"
-        compares = [absent(SPACES + name), absent(key)]
-        return await self._put_with_owners(compares, doc, 0, [Put(key, name.encode())])
+        return await self.store_new(doc, [absent(key)], [Put(key, name.encode())])
+
+    async def _set_authentication(
+        self, doc: SpaceDoc, revision: int, wanted: Authentication
+    ) -> None:
+        """Have events carry tags from now on, or not; publishers and receivers are told of it."""
+        changed = replace(doc, authentication=wanted, key=next_key(doc))
+        tagged = wanted == "tagged"
+        keys = first_key(changed, self._new_id) if tagged else no_key(doc.number)
+        await self._etcd.transact(
+            [unchanged(SPACES + doc.name, revision)],
+            [Put(SPACES + doc.name, encode(changed)), keys],
+        )
 
     async def _change(self, doc: SpaceDoc, revision: int, schema: object) -> bool:
         if doc.by or len(doc.versions) > 1:
@@ -198,3 +225,15 @@ class SpaceChanges:
     async def _known(self, name: str) -> SpaceView:
         await self._catalogue.refresh_spaces()
         return self._catalogue.spaces.named(name)
+
+
+def split_authentication(schema: object) -> tuple[object, Authentication | None]:
+    """The schema of a space alone, and whether its events carry tags; None if it does not say."""
+    if not isinstance(schema, Mapping) or "authentication" not in schema:
+        return schema, None
+    wanted = schema["authentication"]
+    if wanted is not None and wanted not in get_args(Authentication):
+        text = f"authentication must be one of {', '.join(get_args(Authentication))}"
+        raise BadSchema(f"{text}, got {shown(wanted)}", member="authentication")
+    rest = {name: value for name, value in schema.items() if name != "authentication"}
+    return rest, cast("Authentication | None", wanted)

@@ -129,6 +129,8 @@ class Status:
             self._catalogue.prefix,
             len(view.partitions()),
             bool(view.doc.by),
+            view.doc.authentication,
+            view.doc.key,
         )
 
     def spaces(self) -> list[views.SpaceView]:

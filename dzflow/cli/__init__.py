@@ -4,9 +4,9 @@ import sys
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from dzflow.cli import bench, demo, events, lab, records, token, up, views
+from dzflow.cli.tables import plain_lines
 from dzflow.errors import DzflowError
 
 app = typer.Typer(
@@ -48,5 +48,5 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
-    Console(stderr=True).print(f"[bold red]error:[/] {escape(message)}", highlight=False)
+    Console(stderr=True).print(f"[bold red]error:[/] {plain_lines(message)}", highlight=False)
     sys.exit(1)

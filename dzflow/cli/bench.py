@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
+from dzflow.cli.tables import plain, plain_lines
 from dzflow.errors import BadInput, DzflowError
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def bench(
         try:
             _run(one, quick).show(console)
         except (LabUnavailable, BadInput) as error:
-            console.print(f"[yellow]{one} cannot run here:[/] {escape(str(error))}")
+            console.print(f"[yellow]{one} cannot run here:[/] {plain_lines(str(error))}")
         except DzflowError as error:
-            console.print(f"[red]{one} failed:[/] {escape(str(error))}")
+            console.print(f"[red]{one} failed:[/] {plain_lines(str(error))}")
             failed = True
     if failed:
         raise typer.Exit(1)
@@ -109,4 +109,4 @@ def _progress(name: str) -> Iterator[Callable[[str], None]]:
         yield lambda what: print(f"{datetime.now():%H:%M:%S} {name}: {what}", file=sys.stderr)
         return
     with console.status(f"{name}: starting") as status:
-        yield lambda what: status.update(escape(f"{name}: {what}"))
+        yield lambda what: status.update(plain(f"{name}: {what}"))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dzflow.cli.client import (
@@ -23,7 +22,9 @@ from dzflow.cli.client import (
     Url,
     interruptible,
 )
+from dzflow.cli.tables import json_line, plain
 from dzflow.errors import BadInput
+from dzflow.text import printable
 
 if TYPE_CHECKING:
     from dzflow.sdk import Advertisement, ControlPlane
@@ -111,7 +112,7 @@ def listen(
         ControlPlane(url, host, token, ca=ca, interface=interface) as control_plane,
     ):
         events = control_plane.subscribe(space, filter, label="listen")
-        Console(stderr=True).print(f"listening as {events.id}", highlight=False)
+        Console(stderr=True).print(f"listening as {plain(events.id)}", highlight=False)
         until = None if timeout is None else time.monotonic() + timeout
         seen = 0
         while count is None or seen < count:
@@ -128,8 +129,8 @@ def listen(
 
 def _line(event: dict[str, Any], as_json: bool) -> str:
     if as_json:
-        return msgspec.json.encode(event).decode()
-    return "  ".join(f"{name}={value}" for name, value in event.items())
+        return json_line(event)
+    return printable("  ".join(f"{name}={value}" for name, value in event.items()))
 
 
 def subscribe(
@@ -181,21 +182,21 @@ def explain(
     with interruptible(), Rest(url, token, ca=ca) as rest:
         found = rest.explain(space, filter, host)
     if json:
-        print(msgspec.json.encode(found).decode())
+        print(json_line(found))
         return
     console = Console()
     table = Table("region", "meaning")
     for region, cell in zip(found["regions"], found["cells"], strict=True):
-        table.add_row(escape(str(region)), escape(str(cell)))
+        table.add_row(plain(str(region)), plain(str(cell)))
     console.print(table)
     console.print(f"unwanted: {found['false_share']:.1%} of the events in the regions")
     if host is not None:
         flows = found["flows"]
         switches = list(dict.fromkeys(flow["switch"] for flow in flows))
-        where = f" on {escape(', '.join(switches))}" if switches else ""
+        where = f" on {plain(', '.join(switches))}" if switches else ""
         console.print(f"flows: {len(flows)}{where}", highlight=False)
     if found.get("note"):
-        console.print(escape(found["note"]), highlight=False)
+        console.print(plain(found["note"]), highlight=False)
 
 
 def _begin(
@@ -204,7 +205,7 @@ def _begin(
     from dzflow.sdk import Rest
 
     with interruptible(), Rest(url, token, ca=ca) as rest:
-        print(rest.begin(kind, host, space, filter)["id"])
+        print(printable(rest.begin(kind, host, space, filter)["id"]))
 
 
 def _end(kind: "Kind", id: str, url: str, token: Token, ca: Ca) -> None:

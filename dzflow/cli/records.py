@@ -56,7 +56,25 @@ def list_spaces(json: AsJson = False, url: Url = URL, token: Token = None, ca: C
         print_json({"items": found})
         return
     shown = [{**space, "attributes": list(map(_attribute, space["attributes"]))} for space in found]
-    show_list(shown, ("name", "number", "version", "attributes"), ("version",))
+    columns = ("name", "number", "version", "authentication", "attributes")
+    show_list(shown, columns, ("version", "authentication"))
+
+
+@spaces.command("new-key")
+def new_key(
+    name: Annotated[str, typer.Argument(help="The name of the space.")],
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds for which the former key stays valid.")
+    ] = 120.0,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Make a new key for a space whose events carry tags, and print the key's number."""
+    from dzflow.sdk import Rest
+
+    with interruptible(), Rest(url, token, ca=ca) as rest:
+        print(int(rest.new_key(name, grace)["key"]))
 
 
 def subscriptions(

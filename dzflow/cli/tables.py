@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
+from dzflow.text import printable, printable_json
+
 _COLOURS = {
     "up": "green",
     "ready": "green",
@@ -44,24 +46,39 @@ def show_list(
         console.print(f"omitted: {', '.join(omitted)}; --json shows all", highlight=False)
 
 
+def plain(value: object) -> str:
+    """A text of others, for `rich`: without markup, and without characters that are not visible."""
+    return escape(printable(str(value)))
+
+
+def plain_lines(text: str) -> str:
+    """A text of our own that may contain texts of others; its lines stay."""
+    return "\n".join(map(plain, text.split("\n")))
+
+
 def cell(name: str, value: Any) -> str:
     """The text of a value in the column of this name."""
     if value is None:
         return ""
     if isinstance(value, list):
-        return escape(", ".join(map(str, value)))
-    return state(value) if name == "state" else escape(str(value))
+        return plain(", ".join(map(str, value)))
+    return state(value) if name == "state" else plain(value)
 
 
 def state(name: str) -> str:
     """A state in its colour."""
     colour = _COLOURS.get(name)
-    return f"[{colour}]{name}[/]" if colour else escape(name)
+    return f"[{colour}]{name}[/]" if colour else plain(name)
+
+
+def json_line(found: Any) -> str:
+    """JSON in one line; it can be printed whatever it contains."""
+    return printable_json(msgspec.json.encode(found).decode())
 
 
 def print_json(found: Any) -> None:
     """Print indented JSON."""
-    print(msgspec.json.format(msgspec.json.encode(found)).decode())
+    print(msgspec.json.format(json_line(found)))
 
 
 def _fits(console: Console, rows: Sequence[dict[str, str]], columns: Sequence[str]) -> bool:

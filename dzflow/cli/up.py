@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dzflow.cli import options
 from dzflow.cli.client import URL
 from dzflow.cli.options import settings_of
+from dzflow.cli.tables import plain, plain_lines
 
 if TYPE_CHECKING:
     from api.start.settings.settings import Settings
@@ -76,9 +76,9 @@ def running(
 
     def tell(text: str) -> None:
         if started and not ending.is_set():
-            console.print(f"[yellow]{escape(text)}[/]", highlight=False)
+            console.print(f"[yellow]{plain_lines(text)}[/]", highlight=False)
         else:
-            status.update(escape(text))
+            status.update(plain_lines(text))
 
     service = Service(settings, only, tell, lambda: logs.configure(settings, "up"))
 
@@ -131,14 +131,14 @@ def show(service: "Service", only: str | None, console: Console) -> None:
     hosts = [host.id for host in network.hosts]
     shown = ", ".join(hosts[:8]) + (f", … ({len(hosts)})" if len(hosts) > 8 else "")
     rows.add_row("network", f"{len(network.switches)} switches, {settings.data_plane}")
-    rows.add_row("hosts", escape(shown))
+    rows.add_row("hosts", plain(shown))
     workers = f"{settings.configurators} configurators, {settings.southbound} southbound"
     rows.add_row("workers", workers if only != "api" else "run elsewhere")
-    rows.add_row("data", escape(str(settings.data_dir)))
+    rows.add_row("data", plain(str(settings.data_dir)))
     console.print("[bold green]dzflow is ready[/]")
     console.print(rows)
     for hint in service.hints:
-        console.print(f"[yellow]note:[/] {escape(hint)}", highlight=False)
+        console.print(f"[yellow]note:[/] {plain_lines(hint)}", highlight=False)
     if len(hosts) > 1 and only != "workers":
         console.print("\nTry, in other terminals:")
         for line in _to_try(service, hosts):

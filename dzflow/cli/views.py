@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
-from dzflow.cli.tables import print_json, show_list, state
+from dzflow.cli.tables import plain, print_json, show_list, state
 from dzflow.errors import DzflowError
 from dzflow.private_files import write_private
 
@@ -40,7 +39,7 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
             table = Table("part", "state", "reason")
             for part in found["parts"]:
                 shown = "[green]ok[/]" if part["ok"] else "[red]down[/]"
-                table.add_row(escape(part["name"]), shown, escape(part.get("reason") or ""))
+                table.add_row(plain(part["name"]), shown, plain(part.get("reason") or ""))
             console.print(table)
         for up, every, what in (
             ("switches_up", "switches", "switches are up"),
@@ -55,16 +54,16 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
             for each in named:
                 since = datetime.fromtimestamp(each["since"]).astimezone()
                 row = (each["kind"], each["id"], f"{since:%Y-%m-%d %H:%M:%S}", each["reason"])
-                impaired.add_row(*map(escape, row))
+                impaired.add_row(*map(plain, row))
             console.print(impaired)
         if len(named) < total:
             console.print(f"{total - len(named)} impairments are not shown", highlight=False)
         if "parts" not in found:
             console.print("An operator's token shows the details.", highlight=False)
         colour = {"ready": "green", "degraded": "yellow"}.get(found["status"], "red")
-        console.print(f"[{colour}]{found['status']}[/]")
+        console.print(f"[{colour}]{plain(found['status'])}[/]")
         for reason in found.get("reasons") or []:
-            console.print(f"  {escape(reason)}", highlight=False)
+            console.print(f"  {plain(reason)}", highlight=False)
     if not ready:
         raise typer.Exit(NOT_READY)
 
@@ -78,14 +77,15 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
     console = Console()
     hosts = Table("host", "switch", "port", "endpoint", title="hosts", title_justify="left")
     for host in found["hosts"]:
-        hosts.add_row(host["id"], host["switch"], str(host["port"]), host.get("wire") or "")
+        row = (host["id"], host["switch"], host["port"], host.get("wire") or "")
+        hosts.add_row(*map(plain, row))
     links = Table("link", "state", title="links", title_justify="left")
     for link in found["links"]:
-        links.add_row(_link(link), state("up" if link["up"] else "down"))
+        links.add_row(plain(_link(link)), state("up" if link["up"] else "down"))
     trees = Table("tree", "root", "links", "whole", title="trees", title_justify="left")
     for tree in found["trees"]:
         whole = "yes" if tree["whole"] else f"no: {', '.join(tree['broken'])}"
-        trees.add_row(str(tree["number"]), tree["root"], str(len(tree["links"])), whole)
+        trees.add_row(*map(plain, (tree["number"], tree["root"], len(tree["links"]), whole)))
     for table in (hosts, links, trees):
         console.print(table)
 
@@ -150,7 +150,7 @@ def backup(
         write_private(file, data)
     except OSError as error:
         raise NoFile(f"cannot write {file}: {error.strerror}") from None
-    Console(stderr=True).print(f"{len(data)} bytes written to {escape(str(file))}", highlight=False)
+    Console(stderr=True).print(f"{len(data)} bytes written to {plain(str(file))}", highlight=False)
 
 
 def restore(

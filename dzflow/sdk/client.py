@@ -62,6 +62,7 @@ class Client:
         except BaseException:
             agent.sorter.remove(view.number, interest)
             raise
+        await self._get_keys(handle)
         return handle
 
     async def advertise(
@@ -74,6 +75,7 @@ class Client:
         record = await self._begin("advertisement", space, source, label, ttl)
         handle = AdvertisementHandle(agent, record)
         self._keep(handle)
+        await self._get_keys(handle)
         return handle
 
     async def advertised(self, space: str) -> Advertised:
@@ -83,6 +85,9 @@ class Client:
         records = await self._rest.records(
             "advertisement", host=self._host, space=space, state="active"
         )
+        for record in records[:1]:  # any one of them entitles to the key
+            host, id = record["host"], record["id"]
+            await agent.keys.add(OwnRecord("advertisement", host, space, {}, None, None, id))
         return Advertised(agent, space, [Expression(record["filter"]) for record in records])
 
     async def update(self, handle: Handle, source: Json) -> None:
@@ -140,6 +145,14 @@ class Client:
             raise Closed(CLIENT_CLOSED)
         handle.agent.renewals.add(handle.record)
         self._handles.add(handle)
+
+    async def _get_keys(self, handle: Handle) -> None:
+        """Get the keys for a new record, if its space asks for tags; without them, end it."""
+        try:
+            await handle.agent.keys.add(handle.record)
+        except BaseException:
+            await self.end(handle)
+            raise
 
     def _release(self, handle: Handle) -> bool:
         """Forget an open handle; False if it was closed before."""

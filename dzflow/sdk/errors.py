@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dzflow.errors import BadInput, DzflowError
+from dzflow.text import printable
 
 CLIENT_CLOSED = "the control plane's client is closed; make another one"
 FORKED = "this client was made before the fork; make one in the child process"
@@ -57,7 +58,8 @@ class Refused(DzflowError):
         self.problem = dict(problem)
         title = str(problem.get("title") or f"the control plane answered {status}")
         detail = problem.get("detail")
-        super().__init__(f"{title}: {detail}" if detail else title)
+        # Applications print and log it: what others have written must not steer a terminal.
+        super().__init__(printable(f"{title}: {detail}" if detail else title))
 
 
 class InvalidRequest(Refused):

@@ -35,6 +35,7 @@ class Handle:
         """Stop keeping the record alive."""
         self.record.closed = True
         self.agent.renewals.remove(self.record)
+        self.agent.keys.remove(self.record)
 
 
 class SubscriptionHandle(Handle):

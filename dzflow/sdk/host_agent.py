@@ -13,6 +13,7 @@ from dzflow.sdk.events import datagrams
 from dzflow.sdk.events.links import EmulatedLink, Link
 from dzflow.sdk.events.receiver import Receiver
 from dzflow.sdk.events.sorter import Counters, Sorter
+from dzflow.sdk.key_follower import KeyFollower
 from dzflow.sdk.renewals import Renewals
 from dzflow.sdk.reporter import Reporter
 from dzflow.sdk.rest.async_rest import AsyncRest
@@ -40,14 +41,16 @@ class HostAgent:
         self._closed = False
         self._process = os.getpid()
         self.sorter = Sorter()
-        self.spaces = SpaceFollower(rest, self.sorter)
-        self.receiver = Receiver(rest, host, link, self.sorter, self.spaces)
+        self.keys = KeyFollower(rest, self.sorter)
+        self.spaces = SpaceFollower(rest, self.sorter, self.keys)
+        self.receiver = Receiver(rest, host, link, self.sorter, self.spaces, self.keys)
         self.renewals = Renewals(rest)
         self._reporter = Reporter(rest, host, self.counters) if reports else None
 
     def start(self) -> None:
         """Start the background tasks."""
         self._tasks.spawn(self.spaces.follow(), "change feed of the spaces")
+        self._tasks.spawn(self.keys.run(), "keys of tagged spaces")
         self._tasks.spawn(self.receiver.run(), "classification of events")
         if isinstance(self._link, EmulatedLink):
             self._tasks.spawn(self._stay_joined(self._link), "membership of the emulated host")
@@ -74,7 +77,10 @@ class HostAgent:
         if self._process != os.getpid():  # its ids would be the parent's, too
             raise Closed(FORKED)
         event_id = self._ids.next(view.number, view.version)
-        payload = datagrams.encode(event_id, event)
+        if view.tagged and (signer := self.keys.signer(view.number)):
+            payload = signer.encode(event_id, event)
+        else:
+            payload = datagrams.encode(event_id, event)
         self._link.send(view.address(keys, event_id), payload)
         self._link.copy(datagrams.copy(payload))
         self.sorter.count_published(view.number)

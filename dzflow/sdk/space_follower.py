@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from dzflow.errors import DzflowError
 from dzflow.sdk.errors import Refused
 from dzflow.sdk.events.sorter import Sorter
+from dzflow.sdk.key_follower import KeyFollower
 from dzflow.sdk.rest.async_rest import AsyncRest
 from dzflow.sdk.space_view import SpaceView
 
@@ -23,9 +25,10 @@ _LONGEST_SILENCE = 60.0  # seconds; the control plane sends something more often
 class SpaceFollower:
     """The spaces that this process uses, each with its current view."""
 
-    def __init__(self, rest: AsyncRest, sorter: Sorter) -> None:
+    def __init__(self, rest: AsyncRest, sorter: Sorter, keys: KeyFollower) -> None:
         self._rest = rest
         self._sorter = sorter
+        self._keys = keys
         self._views: dict[str, SpaceView] = {}
         self._followed: set[str] = set()
 
@@ -94,5 +97,6 @@ class SpaceFollower:
 
     def _use(self, described: Mapping[str, Any]) -> None:
         view = SpaceView.from_json(described, self._views.get(described["name"]))
-        self._sorter.replace_view(view)
+        self._sorter.replace_view(view, time.time())
         self._views[view.space.name] = view
+        self._keys.space_changed(view)

@@ -14,6 +14,7 @@ from dzflow.sdk.errors import BadAnswer
 from dzflow.space import Space
 
 _SPREAD = 0x9E3779B97F4A7C15  # odd, its bits well mixed: neighbouring ids go to different trees
+_AUTHENTICATION = {"none": False, "tagged": True}
 
 
 class SpaceView(Struct, frozen=True, eq=False):
@@ -23,6 +24,8 @@ class SpaceView(Struct, frozen=True, eq=False):
     scope: Scope
     trees: tuple[int, ...]  # usable ones
     index: Index
+    tagged: bool = False  # whether its events carry tags
+    key: int = 0  # the number of the key that publishers use
 
     @property
     def number(self) -> int:
@@ -46,14 +49,16 @@ class SpaceView(Struct, frozen=True, eq=False):
             space = Space.from_json(described["name"], schema)
             scope = Scope(described["number"], described["version"], described["prefix"]).check()
             trees = tuple(sorted(int(tree) for tree in described["trees"]))
+            tagged = _AUTHENTICATION[described.get("authentication", "none")]
+            key = int(described.get("key", 0))
         except (BadInput, KeyError, TypeError, ValueError) as error:
             text = f"cannot read the control plane's description of a space ({error!r})"
             raise BadAnswer(f"{text}; does the SDK have the same version?") from error
         if not trees:
             trees = before.trees if before else (0,)
         if before and (before.scope, before.space) == (scope, space):
-            return cls(before.space, scope, trees, before.index)
-        return cls(space, scope, trees, _index(space, scope.version))
+            return cls(before.space, scope, trees, before.index, tagged, key)
+        return cls(space, scope, trees, _index(space, scope.version), tagged, key)
 
     def address(self, keys: Sequence[Key], event_id: int) -> int:
         """The address of an event; its id selects the tree."""

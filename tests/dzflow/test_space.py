@@ -433,6 +433,9 @@ def test_errors_survive_the_way_to_another_process() -> None:
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert str(again) == str(caught.value)
     assert (again.attribute, again.member, again.index) == ("x", "min", 0)
+    with pytest.raises(UnknownAttribute) as unknown:
+        STOCKS.attribute("prize")
+    assert str(pickle.loads(pickle.dumps(unknown.value))) == str(unknown.value)  # noqa: S301
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.just(10**400)
@@ -485,3 +488,27 @@ def test_any_other_event_is_refused_as_bad_input(changes: dict[str, object], oth
             str(error).encode()
         else:
             assert len(keys) == len(STOCKS.attributes)
+
+
+def test_a_refused_event_costs_no_search_for_similar_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Receivers refuse events of anyone; only who reads the message waits for the hint."""
+    searches: list[object] = []
+
+    def search(*given: object) -> str:
+        searches.append(given)
+        return ""
+
+    monkeypatch.setattr("dzflow.attribute.near", search)
+    monkeypatch.setattr("dzflow.space.near", search)
+    values = [f"value {n}" for n in range(500)]
+    schema = {"attributes": [{"name": "kind", "type": "enum", "values": values}]}
+    space = Space.from_json("many", schema)
+    for event in ({"kind": "value 5000"}, {"kinds": "value 5"}):
+        with pytest.raises(BadInput) as caught:
+            space.keys(event)
+        assert searches == []
+        assert str(caught.value)
+        assert len(searches) == 1
+        searches.clear()

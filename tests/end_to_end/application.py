@@ -8,6 +8,7 @@ import itertools
 import json
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from dzflow.errors import DzflowError
 from dzflow.sdk import Advertisement, Subscription
 from dzflow.sdk.events.datagrams import EventIds, encode
 from dzflow.sdk.events.links import open_link
+from dzflow.sdk.events.tags import Signer
 
 GAP = 0.002  # seconds between the events of a stream
 
@@ -82,6 +84,25 @@ class Application:
         link = open_link(next(host for host in hosts if host["id"] == self._host))
         event_id = EventIds().next(view.number, view.version)
         link.send(view.address(view.space.keys(event), event_id), encode(event_id, event))
+        link.close()
+
+    def forge(self, name: str, events: list[dict[str, Any]], behind: dict[str, Any]) -> None:
+        """Send events to the address of another one: without a tag, under its own name, and
+        under the name of h1."""
+        advertisement = self._advertisements[name]
+        view = advertisement.view
+        key = self._control_plane.rest.get(f"/advertisements/{advertisement.id}/key")
+        signers = [
+            Signer(host, key["key"], b64decode(key["secret"]), key["stream"])
+            for host in (self._host, "h1")
+        ]
+        hosts = self._control_plane.rest.hosts()
+        link = open_link(next(host for host in hosts if host["id"] == self._host))
+        ids = EventIds()
+        to = view.address(view.space.keys(behind), 0)
+        for event in events:
+            for send in (encode, *(signer.encode for signer in signers)):
+                link.send(to, send(ids.next(view.number, view.version), event))
         link.close()
 
     def stream(self, name: str, events: list[dict[str, Any]]) -> None:

@@ -27,7 +27,7 @@ from tests.end_to_end.crowd import WAIT, Application, Crowd, here
 from tests.end_to_end.world import Event, Json, World, make_schema, requests
 from tests.oracle import expected_entries, receivers
 from tests.sdn.lab.support import needs_lab
-from tests.service import running
+from tests.service import eventually, running
 
 TOPOLOGY = "ring:4"
 HOSTS = ("h1", "h2", "h3", "h4")
@@ -345,3 +345,32 @@ def test_hosts_get_exactly_the_matching_events_while_requests_come_and_go(
 ) -> None:
     with PLANES[name](tmp_path, plan) as plane, plane.rest:
         Scenario(plane, plan, seed=7).run()
+
+
+@pytest.mark.parametrize("name", ["emulated", pytest.param("ovs", marks=needs_lab)])
+def test_a_space_with_tags_delivers_what_was_advertised_and_nothing_forged(
+    name: str, tmp_path: Path
+) -> None:
+    attributes = [{"name": each, "type": "int", "min": 0, "max": 1000} for each in ("price", "n")]
+    with PLANES[name](tmp_path, "legs") as plane, plane.rest:
+        schema = {"attributes": attributes, "authentication": "tagged"}
+        plane.rest.put("/spaces/stocks", json=schema).raise_for_status()
+        publisher, hostile, victim = (plane.crowd[host] for host in ("h1", "h2", "h3"))
+        victim.do("subscribe", name="all", space="stocks", filter={})
+        publisher.do("advertise", name="a", space="stocks", filter={})
+        hostile.do("advertise", name="a", space="stocks", filter="price < 500")
+        plane.settled()
+        lies = [{"price": 900, "n": 666}, {"price": 901, "n": 666}]
+        hostile.do("forge", name="a", events=lies, behind={"price": 400, "n": 1})
+        events = [{"price": price, "n": price} for price in (100, 600, 900)]
+        publisher.do("publish", name="a", events=events)
+        hostile.do("publish", name="a", events=[{"price": 400, "n": 400}])
+        got = victim.do("take", name="all", count=4, timeout=WAIT)
+        assert sorted(event["n"] for event in got) == [100, 400, 600, 900]
+        eventually(
+            lambda: victim.do("counters", space="stocks")["outside"] == 2,
+            "events outside the advertisement are dropped",
+        )
+        counters = victim.do("counters", space="stocks")
+        assert (counters["untagged"], counters["forged"]) == (2, 2)
+        assert counters["delivered"] == 4

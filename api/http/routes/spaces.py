@@ -4,7 +4,7 @@ from fastapi import Response
 
 from api.http.border.route import ApiRequest, new_router
 from api.http.dependencies import CallerDep, DispatcherDep, OnceDep
-from api.http.problems import ApiProblem
+from api.http.problems import ApiProblem, log
 from api.http.schema.models import ExplainIn, SchemaIn, SpaceOut, SpacesOut
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example, link, problems
@@ -27,6 +27,8 @@ def space_out(view: SpaceView) -> SpaceOut:
         changing=view.changing,
         attributes=view.schema["attributes"],
         index=view.schema["index"],
+        authentication=view.authentication,
+        key=view.key,
     )
 
 
@@ -83,13 +85,16 @@ async def get_space(name: SpacePath, dispatcher: DispatcherDep) -> Json[SpaceOut
 )
 async def put_space(
     name: NewSpacePath,
-    schema: JsonBody[SchemaIn],  # noqa: ARG001 - only checked: the dispatcher reads it as it came
+    schema: JsonBody[SchemaIn],  # only checked: the dispatcher reads it as it came
     request: ApiRequest,
     response: Response,
 ) -> Json[SpaceOut]:
     """Make a space, or change its schema while it is in use."""
     known = any(view.name == name for view in request.dispatcher.spaces())
     view = await request.dispatcher.put_space(name, await request.json())
+    if schema.authentication == "tagged" and not request.context.guard.on:
+        text = "space %s asks for tags, but without tokens every caller can get every key"
+        log.warning("%s; set tokens.operator and tokens.hosts", text % name)
     response.status_code = 200 if known else 201
     return space_out(view)
 

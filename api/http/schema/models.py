@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from configurators.store.model import Authentication
 from dispatcher.views import (
     ConfiguratorView,
     FlowView,
@@ -108,6 +109,21 @@ class SchemaIn(In, frozen=True, omit_defaults=True):
 
     attributes: Annotated[list[AttributeIn], Meta(min_length=1, max_length=96)]
     index: IndexIn | None = None
+    authentication: (
+        Annotated[
+            Authentication,
+            Meta(description="Whether events carry tags; a space keeps what it has by default."),
+        ]
+        | None
+    ) = None
+
+
+class NewKeyIn(In, frozen=True):
+    """A new key for a space."""
+
+    grace: Annotated[
+        float, Meta(ge=0, le=86_400, description="Seconds for which the former key stays valid.")
+    ] = 120.0
 
 
 class HostIn(In, frozen=True):
@@ -199,6 +215,8 @@ class SpaceOut(Struct, frozen=True):
     changing: bool
     attributes: list[dict[str, Any]]
     index: dict[str, Any]
+    authentication: Authentication
+    key: int
 
 
 class SpacesOut(Struct, frozen=True):

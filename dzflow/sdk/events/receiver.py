@@ -8,6 +8,7 @@ from dzflow.errors import DzflowError
 from dzflow.sdk.errors import Unreachable
 from dzflow.sdk.events.links import Link
 from dzflow.sdk.events.sorter import Sorter
+from dzflow.sdk.key_follower import KeyFollower
 from dzflow.sdk.rest.async_rest import AsyncRest
 from dzflow.sdk.space_follower import SpaceFollower
 from dzflow.sdk.space_view import Expression
@@ -18,19 +19,28 @@ _FILTERS_FOR = 5.0  # seconds for which the filters of the host's other applicat
 _MOST_FILTERS = 1_000  # of the host; with more, events are not classified
 _JOIN_AGAIN = 0.01  # seconds between two attempts to join
 _BATCH = 0.1  # seconds between two classifications, so that many events cost one call
+_LEARN_EVERY = 1.0  # seconds; anyone can make up events of a version that does not exist
 
 
 class Receiver:
     """Passes datagrams from the link to the sorter."""
 
     def __init__(
-        self, rest: AsyncRest, host: str, link: Link, sorter: Sorter, spaces: SpaceFollower
+        self,
+        rest: AsyncRest,
+        host: str,
+        link: Link,
+        sorter: Sorter,
+        spaces: SpaceFollower,
+        keys: KeyFollower,
     ) -> None:
         self._rest = rest
         self._host = host
         self._link = link
         self._sorter = sorter
         self._spaces = spaces
+        self._keys = keys
+        self._learn_at = 0.0
         self._unfinished = asyncio.Event()  # set when the sorter lacks information
         self._filters: dict[int, list[Expression]] | None = None  # of the host, by space
         self._filters_until = 0.0
@@ -60,22 +70,34 @@ class Receiver:
     async def run(self) -> None:
         """Get the information that the sorter lacks, for ever.
 
-        That is: unannounced versions of spaces, and the filters of the host's other applications.
+        That is: unannounced versions of spaces, new keys and advertisements of spaces that ask for
+        tags, and the filters of the host's other applications.
         """
         while True:
             await self._unfinished.wait()
             self._unfinished.clear()
+            sorter = self._sorter
+            # Events that arrive while an answer is on its way may be newer than that answer.
+            unverified = len(sorter.unverified)
+            learn = bool(sorter.unknown_version) and time.monotonic() >= self._learn_at
+            unknown = len(sorter.unknown_version) if learn else 0
             try:
-                if self._sorter.unknown_version:
+                if learn:
+                    self._learn_at = time.monotonic() + _LEARN_EVERY
                     await self._spaces.learn_new_versions()
-                if self._sorter.unmatched and time.monotonic() > self._filters_until:
+                if unverified:
+                    await self._keys.read_again({each.datagram.space for each in sorter.unverified})
+                if sorter.unmatched and time.monotonic() > self._filters_until:
                     self._filters = await self._read_filters()
                     self._filters_until = time.monotonic() + _FILTERS_FOR
             except (DzflowError, OSError) as error:
                 _log.info("cannot classify some events: %s", error)
-            self._sorter.sort_pending()
-            self._sorter.classify(self._filters)
+            sorter.sort_unknown_versions(unknown)
+            sorter.sort_unverified(unverified)
+            sorter.classify(self._filters)
             await asyncio.sleep(_BATCH)
+            if sorter.unknown_version or sorter.unverified:
+                self._unfinished.set()
 
     def _on_readable(self) -> None:
         try:
@@ -87,7 +109,8 @@ class Receiver:
         now = time.time()
         for payload in self._link.receive():
             self._sorter.sort(payload, now)
-        if self._sorter.unknown_version or self._sorter.unmatched:
+        sorter = self._sorter
+        if sorter.unmatched or sorter.unknown_version or sorter.unverified:
             self._unfinished.set()
 
     async def _read_filters(self) -> dict[int, list[Expression]] | None:

@@ -15,9 +15,11 @@ from dzflow.sdk.events import datagrams
 from dzflow.sdk.events.datagrams import Datagram, RecentIds
 from dzflow.sdk.events.event import Event
 from dzflow.sdk.events.inbox import Inbox
+from dzflow.sdk.events.verifier import Fault, Verifier
 from dzflow.sdk.space_view import Expression, SpaceView
 
 _MOST_PENDING = 1_000
+_TOLERANCE = 10.0  # seconds in which publishers may learn that a space asks for tags from now on
 
 
 class Counters(Struct):
@@ -33,6 +35,10 @@ class Counters(Struct):
     unwanted: int = 0  # match no filter of the host: the network's false positives
     unclassified: int = 0  # one of these two, but too many arrived at once to find out
     malformed: int = 0  # do not fit the schema of the space
+    untagged: int = 0  # dropped, because the space asks for tags
+    forged: int = 0  # dropped, because the tag is wrong, or of a key that is not valid
+    replayed: int = 0  # dropped, because they were seen before, or belong to an old stream
+    outside: int = 0  # dropped: their publisher does not advertise them
 
     def __add__(self, other: "Counters") -> "Counters":
         more = asdict(other)
@@ -41,6 +47,10 @@ class Counters(Struct):
     def __sub__(self, other: "Counters") -> "Counters":
         less = asdict(other)
         return Counters(**{name: n - less[name] for name, n in asdict(self).items()})
+
+    def count(self, fault: Fault) -> None:
+        """Count an event that is dropped for this reason."""
+        setattr(self, fault, getattr(self, fault) + 1)
 
 
 class Interest(Struct, eq=False):
@@ -74,23 +84,33 @@ class Sorter:
     One thread calls it, except for `count_published`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, recent: RecentIds | None = None) -> None:
         self._views: dict[tuple[int, int], SpaceView] = {}  # by space and version
+        self._spaces: set[int] = set()  # those that have a view
         self._interests: dict[int, tuple[Interest, ...]] = {}  # by space
-        self._recent = RecentIds()
+        self._recent = RecentIds() if recent is None else recent
         self._lock = threading.Lock()
         self._counters: dict[int, Counters] = {}
+        self.verifiers: dict[int, Verifier] = {}  # of spaces that ask for tags
         self.undecodable = 0  # datagrams that are not events
         self.unknown_version: deque[Received] = deque()  # wait until their version is known
+        self.unverified: deque[Received] = deque()  # wait until keys and publishers are known
         self.unmatched: deque[Unmatched] = deque()  # wait until they are classified
 
-    def replace_view(self, view: SpaceView) -> None:
+    def replace_view(self, view: SpaceView, now: float) -> None:
         """Use this view for events of its version; views of other versions stay."""
+        if not view.tagged:
+            self.verifiers.pop(view.number, None)
+        elif view.number not in self.verifiers:
+            changed = view.number in self._spaces  # while this process uses the space
+            self.verifiers[view.number] = Verifier(now + _TOLERANCE if changed else 0.0)
         self._views[view.number, view.version] = view
+        self._spaces.add(view.number)
 
     def add_view(self, view: SpaceView) -> None:
         """Use this view for events of its version, unless there is one already."""
         self._views.setdefault((view.number, view.version), view)
+        self._spaces.add(view.number)
 
     def add(self, space: int, interest: Interest) -> None:
         """Deliver the matching events of a space from now on."""
@@ -120,25 +140,24 @@ class Sorter:
         counters = self._of(found.space)
         counters.received += 1
         counters.copies += found.copied
-        if self._recent.check_and_add(found.id):
-            counters.doubles += 1
-        elif (found.space, found.version) in self._views:
-            self._deliver(Received(found, time), counters)
-        elif len(self.unknown_version) >= _MOST_PENDING:
-            counters.unclassified += 1
-        else:
-            self.unknown_version.append(Received(found, time))
+        self._check(Received(found, time), counters)
 
-    def sort_pending(self) -> None:
-        """Deliver events whose version has become known; the others are of spaces unknown here."""
-        while self.unknown_version:
+    def sort_unknown_versions(self, count: int) -> None:
+        """Deliver the first events whose version has become known; the others have no version."""
+        for _ in range(count):
             received = self.unknown_version.popleft()
             found = received.datagram
             counters = self._of(found.space)
             if (found.space, found.version) in self._views:
-                self._deliver(received, counters)
+                self._check(received, counters)
             else:
                 counters.unclassified += 1
+
+    def sort_unverified(self, count: int) -> None:
+        """Deliver those of the first events that the newest keys and advertisements admit."""
+        for _ in range(count):
+            received = self.unverified.popleft()
+            self._check(received, self._of(received.datagram.space), asked=True)
 
     def classify(self, filters: dict[int, list[Expression]] | None) -> None:
         """Count unmatched events, given all filters of the host by number of the space.
@@ -158,14 +177,61 @@ class Sorter:
     def _of(self, space: int) -> Counters:
         return self._counters.setdefault(space, Counters())
 
-    def _deliver(self, received: Received, counters: Counters) -> None:
+    def _check(self, received: Received, counters: Counters, asked: bool = False) -> None:
+        """Deliver an event that passes all checks; only then it counts as seen.
+
+        `asked`: the control plane was asked for keys and advertisements after the event arrived.
+        """
         found = received.datagram
-        view = self._views[found.space, found.version]
+        if found.id in self._recent:
+            counters.doubles += 1
+            return
+        verifier = self.verifiers.get(found.space)
+        if verifier is not None and not self._interests.get(found.space):
+            verifier = None  # the event is only counted, and only subscribers get the keys
+        if verifier is not None:
+            verdict = verifier.check(found.proof, received.time)
+            if verdict == "unknown":
+                self._wait_for_keys(received, counters, "forged", asked and verifier.ready)
+                return
+            if verdict is not None:
+                counters.count(verdict)
+                return
+        view = self._views.get((found.space, found.version))
+        if view is None:
+            # A space without any view is used by another application of the host.
+            if found.space in self._spaces and len(self.unknown_version) < _MOST_PENDING:
+                self.unknown_version.append(received)
+            else:
+                counters.unclassified += 1
+            return
         try:
             keys = view.space.keys(found.event)
         except BadInput:
             counters.malformed += 1
             return
+        if verifier is not None:
+            if not verifier.admits(found.proof, view, keys, received.time):
+                self._wait_for_keys(received, counters, "outside", asked and verifier.ready)
+                return
+            verifier.add(found.proof)
+        self._recent.add(found.id)
+        self._deliver(received, view, keys, counters)
+
+    def _wait_for_keys(
+        self, received: Received, counters: Counters, otherwise: Fault, asked: bool
+    ) -> None:
+        """Keep an event until the control plane was asked; count it if that was done, or if too
+        many wait."""
+        if asked or len(self.unverified) >= _MOST_PENDING:
+            counters.count(otherwise)
+        else:
+            self.unverified.append(received)
+
+    def _deliver(
+        self, received: Received, view: SpaceView, keys: tuple[Key, ...], counters: Counters
+    ) -> None:
+        found = received.datagram
         matched = False
         for interest in self._interests.get(found.space, ()):
             if interest.matches(view, keys):

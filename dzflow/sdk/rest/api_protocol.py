@@ -147,6 +147,11 @@ class ApiProtocol:
         """Create a space or change its schema; every process uses it when this returns."""
         return await self._object(Call("PUT", _space_path(name), body=schema))
 
+    async def new_key(self, name: str, grace: float = 120.0) -> dict[str, Any]:
+        """Make a new key for a space with tagged events; the former one is valid for a while."""
+        call = Call("POST", f"{_space_path(name)}/key", body={"grace": grace}, key=_new_key())
+        return await self._object(call)
+
     async def delete_space(self, name: str) -> None:
         """Delete a space that has no subscriptions and advertisements."""
         await self.delete(_space_path(name))

@@ -43,6 +43,7 @@ class RestCalls:
     space = _blocking(ApiProtocol.space)
     put_space = _blocking(ApiProtocol.put_space)
     delete_space = _blocking(ApiProtocol.delete_space)
+    new_key = _blocking(ApiProtocol.new_key)
     hosts = _blocking(ApiProtocol.hosts)
     explain = _blocking(ApiProtocol.explain)
 

@@ -16,6 +16,7 @@ FOR_ANYONE = {"GET /healthz", "GET /readyz"}
 FOR_OPERATORS = {
     "PUT /spaces/{name}",
     "DELETE /spaces/{name}",
+    "POST /spaces/{name}/key",
     "PUT /hosts/{id}",
     "DELETE /hosts/{id}",
     "GET /switches",

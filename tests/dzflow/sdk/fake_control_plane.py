@@ -76,6 +76,8 @@ class FakeControlPlane:
         known = self.spaces.get(name)
         number = known["number"] if known else len(self.spaces) + 1
         version = (known["version"] + 1) % 4 if known else 0
+        authentication = schema.get("authentication", "none")
+        schema = {member: schema[member] for member in schema if member != "authentication"}
         space = Space.from_json(name, schema)
         plan = make_plan(self._routes, self.pipeline, Scope(number, version))
         made = Version(space, _index(space, version), Engine(plan))
@@ -90,6 +92,7 @@ class FakeControlPlane:
             "version": version,
             "prefix": PREFIX,
             "trees": sorted(self._trees),
+            "authentication": authentication,
             **space.to_json(),
         }
         return self.spaces[name]

@@ -45,7 +45,7 @@ def listening(service: FakeService, *words: str) -> "subprocess.Popen[str]":
         env=environment(service),
     )
     assert child.stderr
-    assert child.stderr.readline().startswith("listening as s1-")
+    assert child.stderr.readline().startswith("listening as s")
     return child
 
 
@@ -62,6 +62,23 @@ def test_listen_prints_what_publish_sends(service: FakeService) -> None:
     assert service.records == {}
     filters = [body["filter"] for path, body in service.bodies if path == "/advertise"]
     assert filters == [{"price": {"eq": 500}, "volume": {"eq": 10}}, {}]
+
+
+def test_listen_shows_control_characters_as_escapes(service: FakeService) -> None:
+    service.put_space("texts", {"attributes": [{"name": "text", "type": "string"}]})
+    evil = "\x1b[2Jgone\r\nfake\u202e"
+    for words, shown in (((), r"text=\x1b[2Jgone\r\nfake\u202e"), (("--json",), None)):
+        options = ["--space", "texts", "--filter", "text != 'x'", "--count", "1"]
+        with listening(service, *options, *words) as listener:
+            event = json.dumps({"text": evil})
+            done = run(service, "publish", "--host", "h1", "--space", "texts", event)
+            assert done.returncode == 0
+            out, _ = listener.communicate(timeout=WAIT)
+        assert out.removesuffix("\n").isprintable()
+        if shown:
+            assert out == f"{shown}\n"
+        else:
+            assert json.loads(out) == {"text": evil}
 
 
 def test_publish_uses_the_advertisements_of_the_host(service: FakeService) -> None:

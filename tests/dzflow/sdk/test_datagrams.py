@@ -49,7 +49,7 @@ def test_an_event_comes_out_as_it_went_in(space: int, version: int, event: dict[
     assert (found.id, found.event) == (event_id, event)
     assert (found.space, found.version, found.copied) == (space, version, False)
     copied = decode(copy(payload))
-    assert copied == (event_id, event, True)
+    assert copied == (event_id, event, True, None)
 
 
 def test_times_survive() -> None:
@@ -82,19 +82,39 @@ def test_a_payload_that_is_no_event_is_none(payload: bytes) -> None:
     assert decode(payload) is None
 
 
-def test_ids_count_up_and_go_round() -> None:
-    ids = EventIds(start=(1 << 52) - 1)
-    assert [ids.next(1, 0) & (1 << 52) - 1 for _ in range(3)] == [(1 << 52) - 1, 0, 1]
-    assert EventIds().next(1, 0) != EventIds().next(1, 0)
+def test_ids_are_different_and_random_below_the_scope() -> None:
+    ids = EventIds()
+    found = [ids.next(5, 2) for _ in range(10_000)]
+    assert len(set(found)) == len(found)
+    assert {each >> 52 for each in found} == {5 << 2 | 2}
+    parts = [each & (1 << 52) - 1 for each in found]
+    for bit in range(52):  # each bit is set in about half of them
+        assert 4_500 < sum(part >> bit & 1 for part in parts) < 5_500
+
+
+def test_threads_get_different_ids() -> None:
+    ids = EventIds()
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: found.extend([ids.next(1, 0) for _ in range(5_000)]))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(set(found)) == 20_000
 
 
 def test_recent_ids_are_known_within_a_bound() -> None:
     recent = RecentIds(size=10)
-    assert not any(recent.check_and_add(n) for n in range(20))
-    assert all(recent.check_and_add(n) for n in range(10, 20))
+    for n in range(20):
+        assert n not in recent
+        recent.add(n)
+    assert all(n in recent for n in range(10, 20))
     for n in range(100, 130):
-        recent.check_and_add(n)
-    assert not recent.check_and_add(3)  # forgotten by now
+        recent.add(n)
+    assert 3 not in recent  # forgotten by now
 
 
 def test_datagrams_of_a_host_are_parsed() -> None:

@@ -16,7 +16,7 @@ from sdn.topologies import topology
 from sdn.topology import Topology
 from tests.dzflow.sdk.fake_service import FakeService
 from tests.sdn.lab.support import flow_text, install, needs_lab
-from tests.support import WAIT
+from tests.support import WAIT, until_sync
 
 pytestmark = needs_lab
 
@@ -175,3 +175,70 @@ link.close()
 """
     done = lab.exec("h1", [sys.executable, "-c", program, lab.site("h1").ipv6])
     assert done.stdout.splitlines() == ["[None]", "[b'an event']"]
+
+
+def test_who_sees_an_id_cannot_suppress_the_events_that_follow(lab: Lab) -> None:
+    victim = """
+import sys
+from dzflow import ControlPlane
+
+url, limit = sys.argv[1:]
+with ControlPlane(url, "h3", reports=False) as control_plane:
+    with control_plane.subscribe("stocks", {}) as events:
+        print("listening", flush=True)
+        print(events.get(float(limit)).id, flush=True)
+        sys.stdin.readline()
+        print(sum(1 for _ in range(20) if events.get(float(limit))), flush=True)
+    print(control_plane.counters()["stocks"].malformed, flush=True)
+"""
+    publisher = """
+import sys
+from dzflow import ControlPlane
+
+with ControlPlane(sys.argv[1], "h1", reports=False) as control_plane:
+    advertisement = control_plane.advertise("stocks", {})
+    for count in (1, 20):
+        sys.stdin.readline()
+        advertisement.publish_many({"price": 7, "volume": n} for n in range(count))
+    sys.stdin.readline()
+"""
+    hostile = """
+import sys
+from dzflow import ControlPlane
+from dzflow.sdk.events import datagrams
+from dzflow.sdk.events.links import MulticastLink
+
+with ControlPlane(sys.argv[1], "h2", reports=False) as control_plane:
+    view = control_plane.advertise("stocks", {}).view
+    print("ready", flush=True)
+    seen = int(sys.stdin.readline())
+    link = MulticastLink()
+    behind = view.address(view.space.keys({"price": 7, "volume": 7}), 0)
+    for n in range(1, 51):
+        link.send(behind, datagrams.encode(seen + n, {"price": "rubbish"}))
+    link.close()
+    print("sent", flush=True)
+    sys.stdin.readline()
+"""
+    with ExitStack() as stack:
+        service = stack.enter_context(FakeService(plane=LabPlane(lab)))
+        lab.relay(service.port)
+        url = f"http://127.0.0.1:{service.port}"
+        receiving = stack.enter_context(start(lab, "h3", victim, url, str(WAIT)))
+        sending = stack.enter_context(start(lab, "h1", publisher, url))
+        forging = stack.enter_context(start(lab, "h2", hostile, url))
+        assert (line(receiving), line(forging)) == ("listening", "ready")
+        until_sync(lambda: len(service.records) == 3)
+        lab.wait_cache()
+        print(file=sending.stdin, flush=True)
+        seen = line(receiving)
+        print(seen, file=forging.stdin, flush=True)
+        assert line(forging) == "sent"
+        print(file=receiving.stdin, flush=True)
+        print(file=sending.stdin, flush=True)
+        assert line(receiving) == "20"
+        assert line(receiving) == "50"
+        for child in (sending, forging):
+            print(file=child.stdin, flush=True)
+        for child in (receiving, sending, forging):
+            assert child.wait(WAIT) == 0
