@@ -1,7 +1,7 @@
 """A REST service in memory: the real application, dispatcher, configurator and southbound process.
 
-They run on the virtual clock of the simulation, with its models of etcd, streams and switches. Bytes
-go into the HTTP protocol class of the service as if they came from a socket.
+They run on the virtual clock of the simulation, with its models of etcd, streams and switches.
+Bytes go into the HTTP protocol class of the service as if they came from a socket.
 """
 
 import asyncio

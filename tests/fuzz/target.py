@@ -35,4 +35,5 @@ class Target(Struct, frozen=True):
     covers: tuple[str, ...]
     share: int  # of all inputs of a pass, in thousandths
     block: int = 20_000  # inputs
+    short: int = 1_500  # inputs in `make test`
     cpu_seconds: float = 2.0  # processor time that one input may take

@@ -264,6 +264,7 @@ REST = Target(
     covers=_COVERS,
     share=15,
     block=2_500,
+    short=250,
     cpu_seconds=20.0,
 )
 
@@ -276,6 +277,7 @@ HTTP = Target(
     covers=(*_COVERS, "api.http.border.auth"),
     share=25,
     block=2_500,
+    short=250,
     cpu_seconds=20.0,
 )
 
@@ -322,5 +324,6 @@ RESTORE = Target(
     covers=("dispatcher.changes.backups",),
     share=2,
     block=500,
+    short=60,
     cpu_seconds=20.0,
 )
