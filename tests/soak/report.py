@@ -168,12 +168,10 @@ def as_svg(series: Sequence[Series], begin: float) -> str:
     """A small plot for each series; a line marks the minute from which on it should be flat."""
     rows = -(-len(series) // _COLUMNS)
     width, height = _COLUMNS * (_WIDTH + _GAP), rows * (_HEIGHT + _GAP)
-    panels = "".join(
-        _panel(
-            one, (place % _COLUMNS) * (_WIDTH + _GAP), (place // _COLUMNS) * (_HEIGHT + _GAP), begin
-        )
-        for place, one in enumerate(series)
-    )
+    panels = ""
+    for place, one in enumerate(series):
+        row, column = divmod(place, _COLUMNS)
+        panels += _panel(one, column * (_WIDTH + _GAP), row * (_HEIGHT + _GAP), begin)
     style = "text{font:11px sans-serif}polyline{fill:none;stroke:#06c}line{stroke:#bbb}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-8 -8 {width} {height}">'
