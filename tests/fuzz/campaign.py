@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from tests.fuzz.target import REFUSED, Probe, Target
 
-MAX_FINDINGS = 20  # of one block; the same cause may be met again and again
+MAX_FINDINGS = 20  # of one block, with different causes
 _VARIABLE = re.compile(r"""['"`].*['"`]|0x[0-9a-f]+|[0-9]+(\.[0-9]+)?|\S{40,}""", re.DOTALL)
 _PAGE = resource.getpagesize()
 
@@ -86,6 +86,7 @@ def run_block(
     accepted: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     known: set[str] = set()
+    causes: set[str] = set()
     started = time.perf_counter()
     half = 0.0
     with target.open() as probe, cpu_limit() as arm:
@@ -116,7 +117,9 @@ def run_block(
                     reason = reason or f"an input took {now - peak:.0f} MB of memory"
                 peak = now
             if reason:
-                result.findings.append(Finding(target.name, reason, data, details))
+                if _cause(reason, details) not in causes:
+                    causes.add(_cause(reason, details))
+                    result.findings.append(Finding(target.name, reason, data, details))
                 if len(result.findings) >= MAX_FINDINGS or "too much" in reason:
                     result.inputs = number
                     break  # the state may be half changed
@@ -155,6 +158,12 @@ def attempt(target: Target, probe: Probe, data: bytes) -> str:
 def signature(error: Exception) -> str:
     """The kind of a refusal: its type, and its text without what varies from input to input."""
     return f"{type(error).__name__}: {_VARIABLE.sub('…', str(error)[:400])[:80]}"
+
+
+def _cause(reason: str, details: str) -> str:
+    """The kind of an error, and where it was raised: findings with the same cause count once."""
+    places = re.findall(r'File "([^"]*)", line (\d+)', details)
+    return f"{_VARIABLE.sub('…', reason)[:60]} {places[-1:]}"
 
 
 @contextmanager

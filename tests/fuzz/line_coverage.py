@@ -58,8 +58,6 @@ def _lines(file: str) -> Iterator[tuple[str, int]]:
         waiting += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
         is_function = bool(code.co_flags & 0x2)  # CO_NEWLOCALS: not the body of a class
         if is_function and code.co_flags & 0x1:  # CO_OPTIMIZED
-            yield from ((file, line) for *_, line in code.co_lines() if _is_body(code, line))
-
-
-def _is_body(code: CodeType, line: int | None) -> bool:
-    return line is not None and line > code.co_firstlineno
+            for *_, line in code.co_lines():
+                if line is not None and line > code.co_firstlineno:
+                    yield file, line

@@ -4,6 +4,7 @@ All choices come from the `Random` that is passed in, so a seed decides every in
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
@@ -74,19 +75,22 @@ class ByteInputs:
         self._random = random
         self._seeds = list(seeds)
         self._words = list(words)
+        self._learnt: list[bytes] = []
 
     def next(self) -> bytes:
         """A seed with a few changes; one in sixteen is a seed as it is."""
         random = self._random
-        data = random.choice(self._seeds)
+        # Most of what is learnt is refused early, so seeds come more often.
+        known = self._learnt if self._learnt and random.random() < 0.3 else self._seeds
+        data = random.choice(known)
         if random.random() < 1 / 16:
             return data
-        return mutate_bytes(random, data, self._seeds, self._words)
+        return mutate_bytes(random, data, known, self._words)
 
     def learn(self, data: bytes) -> None:
         """Derive later inputs from this one, too."""
-        if len(self._seeds) < MAX_LEARNT:
-            self._seeds.append(data)
+        if len(self._learnt) < MAX_LEARNT:
+            self._learnt.append(data)
 
 
 class JsonInputs:
@@ -108,7 +112,7 @@ class JsonInputs:
     def next(self) -> bytes:
         """A changed seed as text, or a change of what was learnt."""
         random = self._random
-        if self._learnt and random.random() < 0.2:
+        if self._learnt and random.random() < 0.1:
             return mutate_bytes(random, random.choice(self._learnt), self._learnt, ())
         value = random.choice(self._seeds)
         if random.random() > 1 / 16:
@@ -116,7 +120,7 @@ class JsonInputs:
                 value = mutate_json(random, value, self._seeds, self._words)
         text = json.dumps(value, ensure_ascii=random.random() < 0.5)
         data = self._render(random, text)
-        if random.random() < 0.2:
+        if random.random() < 0.1:
             data = mutate_bytes(random, data, [data], ())
         return data[:MAX_INPUT]
 
@@ -124,6 +128,78 @@ class JsonInputs:
         """Derive later inputs from this one, too."""
         if len(self._learnt) < MAX_LEARNT:
             self._learnt.append(data)
+
+
+class TextInputs:
+    """Seeds that are texts of a language: changed word by word, and now and then as bytes.
+
+    `splits` divides a text into words; what is between words stays.
+    """
+
+    def __init__(
+        self, random: Random, seeds: Sequence[str], words: Sequence[str], splits: re.Pattern[str]
+    ) -> None:
+        self._random = random
+        self._seeds = [splits.findall(text) for text in seeds]
+        self._words = list(words)
+        self._splits = splits
+        self._learnt: list[bytes] = []
+
+    def next(self) -> bytes:
+        """A seed with some words replaced, removed, repeated, or put in."""
+        random = self._random
+        if self._learnt and random.random() < 0.1:
+            return mutate_bytes(random, random.choice(self._learnt), self._learnt, ())
+        words = list(random.choice(self._seeds))
+        for _ in range(random.choice((0, 1, 1, 1, 2, 2, 3, 5))):
+            self._change(words)
+        data = " ".join(words).encode("utf-8", "replace")
+        if random.random() < 0.1:
+            data = mutate_bytes(random, data, [data], ())
+        return data[:MAX_INPUT]
+
+    def learn(self, data: bytes) -> None:
+        """Derive later inputs from this one, too."""
+        if len(self._learnt) < MAX_LEARNT:
+            self._learnt.append(data)
+
+    def _change(self, words: list[str]) -> None:
+        random = self._random
+        at = random.randrange(len(words) + 1)
+        match random.randrange(8):
+            case 0 | 1 | 2 if at < len(words):
+                words[at] = random.choice(self._words)
+            case 3 if at < len(words):
+                del words[at]
+            case 4:
+                words.insert(at, random.choice(self._words))
+            case 5:
+                other = random.choice(self._seeds)
+                words[at:at] = [random.choice(("and", "or", "and not")), "(", *other, ")"]
+            case 6:
+                whole = list(words)
+                words += [random.choice(("and", "or")), *whole]
+            case _:
+                other = random.choice(self._seeds)
+                start = random.randrange(len(other) + 1)
+                words[at : at + 3] = other[start : start + 3]
+
+
+class Mixed:
+    """Inputs of several sources in turn."""
+
+    def __init__(self, *sources: Inputs) -> None:
+        self._sources = sources
+        self._turn = 0
+
+    def next(self) -> bytes:
+        """The next input of the next source."""
+        self._turn += 1
+        return self._sources[self._turn % len(self._sources)].next()
+
+    def learn(self, data: bytes) -> None:
+        """Tell the source that the last input came from."""
+        self._sources[self._turn % len(self._sources)].learn(data)
 
 
 def mutate_bytes(
@@ -177,7 +253,7 @@ def _change(
 
 def mutate_json(random: Random, value: Any, others: Sequence[Any], words: Sequence[Any]) -> Any:
     """The value with one change somewhere inside; the value itself stays as it is."""
-    if isinstance(value, dict) and value and random.random() < 0.85:
+    if isinstance(value, dict) and value and random.random() < 0.95:
         name = random.choice(list(value))
         match random.randrange(10):
             case 0:
@@ -191,7 +267,7 @@ def mutate_json(random: Random, value: Any, others: Sequence[Any], words: Sequen
             case _:
                 inner = mutate_json(random, value[name], others, words)
                 return {**value, name: inner}
-    if isinstance(value, list) and value and random.random() < 0.85:
+    if isinstance(value, list) and value and random.random() < 0.95:
         at = random.randrange(len(value))
         match random.randrange(8):
             case 0:
@@ -209,7 +285,7 @@ def mutate_json(random: Random, value: Any, others: Sequence[Any], words: Sequen
     if isinstance(value, str) and random.random() < 0.5:
         return _mutate_text(random, value)
     if isinstance(value, int | float) and not isinstance(value, bool) and random.random() < 0.5:
-        return random.choice((-value, value + 1, value - 1, value * 2, value * 1000, value / 3))
+        return random.choice((-value, value + 1, value - 1, value * 2, value * 1000, value // 3))
     return _any_value(random, others, words)
 
 

@@ -7,10 +7,10 @@ Bytes go into the HTTP protocol class of the service as if they came from a sock
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager, nullcontext
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import uvicorn
 from msgspec import Struct
@@ -24,6 +24,8 @@ from tests.fuzz.target import Broken
 from tests.fuzz.transport import FakeTransport
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.world import LoggedErrors, Shape, World
+
+T = TypeVar("T")
 
 TOKENS = (Token("op-secret", "operator"), Token("h1-secret", "host", "h1"))
 _SETTINGS = ApiSettings(
@@ -73,13 +75,21 @@ class RestWorld:
         self._config: uvicorn.Config
         (self._dispatcher,) = world.of("dispatcher")
 
-    async def start(self, tokens: Sequence[Token]) -> None:
-        """Start all processes, and the application in the process of the dispatcher."""
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something in the process of the dispatcher."""
+        context = self._dispatcher.node.context.copy()
+        return self._loop.run_until_complete(self._loop.create_task(work, context=context))
+
+    async def start(self) -> None:
+        """Start all processes, and wait until they are ready."""
         self.world.start()
         while self.world.busy():
             await asyncio.sleep(0.05)
             if self._loop.now > 1000.0 + _READY:
                 raise Broken(f"the service does not start: {self.world.busy()}")
+
+    async def serve(self, tokens: Sequence[Token]) -> None:
+        """Start the application."""
         dispatcher = self._dispatcher.main
         app = make_app(_with(tokens), lambda: nullcontext(dispatcher))
         await self._stack.enter_async_context(app.router.lifespan_context(app))
@@ -104,9 +114,7 @@ class RestWorld:
         self._loop.steps = 0
         if len(self._loop.made) > _LEFT:
             self._loop.made[:] = [task for task in self._loop.made if not task.done()]
-        context = self._dispatcher.node.context.copy()
-        done = self._loop.create_task(self._exchange(parts), context=context)
-        found = self._loop.run_until_complete(done)
+        found = self.run(self._exchange(parts))
         if self._errors.found:
             text = "; ".join(self._errors.found)
             self._errors.found.clear()
@@ -186,13 +194,13 @@ def opened(tokens: Sequence[Token] = ()) -> Iterator[RestWorld]:
     try:
         world = World(loop, Shape(configurators=1, dispatchers=1), errors)
         service = RestWorld(loop, world, errors)
-        context = service.world.of("dispatcher")[0].node.context
-        loop.run_until_complete(loop.create_task(service.start(tokens), context=context.copy()))
+        loop.run_until_complete(service.start())
+        service.run(service.serve(tokens))
         try:
             yield service
         finally:
             loop.steps = 0
-            loop.run_until_complete(loop.create_task(service.stop(), context=context.copy()))
+            service.run(service.stop())
     finally:
         root.removeHandler(errors)
         loop.finish()

@@ -12,7 +12,7 @@ from dzflow.sdk.events import datagrams
 from dzflow.sdk.events.inbox import ThreadInbox
 from dzflow.sdk.events.sorter import Interest, Sorter
 from dzflow.sdk.space_view import Expression, SpaceView
-from tests.fuzz.mutation import ByteInputs
+from tests.fuzz.mutation import ByteInputs, JsonInputs, Mixed
 from tests.fuzz.target import REFUSED, Broken, Probe, Target
 
 _PENDING = 1_000  # events that may wait to be classified
@@ -67,8 +67,29 @@ def _payloads() -> list[bytes]:
     return found
 
 
-def _inputs(random: Random) -> ByteInputs:
-    return ByteInputs(random, _payloads(), _WORDS)
+class _Events(JsonInputs):
+    """Datagrams whose event was changed as a value."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random, _EVENTS, ("price", "side", "ACME", 3, 4.5, True, [1], {"x": 1}))
+        encoded = [msgspec.msgpack.encode(event) for event in _EVENTS]
+        self._heads = [
+            payload.removesuffix(event)
+            for payload, event in zip(_payloads(), encoded * 2, strict=False)
+        ]
+        self._chance = random
+
+    def next(self) -> bytes:
+        try:
+            event = msgspec.json.decode(super().next())
+            body = msgspec.msgpack.encode(event)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+            body = b"\xc1"
+        return self._chance.choice(self._heads) + body
+
+
+def _inputs(random: Random) -> Mixed:
+    return Mixed(ByteInputs(random, _payloads(), _WORDS), _Events(random))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from dispatcher.changes.backups import Backup, BadBackup, SavedRecord, read_back
 from sdn.topologies import topology
 from sdn.topology import Host
 from sdn.topology_file import BadTopologyFile, dump_topology, load_topology, parse_topology
-from tests.fuzz.mutation import ByteInputs, JsonInputs
+from tests.fuzz.mutation import ByteInputs, JsonInputs, Mixed
 from tests.fuzz.target import Broken, Probe, Target
 
 # Topologies
@@ -79,17 +79,21 @@ TOPOLOGY_JSON = Target(
     covers=("sdn.topology_file", "sdn.topology"),
     share=60,
     block=10_000,
+    short=700,
 )
 
 TOPOLOGY_YAML = Target(
     name="topology-yaml",
     border="topology files",
     open=lambda: _open_topology(".yaml"),
-    inputs=lambda random: ByteInputs(random, _YAML, _YAML_WORDS),
+    inputs=lambda random: Mixed(
+        ByteInputs(random, _YAML, _YAML_WORDS), JsonInputs(random, _TOPOLOGIES, _WORDS)
+    ),
     refusals=(BadTopologyFile,),
     covers=("sdn.topology_file",),
     share=20,
     block=5_000,
+    short=300,
 )
 
 # Backups

@@ -1,18 +1,20 @@
 """Filters: as texts and as JSON, up to the regions that they are indexed to."""
 
-from collections.abc import Iterator
+import re
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 import msgspec
 
-from dzflow.errors import BadInput
+from dzflow.errors import BadInput, LossWarning
 from dzflow.filters import Filter, conjunction_text, parse_filter
 from dzflow.index import Index, build_index
 from dzflow.region import FULL
 from dzflow.space import Space
-from tests.fuzz.mutation import ByteInputs, JsonInputs
+from tests.fuzz.mutation import JsonInputs, TextInputs
 from tests.fuzz.target import REFUSED, Broken, Probe, Target
 
 SPACE = Space.from_json(
@@ -76,13 +78,13 @@ TEXTS = (
     "not " * 20 + "price > 1",
     "(price < 1 or volume > 1) and (price > 2 or volume < 9) and (open == true or side == 'buy')",
 )
-_WORDS = tuple(
-    f" {word} ".encode()
-    for word in (
-        *("and", "or", "not", "in", "between", "prefix", "true", "false", "(", ")", "[", "]", ","),
-        *("==", "!=", "<=", "price", "symbol", "side", "volume", "open", "at", '"x"', "'", "1e400"),
-        *("-0", "0x1", "1_0", "\\u0000", "\\ud800", "9" * 5_000, "not(" * 40),
-    )
+_SPLITS = re.compile(r"""\w+(?:\.\w+)?|"[^"]*"|'[^']*'|[<>=!]=?|\S""")
+_WORDS = (
+    *("and", "or", "not", "in", "between", "prefix", "true", "false", "(", ")", "[", "]", ","),
+    *("==", "!=", "<=", ">", "price", "symbol", "side", "volume", "open", "at", "AND", "Not"),
+    *("1", "420", "-5", "0.5", "1e3", "1e400", "-0", "0x1", "1_0", "9" * 5_000, "not (" * 40),
+    *('"x"', '"ACME"', '"buy"', '""', "'", '"\\u0000"', '"\\ud800"', '"\\x"', '"\U0010ffff"'),
+    *('"2024-01-01T00:00:00Z"', '"2024-13-01"', "1700000000"),
 )
 OBJECTS: tuple[Any, ...] = (
     {"price": {"gte": 420}},
@@ -103,31 +105,24 @@ _OBJECT_WORDS: tuple[Any, ...] = (
 
 
 @contextmanager
-def _open() -> Iterator[Probe]:
-    index = build_index(SPACE)
+def _open(read: Callable[[bytes], Any]) -> Iterator[Probe]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LossWarning)
+        index = build_index(SPACE)
     keys = [SPACE.keys(event) for event in EVENTS]
     points = [index.point(event) for event in keys]
 
     def probe(data: bytes) -> str:
-        source = _source(data)
-        if source is None:
-            return f"{REFUSED}not JSON"
+        try:
+            source = read(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return f"{REFUSED}not JSON"  # the border of REST refuses it before a filter is read
         found = parse_filter(SPACE, source)
         _check_text(found)
         _check_regions(index, found, [found.matches(event) for event in keys], points)
         return f"{len(found.any)} conjunctions"
 
     yield probe
-
-
-def _source(data: bytes) -> Any:
-    """JSON if it is JSON, else a text."""
-    if data[:1] in b'[{"':
-        try:
-            return msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None  # the border of REST refuses it before a filter is read
-    return data.decode("utf-8", "replace")
 
 
 def _check_text(found: Filter) -> None:
@@ -151,12 +146,13 @@ def _check_regions(index: Index, found: Filter, matches: list[bool], points: lis
 TEXT = Target(
     name="filter-texts",
     border="filters",
-    open=_open,
-    inputs=lambda random: ByteInputs(random, [text.encode() for text in TEXTS], _WORDS),
+    open=lambda: _open(lambda data: data.decode("utf-8", "replace")),
+    inputs=lambda random: TextInputs(random, TEXTS, _WORDS, _SPLITS),
     refusals=(BadInput,),
     covers=("dzflow.expr", "dzflow.filters", "dzflow.filter_text", "dzflow.intervals"),
     share=40,
     block=5_000,
+    short=500,
     cpu_seconds=5.0,
 )
 
@@ -168,11 +164,12 @@ def _objects(random: Random) -> JsonInputs:
 OBJECT = Target(
     name="filter-objects",
     border="filters",
-    open=_open,
+    open=lambda: _open(msgspec.json.decode),
     inputs=_objects,
     refusals=(BadInput,),
     covers=("dzflow.filters", "dzflow.attribute"),
     share=30,
     block=5_000,
+    short=500,
     cpu_seconds=5.0,
 )

@@ -272,7 +272,7 @@ HTTP = Target(
     name="http",
     border="REST",
     open=lambda: _open(TOKENS),
-    inputs=lambda random: _Requests(random, CALLS, tokens=True, raw=0.8),
+    inputs=lambda random: _Requests(random, CALLS, tokens=True, raw=0.5),
     refusals=(),
     covers=(*_COVERS, "api.http.border.auth"),
     share=25,
