@@ -69,7 +69,9 @@ def _handshake_seeds() -> list[bytes]:
     encode = msgspec.msgpack.encode
     nonce, code = bytes(range(NONCE)), bytes(32)
     found = Challenge(MAGIC, nonce), Proof(nonce, "stranger", code), Welcome("stranger", code)
-    return [encode(message) for message in found]
+    encoded = [encode(message) for message in found]
+    # Members that a later version may have are skipped.
+    return [*encoded, *(bytes((data[0] + 1,)) + data[1:] + b"\x90" for data in encoded)]
 
 
 @contextmanager
