@@ -16,7 +16,7 @@ from tests.fuzz.mutation import ByteInputs, JsonInputs, Mixed
 from tests.fuzz.target import REFUSED, Broken, Probe, Target
 
 _PENDING = 1_000  # events that may wait to be classified
-_KEPT = 200  # inputs after which the application has read its events
+_RENEW = 2_500  # inputs of one application
 _SPACE = {
     "name": "stocks",
     "number": 5,
@@ -32,6 +32,7 @@ _SPACE = {
     ],
     "index": {"kind": "fields", "budget": 2, "shapes": 4},
 }
+_VIEW = SpaceView.from_json(_SPACE)
 _EVENTS = (
     {"price": 420.5, "symbol": "ACME", "side": "buy", "at": 3, "open": True},
     {"price": 0, "symbol": "", "side": "sell", "at": 100, "open": False},
@@ -59,12 +60,15 @@ _WORDS = (
 
 
 def _payloads() -> list[bytes]:
-    ids = datagrams.EventIds(7)
-    found = [datagrams.encode(ids.next(5, 1), event) for event in _EVENTS]
+    found = [datagrams.encode(_id(5, 1, n), event) for n, event in enumerate(_EVENTS)]
     found += [datagrams.copy(payload) for payload in found]
-    found.append(datagrams.encode(ids.next(5, 2), _EVENTS[0]))
-    found.append(datagrams.encode(ids.next(6, 1), {"x": [1, {"y": None}]}))
+    found.append(datagrams.encode(_id(5, 2, 7), _EVENTS[0]))
+    found.append(datagrams.encode(_id(6, 1, 8), {"x": [1, {"y": None}]}))
     return found
+
+
+def _id(space: int, version: int, number: int) -> int:
+    return space << 54 | version << 52 | number
 
 
 class _Events(JsonInputs):
@@ -94,29 +98,31 @@ def _inputs(random: Random) -> Mixed:
 
 @contextmanager
 def _open() -> Iterator[Probe]:
-    view = SpaceView.from_json(_SPACE)
-    sorter = Sorter()
-    sorter.replace_view(view)
-    inboxes = [ThreadInbox(50) for _ in _FILTERS]
-    for inbox, text in zip(inboxes, _FILTERS, strict=True):
-        sorter.add(view.number, Interest(inbox, (Expression(text),)))
+    sorter = _new_sorter()
     number = 0
 
     def probe(data: bytes) -> str:
-        nonlocal number
+        nonlocal number, sorter
         number += 1
-        before = _total(sorter)
         sorter.sort(data, 1.0)
-        if _total(sorter) != before + 1:
-            raise Broken("a datagram was not counted once")
         if max(len(sorter.unknown_version), len(sorter.unmatched)) > _PENDING:
             raise Broken("too many events wait to be classified")
-        if number % _KEPT == 0:
-            sorter.sort_pending()
+        if number % _RENEW == 0:
+            if _total(sorter) != _RENEW:
+                raise Broken("not every datagram was counted once")
             sorter.classify({})
+            sorter = _new_sorter()
         return _reread(data)
 
     yield probe
+
+
+def _new_sorter() -> Sorter:
+    sorter = Sorter()
+    sorter.add_view(_VIEW)
+    for text in _FILTERS:
+        sorter.add(_VIEW.number, Interest(ThreadInbox(50), (Expression(text),)))
+    return sorter
 
 
 def _total(sorter: Sorter) -> int:
