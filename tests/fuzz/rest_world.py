@@ -123,8 +123,7 @@ class RestWorld:
 
     async def _exchange(self, parts: Sequence[bytes]) -> Exchange:
         state = self._state
-        made: Any = self._config.http_protocol_class
-        protocol = made(config=self._config, server_state=state, app_state={}, _loop=self._loop)
+        protocol = Protocol(self._config, state, {})
         transport = FakeTransport(protocol)
         protocol.connection_made(cast(asyncio.Transport, transport))
         for part in parts:
