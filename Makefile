@@ -21,7 +21,7 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab lint test robustness bench lock clean
+.PHONY: help setup run demo etcd lab lint test robustness soak fuzz bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -115,6 +115,15 @@ MINUTES ?= 30
 SEED    ?= 1
 robustness: setup etcd  ## faults under traffic for MINUTES=30, from SEED=1; ARGS="--mode sna …"
 	$(BIN)/python -m tests.robustness.run --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+# Memory, disk and latency over time; the exit code is 1 if one of them does not stay flat.
+soak: setup etcd  ## full rate for MINUTES=30; ARGS="--mode sea --active 100000 …"
+	$(BIN)/python -m tests.soak.run --minutes $(MINUTES) $(ARGS)
+
+# A pass that was interrupted continues where it was. Findings are in build/fuzz/SEED/findings.
+INPUTS ?= 1000000
+fuzz: setup  ## INPUTS=1000000 wrong inputs for the whole border, from SEED=1; ARGS="--target …"
+	$(BIN)/python -m tests.fuzz.run --inputs $(INPUTS) --seed $(SEED) --jobs 2 $(ARGS)
 
 bench: setup etcd lab  ## a short pass of every benchmark, a table at the end
 	$(BIN)/dzflow bench all --quick

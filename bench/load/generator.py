@@ -9,7 +9,9 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Coroutine, Sequence
+from random import Random
 from typing import Literal, NamedTuple
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct, field
@@ -123,11 +125,16 @@ class LoadResult(Struct):
 
 
 class LoadGenerator:
-    """Sends the requests of some traffic to a service, and measures them."""
+    """Sends the requests of some traffic to a service, and measures them.
 
-    def __init__(self, url: str, traffic: Traffic) -> None:
+    `keyed` is the share of calls that have an idempotency key.
+    """
+
+    def __init__(self, url: str, traffic: Traffic, keyed: float = 0.0) -> None:
         self._url = url
         self._traffic = traffic
+        self._keyed = keyed
+        self._random = Random(1)
         self._result = LoadResult()
         self._client = HttpClient(url, CONNECTIONS)  # a new one for each measurement
 
@@ -234,7 +241,8 @@ class LoadGenerator:
     ) -> _CallResult:
         """Send one call, and count the requests that reached the wanted state."""
         body = batch_body(bodies) if kind == "batch" else bodies[0]
-        reply = await self._client.call("POST", path, body)
+        key = uuid4().hex if self._random.random() < self._keyed else ""
+        reply = await self._client.call("POST", path, body, key)
         now = time.perf_counter()
         answers = _answers(reply)
         if len(answers) != len(due):  # the service refused the whole call

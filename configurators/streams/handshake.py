@@ -95,7 +95,7 @@ class Handshake:
             if self._theirs is None:
                 return self._answer_challenge(_CHALLENGE.decode(frame))
             self._verify_welcome(_WELCOME.decode(frame))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise NotTrusted("the other end does not speak the protocol of dzflow") from None
         return None
 

@@ -232,7 +232,7 @@ class Stream(asyncio.Protocol):
                     future.set_exception(RemoteError(msgspec.msgpack.decode(body, type=str)))
             elif kind != _PING:
                 self.cut(f"a frame of unknown kind {kind}")
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.cut(f"a message that cannot be read: {error}")
 
     def _continue_handshake(self, kind: int, body: memoryview) -> None:

@@ -147,6 +147,12 @@ class Etcd:
                 return Page(items, request.revision, answer.more)
             request.key = answer.kvs[-1].key + b"\0"
 
+    async def count(self, prefix: str) -> int:
+        """How many keys begin with the prefix."""
+        request = range_request((self._root + prefix).encode(), prefix=True)
+        request.count_only = True
+        return int((await self._range(request)).count)
+
     async def transact(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> TxnResult:

@@ -67,6 +67,7 @@ async def test_a_range_gives_all_keys_of_a_prefix_in_order_and_in_pages(
             await etcd.transact([], [Put(name, name.encode()) for name in names[at : at + 1000]])
         await etcd.put("s", b"not of this prefix")
 
+        assert await etcd.count("r/") == len(names)
         everything = await etcd.range("r/")
         assert [item.key for item in everything.items] == names
         assert not everything.more
