@@ -5,6 +5,8 @@ from typing import Literal
 from msgspec import Struct
 
 from dispatcher.changes.damping import Patience
+from dispatcher.knowledge.usage import Quotas
+from dispatcher.requests.intake.permissions import Permission
 from sdn.pipeline import PlanName
 
 
@@ -25,6 +27,13 @@ class DispatcherOptions(Struct, frozen=True):
     rate: float | None = None  # operations per second, of all hosts together
     rate_per_host: float | None = None
     burst_s: float = 2.0  # a burst may use up the tokens of this many seconds
+    work: float | None = 500.0  # ms of processor time per second, for filters of all hosts
+    work_per_host: float | None = 200.0
+    max_filter: int | None = 64 << 10  # bytes of a filter
+    max_record: int | None = 256 << 10  # bytes of a record
+    max_page: int | None = 4 << 20  # bytes of a page of records
+    quotas: Quotas = Quotas(500_000, 256 << 20, 2_000_000, 1 << 30)
+    permissions: tuple[Permission, ...] = ()  # of hosts; without any, they may do everything
     finished_ttl: float = 3_600.0  # seconds that removed and failed records are kept
     key_ttl: float = 86_400.0  # seconds that idempotency keys are kept
     lease_ttl: int = 10

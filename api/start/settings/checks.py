@@ -3,6 +3,8 @@
 from typing import Literal
 
 from api.start.settings.settings import BadSettings, Settings, is_loopback
+from dzflow import expr
+from dzflow.errors import BadInput
 from sdn.lab import missing_prerequisites
 from sdn.topologies import topology
 
@@ -18,6 +20,7 @@ def check_settings(settings: Settings, only: Only | None) -> None:
         raise BadSettings("etcd.endpoints: parts that are started apart meet in etcd; name it")
     if only is not None and settings.stream_token is None:
         raise BadSettings("stream_token: parts that are started apart must share one; set it")
+    _check_permissions(settings)
     if settings.data_plane == "ovs":
         missing = missing_prerequisites()
         if missing:
@@ -26,6 +29,22 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             raise BadSettings(
                 "data_plane: the lab's switches connect on loopback; leave ray.address out"
             )
+
+
+def _check_permissions(settings: Settings) -> None:
+    for place, rule in enumerate(settings.permissions.rules):
+        for member in ("subscribe", "advertise"):
+            given = getattr(rule, member)
+            if isinstance(given, str):
+                try:
+                    expr.parse(given)
+                except BadInput as error:
+                    at = f"permissions.rules[{place}].{member}"
+                    raise BadSettings(f"{at}: {error}") from None
+    if settings.permissions.rules and not settings.tokens.hosts:
+        raise BadSettings(
+            "permissions.rules: they are for callers with a host's token; set tokens.hosts"
+        )
 
 
 def find_hints(settings: Settings) -> list[str]:

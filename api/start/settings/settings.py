@@ -21,6 +21,7 @@ from api.start.settings.sections import (
     LogSettings,
     OnosSettings,
     OpenFlowSettings,
+    PermissionSettings,
     Port,
     RaySettings,
     SharedSettings,
@@ -91,6 +92,7 @@ class Settings(BaseSettings):
     etcd: EtcdSettings = EtcdSettings()
     ray: RaySettings = RaySettings()
     tokens: TokenSettings = TokenSettings()
+    permissions: PermissionSettings = PermissionSettings()
     tls: TlsSettings = TlsSettings()
     limits: LimitSettings = LimitSettings()
     slices: SliceSettings = SliceSettings()
