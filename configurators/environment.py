@@ -14,10 +14,15 @@ __all__ = ["Clock", "Connect", "Environment", "Listen"]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time in seconds: `monotonic` for durations, `wall` since 1970."""
+    """The time in seconds: `monotonic` for durations, `wall` since 1970.
+
+    `cpu` is the processor time that the present thread has used: what a computation costs, whatever
+    else the machine does.
+    """
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
+    cpu: Callable[[], float] = time.thread_time
 
 
 @dataclass(frozen=True, slots=True)

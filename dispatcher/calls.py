@@ -7,6 +7,9 @@ from msgspec import Struct
 from dispatcher.errors import Problem
 from dispatcher.views import RecordView
 
+MAX_LABEL = 200  # characters
+MIN_TTL, MAX_TTL = 1.0, 31_536_000.0  # seconds
+
 
 class RecordSpec(Struct, frozen=True):
     """A subscription or advertisement that a caller wants."""

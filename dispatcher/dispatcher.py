@@ -33,6 +33,7 @@ from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.knowledge.siblings import Siblings
+from dispatcher.knowledge.usage import Usage
 from dispatcher.metrics import Metrics
 from dispatcher.options import DispatcherOptions
 from dispatcher.reports.change_feed import ChangeFeed
@@ -45,8 +46,9 @@ from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.records import Records
 from dispatcher.requests.calls.replies import Replies
 from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.permissions import Permissions
 from dispatcher.requests.intake.planning import Planner
-from dispatcher.requests.intake.routing import Routing
+from dispatcher.requests.intake.routing import Routing, check_size, filter_bytes
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.pipeline import Pipeline
 from dispatcher.requests.writing.record_writer import RecordWriter
@@ -93,8 +95,12 @@ class Dispatcher:
             if options.traces
             else None
         )
-        routing = Routing()
-        planner = Planner(me, catalogue, routing, clock, environment.new_id)
+        routing = Routing(clock.cpu)
+        permissions = Permissions(options.permissions, clock.cpu)
+        planner = Planner(
+            me, catalogue, routing, clock, environment.new_id, permissions, options.max_filter
+        )
+        self._usage = usage = Usage(etcd, siblings, options.quotas, clock)
         record_views = RecordViews(catalogue, routing, times)
         self._followed = followed = FollowedRecords(etcd)
         replies = Replies(record_views, followed)
@@ -112,6 +118,7 @@ class Dispatcher:
             options.most_per_host,
         )
         rates = Rates(options.rate, options.rate_per_host, options.burst_s)
+        work = Rates(options.work, options.work_per_host, options.burst_s)
         self._pipeline = pipeline = Pipeline(
             me,
             catalogue,
@@ -122,6 +129,9 @@ class Dispatcher:
             replies,
             admission,
             rates,
+            work,
+            usage,
+            options.max_record,
             metrics,
             traces,
             clock,
@@ -132,7 +142,6 @@ class Dispatcher:
         self._records = Records(
             etcd,
             catalogue,
-            planner,
             pipeline,
             record_views,
             replies,
@@ -140,6 +149,7 @@ class Dispatcher:
             times,
             keys,
             options.finished_ttl,
+            options.max_page,
             clock,
         )
 
@@ -166,7 +176,16 @@ class Dispatcher:
             options.grace,
             clock,
         )
-        self._backups = Backups(etcd, catalogue, intake, hosts, self._space_changes, clock)
+        self._backups = Backups(
+            etcd,
+            catalogue,
+            intake,
+            usage,
+            hosts,
+            self._space_changes,
+            options.max_filter,
+            clock,
+        )
         self._retention = retention = Retention(
             etcd, siblings, (finished, keys), options.bounds, metrics, clock
         )
@@ -174,7 +193,7 @@ class Dispatcher:
 
         # Reports
         self._status = status = Status(catalogue, fleet, hosts)
-        self._flows = FlowReader(etcd, catalogue, fleet, status)
+        self._flows = FlowReader(etcd, catalogue, fleet, status, clock.cpu)
         self._change_feed = ChangeFeed(etcd, catalogue, fleet, status, record_views)
 
         self._etcd_state = views.Part("etcd", True)
@@ -209,12 +228,14 @@ class Dispatcher:
                 stack.push_async_callback(part.close)
             stack.push_async_callback(self._siblings.stop)
             await self._siblings.start()
+            await self._usage.count()
             self._adoption.start()
             stack.push_async_callback(self._expiry.close)
             await self._expiry.start()
             self._run(stack, self._retention.run(), "removal of old records and keys")
             self._run(stack, self._check_etcd(), "etcd check")
             self._run(stack, self._healer.run(), "network healer")
+            self._run(stack, self._usage.run(), "count of records")
             self._run(stack, self._intake.mark_slow_operations(), "marking of slow operations")
             self._stack = stack.pop_all()
         return self
@@ -237,10 +258,16 @@ class Dispatcher:
         wait: float,
         key: str | None = None,
         who: str = "",
+        restricted: bool = False,
     ) -> list[Answer]:
-        """Subscribe or advertise; waits so many seconds for the switches to acknowledge."""
+        """Subscribe or advertise; waits so many seconds for the switches to acknowledge.
+
+        `restricted` if a host asks for it, which needs the permission.
+        """
         self._upkeep.refuse_if_full()
-        answers = await self._records.begin(kind, specs, wait=wait, key=key, who=who)
+        answers = await self._records.begin(
+            kind, specs, wait=wait, key=key, who=who, restricted=restricted
+        )
         return self._counted(answers)
 
     async def end(
@@ -255,10 +282,15 @@ class Dispatcher:
         """Unsubscribe or unadvertise; waits so many seconds for the switches to acknowledge."""
         return self._counted(await self._records.end(kind, ids, wait=wait, key=key, who=who))
 
-    async def update(self, kind: RecordKind, id: str, filter: Any, *, wait: float) -> Answer:
-        """Replace a filter; events that both filters match are delivered all the time."""
+    async def update(
+        self, kind: RecordKind, id: str, filter: Any, *, wait: float, restricted: bool = False
+    ) -> Answer:
+        """Replace a filter; events that both filters match are delivered all the time.
+
+        `restricted` if a host asks for it, which needs the permission.
+        """
         self._upkeep.refuse_if_full()
-        return await self._records.update(kind, id, filter, wait=wait)
+        return await self._records.update(kind, id, filter, wait=wait, restricted=restricted)
 
     async def renew(self, kind: RecordKind, id: str) -> views.RecordView:
         """Let a record with a ttl live on; NotFound if it is gone, Conflict if it has no ttl."""
@@ -324,9 +356,23 @@ class Dispatcher:
         """Make a new key for a space whose events carry tags; UnknownSpace, or Conflict."""
         return self._status.space(await self._event_keys.replace_key(space, grace))
 
-    async def explain(self, space: str, filter: Any, host: str | None = None) -> views.Explanation:
-        """What a filter leads to; with a host, also the flow operations of subscribing to it."""
-        return await self._flows.explain(self._catalogue.spaces.named(space), filter, host)
+    async def explain(
+        self, space: str, filter: Any, host: str | None = None, who: str = "anyone"
+    ) -> views.Explanation:
+        """What a filter leads to; with a host, also the flow operations of subscribing to it.
+
+        It counts as an operation of that host, or else of the caller `who`: TooManyRequests if it
+        may not have another one now.
+        """
+        payer = host or who
+        self._intake.check_call(payer)
+        check_size(len(filter_bytes(filter)), self.options.max_filter)
+        return await self._flows.explain(
+            self._catalogue.spaces.named(space),
+            filter,
+            host,
+            lambda seconds: self._intake.charge_work(payer, seconds),
+        )
 
     # The network
 

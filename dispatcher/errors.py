@@ -69,6 +69,26 @@ class Unavailable(Retryable):
     default_kind = "unavailable"
 
 
+class QuotaReached(TooManyRequests):
+    """A host or a space has as many records as it may have; some must end first."""
+
+    default_kind = "quota"
+
+
+class TooLarge(DispatcherError):
+    """A filter or a record has more bytes than are stored."""
+
+    status = 413
+    default_kind = "too-large"
+
+
+class Forbidden(DispatcherError):
+    """The caller's permissions do not include what it asks for."""
+
+    status = 403
+    default_kind = "forbidden"
+
+
 class Failed(DispatcherError):
     """A switch refused the change (its table is full, say); it was undone on all switches."""
 

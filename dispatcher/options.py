@@ -6,6 +6,8 @@ from msgspec import Struct
 
 from configurators.store.retention import Bound, GroupKind
 from dispatcher.changes.damping import Patience
+from dispatcher.knowledge.usage import Quotas
+from dispatcher.requests.intake.permissions import Permission
 from sdn.pipeline import PlanName
 
 FINISHED_FLOOR = 30.0
@@ -35,6 +37,13 @@ class DispatcherOptions(Struct, frozen=True):
     finished_ttl: float = 600.0  # seconds that removed and failed records are kept
     finished_records: int = 100_000  # the most of them that are kept, of all dispatchers together
     finished_bytes: int = 128 << 20
+    work: float | None = 500.0  # ms of processor time per second, for filters of all hosts
+    work_per_host: float | None = 200.0
+    max_filter: int | None = 64 << 10  # bytes of a filter
+    max_record: int | None = 256 << 10  # bytes of a record
+    max_page: int | None = 4 << 20  # bytes of a page of records
+    quotas: Quotas = Quotas(500_000, 256 << 20, 2_000_000, 1 << 30)
+    permissions: tuple[Permission, ...] = ()  # of hosts; without any, they may do everything
     key_ttl: float = 86_400.0  # seconds that idempotency keys are kept
     keys: int = 500_000  # the most of them that are kept, but all of the last ten minutes
     key_bytes: int = 256 << 20

@@ -253,9 +253,9 @@ class Compaction(Struct, frozen=True):
 
 
 class Impairment(Struct, frozen=True):
-    """A switch, partition or process that cannot be used now, and why."""
+    """A switch, partition, process or stored document that cannot be used now, and why."""
 
-    kind: Literal["switch", "partition", "process"]
+    kind: Literal["switch", "partition", "process", "document"]
     id: str
     reason: str
 

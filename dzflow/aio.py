@@ -1,7 +1,8 @@
-"""Small asyncio helpers: background tasks that never fail silently, and work once per loop turn."""
+"""Small asyncio helpers: background tasks that never fail silently, work by turn and by time."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -115,3 +116,24 @@ class OncePerTurn:
     def _call(self) -> None:
         self._scheduled = False
         self._run()
+
+
+class PauseByTime:
+    """Says when a loop has kept the event loop busy for so long that other work should run."""
+
+    __slots__ = ("_clock", "_since", "_time")
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, seconds: float = 0.005) -> None:
+        self._clock = clock
+        self._time = seconds
+        self._since = clock()
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a pause."""
+        return self._clock() - self._since >= self._time
+
+    async def let_others_run(self) -> None:
+        """Let other work run."""
+        await asyncio.sleep(0)
+        self._since = self._clock()

@@ -27,6 +27,8 @@ MAX_NAME = 64
 MAX_STRING = 256  # bytes of UTF-8: an event has to fit into a datagram
 MAX_ENUM = 65_536
 
+_MOST_NEAR = 100  # names among which a similar one is looked for
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MEMBERS = ("name", "type", "min", "max", "values", "scale", "bits")
 _NUMERIC = frozenset({"int", "float", "time"})
@@ -100,7 +102,8 @@ def shown(value: object) -> str:
 
 def near(name: object, known: Collection[str]) -> str:
     """'; did you mean …?' if one of the known names is similar, else ''."""
-    if not isinstance(name, str) or len(name) > MAX_NAME or len(known) > 1_000:
+    # The search takes some 10 us per name: callers must not be able to ask for much of it.
+    if not isinstance(name, str) or len(name) > MAX_NAME or len(known) > _MOST_NEAR:
         return ""
     found = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
@@ -215,8 +218,9 @@ class Attribute:
         if self.type == "string":
             wanted = f"at most {MAX_STRING} bytes of UTF-8"
         elif self.type == "enum":
-            wanted = f"one of {', '.join(self._positions)}"
-            wanted = wanted if len(wanted) <= 300 else "one of the declared values"
+            few = len(self._positions) <= _MOST_NEAR
+            wanted = f"one of {', '.join(self._positions)}" if few else ""
+            wanted = wanted if 0 < len(wanted) <= 300 else "one of the declared values"
         else:
             wanted = f"a value from {self.min} to {self.max}"
         hint = near(value, self._positions)

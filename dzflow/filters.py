@@ -33,7 +33,9 @@ MAX_VALUES = 4_096  # values of one `in`
 
 _ORDER = frozenset({"lt", "lte", "gt", "gte", "between"})
 _MAX_BETWEEN = 4 * MAX_CONJUNCTIONS  # in between; a later `and` may reduce the number
-_MAX_WORK = 250_000  # values read and pairs of conjunctions looked at: about a second
+# Values read and pairs of conjunctions looked at, about 2 us each. A filter that is at the limit
+# keeps the process that normalises it busy for some hundredths of a second.
+MAX_WORK = 20_000
 
 
 class BadFilter(FieldError):
@@ -53,7 +55,7 @@ class EmptyFilter(BadInput):
 
 
 class TooManyConjunctions(BadInput):
-    """The filter has too many alternatives."""
+    """The filter has too many alternatives, or finding out how many takes too much work."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(
@@ -146,12 +148,13 @@ class Filter:
         return all(any(mine.covers(theirs) for mine in self.any) for theirs in other.any)
 
 
-def parse_filter(space: Space, source: object) -> Filter:
+def parse_filter(space: Space, source: object, work: int = MAX_WORK) -> Filter:
     """The filter that an object, a list of objects or an expression stands for.
 
-    Raises subclasses of BadInput only; errors in a list say at which index.
+    Raises subclasses of BadInput only; errors in a list say at which index. A filter that takes
+    more than the given work is refused.
     """
-    algebra = _Algebra(space)
+    algebra = _Algebra(space, work)
     if isinstance(source, str):
         return Filter._of(space, algebra.evaluate(expr.parse(source)))
     if isinstance(source, Mapping):
@@ -233,9 +236,9 @@ def _values(attribute: Attribute, operator: str, operand: object) -> list[object
 class _Algebra:
     """Unions, intersections and complements of conjunctions, with a bound on the work."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, work: int = MAX_WORK) -> None:
         self._space = space
-        self._work = _MAX_WORK
+        self._work = work
 
     def read(self, source: Mapping[object, object]) -> list[Conjunction]:
         """The conjunction that an object stands for; none if it contradicts itself."""
@@ -293,11 +296,12 @@ class _Algebra:
         given = list(conjunctions)
         if len(given) < 2:
             return given  # the common case
+        self._spend(sum(1 + _intervals(conjunction) // 8 for conjunction in given))
         found: list[Conjunction] = []
         # Sorted, so that the order in which alternatives were written does not matter.
         for new in sorted(set(given), key=self._order):
             i = 0
-            work = 1 + sum(map(len, new.ranges.values())) // 8
+            work = 1 + _intervals(new) // 8
             while i < len(found):
                 self._spend(work)
                 joined = self._join(found[i], new)
@@ -368,3 +372,7 @@ class _Algebra:
         self._work -= work
         if self._work < 0:
             raise TooManyConjunctions
+
+
+def _intervals(conjunction: Conjunction) -> int:
+    return sum(map(len, conjunction.ranges.values()))

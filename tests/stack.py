@@ -53,6 +53,7 @@ class StackOptions(Struct, frozen=True):
     grace: float = 0.1  # for an old index version or tree after a change
     patience: Patience = Patience()
     api: ApiSettings = ApiSettings(keep_alive=0.5)
+    more: dict[str, Any] = {}  # options of the dispatcher
 
 
 class Stack:
@@ -139,6 +140,7 @@ class Stack:
                 partitions=options.partitions,
                 grace=options.grace,
                 patience=options.patience,
+                **options.more,
             )
             async with Dispatcher(self.access, TOKEN, dispatching) as self.dispatcher:
                 await self._serve()

@@ -174,7 +174,7 @@ class _ControlPlane(Collector):
         yield _gauge(
             "dzflow_impaired",
             "Switches, partitions and processes that cannot be used.",
-            {(kind,): impaired[kind] for kind in ("switch", "partition", "process")},
+            {(kind,): impaired[kind] for kind in ("switch", "partition", "process", "document")},
             ("kind",),
         )
         yield _gauge("dzflow_switches", "Switches of the network.", {(): health.switches})

@@ -48,7 +48,11 @@ class Readiness:
             status="not ready" if not health.ready else "degraded" if impaired else "ready",
             ready=health.ready,
             impaired_counts=ImpairedCounts(
-                kinds["switch"], kinds["partition"], kinds["process"], kinds.total()
+                kinds["switch"],
+                kinds["partition"],
+                kinds["process"],
+                kinds.total(),
+                kinds["document"],
             ),
             switches_up=health.switches_up,
             switches=health.switches,

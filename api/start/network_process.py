@@ -11,9 +11,10 @@ from collections.abc import Callable
 from api.start import child, parts
 from api.start.settings.settings import Settings
 from configurators.gc_tuning import tune_garbage_collector
-from configurators.state.network import topology_of
+from configurators.state.network import read_network, topology_of
 from configurators.store import keys
 from configurators.store.documents import (
+    BadDocument,
     decode_network,
     decode_process,
     decode_wires,
@@ -49,7 +50,12 @@ async def emulate(
 
     async def follow_hosts() -> None:
         async for stored in follow_key(etcd, keys.NETWORK):
-            await network.set_hosts(decode_network(stored.value).hosts)
+            try:
+                doc = read_network(stored.value)
+            except BadDocument as error:
+                _log.error("the emulated network stays as it is: %s", error)
+                continue
+            await network.set_hosts(doc.hosts)
             await _store_wires(etcd, network)
 
     async def follow_controllers() -> None:
@@ -61,7 +67,10 @@ async def emulate(
                 if change.value is None:
                     alive.pop(change.name, None)
                 else:
-                    alive[change.name] = address_of(decode_process(change.value).openflow)
+                    try:
+                        alive[change.name] = address_of(decode_process(change.value).openflow)
+                    except (BadDocument, ValueError) as error:
+                        _log.error("southbound process %s is ignored: %s", change.name, error)
             # While none is registered, the switches keep trying the last known ones.
             if alive:
                 network.set_controllers(list(alive.values()))

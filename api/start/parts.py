@@ -14,7 +14,9 @@ from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
 from configurators.streams.listener import Listener, connect
 from dispatcher.changes.damping import Patience
+from dispatcher.knowledge.usage import Quotas
 from dispatcher.options import DispatcherOptions
+from dispatcher.requests.intake.permissions import Permission
 from sdn.emulator import PRESETS, SwitchModel
 from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
@@ -115,6 +117,21 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
         key_bytes=keep.keys_bytes,
         quota=settings.etcd.quota or OTHER_QUOTA,
         history=settings.etcd.history,
+        work=limits.work or None,
+        work_per_host=limits.host_work or None,
+        max_filter=limits.filter,
+        max_record=limits.record,
+        max_page=limits.page,
+        quotas=Quotas(
+            limits.host_records or None,
+            limits.host_bytes or None,
+            limits.space_records or None,
+            limits.space_bytes or None,
+        ),
+        permissions=tuple(
+            Permission(rule.hosts, rule.spaces, rule.subscribe, rule.advertise)
+            for rule in settings.permissions.rules
+        ),
         lease_ttl=times.dispatcher_lease,
         grace=times.grace,
         patience=Patience(

@@ -17,7 +17,7 @@ from configurators.ownership.ownership import OwnershipContext
 from configurators.ownership.take_over import TakeOver
 from configurators.partition.long_wait import report_long_wait
 from configurators.partition.worker import PartitionWorker
-from configurators.state.loading import Loaded, read
+from configurators.state.loading import Loaded, load_usable, read
 from configurators.store.keys import OWNERS
 from configurators.store.mirror import Snapshot, Update, follow
 from configurators.streams.messages import Done, Offers, Tasks
@@ -226,7 +226,7 @@ class AssignedOwnership:
 async def _load(worker: PartitionWorker, loaded: Sequence[Loaded]) -> None:
     """Load active requests into a worker's engine, in portions that leave the loop time."""
     for at in range(0, len(loaded), _LOADED_AT_ONCE):
-        worker.engine.load(one.partial for one in loaded[at : at + _LOADED_AT_ONCE])
+        load_usable(worker.engine, (one.partial for one in loaded[at : at + _LOADED_AT_ONCE]))
         await asyncio.sleep(0)
     worker.know((one.partial.id, one.seq) for one in loaded)
     worker.entries = worker.engine.count()

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, msgpack
 
-from configurators.store.documents import decode_record
-from configurators.store.etcd.client import Delete, Etcd, Get, Op, Put, StoreError
+from configurators.store.documents import BadDocument, decode_record
+from configurators.store.etcd.client import Delete, Etcd, Get, Op, Put, Stored, StoreError
 from configurators.store.keys import CUTS, journal_of, record_key
 from configurators.store.locks import Lock
 from configurators.streams.messages import Task
@@ -149,7 +149,7 @@ class PartitionLog:
             some = names[at : at + at_once]
             result = await self._etcd.transact([], [Get(record_key(name)) for name in some])
             for name, items in zip(some, result.gets, strict=True):
-                if any(decode_record(item.value).open for item in items):
+                if any(_is_open(item) for item in items):
                     found.append(name)
         return found
 
@@ -177,6 +177,15 @@ class PartitionLog:
             raise StaleEpoch(f"the lock of {self._lock.partition} was lost")
         log.warning("%s", reason)
         await asyncio.sleep(_RETRY)
+
+
+def _is_open(stored: Stored) -> bool:
+    """Whether a record has an operation in progress; also if it cannot be read."""
+    try:
+        return decode_record(stored.value).open
+    except BadDocument as error:
+        log.error("%s cannot be read: %s", stored.key, error)
+        return True
 
 
 def _number(key: str) -> int:

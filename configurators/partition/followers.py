@@ -9,8 +9,9 @@ from configurators.partition.known_state import KnownState
 from configurators.partition.long_wait import report_long_wait
 from configurators.partition.partitions import Partitions
 from configurators.southbound.clients import SouthboundClients
-from configurators.state.network import Network, steps
-from configurators.store.documents import BadDocument, decode_network, decode_space
+from configurators.state.network import Network, read_network, steps
+from configurators.state.spaces import read_space
+from configurators.store.documents import BadDocument
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import NETWORK, SPACES
 from configurators.store.mirror import Snapshot, follow, follow_key
@@ -42,7 +43,11 @@ class NetworkFollower:
     async def follow(self) -> None:
         """Note every network that is stored, until cancelled."""
         async for stored in follow_key(self._etcd, NETWORK, newer_than=self._known.revision):
-            doc = decode_network(stored.value)
+            try:
+                doc = read_network(stored.value)
+            except BadDocument as error:
+                log.error("this process goes on with the network that it knows: %s", error)
+                continue
             # At once: pushes that wait for a lost switch keep partitions from the network.
             self._southbound.set_lost(doc.lost.switches)
             self._newest = doc, stored.revision
@@ -119,6 +124,6 @@ class SpaceFollower:
 
     def _put(self, name: str, value: bytes) -> None:
         try:
-            self._known.spaces.put(decode_space(value))
+            self._known.spaces.put(read_space(name, value))
         except BadDocument as error:
-            log.error("the space %s cannot be read: %s", name, error)
+            log.error("the space %s is left as it was: %s", name, error)

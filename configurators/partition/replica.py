@@ -6,7 +6,7 @@ from typing import NamedTuple
 from configurators.engine.partials import Kind, Partial
 from configurators.partition.queue import Item, partial_of
 from configurators.partition.worker import PartitionWorker
-from configurators.state.loading import Loaded
+from configurators.state.loading import Loaded, load_usable
 from configurators.streams.messages import Task
 from configurators.streams.packing import unpack_regions
 from dzflow.errors import BadInput
@@ -31,7 +31,7 @@ def build(worker: PartitionWorker, settled: Iterable[Loaded], logged: Iterable[T
     """
     tasks = {task.id: task for task in logged}
     loaded = [one for one in settled if one.partial.id not in tasks]
-    worker.engine.load(one.partial for one in loaded)
+    load_usable(worker.engine, (one.partial for one in loaded))
     worker.engine.load(_active_partial(task) for task in tasks.values() if task.regions)
     worker.know((one.partial.id, one.seq) for one in loaded)
     _know(worker, tasks.values())

@@ -22,9 +22,9 @@ from configurators.southbound.reporter import Reporter
 from configurators.southbound.request_handler import RequestHandler
 from configurators.southbound.responsibility import Responsibility
 from configurators.southbound.sweeper import Sweeper
-from configurators.state.network import topology_of
-from configurators.state.spaces import Spaces
-from configurators.store.documents import BadDocument, decode_network, decode_space
+from configurators.state.network import read_network, topology_of
+from configurators.state.spaces import Spaces, read_space
+from configurators.store.documents import BadDocument
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import NETWORK, SOUTHBOUND, SPACES
 from configurators.store.mirror import KeyChange, Snapshot, follow, follow_key, read_snapshot
@@ -158,15 +158,23 @@ async def _unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> 
 async def _first_network(etcd: Etcd) -> tuple[NetworkDoc, int]:
     """The network and its revision, as soon as there is one."""
     async with contextlib.aclosing(follow_key(etcd, NETWORK)) as values:
-        stored = await anext(values)
-    return decode_network(stored.value), stored.revision
+        async for stored in values:
+            try:
+                return read_network(stored.value), stored.revision
+            except BadDocument as error:
+                log.error("this process waits for a network that it can use: %s", error)
+    raise AssertionError("values of a key come until the caller stops")
 
 
 async def _follow_network(
     etcd: Etcd, driver: SwitchDriver, responsibility: Responsibility, reporter: Reporter
 ) -> None:
     async for stored in follow_key(etcd, NETWORK, newer_than=reporter.network):
-        doc = decode_network(stored.value)
+        try:
+            doc = read_network(stored.value)
+        except BadDocument as error:
+            log.error("this process goes on with the network that it knows: %s", error)
+            continue
         await driver.set_network(topology_of(doc), doc.pipeline)
         reporter.network = stored.revision
         await responsibility.set_switches(_names(doc))
@@ -186,12 +194,13 @@ async def _follow_spaces(etcd: Etcd, spaces: Spaces, sweeper: Sweeper, after: in
 
 
 def _apply_space(spaces: Spaces, change: KeyChange) -> None:
-    spaces.drop(change.name)
-    if change.value is not None:
-        try:
-            spaces.put(decode_space(change.value))
-        except BadDocument as error:
-            log.error("space %s cannot be read, its entries stay: %s", change.name, error)
+    if change.value is None:
+        spaces.drop(change.name)
+        return
+    try:
+        spaces.put(read_space(change.name, change.value))
+    except BadDocument as error:
+        log.error("space %s cannot be read, its entries stay: %s", change.name, error)
 
 
 async def _handle_events(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from configurators.engine.engine import Engine
 from configurators.engine.partials import Partial, Request
 from configurators.state.spaces import VersionView
 from configurators.store.documents import BadDocument, decode_record
@@ -15,6 +16,7 @@ from configurators.store.keys import RECORDS
 from configurators.store.model import Record
 from configurators.streams.packing import unpack_regions
 from configurators.streams.task_numbers import first_number, last_number
+from dzflow.errors import DzflowError
 
 log = logging.getLogger(__name__)
 
@@ -56,19 +58,29 @@ def partials(
     While an update is in progress, that is what the old and the new filter want: flows that both
     want are never interrupted. With `settled`, it is only what the old filter wants, and nothing of
     a record whose removal began before it was active: the caller knows from the partition's log
-    what was done since.
+    what was done since. Records that cannot be used are left out.
     """
     versions = list(views)
     for record in records:
         if not counts(record) or (settled and not _was_active(record)):
             continue
+        try:
+            found = [_routed(record, view, settled) for view in versions]
+        except (DzflowError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # Something else than dzflow has written it; it must not keep the others from loading.
+            log.error("%s is left out: %s", record.id, error)
+            continue
         seq = last_seq(record)
-        for view in versions:
-            found = _route(record, record.regions, view)
-            if record.next and not settled:
-                found = _union(found, _route(record, record.next.regions, view))
-            for name, partial in found.items():
+        for shares in found:
+            for name, partial in shares.items():
                 yield name, Loaded(partial, seq)
+
+
+def _routed(record: Record, view: VersionView, settled: bool) -> dict[str, Partial]:
+    found = _route(record, record.regions, view)
+    if record.next and not settled:
+        return _union(found, _route(record, record.next.regions, view))
+    return found
 
 
 def _route(record: Record, regions: Mapping[int, bytes], view: VersionView) -> dict[str, Partial]:
@@ -120,9 +132,26 @@ async def read(
     return found
 
 
+def load_usable(engine: Engine, active: Iterable[Partial]) -> None:
+    """Load what is active into an engine, without what something else than dzflow has written."""
+    partials = list(active)
+    try:
+        engine.load(partials)
+    except DzflowError:
+        for partial in partials:
+            try:
+                engine.load([partial])
+            except DzflowError as error:
+                log.error("%s is left out: %s", partial.id, error)
+
+
 def _records(page: Page) -> Iterator[Record]:
     for item in page.items:
         try:
-            yield decode_record(item.value)
+            record = decode_record(item.value)
+            if not item.key.endswith(f"/{record.id}"):
+                raise BadDocument(f"it has the id {record.id[:32]!r}")
         except BadDocument as error:
             log.error("%s is left out: %s", item.key, error)
+        else:
+            yield record

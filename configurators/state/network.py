@@ -5,8 +5,10 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from configurators.store.documents import BadDocument, decode_network
 from configurators.store.model import NetworkDoc, TreeDoc
 from dzflow.address import MAX_TREE, Scope
+from dzflow.errors import BadInput
 from sdn.pipeline import Pipeline, PlanName
 from sdn.plans import Plan, make_plan
 from sdn.routes import Routes
@@ -48,6 +50,20 @@ class Network:
         if known is None:
             known = self._plans[scope] = make_plan(self.routes, self.pipeline, scope)
         return known
+
+
+def read_network(data: bytes) -> NetworkDoc:
+    """A network as it is stored; BadDocument if it cannot be used."""
+    doc = decode_network(data)
+    try:
+        Scope(1, 0, doc.pipeline.prefix).check()
+        for number in doc.trees:
+            if not 0 <= number <= MAX_TREE:
+                raise BadInput(f"tree number {number} is not within 0 to {MAX_TREE}")
+        doc.pipeline.extended(Network.of(doc).topology)
+    except (BadInput, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise BadDocument(f"the network cannot be used: {error}") from error
+    return doc
 
 
 def steps(doc: NetworkDoc, after: Network | None) -> list[NetworkDoc]:

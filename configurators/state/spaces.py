@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from configurators.engine.map_planner import first_map
 from configurators.engine.partials import Partial, Request
 from configurators.engine.partition_map import PartitionMap, route
+from configurators.store.documents import BadDocument, decode_space
 from configurators.store.keys import PartitionName
 from configurators.store.model import SpaceDoc, Version
 from dzflow.address import MAX_VERSION, PREFIX, BadAddress, Scope, read_match
@@ -187,6 +188,26 @@ class SpaceView:
         return tuple(name for view in self.versions.values() for name in view.partitions())
 
 
+def read_space(name: str, data: bytes) -> SpaceDoc:
+    """A space as it is stored under its name; BadDocument if it cannot be used."""
+    doc = decode_space(data)
+    if doc.name != name:
+        raise BadDocument(f"it is stored as {name[:64]!r}, but is called {doc.name[:64]!r}")
+    return doc
+
+
+def _usable(doc: SpaceDoc) -> SpaceView:
+    """The view of a stored space; BadDocument if something else than dzflow has written it."""
+    try:
+        if doc.current not in doc.versions:
+            raise BadInput(f"it has no version {doc.current}, which publishers should use")
+        for version in doc.versions:
+            Scope(doc.number, version).check()
+        return SpaceView.of(doc)
+    except (BadInput, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise BadDocument(f"the space {doc.name[:64]!r} cannot be used: {error}") from error
+
+
 class Spaces:
     """All spaces, by name and by number. Changed only by `put` and `drop`."""
 
@@ -204,9 +225,12 @@ class Spaces:
         return len(self._by_name)
 
     def put(self, doc: SpaceDoc) -> SpaceView:
-        """Add a space, or replace it."""
+        """Add a space, or replace it; BadDocument if it cannot be used, and nothing changes."""
+        view = _usable(doc)
+        other = self._by_number.get(doc.number)
+        if other and other.name != doc.name:
+            raise BadDocument(f"its number {doc.number} belongs to the space {other.name!r}")
         self.drop(doc.name)
-        view = SpaceView.of(doc)
         self._by_name[doc.name] = self._by_number[doc.number] = view
         return view
 

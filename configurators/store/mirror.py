@@ -12,6 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from configurators.store.documents import BadDocument
 from configurators.store.etcd.client import Change, Compacted, Etcd, Page, StoreUnavailable
 from dzflow.aio import log_failure
 
@@ -110,14 +111,16 @@ OnChange: TypeAlias = Callable[[str, D | None, int], None]
 class Mirror(Generic[D]):
     """Keeps the decoded state of a prefix, and reports each change once, in order per key.
 
-    `values` has the current state by key, without the prefix. When a value cannot be decoded, the
-    mirror logs that and keeps the value before it.
+    `values` has the current state by key, without the prefix. When a value cannot be decoded, or
+    `on_change` does not take it, the mirror logs that and keeps the value before it; `unusable` has
+    the reason by key, until there is another value.
     """
 
     def __init__(
         self, etcd: Etcd, prefix: str, decode: Callable[[bytes], D], on_change: OnChange[D]
     ) -> None:
         self.values: dict[str, D] = {}
+        self.unusable: dict[str, str] = {}
         self._etcd = etcd
         self._prefix = prefix
         self._decode = decode
@@ -182,14 +185,18 @@ class Mirror(Generic[D]):
             return
         else:
             self._revisions[name] = revision
+        self.unusable.pop(name, None)
         try:
             value = None
             if change.value is not None:
                 value = self.values[name] = self._decode(change.value)
             self._on_change(name, value, revision)
-        except Exception:
+        except Exception as error:
             # One bad document must not stop the mirror.
-            log.exception("%s%s at revision %d is left out", self._prefix, name, revision)
+            self.unusable[name] = str(error) or type(error).__name__
+            known = isinstance(error, BadDocument)
+            text = "%s%s at revision %d is left out: %s"
+            log.error(text, self._prefix, name, revision, error, exc_info=not known)
 
 
 def _snapshot(page: Page, skip: int) -> Snapshot:

@@ -34,6 +34,7 @@ from dispatcher.requests.writing.record_writer import RecordWriter
 from dispatcher.requests.writing.stored_records import StoredRecord, scan
 from dispatcher.requests.writing.writes import Write, WriteResult
 from dzflow.address import MAX_VERSION
+from dzflow.aio import PauseByTime
 from dzflow.errors import BadInput
 from dzflow.filters import parse_filter
 
@@ -92,11 +93,10 @@ class SchemaChanges:
         space = SpaceView.of(doc).versions[version].space
         wrong: list[str] = []
         reason = ""
-        looked = 0
+        pause = PauseByTime(self._clock.monotonic)
         async for _, (record, _) in scan(self._etcd, f"{RECORDS}{doc.number:x}/"):
-            looked += 1
-            if not looked % 50:
-                await asyncio.sleep(0)
+            if pause.due:
+                await pause.let_others_run()
             if record.state == "removing":
                 continue
             try:
@@ -232,7 +232,10 @@ class SchemaChanges:
         """Update records to the filters they have; the reason if some were refused."""
         reply = PendingReply(len(some))
         now = self._clock.monotonic()
+        pause = PauseByTime(self._clock.monotonic)
         for place, stored in enumerate(some):
+            if pause.due:
+                await pause.let_others_run()
             filter = stored.record.filter
             self._intake.force(Operation.update(stored, filter, now, reply.element(place)))
         await reply.wait(_INSTALL_TIME)

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from configurators.state.network import Network
+from configurators.state.network import Network, read_network
 from configurators.state.spaces import Spaces, SpaceView
-from configurators.store.documents import Wires, decode_network, decode_space, decode_wires
+from configurators.store.documents import BadDocument, Wires, decode_space, decode_wires
 from configurators.store.etcd.client import Compare, Etcd, unchanged
 from configurators.store.keys import NETWORK, SPACES, WIRES
 from configurators.store.mirror import Mirror
@@ -39,7 +39,7 @@ class Catalogue:
             else AssignedOwners(etcd, self.owner_changed)
         )
         self.owners = self._owners.by_partition  # configurator and epoch of each partition
-        self._network_key = Mirror(etcd, NETWORK, decode_network, self._network_stored)
+        self._network_key = Mirror(etcd, NETWORK, read_network, self._network_stored)
         self._mirrors: list[Mirror[Any]] = [
             self._network_key,
             Mirror(etcd, WIRES, decode_wires, self._wires_stored),
@@ -74,6 +74,11 @@ class Catalogue:
         await self._network_key.refresh()
 
     # Reading
+
+    def unusable(self) -> dict[str, str]:
+        """The documents in etcd that something else than dzflow has written, with the reasons."""
+        found = {SPACES + name: why for name, why in self._spaces.unusable.items()}
+        return found | {NETWORK + name: why for name, why in self._network_key.unusable.items()}
 
     @property
     def network(self) -> Network:
@@ -124,6 +129,8 @@ class Catalogue:
             self.spaces.drop(name)
             self._revisions.pop(name, None)
         else:
+            if value.name != name:
+                raise BadDocument(f"it is stored as {name[:64]!r}, but called {value.name[:64]!r}")
             self.spaces.put(value)
             self._revisions[name] = revision
         self._guards.pop(name, None)

@@ -1,12 +1,14 @@
 """Flow entries, computed from the records or read from a switch; and what a filter leads to."""
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from configurators.engine.engine import Engine
 from configurators.engine.partials import Partial, Request
-from configurators.state.loading import partials
+from configurators.state.loading import load_usable, partials
 from configurators.state.network import Network
 from configurators.state.spaces import Spaces, SpaceView, VersionView
 from configurators.store.etcd.client import Etcd
@@ -16,7 +18,7 @@ from configurators.streams.messages import Flows as FlowsAnswer
 from configurators.streams.messages import ReadFlows
 from configurators.streams.packing import unpack_entries
 from configurators.streams.stream import RemoteError, StreamClosed
-from dispatcher.errors import Unavailable
+from dispatcher.errors import TooManyRequests, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.reports.status import Status
@@ -29,18 +31,28 @@ from sdn.flows import FlowEntry, Output
 Source = Literal["cp", "dp"]
 
 _READ_TIME = 60.0
+_MOST_WAITING = 8  # computations of flows, in progress or waiting; each may take seconds
 _NAME = "explained"
 
 
 class FlowReader:
     """Computes what switches should hold, and reads what they do hold."""
 
-    def __init__(self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, status: Status) -> None:
+    def __init__(
+        self,
+        etcd: Etcd,
+        catalogue: Catalogue,
+        fleet: Fleet,
+        status: Status,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
         self._fleet = fleet
         self._status = status
+        self._cpu = cpu
         self._computing = asyncio.Lock()  # all records are in memory meanwhile
+        self._computations = 0  # in progress or waiting
 
     async def flows(self, switch: str, source: Source) -> list[FlowView]:
         """The entries of dzflow on a switch; NotFound, or Unavailable if it is not connected."""
@@ -53,7 +65,7 @@ class FlowReader:
             return flow_views(spaces, await self._read(switch))
         network = self._catalogue.network_doc
         assert network
-        async with self._computing:
+        async with self._turn():
             records = [stored.record async for _, stored in scan(self._etcd)]
             entries = await asyncio.to_thread(computed, network, spaces, records, switch)
         return flow_views(spaces, entries)
@@ -71,15 +83,35 @@ class FlowReader:
             raise Unavailable(f"switch {switch} could not be read: {answer.reason}")
         return unpack_entries(answer.entries)
 
-    async def explain(self, space: SpaceView, given: Any, host: str | None) -> Explanation:
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Compute flows one after the other; TooManyRequests if many wait for that already."""
+        if self._computations >= _MOST_WAITING:
+            raise TooManyRequests(f"{_MOST_WAITING} computations of flows wait already", 2.0)
+        self._computations += 1
+        try:
+            async with self._computing:
+                yield
+        finally:
+            self._computations -= 1
+
+    async def explain(
+        self, space: SpaceView, given: Any, host: str | None, charge: Callable[[float], None]
+    ) -> Explanation:
         """What a filter leads to; with a host, also the operations that subscribing would take.
 
-        BadInput if the filter is not valid, UnknownHost if there is no such host.
+        BadInput if the filter is not valid, UnknownHost if there is no such host. `charge` is
+        called with the processor time in seconds that it takes.
         """
         version = space.current
-        wanted = parse_filter(version.space, given)
-        regions = version.index.regions(wanted)
-        routed = version.route(Request(False, _NAME, host or "", regions))
+        began = self._cpu()
+        try:
+            wanted = parse_filter(version.space, given)
+            regions = version.index.regions(wanted)
+            routed = version.route(Request(False, _NAME, host or "", regions))
+            unwanted = version.index.unwanted(wanted)
+        finally:
+            charge(self._cpu() - began)
         flows: list[TouchedFlow] = []
         note: str | None = "name a host to see the flows that its subscription would take"
         if host is not None:
@@ -88,12 +120,13 @@ class FlowReader:
             self._catalogue.network.topology.host(host)
             assert network
             under = f"{RECORDS}{space.number:x}/"
-            async with self._computing:
+            async with self._turn():
                 found = scan(self._etcd, under, most=MOST_LOOKED_AT)
                 records = [stored.record async for _, stored in found]
-                flows = await asyncio.to_thread(
-                    _touched, network, space.doc, version.version, records, routed
+                flows, seconds = await asyncio.to_thread(
+                    self._measured, network, space.doc, version.version, records, routed
                 )
+                charge(seconds)
             if len(records) == MOST_LOOKED_AT:
                 note = f"only {MOST_LOOKED_AT} records were looked at; there may be fewer flows"
         return Explanation(
@@ -102,11 +135,16 @@ class FlowReader:
                 conjunction_text(version.space, version.index.conjunction(region))
                 for region in regions
             ],
-            version.index.unwanted(wanted),
+            unwanted,
             list(routed),
             flows,
             note,
         )
+
+    def _measured(self, *about: Any) -> tuple[list[TouchedFlow], float]:
+        """The flows that a filter touches, and the processor time that this thread took."""
+        began = self._cpu()
+        return _touched(*about), self._cpu() - began
 
 
 def computed(
@@ -139,7 +177,7 @@ def engines(
         if name in loads:
             loads[name].append(loaded.partial)
     for name, engine in made.items():
-        engine.load(loads[name])
+        load_usable(engine, loads[name])
     return made
 
 

@@ -242,6 +242,10 @@ class Status:
             for switch in switches
             if switch.state != "up"
         ]
+        impaired += [
+            views.Impairment("document", key, f"what etcd stores there is ignored: {why}")
+            for key, why in sorted(self._catalogue.unusable().items())
+        ]
         partitions = self._partitions_not_ready()
         impaired += [views.Impairment("partition", name, why) for name, why in partitions.items()]
         return views.Health(

@@ -103,6 +103,7 @@ class Operation:
         "received",
         "record",
         "repeatable",
+        "restricted",
         "resumed",
         "revision",
         "rollout",
@@ -139,6 +140,7 @@ class Operation:
         self.stored: StoredRecord | None = None  # the record that is changed
         self.filter: Any = None  # the new filter of an update
         self.only_if: Sequence[Compare] = ()  # what else must hold in etcd when it is written
+        self.restricted = False  # a host asks for it, which may do what it is permitted only
         self.resumed = False  # it was written before, and is carried out again
         self.revision = 0  # of the record, as this operation has read or written it
         self.attempts = 0  # to write it
@@ -159,12 +161,14 @@ class Operation:
         id: str = "",
         created: float | None = None,
         repeatable: bool = False,
+        restricted: bool = False,
     ) -> Self:
         """Begin a new record; under a given id if it is restored, or if a call is repeatable."""
         operation = cls("begin", kind, id, spec.host, caller, received)
         operation.spec = spec
         operation.created = created
         operation.repeatable = repeatable
+        operation.restricted = restricted
         return operation
 
     @classmethod
@@ -185,13 +189,20 @@ class Operation:
 
     @classmethod
     def update(
-        cls, stored: StoredRecord, filter: Any, received: float, caller: Caller | None = None
+        cls,
+        stored: StoredRecord,
+        filter: Any,
+        received: float,
+        caller: Caller | None = None,
+        *,
+        restricted: bool = False,
     ) -> Self:
         """Replace the filter of an active record."""
         record = stored.record
         operation = cls("update", record.kind, record.id, record.host, caller, received)
         operation.set_stored(stored)
         operation.filter = filter
+        operation.restricted = restricted
         return operation
 
     @classmethod

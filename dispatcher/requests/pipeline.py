@@ -18,6 +18,7 @@ from configurators.store.model import Record
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
+from dispatcher.knowledge.usage import Usage
 from dispatcher.metrics import Metrics
 from dispatcher.requests.calls.replies import Replies
 from dispatcher.requests.delivery.delivery import Delivery
@@ -56,6 +57,9 @@ class Pipeline:
         replies: Replies,
         admission: Admission[Operation],
         rates: Rates,
+        work: Rates,
+        usage: Usage,
+        max_record: int | None,
         metrics: Metrics,
         trace: TaskTrace | None,
         clock: Clock,
@@ -64,6 +68,7 @@ class Pipeline:
         self.in_flight = in_flight = InFlight()
         self._tasks = tasks = BackgroundTasks()
         self._replies = replies
+        self._usage = usage
         self._metrics = metrics
         self._clock = clock
         self._reasons = reasons = WaitReasons(writer, self, tasks)
@@ -72,9 +77,9 @@ class Pipeline:
             delivery = OfferDelivery(catalogue, fleet, in_flight, metrics)
         else:
             delivery = PushDelivery(catalogue, fleet, in_flight, reasons, metrics, tasks)
-        self.intake = Intake(admission, rates, planner, in_flight, self, clock)
+        self.intake = Intake(admission, rates, work, usage, planner, in_flight, self, clock)
         self.writing = OperationWriter(
-            me, catalogue, planner, writer, in_flight, self, tasks, clock
+            me, catalogue, planner, writer, in_flight, self, tasks, clock, max_record
         )
         self._gatherer = Gatherer(
             catalogue,
@@ -115,6 +120,7 @@ class Pipeline:
         """The result is written, or it was superseded; `record` is how the record is now."""
         self._leave(operation)
         self.intake.release(operation)
+        self._count_ended(operation, record, ending)
         seconds = self._clock.monotonic() - operation.received
         self._metrics.operation_ended(
             record, operation.action, ending.value, seconds, operation.rollout.flow_ops
@@ -126,12 +132,14 @@ class Pipeline:
     def refuse(self, operation: Operation, error: DzflowError) -> None:
         """It cannot be written."""
         self.intake.release(operation)
+        self._cancel_reservation(operation)
         refuse(operation, error)
 
     def hand_over(self, operation: Operation, record: Record | None) -> None:
         """Another operation on the record goes on instead; answer the caller when that one ends."""
         operation.enter(Stage.ENDED)
         self.intake.release(operation)
+        self._cancel_reservation(operation)
         if record and operation.caller:
             self._replies.follow(operation.caller, operation.action, record, operation.filter)
 
@@ -151,6 +159,21 @@ class Pipeline:
     ) -> None:
         """The record is not as the operation knew it: end the operation, or go on with `then`."""
         self._gatherer.record_changed(operation, found, then)
+
+    def _count_ended(self, operation: Operation, record: Record, ending: Ending) -> None:
+        """Count what an operation has changed about the records that a host has."""
+        if ending is Ending.SUPERSEDED:
+            return  # the other operation is counted
+        if record.state in ("removed", "failed"):
+            self._usage.remove(record)
+        elif operation.action == "update" and ending is Ending.DONE:
+            self._usage.remove(operation.record)
+            self._usage.add(record)
+
+    def _cancel_reservation(self, operation: Operation) -> None:
+        """An operation did not make the record that room was reserved for."""
+        if operation.spec and not operation.resumed:
+            self._usage.remove(operation.spec)
 
     def _leave(self, operation: Operation) -> None:
         """Forget an operation that was in flight."""

@@ -1,8 +1,10 @@
 """The `zorder` index of the thesis (2.2): axes' bits interleaved, regions are prefixes."""
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from math import prod
+from operator import itemgetter
 
 from dzflow.index.axes import Span
 from dzflow.index.base import Box, Index
@@ -100,10 +102,18 @@ class ZOrderIndex(Index):
         return normal(regions)
 
 
+_end = itemgetter(1)
 _Part = tuple[int, int, int, list[Span], int]  # -unwanted, bits, length, codes, wanted
 
 
 def _common(spans: tuple[Span, ...], span: Span) -> int:
-    """How many codes of a span lie in some others."""
+    """How many codes of a span lie in some others, which are disjoint and ascend."""
     first, last = span
-    return sum(min(last, z) + 1 - max(first, a) for a, z in spans if a <= last and first <= z)
+    found = 0
+    # Long lists of values make many spans, and every halving asks again: skip those before.
+    for at in range(bisect_left(spans, first, key=_end), len(spans)):
+        a, z = spans[at]
+        if a > last:
+            break
+        found += min(last, z) + 1 - max(first, a)
+    return found

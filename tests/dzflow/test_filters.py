@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -771,6 +772,57 @@ def test_anything_else_is_refused_as_bad_input(source: object) -> None:
         str(error).encode()
     else:
         assert_normal_form(STOCKS, found)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_the_bound_on_work_refuses_filters_but_never_changes_them(
+    case: tuple[Space, list[Claim | Tree], list[dict[str, Any]]],
+) -> None:
+    space, (tree,), _ = case
+    for source in (tree.text(), f"not ({tree.text()})"):
+        try:
+            bounded = parse_filter(space, source, work=50)
+        except BadInput:
+            continue
+        assert parse_filter(space, source, work=10**9) == bounded
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    """How many calls of Python functions an action makes: what it costs, on any machine."""
+    count = 0
+
+    def called(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(called)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+WIDE = " and ".join(f"(x{i % 90} < {i % 50 + 2} or x{(i + 1) % 90} < 5)" for i in range(59))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        WIDE,
+        f"not ({WIDE.replace(' or ', ' xor ').replace(' and ', ' or ').replace(' xor ', ' and ')})",
+        [{f"x{i % 90}": i % 100, f"x{i % 89 + 1}": {"in": [i % 100, 7]}} for i in range(MAX_LIST)],
+        [{f"x{i}": {"in": list(range(0, 99, 2)) * 80}} for i in range(60)],
+    ],
+)
+def test_a_filter_that_is_refused_has_cost_little(source: object) -> None:
+    def refused() -> None:
+        with pytest.raises(TooManyConjunctions):
+            parse_filter(FLAGS, source)
+
+    refused()  # the parser of expressions is made by the first use
+    assert calls_of(refused) < 150_000
 
 
 def test_very_many_values_in_all_are_refused_before_they_are_worked_on() -> None:

@@ -248,7 +248,7 @@ class World:
         self.store = Store(loop)
         self.wires = Wires(loop)
         self.environment = Environment(
-            clock=Clock(lambda: loop.now, lambda: _WALL + loop.now),
+            clock=Clock(lambda: loop.now, lambda: _WALL + loop.now, lambda: 0.0),
             new_id=lambda size: self.random.randbytes(size).hex(),
             pid=1,
             store=lambda access: SimEtcd(access, self.store),

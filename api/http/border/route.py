@@ -1,5 +1,6 @@
 """The route class of all endpoints: checks a request before FastAPI reads it."""
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -17,6 +18,8 @@ from api.http.schema.msgspec_types import JsonResponse
 from dispatcher.dispatcher import Dispatcher
 
 MAX_KEY = 255
+
+_LARGE = 256 << 10  # bytes: a larger body is decoded in a thread, so that others are served
 
 _KEY = re.compile(rf"[!-~]{{1,{MAX_KEY}}}")
 
@@ -49,7 +52,10 @@ class ApiRequest(Request):
             self.raw = await read_body(self, settings.max_backup, settings.backup_timeout)
         else:
             self.raw = await read_body(self, settings.max_body, settings.body_timeout)
-            self._value = decode(self.raw, settings)
+            if len(self.raw) > _LARGE:
+                self._value = await asyncio.to_thread(decode, self.raw, settings)
+            else:
+                self._value = decode(self.raw, settings)
         return self.raw
 
     async def json(self) -> Any:

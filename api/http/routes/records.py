@@ -54,6 +54,7 @@ async def _begin(request: ApiRequest, kind: RecordKind) -> Response:
         wait=wait_of(request, elements),
         key=request.idempotency_key(),
         who=caller.name,
+        restricted=not caller.is_operator,
     )
     return respond_all(request, answers, many)
 
@@ -288,7 +289,12 @@ def _router(kind: RecordKind, verb: str, request_example: dict[str, Any]) -> API
         _check_id(kind, id)
         await _check_owner(request, kind, id)
         wait = request.wait_seconds(asked.wait)
-        return respond_one(await request.dispatcher.update(kind, id, asked.filter, wait=wait))
+        restricted = not request.caller.is_operator
+        return respond_one(
+            await request.dispatcher.update(
+                kind, id, asked.filter, wait=wait, restricted=restricted
+            )
+        )
 
     @router.delete(
         f"/{kind}s/{{id}}",

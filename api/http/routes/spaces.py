@@ -112,7 +112,7 @@ async def delete_space(name: SpacePath, dispatcher: DispatcherDep) -> Json[Space
     "/explain",
     responses={
         200: answer("Regions, cells in words, unwanted share, and flows it would take."),
-        **problems(404),
+        **problems(404, 429),
     },
     openapi_extra=example({"space": "stocks", "filter": "price >= 420", "host": "h2"}),
 )
@@ -122,4 +122,9 @@ async def explain(
     """How a filter would be indexed, and which flows it would take; changes nothing."""
     if asked.host is not None:
         caller.must_act_for(asked.host)
-    return await once(lambda: dispatcher.explain(asked.space, asked.filter, asked.host), keep=False)
+    return await once(
+        lambda: dispatcher.explain(
+            asked.space, asked.filter, asked.host, caller.host or caller.name
+        ),
+        keep=False,
+    )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from configurators.store.model import Authentication
+from dispatcher.calls import MAX_LABEL, MAX_TTL, MIN_TTL
 from dispatcher.views import (
     ConfiguratorView,
     FlowView,
@@ -18,7 +19,6 @@ from dispatcher.views import (
 
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
 SPACE_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
-MAX_TTL = 31_536_000.0
 
 HostId = Annotated[str, Meta(pattern=ID_PATTERN, description="A host's id.", examples=["h1"])]
 SwitchId = Annotated[str, Meta(pattern=ID_PATTERN, description="A switch's id.", examples=["s1"])]
@@ -50,9 +50,9 @@ Wait = Annotated[
     ),
 ]
 Ttl = Annotated[
-    float, Meta(ge=1, le=MAX_TTL, description="Seconds until it ends unless it is renewed.")
+    float, Meta(ge=MIN_TTL, le=MAX_TTL, description="Seconds until it ends unless it is renewed.")
 ]
-Label = Annotated[str, Meta(max_length=200, description="A note of the caller.")]
+Label = Annotated[str, Meta(max_length=MAX_LABEL, description="A note of the caller.")]
 
 
 class In(Struct, frozen=True, forbid_unknown_fields=True):
@@ -276,21 +276,25 @@ class HealthOut(Struct, frozen=True):
 
 
 class ImpairmentOut(Struct, frozen=True):
-    """A switch, partition or process that cannot be used; `since` is seconds since the epoch."""
+    """A switch, partition, process or stored document that cannot be used.
 
-    kind: Literal["switch", "partition", "process"]
+    `since` is seconds since the epoch.
+    """
+
+    kind: Literal["switch", "partition", "process", "document"]
     id: str
     reason: str
     since: float
 
 
-class ImpairedCounts(Struct, frozen=True):
-    """How many switches, partitions and processes cannot be used."""
+class ImpairedCounts(Struct, frozen=True, omit_defaults=True):
+    """How many switches, partitions, processes and stored documents cannot be used."""
 
     switches: int
     partitions: int
     processes: int
     total: int
+    documents: int = 0
 
 
 class ReadyOut(Struct, frozen=True, omit_defaults=True):

@@ -10,6 +10,8 @@ from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.sections import OnosSettings
 from api.start.settings.settings import BadSettings, Settings, is_loopback
 from configurators.store.etcd.endpoints import host_of
+from dzflow import expr
+from dzflow.errors import BadInput
 from dzflow.private_files import find_exposure
 from sdn.lab import missing_prerequisites
 from sdn.topologies import topology
@@ -45,6 +47,7 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             "openflow.allow_plain: emulated switches connect to the nodes of the Ray cluster"
             " without TLS; allow it with openflow.allow_plain = true in a network that you trust"
         )
+    _check_permissions(settings)
     if settings.data_plane == "ovs":
         missing = missing_prerequisites()
         if missing:
@@ -64,6 +67,22 @@ def _emulated_elsewhere(settings: Settings) -> bool:
         and ray.address is not None
         and not is_loopback(ray.node_host or "")
     )
+
+
+def _check_permissions(settings: Settings) -> None:
+    for place, rule in enumerate(settings.permissions.rules):
+        for member in ("subscribe", "advertise"):
+            given = getattr(rule, member)
+            if isinstance(given, str):
+                try:
+                    expr.parse(given)
+                except BadInput as error:
+                    at = f"permissions.rules[{place}].{member}"
+                    raise BadSettings(f"{at}: {error}") from None
+    if settings.permissions.rules and not settings.tokens.hosts:
+        raise BadSettings(
+            "permissions.rules: they are for callers with a host's token; set tokens.hosts"
+        )
 
 
 def find_hints(settings: Settings) -> list[str]:

@@ -260,6 +260,36 @@ class LimitSettings(_Section):
         default=200, ge=1, description="of these, readers with the token of one host"
     )
     body: int = Field(default=8 << 20, ge=1024, description="bytes of a request's body")
+    work: float = Field(
+        default=500.0,
+        ge=0,
+        description="ms of processor time per second for filters, per API process; 0: no limit",
+    )
+    host_work: float = Field(
+        default=200.0, ge=0, description="of these, for filters of one host; 0: no limit"
+    )
+    filter: int = Field(default=64 << 10, ge=1024, description="bytes of a filter (as MessagePack)")
+    record: int = Field(
+        default=256 << 10,
+        ge=4096,
+        le=1 << 20,
+        description="bytes of a subscription or advertisement as it is stored",
+    )
+    host_records: int = Field(
+        default=500_000, ge=0, description="subscriptions, advertisements of a host; 0: no limit"
+    )
+    host_bytes: int = Field(
+        default=256 << 20, ge=0, description="bytes that they have together; 0: no limit"
+    )
+    space_records: int = Field(
+        default=2_000_000, ge=0, description="the same in a space; 0: no limit"
+    )
+    space_bytes: int = Field(
+        default=1 << 30, ge=0, description="bytes that they have together; 0: no limit"
+    )
+    page: int = Field(
+        default=4 << 20, ge=1024, description="bytes of a page of a list, if it has several items"
+    )
     traces: int = Field(
         default=2 << 30, ge=1 << 20, description="bytes of all traces; the oldest are deleted"
     )
@@ -292,6 +322,24 @@ class KeepSettings(_Section):
     )
     series: int = Field(
         default=10_000, ge=1, description="metrics reported by applications, per API process"
+    )
+
+
+class PermissionRule(_Section):
+    """What some hosts may do in some spaces."""
+
+    hosts: str = Field(min_length=1, max_length=64)
+    spaces: str = Field(min_length=1, max_length=64)
+    subscribe: bool | str | dict[str, Any] = False
+    advertise: bool | str | dict[str, Any] = False
+
+
+class PermissionSettings(_Section):
+    """What callers with a host's token may ask for. Without any rule, everything."""
+
+    rules: Annotated[tuple[PermissionRule, ...], BeforeValidator(_parse_json)] = Field(
+        default=(),
+        description="tables with hosts, spaces (patterns), subscribe, advertise (true or a filter)",
     )
 
 

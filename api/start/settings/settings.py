@@ -25,6 +25,7 @@ from api.start.settings.sections import (
     Names,
     OnosSettings,
     OpenFlowSettings,
+    PermissionSettings,
     Port,
     RaySettings,
     SharedSettings,
@@ -114,6 +115,7 @@ class Settings(BaseSettings):
     etcd: EtcdSettings = EtcdSettings()
     ray: RaySettings = RaySettings()
     tokens: TokenSettings = TokenSettings()
+    permissions: PermissionSettings = PermissionSettings()
     tls: TlsSettings = TlsSettings()
     http: HttpSettings = HttpSettings()
     streams: StreamSettings = StreamSettings()

@@ -1,6 +1,6 @@
 """The calls about subscriptions and advertisements: begin, end, update, renew, and read."""
 
-import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from configurators.store.keys import record_key
 from configurators.store.model import KeyUse, Record, RecordKind, State
 from configurators.store.upkeep import SharedLeases
 from dispatcher.calls import Answer, Page, RecordSpec
-from dispatcher.errors import Conflict, NotFound, Problem, Unavailable
+from dispatcher.errors import Conflict, NotFound, Problem, TooManyRequests, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.requests.calls.followed import FollowedRecords
@@ -19,16 +19,17 @@ from dispatcher.requests.calls.idempotency import claim, fingerprint, key_name, 
 from dispatcher.requests.calls.pending_reply import PendingReply
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.replies import Replies
-from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.operation import Action, Operation
 from dispatcher.requests.pipeline import Pipeline
 from dispatcher.requests.writing.stored_records import StoredRecord, list_records, read_many
 from dispatcher.views import RecordView
-from dzflow.errors import DzflowError
+from dzflow.aio import PauseByTime
+from dzflow.errors import BadInput, DzflowError
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T", RecordSpec, str)
 
-_PER_TURN = 50  # filters that are indexed in one turn of the loop
 _RENEWALS = 10  # attempts, for a record that changes all the time
 _FORGOTTEN = (
     "this idempotency key was used before, and the record that it began, if any, has ended and is"
@@ -43,7 +44,6 @@ class Records:
         self,
         etcd: Etcd,
         catalogue: Catalogue,
-        planner: Planner,
         pipeline: Pipeline,
         views: RecordViews,
         replies: Replies,
@@ -51,11 +51,12 @@ class Records:
         times: ExpiryTimes,
         key_leases: SharedLeases,
         finished_ttl: float,
+        max_page: int | None,
         clock: Clock,
     ) -> None:
+        """`max_page` is the most bytes of a page of records, if it has more than one."""
         self._etcd = etcd
         self._catalogue = catalogue
-        self._planner = planner
         self._pipeline = pipeline
         self._views = views
         self._replies = replies
@@ -63,6 +64,7 @@ class Records:
         self._times = times
         self._key_leases = key_leases
         self._surely_known = finished_ttl / 2  # seconds after its beginning
+        self._max_page = max_page
         self._clock = clock
         self._pending: set[PendingReply] = set()
 
@@ -81,6 +83,7 @@ class Records:
         wait: float,
         key: str | None = None,
         who: str = "",
+        restricted: bool = False,
     ) -> list[Answer]:
         """Subscribe or advertise; waits so many seconds for the switches to acknowledge."""
         received = self._clock.monotonic()
@@ -88,14 +91,22 @@ class Records:
         wanted = _valid(reply, specs)
         ids: Mapping[int, str] = {}
         if key is not None:
-            ids = await self._claim_begin(kind, specs, reply, wanted, key_name(who, key))
+            name = key_name(who, key)
+            ids = await self._claim_begin(kind, specs, reply, wanted, name, restricted)
         for place, spec in wanted.items():
             caller = reply.element(place)
             if key is None:
-                operation = Operation.begin(kind, spec, received, caller)
+                operation = Operation.begin(kind, spec, received, caller, restricted=restricted)
             else:
-                id = ids[place]
-                operation = Operation.begin(kind, spec, received, caller, id=id, repeatable=True)
+                operation = Operation.begin(
+                    kind,
+                    spec,
+                    received,
+                    caller,
+                    id=ids[place],
+                    repeatable=True,
+                    restricted=restricted,
+                )
             self._pipeline.intake.add(operation)
         return await self._answered(reply, wait)
 
@@ -106,21 +117,28 @@ class Records:
         reply: PendingReply,
         wanted: dict[int, RecordSpec],
         name: str,
+        restricted: bool,
     ) -> Mapping[int, str]:
-        """The ids that a key stands for; elements that were begun before leave `wanted`."""
+        """The ids that a key stands for; elements that were begun before leave `wanted`.
+
+        TooManyRequests if the filters take too much time: then the key is not used.
+        """
         tagged = [["Refused" if isinstance(spec, Problem) else "Ask", spec] for spec in specs]
         mark = fingerprint(kind, tagged)
         use = await self._earlier_use(name, mark)
         if use is None:
             ids: dict[int, str] = {}
+            pause = PauseByTime(self._clock.monotonic)
             for place, spec in list(wanted.items()):
                 try:
-                    ids[place] = self._planner.new_record_id(kind, spec)
+                    ids[place] = self._pipeline.intake.new_record_id(kind, spec, restricted)
+                except TooManyRequests:
+                    raise
                 except DzflowError as error:
                     reply.refuse(place, error)
                     del wanted[place]
-                if place % _PER_TURN == _PER_TURN - 1:
-                    await asyncio.sleep(0)
+                if pause.due:
+                    await pause.let_others_run()
             if not wanted:
                 return ids  # a call of which nothing is left does not use up its key
             claimed = KeyUse(
@@ -136,7 +154,7 @@ class Records:
             if id in known:
                 self._answer_again(reply, place, "begin", known[id].record)
             elif not id:
-                reply.refuse(place, self._refusal(kind, spec))
+                reply.refuse(place, self._refusal(kind, spec, restricted))
             elif old:
                 reply.refuse(place, Conflict(_FORGOTTEN))
             else:
@@ -150,10 +168,10 @@ class Records:
             return True
         return use.made <= await removed_until(self._etcd)
 
-    def _refusal(self, kind: RecordKind, spec: RecordSpec) -> DzflowError:
+    def _refusal(self, kind: RecordKind, spec: RecordSpec, restricted: bool) -> DzflowError:
         """Why an element is refused that was refused when its key was first used."""
         try:
-            self._planner.new_record_id(kind, spec)
+            self._pipeline.intake.new_record_id(kind, spec, restricted)
         except DzflowError as error:
             return error
         return Conflict("this element was refused when the key was first used; use a new key")
@@ -198,7 +216,9 @@ class Records:
                 reply.refuse(place, NotFound(f"there is no {kind} {id[:64]!r}"))
         return await self._answered(reply, wait)
 
-    async def update(self, kind: RecordKind, id: str, filter: Any, *, wait: float) -> Answer:
+    async def update(
+        self, kind: RecordKind, id: str, filter: Any, *, wait: float, restricted: bool = False
+    ) -> Answer:
         """Replace a filter; events that both filters match are delivered all the time."""
         deadline = self._clock.monotonic() + wait
         while True:
@@ -215,7 +235,9 @@ class Records:
             await self._followed.wait_until(id, _is_settled_or_removing, left)
         reply = PendingReply(1)
         now = self._clock.monotonic()
-        self._pipeline.intake.add(Operation.update(stored, filter, now, reply.element(0)))
+        caller = reply.element(0)
+        operation = Operation.update(stored, filter, now, caller, restricted=restricted)
+        self._pipeline.intake.add(operation)
         return (await self._answered(reply, max(0.0, deadline - now)))[0]
 
     async def renew(self, kind: RecordKind, id: str) -> RecordView:
@@ -255,8 +277,16 @@ class Records:
         def wanted(record: Record) -> bool:
             return host is None or record.host == host
 
-        found = await list_records(self._etcd, kind, wanted, number, state, limit, after)
-        return Page([self._views.view(record) for record in found.records], found.next)
+        found = await list_records(
+            self._etcd, kind, wanted, number, state, limit, after, self._max_page
+        )
+        items = []
+        for record in found.records:
+            try:
+                items.append(self._views.view(record))
+            except BadInput as error:
+                _log.error("%s is left out: %s", record.id, error)
+        return Page(items, found.next)
 
     # Waiting and reading
 

@@ -1,10 +1,13 @@
-"""Takes operations in: rate limits, a bounded queue, and turns between hosts."""
+"""Takes operations in: rate limits, quotas, a bounded queue, and turns between hosts."""
 
 import asyncio
 import logging
 
 from configurators.environment import Clock
+from configurators.store.model import RecordKind
+from dispatcher.calls import RecordSpec
 from dispatcher.errors import TooManyRequests
+from dispatcher.knowledge.usage import Usage
 from dispatcher.requests.in_flight import InFlight
 from dispatcher.requests.intake.limits import Admission, Rates
 from dispatcher.requests.intake.planning import Planner
@@ -16,6 +19,8 @@ from dzflow.errors import DzflowError
 _log = logging.getLogger(__name__)
 
 _PER_TURN = 64  # operations that are begun in one turn of the loop
+_TURN_TIME = 0.005  # seconds after which the rest of a turn is left to the next one
+_FREE = 0.0005  # seconds: a filter that takes less does not count as work
 # Seconds in flight after which an operation is slow: if it is known what it waits for, and if not.
 _SLOW, _SLOW_ANYWAY = 1.0, 3.0
 
@@ -27,13 +32,18 @@ class Intake:
         self,
         admission: Admission[Operation],
         rates: Rates,
+        work: Rates,
+        usage: Usage,
         planner: Planner,
         in_flight: InFlight,
         steps: Steps,
         clock: Clock,
     ) -> None:
+        """`work` counts the milliseconds that filters take, `usage` the records of each host."""
         self._admission = admission
         self._rates = rates
+        self._work = work
+        self._usage = usage
         self._planner = planner
         self._in_flight = in_flight
         self._steps = steps
@@ -64,8 +74,10 @@ class Intake:
         self._begin_soon.schedule()
 
     def force(self, operation: Operation) -> None:
-        """Begin an operation at once, whatever else waits."""
+        """Begin an operation at once, whatever else waits, and whatever quota is reached."""
         self._admission.force(operation.host)
+        if operation.spec and not operation.resumed:
+            self._usage.add(operation.spec)
         self._steps.write(operation)
 
     def release(self, operation: Operation) -> None:
@@ -91,6 +103,37 @@ class Intake:
                         self._admission.slow(operation.host)
                 self._begin_waiting()
 
+    def check_call(self, host: str) -> None:
+        """Count a call that leaves no record; TooManyRequests if there is no room for it now."""
+        self._check_limits(host)
+        self._check_work(host, self._clock.monotonic())
+
+    def charge_work(self, host: str, seconds: float) -> None:
+        """Count the processor time that a call of a host has taken."""
+        if seconds > _FREE:
+            self._work.use(host, seconds * 1000, self._clock.monotonic())
+
+    def new_record_id(self, kind: RecordKind, spec: RecordSpec, restricted: bool) -> str:
+        """An id for a record that can be begun, at the cost of its host.
+
+        UnknownHost, UnknownSpace, Forbidden or BadInput if it cannot be begun; TooManyRequests if
+        the host's filters have taken too much time.
+        """
+        self._check_work(spec.host, self._clock.monotonic())
+        before = self._planner.spent
+        try:
+            return self._planner.new_record_id(kind, spec, restricted)
+        finally:
+            self.charge_work(spec.host, self._planner.spent - before)
+
+    def _check_work(self, host: str, now: float) -> None:
+        if wait := self._work.wait(host, now):
+            raise TooManyRequests(
+                f"the filters of {host} take more processor time than they may; simplify them, send"
+                f" fewer at once, or wait {wait:.1f} s (limits.host_work, limits.work)",
+                wait,
+            )
+
     def _check_limits(self, host: str) -> None:
         """Count one operation of a host; TooManyRequests if there is no room for it now."""
         if wait := self._rates.admit(host, self._clock.monotonic()):
@@ -105,16 +148,40 @@ class Intake:
             self._begin_soon.schedule()
 
     def _begin_some(self) -> None:
-        """Begin what may begin now, a bounded number, so that the loop gets to other work."""
-        operations = self._admission.next_to_begin(_PER_TURN)
-        for operation in operations:
+        """Begin what may begin now, for a bounded time, so that the loop gets to other work."""
+        began = now = self._clock.monotonic()
+        for _ in range(_PER_TURN):
+            operations = self._admission.next_to_begin(1)
+            if not operations:
+                return
+            operation = operations[0]
             if operation.caller and operation.caller.cancelled:
                 operation.enter(Stage.ENDED)
                 self._admission.release(operation.host)
-            else:
+            elif operation.action == "end":
                 self._steps.write(operation)
-        if operations:
-            self._begin_waiting()
+            else:
+                self._begin(operation, now)
+            now = self._clock.monotonic()
+            if now - began > _TURN_TIME:
+                break
+        self._begin_waiting()
+
+    def _begin(self, operation: Operation, now: float) -> None:
+        """Begin or update a record, unless the host's filters or records are too many."""
+        try:
+            self._check_work(operation.host, now)
+            if operation.spec:
+                self._usage.reserve(operation.spec)
+            elif operation.stored:
+                self._usage.check_growth(operation.stored.record, operation.filter)
+        except DzflowError as error:
+            self._admission.release(operation.host)
+            refuse(operation, error)
+            return
+        before = self._planner.spent
+        self._steps.write(operation)
+        self.charge_work(operation.host, self._planner.spent - before)
 
 
 def refuse(operation: Operation, error: DzflowError) -> None:

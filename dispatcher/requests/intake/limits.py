@@ -26,9 +26,9 @@ class TokenBucket:
         # Rounding must not make a host wait for the last bit of a token.
         return 0.0 if self._level > 1 - 1e-9 else (1 - self._level) / self.rate
 
-    def use(self) -> None:
-        """Use up one token."""
-        self._level -= 1
+    def use(self, tokens: float = 1.0) -> None:
+        """Use up tokens; beyond those that there are, the bucket is in debt."""
+        self._level -= tokens
 
 
 class Rates:
@@ -42,24 +42,31 @@ class Rates:
 
     def admit(self, host: str, now: float) -> float:
         """0 if the host may begin an operation now; else the seconds after which it may try."""
-        buckets = []
-        if self._overall:
-            buckets.append(self._overall)
-        if self._per_host:
-            buckets.append(self._bucket(host, self._per_host, now))
-        wait = max((bucket.wait(now) for bucket in buckets), default=0.0)
+        wait = self.wait(host, now)
         if not wait:
-            for bucket in buckets:
-                bucket.use()
+            self.use(host, 1.0, now)
         return wait
 
-    def _bucket(self, host: str, rate: float, now: float) -> TokenBucket:
-        bucket = self._hosts.get(host)
-        if bucket is None:
-            if len(self._hosts) >= _MOST_BUCKETS:
-                del self._hosts[next(iter(self._hosts))]
-            bucket = self._hosts[host] = TokenBucket(rate, rate * self._burst_s, now)
-        return bucket
+    def wait(self, host: str, now: float) -> float:
+        """Seconds until the host may begin an operation; 0 if it may now."""
+        return max((bucket.wait(now) for bucket in self._buckets(host, now)), default=0.0)
+
+    def use(self, host: str, tokens: float, now: float) -> None:
+        """Count what an operation of a host has used; it may be more than there is."""
+        for bucket in self._buckets(host, now):
+            bucket.use(tokens)
+
+    def _buckets(self, host: str, now: float) -> list[TokenBucket]:
+        found = [self._overall] if self._overall else []
+        if self._per_host:
+            bucket = self._hosts.get(host)
+            if bucket is None:
+                if len(self._hosts) >= _MOST_BUCKETS:
+                    del self._hosts[next(iter(self._hosts))]
+                burst = self._per_host * self._burst_s
+                bucket = self._hosts[host] = TokenBucket(self._per_host, burst, now)
+            found.append(bucket)
+        return found
 
 
 class Admission(Generic[T]):

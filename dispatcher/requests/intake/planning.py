@@ -1,15 +1,18 @@
 """Plans an operation: which record is to be stored, and which partitions get what of it."""
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
 from configurators.environment import Clock
+from configurators.state.spaces import SpaceView
 from configurators.store.keys import new_record_id
 from configurators.store.model import NextFilter, Record, RecordKind
 from dispatcher.calls import RecordSpec
 from dispatcher.knowledge.catalogue import Catalogue
-from dispatcher.requests.intake.routing import Routing
+from dispatcher.requests.intake.permissions import Permissions
+from dispatcher.requests.intake.routing import Indexed, Routing
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.rollout import Rollout
 from dispatcher.requests.shares import NOTHING, Shares, union
@@ -27,12 +30,22 @@ class Planner:
         routing: Routing,
         clock: Clock,
         new_id: Callable[[int], str],
+        permissions: Permissions | None = None,
+        max_filter: int | None = None,
     ) -> None:
+        """`max_filter` is the most bytes that a new filter may have."""
         self._me = me
         self._catalogue = catalogue
         self._routing = routing
         self._clock = clock
         self._new_id = new_id
+        self._permissions = permissions or Permissions()
+        self._max_filter = max_filter
+
+    @property
+    def spent(self) -> float:
+        """The processor time in seconds that filters have taken so far."""
+        return self._routing.spent + self._permissions.spent
 
     def plan(self, operation: Operation) -> None:
         """Give an operation its `record` and its `rollout`.
@@ -44,14 +57,14 @@ class Planner:
         else:
             self._plan_new(operation, operation.spec)
 
-    def new_record_id(self, kind: RecordKind, spec: RecordSpec) -> str:
-        """An id for a record that can be begun.
+    def new_record_id(self, kind: RecordKind, spec: RecordSpec, restricted: bool) -> str:
+        """An id for a record that can be begun; `restricted` if a host asks for it.
 
-        UnknownHost, UnknownSpace or BadInput if it cannot.
+        UnknownHost, UnknownSpace, TooLarge, Forbidden or BadInput if it cannot.
         """
         self.check_host(spec.host)
         space = self._catalogue.spaces.named(spec.space)
-        self._routing.index(space, kind == "advertisement", spec.filter)
+        self._index(space, kind, spec.host, spec.filter, restricted)
         return new_record_id(kind, space.number, self._new_id)
 
     def check_host(self, host: str) -> None:
@@ -62,7 +75,7 @@ class Planner:
     def _plan_new(self, operation: Operation, spec: RecordSpec) -> None:
         kind = operation.kind
         space = self._catalogue.spaces.named(spec.space)
-        indexed = self._routing.index(space, kind == "advertisement", spec.filter)
+        indexed = self._index(space, kind, spec.host, spec.filter, operation.restricted)
         now = self._clock.wall()
         if not operation.has_given_id:
             # A new one each time: it names the space, which may have another number by now.
@@ -107,7 +120,10 @@ class Planner:
             return
         filter = record.filter if operation.action == "begin" else operation.filter
         try:
-            indexed = self._routing.index(space, advertised, filter)
+            if operation.resumed:
+                indexed = self._routing.index(space, advertised, filter)
+            else:
+                indexed = self._index(space, record.kind, record.host, filter, operation.restricted)
         except BadInput as error:
             if not operation.resumed:
                 raise
@@ -119,6 +135,15 @@ class Planner:
             changed = replace(changed, next=NextFilter(filter, indexed.regions))
         operation.record = changed
         operation.rollout = Rollout(changed, before, indexed.shares, sure)
+
+    def _index(
+        self, space: SpaceView, kind: RecordKind, host: str, filter: Any, restricted: bool
+    ) -> Indexed:
+        """Index a filter that a caller gave, if it is not too large, and permitted."""
+        indexed = self._routing.index(space, kind == "advertisement", filter, self._max_filter)
+        if restricted:
+            self._permissions.check(host, kind, space, filter)
+        return indexed
 
     def _plan_undo(
         self, operation: Operation, record: Record, before: Shares, error: BadInput

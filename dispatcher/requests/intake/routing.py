@@ -1,5 +1,9 @@
 """From filters to regions, and from regions to the shares of partitions, cached. Pure."""
 
+import hashlib
+import time
+from collections.abc import Callable
+from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -9,15 +13,31 @@ from configurators.engine.partials import Request
 from configurators.state.spaces import SpaceView
 from configurators.store.model import Record
 from configurators.streams.packing import pack_regions, unpack_regions
+from dispatcher.errors import TooLarge
 from dispatcher.requests.shares import Share, Shares
+from dzflow.errors import BadInput
 from dzflow.filters import BadFilter
 from dzflow.region import WIDTH, Region
 
-_REMEMBERED = 20_000
-_TEXTS = 65_536
+_REMEMBERED = 20_000  # filters of up to so many bytes
+_SMALL = 512
+_REMEMBERED_LARGE = 200  # filters that are larger
+_REFUSALS = 2_000
+_DEAR = 0.001  # seconds: refusals that took longer are remembered
+_TEXTS = 65_536  # lists of regions of up to so many bytes
+_SMALL_TEXT = 400
 
 _encode = msgpack.Encoder().encode
 _PLAIN = int.from_bytes(b"\x01" * WIDTH, "big") * (7 * ord("0") - ord("*"))
+
+
+def check_size(size: int, most: int | None) -> None:
+    """TooLarge if a filter of so many bytes is larger than allowed."""
+    if most is not None and size > most:
+        raise TooLarge(
+            f"the filter has {size} bytes, and a filter has at most {most} (limits.filter);"
+            " simplify it or use several filters"
+        )
 
 
 class Indexed(NamedTuple):
@@ -36,15 +56,48 @@ def filter_bytes(given: Any) -> bytes:
 
 
 class Routing:
-    """Indexes filters and routes regions; recent results come from a cache."""
+    """Indexes filters and routes regions; recent results come from a cache.
 
-    def __init__(self) -> None:
-        self._known = lru_cache(_REMEMBERED)(_indexed)
+    `spent` is the processor time in seconds that indexing has taken so far. A filter that took long
+    to be refused is refused at once when it comes again.
+    """
+
+    def __init__(self, cpu: Callable[[], float] = time.thread_time) -> None:
+        self.spent = 0.0
+        self._cpu = cpu
+        self._known = lru_cache(_REMEMBERED)(self._indexed)
+        self._known_large = lru_cache(_REMEMBERED_LARGE)(self._indexed)
+        self._refusals: dict[tuple[SpaceView, bytes], BadInput] = {}
         self._routed = lru_cache(_REMEMBERED)(_routed)
 
-    def index(self, space: SpaceView, advertised: bool, given: Any) -> Indexed:
-        """The regions of a filter, and the shares of partitions; BadInput if it is not a filter."""
-        return self._known(space, advertised, filter_bytes(given))
+    def index(
+        self, space: SpaceView, advertised: bool, given: Any, most: int | None = None
+    ) -> Indexed:
+        """The regions of a filter, and the shares of partitions.
+
+        BadInput if it is not a filter, TooLarge if it has more than `most` bytes.
+        """
+        packed = filter_bytes(given)
+        size = len(packed)
+        if size <= _SMALL:
+            return self._known(space, advertised, packed)
+        check_size(size, most)
+        return self._known_large(space, advertised, packed)
+
+    def _indexed(self, space: SpaceView, advertised: bool, given: bytes) -> Indexed:
+        if self._refusals and (known := self._refusals.get(_refusal_key(space, given))):
+            raise copy(known)
+        began = self._cpu()
+        try:
+            return _indexed(space, advertised, given)
+        except BadInput as error:
+            if self._cpu() - began > _DEAR:
+                if len(self._refusals) >= _REFUSALS:
+                    del self._refusals[next(iter(self._refusals))]
+                self._refusals[_refusal_key(space, given)] = copy(error)
+            raise
+        finally:
+            self.spent += self._cpu() - began
 
     def shares(self, space: SpaceView, record: Record) -> Shares:
         """What each partition has of a record that is in force."""
@@ -61,6 +114,10 @@ def _indexed(space: SpaceView, advertised: bool, given: bytes) -> Indexed:
     for version, found in regions.items():
         shares |= _shares(space, advertised, version, found)
     return Indexed({v: pack_regions(found) for v, found in regions.items()}, shares)
+
+
+def _refusal_key(space: SpaceView, given: bytes) -> tuple[SpaceView, bytes]:
+    return space, hashlib.blake2b(given, digest_size=16).digest()
 
 
 def _routed(space: SpaceView, advertised: bool, regions: tuple[tuple[int, bytes], ...]) -> Shares:
@@ -82,10 +139,16 @@ def _shares(
     }
 
 
-@lru_cache(_TEXTS)
 def region_texts(packed: bytes) -> list[str]:
     """Packed regions as text of 0, 1 and *."""
+    return _known_texts(packed) if len(packed) <= _SMALL_TEXT else _texts(packed)
+
+
+def _texts(packed: bytes) -> list[str]:
     return [_text(region) for region in unpack_regions(packed)]
+
+
+_known_texts = lru_cache(_TEXTS)(_texts)
 
 
 def _text(region: Region) -> str:

@@ -7,7 +7,7 @@ from configurators.store.documents import decode_record, encode
 from configurators.store.etcd.client import Put, Stored, StoreError, absent
 from configurators.store.keys import record_key, ttl_key
 from configurators.store.model import Record
-from dispatcher.errors import Conflict, NotFound, Unavailable
+from dispatcher.errors import Conflict, NotFound, TooLarge, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.requests.in_flight import InFlight
 from dispatcher.requests.intake.planning import Planner
@@ -37,7 +37,10 @@ class OperationWriter:
         steps: Steps,
         tasks: BackgroundTasks,
         clock: Clock,
+        max_record: int | None = None,
     ) -> None:
+        """`max_record` is the most bytes of a record that callers make or update."""
+        self._max_record = max_record
         self._me = me
         self._catalogue = catalogue
         self._planner = planner
@@ -75,7 +78,13 @@ class OperationWriter:
             operation.indexed += operation.write_began - began
         record = operation.record
         operation.key = key = record_key(record.id)
-        ops = [Put(key, encode(record))]
+        value = encode(record)
+        most = self._max_record
+        # What is there already goes on, and can be ended, even if the limit was lowered.
+        if most and len(value) > most and operation.action != "end" and not operation.resumed:
+            self._steps.refuse(operation, _too_large(len(value), most))
+            return
+        ops = [Put(key, value)]
         space = None
         compares = operation.only_if
         if operation.action == "begin" and not operation.resumed:
@@ -162,3 +171,10 @@ class OperationWriter:
     def _is_unattended(self, record: Record) -> bool:
         """Whether a write of ours has stored an open operation, though it was thought to fail."""
         return record.open and record.by == self._me and not self.is_attended(record.id)
+
+
+def _too_large(size: int, most: int) -> TooLarge:
+    return TooLarge(
+        f"the record would have {size} bytes, and a record has at most {most} (limits.record):"
+        " while a filter is replaced, it has both; simplify the filter or use several"
+    )

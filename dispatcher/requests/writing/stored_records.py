@@ -9,6 +9,7 @@ from configurators.store.documents import BadDocument, decode_record
 from configurators.store.etcd.client import Etcd, Get, Stored
 from configurators.store.keys import FINISHED, RECORDS, BadRecordId, record_key
 from configurators.store.model import Record, RecordKind, State
+from dispatcher.knowledge.usage import weight
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +71,8 @@ async def scan(
         for item in page.items:
             try:
                 stored = StoredRecord.decode(item)
+                if not item.key.endswith(f"/{stored.record.id}"):
+                    raise BadDocument(f"it has the id {stored.record.id[:32]!r}")
             except BadDocument as error:
                 _log.error("%s is left out: %s", item.key, error)
                 continue
@@ -95,9 +98,11 @@ async def list_records(
     state: State | None,
     limit: int,
     after: str | None,
+    most_bytes: int | None = None,
 ) -> Listed:
     """Records of a kind that are `wanted`. It reads a bounded number, then the caller continues.
 
+    There are at most `limit` of them, and no more than `most_bytes` hold, but for the first one.
     Removed and failed records are stored apart, and listed only if their state is asked for.
     """
     finished = state in ("removed", "failed")
@@ -106,15 +111,23 @@ async def list_records(
         under += f"{space:x}/{kind[0]}"
     begin = record_key(after, finished) if after else None
     found: list[Record] = []
-    looked = 0
+    looked = bytes_found = 0
     last = None
     size = min(_PAGE, max(limit + 1, _AT_ONCE))
     async for _, (record, _) in scan(etcd, under, begin, MOST_LOOKED_AT, size):
         looked += 1
         if len(found) == limit:
             return Listed(found, last)
-        last = record.id
         if record.kind == kind and state in (None, record.state) and wanted(record):
+            bytes_found += _shown_size(record)
+            if most_bytes is not None and bytes_found > most_bytes and found:
+                return Listed(found, last)
             found.append(record)
+        last = record.id
     # There may be more, although fewer were found than asked for: some were not wanted.
     return Listed(found, last if looked > MOST_LOOKED_AT // 2 else None)
+
+
+def _shown_size(record: Record) -> int:
+    """The bytes of a record as callers see it, about: regions are four times as long as text."""
+    return weight(record.filter) + 4 * max(map(len, record.regions.values()), default=0)

@@ -18,6 +18,8 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
+from dispatcher.knowledge.siblings import Siblings
+from dispatcher.knowledge.usage import Quotas, Usage
 from dispatcher.metrics import Metrics
 from dispatcher.requests.calls.followed import FollowedRecords
 from dispatcher.requests.calls.record_view import RecordViews
@@ -73,6 +75,9 @@ class Scene:
             Replies(views, FollowedRecords(etcd)),
             admission,
             Rates(None, None, 1.0),
+            Rates(None, None, 1.0),
+            Usage(etcd, Siblings(etcd, "d1"), Quotas(), CLOCK),
+            None,
             self.metrics,
             None,
             CLOCK,

@@ -1,0 +1,148 @@
+"""Quotas: a host and a space have a limit of records and of bytes, whoever counts."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from dispatcher.calls import Answer, RecordSpec
+from dispatcher.dispatcher import Dispatcher
+from dispatcher.errors import TooLarge
+from dispatcher.knowledge.usage import Quotas, Tally, weight
+from tests.dispatcher.support import TIMEOUT, problem, specs, world
+from tests.etcd import TestEtcd
+from tests.support import until
+
+BIG = {"volume": {"in": list(range(0, 4000, 2))}}
+
+
+def statuses(answers: Sequence[Answer]) -> list[int]:
+    return [answer.status for answer in answers]
+
+
+async def begin(d: Dispatcher, *wanted: RecordSpec) -> list[Answer]:
+    return await d.begin("subscription", wanted, wait=TIMEOUT)
+
+
+async def test_a_host_has_a_limit_of_records(etcd_server: TestEtcd) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(quotas=Quotas(host_records=3, space_records=5)) as d,
+    ):
+        answers = await begin(d, *specs(10))
+        assert statuses(answers) == [201] * 3 + [429] * 7
+        assert problem(answers[-1]).type == "quota"
+        assert "limits.host_records" in problem(answers[-1]).detail
+        assert problem(answers[-1]).retry_after
+        [more] = await d.begin("advertisement", specs(1), wait=TIMEOUT)
+        assert more.status == 429
+        others = await begin(d, *specs(5, "h2"))
+        assert statuses(others) == [201] * 2 + [429] * 3
+        assert "limits.space_records" in problem(others[-1]).detail
+        assert len((await w.etcd.range("records/")).items) == 5
+        # What ends makes room; what is refused for another reason does not use it up.
+        ids = [answer.record.id for answer in answers[:2] if answer.record]
+        assert statuses(await d.end("subscription", ids, wait=TIMEOUT)) == [200, 200]
+        wrong = [RecordSpec("h1", "stocks", {"prise": 5}) for _ in range(9)]
+        assert statuses(await begin(d, *wrong)) == [422] * 9
+        w.refuse(lambda task: "the table is full" if task.regions else None)
+        assert statuses(await begin(d, *specs(2))) == [502, 502]
+        w.refuse(lambda _: None)
+        assert statuses(await begin(d, *specs(4))) == [201, 201, 429, 429]
+
+
+async def test_a_host_has_a_limit_of_bytes(etcd_server: TestEtcd) -> None:
+    quota = 2 * weight(BIG) + weight({})
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(quotas=Quotas(host_bytes=quota)) as d,
+    ):
+        big = RecordSpec("h1", "stocks", BIG)
+        answers = await begin(d, big, RecordSpec("h1", "stocks", {}), big, big)
+        assert statuses(answers) == [201, 201, 201, 429]
+        assert "limits.host_bytes" in problem(answers[-1]).detail
+        assert answers[1].record
+        assert answers[2].record
+        small = answers[1].record.id
+        assert (await d.update("subscription", small, BIG, wait=TIMEOUT)).status == 429
+        large = answers[2].record.id
+        assert (await d.update("subscription", large, {}, wait=TIMEOUT)).status == 200
+        assert (await d.update("subscription", small, BIG, wait=TIMEOUT)).status == 200
+        assert (await d.update("subscription", large, BIG, wait=TIMEOUT)).status == 429
+
+
+async def test_what_was_stored_before_the_start_counts(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w:
+        async with w.dispatcher() as d:
+            assert statuses(await begin(d, *specs(3))) == [201] * 3
+        async with w.dispatcher(quotas=Quotas(host_records=3)) as d:
+            assert statuses(await begin(d, *specs(1))) == [429]
+
+
+async def test_several_dispatchers_keep_to_the_quota_together(etcd_server: TestEtcd) -> None:
+    quotas = Quotas(host_records=10)
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(quotas=quotas) as one,
+        w.dispatcher(quotas=quotas) as other,
+    ):
+
+        async def both_known() -> bool:
+            return len(one.health().dispatchers) == len(other.health().dispatchers) == 2
+
+        await until(both_known)
+        for d in (one, other):
+            assert statuses(await begin(d, *specs(8))) == [201] * 5 + [429] * 3
+        assert len((await w.etcd.range("records/")).items) == 10
+
+
+def test_one_dispatcher_knows_exactly_and_several_assume_the_worst() -> None:
+    tally = Tally(100, 1000)
+    tally.made, tally.removed = 10, 4
+    assert tally.used(1)[0] == 106
+    assert tally.used(3)[0] == 130
+
+
+async def test_filters_and_records_have_a_limit_of_bytes(etcd_server: TestEtcd) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(max_filter=10_000, max_record=10_000) as d,
+    ):
+        too_large = {"volume": {"in": list(range(5_000, 9_000))}}
+        [answer] = await begin(d, RecordSpec("h1", "stocks", too_large))
+        assert (answer.status, problem(answer).type) == (413, "too-large")
+        [answer] = await begin(d, RecordSpec("h1", "stocks", BIG))
+        assert answer.status == 201
+        assert answer.record
+        updated = await d.update("subscription", answer.record.id, BIG, wait=TIMEOUT)
+        assert updated.status == 413  # while it is changed, it has both filters
+        assert "limits.record" in problem(updated).detail
+        [ended] = await d.end("subscription", [answer.record.id], wait=TIMEOUT)
+        assert ended.status == 200
+        with pytest.raises(TooLarge):
+            await d.explain("stocks", too_large)
+
+
+async def test_pages_have_a_limit_of_bytes(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher(max_page=3 * weight(BIG)) as d:
+        wanted = [RecordSpec("h1", "stocks", BIG if n % 3 else {}) for n in range(12)]
+        wanted += specs(3, "h2")
+        answers = await begin(d, *wanted)
+        made = {answer.record.id for answer in answers if answer.record}
+        for host, limit in ((None, 100), (None, 2), ("h1", 100), ("h2", 100)):
+            seen: list[str] = []
+            pages = 0
+            after: str | None = None
+            while True:
+                page = await d.records("subscription", host=host, limit=limit, after=after)
+                assert 1 <= len(page.items) <= limit
+                assert sum(weight(item.filter) for item in page.items) <= 3 * weight(BIG)
+                seen += [item.id for item in page.items]
+                pages += 1
+                after = page.next
+                if after is None:
+                    break
+            assert len(seen) == len(set(seen)) == {None: 15, "h1": 12, "h2": 3}[host]
+            assert set(seen) <= made
+            assert pages > 2 or host == "h2"
+        tiny = await d.records("subscription", limit=1)
+        assert len(tiny.items) == 1

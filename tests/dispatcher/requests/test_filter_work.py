@@ -1,0 +1,106 @@
+"""The time that filters take: each host has its share of it, and no more."""
+
+import asyncio
+
+import pytest
+
+from dispatcher.calls import RecordSpec
+from dispatcher.errors import TooLarge, TooManyRequests
+from tests.dispatcher.support import TIMEOUT, problem, specs, world
+from tests.etcd import TestEtcd
+
+
+def dear(count: int, host: str = "h1") -> list[RecordSpec]:
+    """Subscriptions whose filters take long to be refused, each another one."""
+    return [
+        RecordSpec(host, "stocks", [{"price": i + n, "volume": i} for i in range(180)])
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("key", [None, "a-key"])
+async def test_a_host_that_has_used_up_its_time_is_refused_before_any_work(
+    etcd_server: TestEtcd, key: str | None
+) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(work_per_host=0.5, work=None) as d,
+    ):
+        [first] = await d.begin("subscription", dear(1), wait=TIMEOUT)
+        assert first.status == 422
+        if key is None:
+            answers = await d.begin("subscription", dear(20), wait=TIMEOUT)
+            assert {answer.status for answer in answers} == {429}
+            assert problem(answers[0]).retry_after
+        else:
+            with pytest.raises(TooManyRequests):
+                await d.begin("subscription", dear(20), wait=TIMEOUT, key=key)
+        # Its own simple filters wait, too; those of others do not, and ending is always possible.
+        [mine] = await d.begin("subscription", specs(1), wait=TIMEOUT)
+        assert mine.status == 429
+        [other] = await d.begin("subscription", specs(1, "h2"), wait=TIMEOUT)
+        assert other.status == 201
+        assert other.record
+        with pytest.raises(TooManyRequests):
+            await d.explain("stocks", "price < 5", "h1")
+        await d.explain("stocks", "price < 5", "h2")
+        [ended] = await d.end("subscription", [other.record.id], wait=TIMEOUT)
+        assert ended.status == 200
+        assert (await w.etcd.range("keys/")).items == []
+
+
+async def test_all_hosts_together_have_a_limit_of_time(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher(work_per_host=None, work=0.5) as d:
+        await d.begin("subscription", dear(2), wait=TIMEOUT)
+        [other] = await d.begin("subscription", specs(1, "h2"), wait=TIMEOUT)
+        assert other.status == 429
+
+
+async def test_simple_filters_do_not_count_as_work(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher(work_per_host=100, work=100) as d:
+        answers = await d.begin("subscription", specs(150), wait=TIMEOUT)
+        assert {answer.status for answer in answers} == {201}
+
+
+async def test_other_work_runs_while_a_batch_is_taken_in(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher(work_per_host=None, work=None) as d:
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        counting = asyncio.create_task(count_turns())
+        for key in (None, "a-key"):
+            turns = 0
+            answers = await d.begin("subscription", dear(20), wait=TIMEOUT, key=key)
+            assert {answer.status for answer in answers} == {422}
+            assert turns >= (5 if key is None else 1)  # the second time, refusals are remembered
+        counting.cancel()
+
+
+async def test_explaining_is_limited_as_subscribing_is(etcd_server: TestEtcd) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(rate_per_host=0.01, burst_s=300, max_filter=2_000) as d,
+    ):
+        with pytest.raises(TooLarge):
+            await d.explain("stocks", {"volume": {"in": list(range(2_000))}}, who="h1")
+        for _ in range(2):
+            await d.explain("stocks", "price < 5", who="h1")
+        with pytest.raises(TooManyRequests):
+            await d.explain("stocks", "price < 5", who="h1")
+        await d.explain("stocks", "price < 5", "h2", who="operator")
+
+
+async def test_only_some_computations_of_flows_wait(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d:
+        found = await asyncio.gather(
+            *(d.explain("stocks", "price < 5", "h1") for _ in range(20)), return_exceptions=True
+        )
+        refused = [each for each in found if isinstance(each, BaseException)]
+        assert len(refused) == 12
+        assert all(isinstance(each, TooManyRequests) for each in refused)
+        await d.explain("stocks", "price < 5", "h1")
