@@ -113,11 +113,11 @@ def backup() -> dict[str, Any]:
     saved = Backup(
         "dzflow backup 1",
         _MADE,
-        [new_space("stocks", 1, _SCHEMA, "legs", 2)],
+        [new_space("stocks", 2, _SCHEMA, "legs", 2)],
         [Host("h1", "s1", 3)],
         [
             SavedRecord(
-                "s1-0123456789abcdef",
+                "s2-0123456789abcdef",
                 "subscription",
                 "h1",
                 "stocks",
@@ -126,7 +126,7 @@ def backup() -> dict[str, Any]:
                 "mine",
                 60.0,
             ),
-            SavedRecord("a1-0123456789abcdef", "advertisement", "h1", "stocks", "true", _MADE),
+            SavedRecord("a2-0123456789abcdef", "advertisement", "h1", "stocks", "true", _MADE),
         ],
     )
     document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(saved))
@@ -134,7 +134,7 @@ def backup() -> dict[str, Any]:
 
 
 _BACKUP_WORDS: tuple[Any, ...] = (
-    *("dzflow backup 1", "stocks", "s1-0123456789abcdef", "subscription", "legs", "lpm", "h1"),
+    *("dzflow backup 1", "stocks", "s2-0123456789abcdef", "subscription", "legs", "lpm", "h1"),
     *(0, -5, 1023, 99_999, 77, -1.0, "x" * 1_000, "h\n1", {"bit": 95}, {"bit": 96}),
 )
 
