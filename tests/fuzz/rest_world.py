@@ -20,6 +20,7 @@ from uvicorn.server import ServerState
 from api.http.app import make_app
 from api.http.app_settings import ApiSettings, Token
 from api.http.border.http_protocol import Protocol
+from dzflow.connections import ConnectionLimits, ConnectionTable
 from tests.fuzz.target import Broken
 from tests.fuzz.transport import FakeTransport
 from tests.simulation.loop import VirtualLoop
@@ -73,6 +74,8 @@ class RestWorld:
         self._stack = AsyncExitStack()
         self._state = ServerState()
         self._config: uvicorn.Config
+        self._settings = _SETTINGS
+        self._table: ConnectionTable[Protocol] = ConnectionTable(ConnectionLimits(16, 16, 4))
         (self._dispatcher,) = world.of("dispatcher")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -91,7 +94,8 @@ class RestWorld:
     async def serve(self, tokens: Sequence[Token]) -> None:
         """Start the application."""
         dispatcher = self._dispatcher.main
-        app = make_app(_with(tokens), lambda: nullcontext(dispatcher))
+        self._settings = _with(tokens)
+        app = make_app(self._settings, lambda: nullcontext(dispatcher))
         await self._stack.enter_async_context(app.router.lifespan_context(app))
         context = self._dispatcher.node.context
 
@@ -101,7 +105,7 @@ class RestWorld:
             await serving
 
         self._config = uvicorn.Config(
-            in_process, http=Protocol, ws="none", lifespan="off", log_config=None, access_log=False
+            in_process, ws="none", lifespan="off", log_config=None, access_log=False
         )
         self._config.load()
 
@@ -123,7 +127,8 @@ class RestWorld:
 
     async def _exchange(self, parts: Sequence[bytes]) -> Exchange:
         state = self._state
-        protocol = Protocol(self._config, state, {})
+        protocol = Protocol(self._config, state, {}, self._settings, self._table)
+        self._table.admit(protocol, "127.0.0.1")
         transport = FakeTransport(protocol)
         protocol.connection_made(cast(asyncio.Transport, transport))
         for part in parts:

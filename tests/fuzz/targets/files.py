@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from configurators.state.network import first_network
 from configurators.state.spaces import new_space
-from dispatcher.changes.backups import Backup, BadBackup, SavedRecord, read_backup
+from dispatcher.changes.backup_file import Backup, BadBackup, SavedRecord, read_backup
 from sdn.topologies import topology
 from sdn.topology import Host
 from sdn.topology_file import BadTopologyFile, dump_topology, load_topology, parse_topology
@@ -106,6 +107,7 @@ _SCHEMA = {
     "index": {"kind": "zorder", "budget": 4, "shapes": 4},
 }
 _MADE = 1_700_000_000.5
+_NETWORK = first_network(topology("line:3"), "legs", 1)
 
 
 def backup() -> dict[str, Any]:
@@ -142,8 +144,8 @@ _BACKUP_WORDS: tuple[Any, ...] = (
 @contextmanager
 def _open_backup() -> Iterator[Probe]:
     def probe(data: bytes) -> str:
-        saved = read_backup(data)
-        if read_backup(msgspec.json.encode(saved)) != saved:
+        saved = read_backup(data, _NETWORK, max_filter=64 << 10)
+        if read_backup(msgspec.json.encode(saved), _NETWORK) != saved:
             raise Broken("a backup is another one after it was written and read")
         return f"{len(saved.spaces)} spaces, {len(saved.records)} records"
 
@@ -163,7 +165,7 @@ BACKUP = Target(
     open=_open_backup,
     inputs=backup_inputs,
     refusals=(BadBackup,),
-    covers=("dispatcher.changes.backups", "configurators.state.spaces"),
+    covers=("dispatcher.changes.backup_file", "configurators.state.spaces"),
     share=50,
     block=5_000,
 )
