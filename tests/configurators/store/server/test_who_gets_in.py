@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture
+def careless_umask() -> Iterator[None]:
+    """New files of this process are open to all, unless it says otherwise."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
 def sockets_of(server: EtcdServer) -> list[Path]:
     """The unix sockets at which etcd listens."""
     client = socket_path(server.endpoint)
@@ -68,10 +77,18 @@ def tries_to_connect(user: int, path: Path) -> str:
     return done.stdout.strip()
 
 
+def open_files(pid: int) -> list[str]:
+    """What the file descriptors of a process refer to."""
+    found = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(file))
+    return found
+
+
 def network_sockets(pid: int) -> list[str]:
     """The lines of the kernel's tables of TCP and UDP sockets that belong to a process."""
-    links = [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()]
-    nodes = {link[8:-1] for link in links if link.startswith("socket:[")}
+    nodes = {link[8:-1] for link in open_files(pid) if link.startswith("socket:[")}
     assert nodes, "etcd has sockets, and they can be seen"
     lines = []
     for table in ("tcp", "tcp6", "udp", "udp6"):
@@ -88,6 +105,7 @@ def test_etcd_listens_at_no_port_of_the_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+@pytest.mark.usefixtures("careless_umask")
 def test_another_user_of_the_machine_cannot_connect(open_folder: Path) -> None:
     with running(open_folder / "etcd") as server:
         for path in sockets_of(server):
@@ -110,6 +128,7 @@ def test_a_folder_of_another_user_is_not_used(open_folder: Path) -> None:
     assert not any(folder.iterdir())
 
 
+@pytest.mark.usefixtures("careless_umask")
 def test_files_of_etcd_are_its_owners(tmp_path: Path) -> None:
     with running(tmp_path / "etcd"):
         files = [path for path in (tmp_path / "etcd" / "data").rglob("*") if path.is_file()]
@@ -160,8 +179,7 @@ async def test_folders_of_closed_connections_are_closed(tmp_path: Path) -> None:
     with running(tmp_path / ("x" * 200)) as server:
 
         def opened() -> int:
-            links = [file.readlink() for file in Path("/proc/self/fd").iterdir() if file.exists()]
-            return links.count(server.data_dir)
+            return open_files(os.getpid()).count(str(server.data_dir))
 
         for _ in range(3):
             async with Etcd(server.access()):
