@@ -304,17 +304,17 @@ class KeepSettings(_Section):
     finished_s: float = Field(
         default=600.0, ge=60, description="seconds that removed and failed records are kept"
     )
-    finished: int = Field(
+    finished_count: int = Field(
         default=100_000, ge=0, description="the most of them, but all of the last 30 seconds"
     )
     finished_bytes: int = Field(default=128 << 20, ge=0, description="the most bytes of them")
-    keys_s: float = Field(
+    key_s: float = Field(
         default=86_400.0, ge=600, description="seconds that idempotency keys are honoured"
     )
-    keys: int = Field(
+    key_count: int = Field(
         default=500_000, ge=0, description="the most of them, but all of the last ten minutes"
     )
-    keys_bytes: int = Field(default=256 << 20, ge=0, description="the most bytes of them")
+    key_bytes: int = Field(default=256 << 20, ge=0, description="the most bytes of them")
     answers: int = Field(
         default=10_000,
         ge=1,

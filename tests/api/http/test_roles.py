@@ -26,6 +26,7 @@ FOR_OPERATORS = {
     "GET /metrics",
     "GET /backup",
     "POST /restore",
+    "POST /etcd/compact",
 }
 ROUTES = sorted({*ACCESS, *FOR_ANYONE, *FOR_OPERATORS})
 
