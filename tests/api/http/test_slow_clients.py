@@ -135,7 +135,8 @@ async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
 async def test_trailers_are_not_headers() -> None:
     said = CHUNKED + b"1\r\nx\r\n0\r\nAuthorization: Bearer me\r\n\r\n"
     async with serving(read_all) as bare, bare.connection(said) as (reader, _):
-        await reader.readuntil(b"\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"content-length: 22\r\n" in head
         assert await reader.readexactly(22) == b"host,transfer-encoding"
 
 
