@@ -199,7 +199,11 @@ async def tell_client(scope: Scope, _receive: Receive, send: Send) -> None:
 
 @pytest.mark.parametrize(
     ("proxies", "seen"),
-    [((), ["127.0.0.1", "http"]), (("127.0.0.0/8",), ["192.0.2.1", "https"])],
+    [
+        ((), ["127.0.0.1", "http"]),
+        (("198.51.100.7",), ["127.0.0.1", "http"]),
+        (("127.0.0.0/8",), ["192.0.2.1", "https"]),
+    ],
 )
 async def test_only_proxies_that_are_named_may_speak_for_others(
     proxies: tuple[str, ...], seen: list[str], monkeypatch: pytest.MonkeyPatch
