@@ -135,7 +135,8 @@ async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
 async def test_trailers_are_not_headers() -> None:
     said = CHUNKED + b"1\r\nx\r\n0\r\nAuthorization: Bearer me\r\n\r\n"
     async with serving(read_all) as bare, bare.connection(said) as (reader, _):
-        await reader.readuntil(b"\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"content-length: 22\r\n" in head
         assert await reader.readexactly(22) == b"host,transfer-encoding"
 
 
@@ -198,7 +199,11 @@ async def tell_client(scope: Scope, _receive: Receive, send: Send) -> None:
 
 @pytest.mark.parametrize(
     ("proxies", "seen"),
-    [((), ["127.0.0.1", "http"]), (("127.0.0.0/8",), ["192.0.2.1", "https"])],
+    [
+        ((), ["127.0.0.1", "http"]),
+        (("198.51.100.7",), ["127.0.0.1", "http"]),
+        (("127.0.0.0/8",), ["192.0.2.1", "https"]),
+    ],
 )
 async def test_only_proxies_that_are_named_may_speak_for_others(
     proxies: tuple[str, ...], seen: list[str], monkeypatch: pytest.MonkeyPatch
