@@ -179,6 +179,7 @@ class Intake:
             self._admission.release(operation.host)
             refuse(operation, error)
             return
+        operation.limited = True
         before = self._planner.spent
         self._steps.write(operation)
         self.charge_work(operation.host, self._planner.spent - before)
