@@ -99,6 +99,7 @@ class Operation:
         "key",
         "kind",
         "last_done",
+        "limited",
         "only_if",
         "received",
         "record",
@@ -140,6 +141,7 @@ class Operation:
         self.stored: StoredRecord | None = None  # the record that is changed
         self.filter: Any = None  # the new filter of an update
         self.only_if: Sequence[Compare] = ()  # what else must hold in etcd when it is written
+        self.limited = False  # a caller asks for it, so that limits of bytes hold
         self.restricted = False  # a host asks for it, which may do what it is permitted only
         self.resumed = False  # it was written before, and is carried out again
         self.revision = 0  # of the record, as this operation has read or written it

@@ -7,7 +7,7 @@ from configurators.state.spaces import new_space
 from configurators.store.documents import decode_network, decode_record, encode
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import NETWORK, SPACES
-from configurators.store.model import Record
+from configurators.store.model import Record, RecordKind
 from dispatcher.calls import RecordSpec
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.options import DispatcherOptions
@@ -16,6 +16,7 @@ from tests.dispatcher.whole import Mode, whole
 from tests.etcd import TestEtcd
 from tests.support import until
 
+KINDS: list[tuple[RecordKind, str]] = [("subscription", "h1"), ("advertisement", "h2")]
 MODES = pytest.mark.parametrize("mode", ["sna", "sea"])
 
 
@@ -40,7 +41,7 @@ async def bad_documents(etcd: Etcd) -> dict[str, bytes]:
     stored = await etcd.get(NETWORK)
     assert stored
     network = decode_network(stored.value)
-    record = decode_record((await etcd.range("records/")).items[0].value)
+    record = decode_record((await etcd.range("records/1/s")).items[0].value)
     assert isinstance(record, Record)
     under = f"records/{record.id[1:].partition('-')[0]}/"
     return {
@@ -59,8 +60,9 @@ async def bad_documents(etcd: Etcd) -> dict[str, bytes]:
 
 async def works(d: Dispatcher) -> None:
     """Requests are served in the space that is as it should be."""
-    [answer] = await d.begin("subscription", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT)
-    assert answer.status == 201, answer.problem
+    for kind, host in KINDS:
+        [answer] = await d.begin(kind, [RecordSpec(host, "stocks", {})], wait=TIMEOUT)
+        assert answer.status == 201, answer.problem
 
 
 @MODES

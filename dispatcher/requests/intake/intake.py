@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 _PER_TURN = 64  # operations that are begun in one turn of the loop
 _TURN_TIME = 0.005  # seconds after which the rest of a turn is left to the next one
-_FREE = 0.0005  # seconds: a filter that takes less does not count as work
+_FREE = 0.002  # seconds: a filter that takes less does not count as work
 # Seconds in flight after which an operation is slow: if it is known what it waits for, and if not.
 _SLOW, _SLOW_ANYWAY = 1.0, 3.0
 
@@ -179,6 +179,7 @@ class Intake:
             self._admission.release(operation.host)
             refuse(operation, error)
             return
+        operation.limited = True
         before = self._planner.spent
         self._steps.write(operation)
         self.charge_work(operation.host, self._planner.spent - before)

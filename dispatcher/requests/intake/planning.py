@@ -64,7 +64,9 @@ class Planner:
         """
         self.check_host(spec.host)
         space = self._catalogue.spaces.named(spec.space)
-        self._index(space, kind, spec.host, spec.filter, restricted)
+        self._routing.index(space, kind == "advertisement", spec.filter, self._max_filter)
+        if restricted:
+            self._permissions.check(spec.host, kind, space, spec.filter)
         return new_record_id(kind, space.number, self._new_id)
 
     def check_host(self, host: str) -> None:
@@ -75,7 +77,7 @@ class Planner:
     def _plan_new(self, operation: Operation, spec: RecordSpec) -> None:
         kind = operation.kind
         space = self._catalogue.spaces.named(spec.space)
-        indexed = self._index(space, kind, spec.host, spec.filter, operation.restricted)
+        indexed = self._index(operation, space, spec.filter)
         now = self._clock.wall()
         if not operation.has_given_id:
             # A new one each time: it names the space, which may have another number by now.
@@ -120,10 +122,7 @@ class Planner:
             return
         filter = record.filter if operation.action == "begin" else operation.filter
         try:
-            if operation.resumed:
-                indexed = self._routing.index(space, advertised, filter)
-            else:
-                indexed = self._index(space, record.kind, record.host, filter, operation.restricted)
+            indexed = self._index(operation, space, filter)
         except BadInput as error:
             if not operation.resumed:
                 raise
@@ -136,13 +135,12 @@ class Planner:
         operation.record = changed
         operation.rollout = Rollout(changed, before, indexed.shares, sure)
 
-    def _index(
-        self, space: SpaceView, kind: RecordKind, host: str, filter: Any, restricted: bool
-    ) -> Indexed:
-        """Index a filter that a caller gave, if it is not too large, and permitted."""
-        indexed = self._routing.index(space, kind == "advertisement", filter, self._max_filter)
-        if restricted:
-            self._permissions.check(host, kind, space, filter)
+    def _index(self, operation: Operation, space: SpaceView, filter: Any) -> Indexed:
+        """Index the filter of an operation, if the caller may have it."""
+        most = self._max_filter if operation.limited else None
+        indexed = self._routing.index(space, operation.kind == "advertisement", filter, most)
+        if operation.restricted:
+            self._permissions.check(operation.host, operation.kind, space, filter)
         return indexed
 
     def _plan_undo(

@@ -80,8 +80,7 @@ class OperationWriter:
         operation.key = key = record_key(record.id)
         value = encode(record)
         most = self._max_record
-        # What is there already goes on, and can be ended, even if the limit was lowered.
-        if most and len(value) > most and operation.action != "end" and not operation.resumed:
+        if most and len(value) > most and operation.limited:
             self._steps.refuse(operation, _too_large(len(value), most))
             return
         ops = [Put(key, value)]

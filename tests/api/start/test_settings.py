@@ -12,6 +12,9 @@ from api.start.settings.sources import find_exposed_secrets, load, restore
 from api.start.settings.table import table
 from configurators.streams.tls import BadCertificates
 from dispatcher.changes.damping import Patience
+from dispatcher.knowledge.usage import Quotas
+from dispatcher.options import DispatcherOptions
+from dispatcher.requests.intake.permissions import Permission
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 SECRETS = {
@@ -295,6 +298,61 @@ def test_times_reach_the_parts_that_they_are_for() -> None:
     assert (found.at_once, found.patience_s, found.lease_s) == (7, 0.25, 3)
     assert (found.take_over_after_s, found.take_over_first_s) == (1.5, 11)
     assert parts.southbound_options(settings, "n").ttl == 6
+
+
+def test_limits_of_callers_reach_the_dispatcher() -> None:
+    given = {
+        "DZFLOW_LIMITS__WORK": "0",
+        "DZFLOW_LIMITS__HOST_WORK": "20",
+        "DZFLOW_LIMITS__FILTER": "2000",
+        "DZFLOW_LIMITS__RECORD": "5000",
+        "DZFLOW_LIMITS__PAGE": "3000",
+        "DZFLOW_LIMITS__HOST_RECORDS": "7",
+        "DZFLOW_LIMITS__SPACE_BYTES": "0",
+    }
+    asks = parts.dispatcher_options(load(None, {}, given), "n")
+    assert (asks.work, asks.work_per_host) == (None, 20.0)
+    assert (asks.max_filter, asks.max_record, asks.max_page) == (2000, 5000, 3000)
+    assert asks.quotas == Quotas(7, 256 << 20, 2_000_000, None)
+    assert parts.dispatcher_options(Settings(), "n").quotas == DispatcherOptions().quotas
+
+
+RULES = """
+[tokens]
+hosts = { h1 = "geheim" }
+
+[[permissions.rules]]
+hosts = "h1"
+spaces = "stocks"
+subscribe = "price < 500"
+advertise = true
+"""
+
+
+def test_permissions_reach_the_dispatcher(tmp_path: Path) -> None:
+    file = tmp_path / "dzflow.toml"
+    file.write_text(RULES)
+    settings = load(file, {}, {})
+    check_settings(settings, None)
+    wanted = (Permission("h1", "stocks", "price < 500", True),)
+    assert parts.dispatcher_options(settings, "n").permissions == wanted
+    again = restore(settings.revealed())
+    assert parts.dispatcher_options(again, "n").permissions == wanted
+    assert parts.dispatcher_options(Settings(), "n").permissions == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (RULES.replace("price < 500", "price <"), r"permissions.rules\[0\].subscribe: expected"),
+        (RULES.replace("h1 = ", "").replace('"geheim"', ""), "set tokens.hosts"),
+    ],
+)
+def test_permissions_that_cannot_work_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "dzflow.toml"
+    file.write_text(text)
+    with pytest.raises(BadSettings, match=said):
+        check_settings(load(file, {}, {}), None)
 
 
 def test_the_treatment_of_switches_reaches_the_southbound_process() -> None:

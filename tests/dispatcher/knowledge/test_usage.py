@@ -8,7 +8,7 @@ from dispatcher.calls import Answer, RecordSpec
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import TooLarge
 from dispatcher.knowledge.usage import Quotas, Tally, weight
-from tests.dispatcher.support import TIMEOUT, problem, specs, world
+from tests.dispatcher.support import SCHEMA, TIMEOUT, problem, specs, world
 from tests.etcd import TestEtcd
 from tests.support import until
 
@@ -146,3 +146,18 @@ async def test_pages_have_a_limit_of_bytes(etcd_server: TestEtcd) -> None:
             assert pages > 2 or host == "h2"
         tiny = await d.records("subscription", limit=1)
         assert len(tiny.items) == 1
+
+
+async def test_a_schema_changes_under_records_that_are_larger_than_new_ones_may_be(
+    etcd_server: TestEtcd,
+) -> None:
+    async with world(etcd_server.access()) as w:
+        async with w.dispatcher() as d:
+            assert statuses(await begin(d, RecordSpec("h1", "stocks", BIG))) == [201]
+        async with w.dispatcher(max_filter=1_024, max_record=4_096, grace=0.0) as d:
+            changed = {"attributes": [*SCHEMA["attributes"], {"name": "more", "type": "bool"}]}
+            assert (await d.put_space("stocks", changed)).version == 1
+            [item] = (await d.records("subscription")).items
+            assert (item.state, item.filter) == ("active", BIG)
+            ended = await d.end("subscription", [item.id], wait=TIMEOUT)
+            assert statuses(ended) == [200]

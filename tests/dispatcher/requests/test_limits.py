@@ -30,6 +30,17 @@ def test_a_refused_operation_costs_nothing() -> None:
     assert rates.admit("h2", 0.0) == 0.0
 
 
+def test_what_was_used_beyond_the_limit_is_paid_back() -> None:
+    work = Rates(1000.0, 100.0, burst_s=1.0)
+    assert work.wait("h1", 0.0) == 0.0
+    work.use("h1", 350.0, 0.0)
+    assert work.wait("h1", 0.0) == pytest.approx(2.51)
+    assert work.wait("h2", 0.0) == 0.0
+    assert work.wait("h1", 2.6) == 0.0
+    work.use("h2", 5_000.0, 2.6)
+    assert work.wait("h1", 2.6) > 3.0  # all together have used too much
+
+
 def test_the_queue_is_bounded_overall_and_per_host() -> None:
     admission: Admission[int] = Admission(10, 10, queue=5, queue_per_host=3)
     assert [admission.put("h1", n) for n in range(4)] == [True, True, True, False]
