@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dzflow.aio import BackgroundTasks
 
 PAUSE = 0.5  # seconds between audits of a switch that others keep changing
-REST = 9  # times as long as a background audit took, before the next one
+REST = 9  # times as long as an audit took, before the next one
 LONGEST_REST = 5.0  # seconds
 
 
@@ -48,13 +48,16 @@ class Auditor:
         self._wake.set()
 
     async def _audit_until_quiet(self, switch: str) -> None:
+        clock = asyncio.get_running_loop().time
         try:
             while True:
                 self._again.discard(switch)
+                began = clock()
                 await self._audit(switch)
                 if switch not in self._again:
                     return
-                await asyncio.sleep(PAUSE)  # there is no race with others that keep changing it
+                # There is no race with others that keep changing it, or a switch that says so.
+                await asyncio.sleep(max(PAUSE, _rest(clock() - began)))
         finally:
             self._running.discard(switch)
 
@@ -74,5 +77,10 @@ class Auditor:
                 if switch in self._usable():
                     began = clock()
                     await self._audit(switch)
-                    await asyncio.sleep(min(REST * (clock() - began), LONGEST_REST))
+                    await asyncio.sleep(_rest(clock() - began))
             self._wake.clear()
+
+
+def _rest(took: float) -> float:
+    """Seconds to rest after an audit that took so long."""
+    return min(REST * took, LONGEST_REST)

@@ -59,6 +59,7 @@ from sdn.topology import Host, Topology
 from tests.certificates import make_keys
 from tests.etcd import TestEtcd
 from tests.onos_standin import OnosStandIn
+from tests.sdn.southbound.planes import switch_keys
 from tests.support import WAIT, until
 
 LINE = topology("line:3")
@@ -546,7 +547,7 @@ async def test_a_changed_network_is_taken_up_and_reported(etcd_server: TestEtcd)
         ]
 
 
-async def test_only_switches_with_a_certificate_are_let_in(
+async def test_only_switches_whose_certificate_names_them_are_let_in(
     etcd_server: TestEtcd, tmp_path: Path
 ) -> None:
     keys = make_keys(tmp_path)
@@ -559,7 +560,7 @@ async def test_only_switches_with_a_certificate_are_let_in(
         "ca": str(keys.authority),
     }
     async with process(access, **files) as p, client(p.listen) as c:
-        dialling = Dialling(tls=keys.client())
+        dialling = Dialling(tls=switch_keys(keys, LINE).client())
         async with EmulatedNetwork(LINE, controllers(p), dialling=dialling):
             await c.holding(*NAMES)
         async with EmulatedNetwork(LINE, controllers(p)):

@@ -126,7 +126,9 @@ async def test_a_switch_that_floods_does_not_stop_the_others() -> None:
         assert "s1" in r.driver.connected()
 
 
-async def test_a_switch_with_ever_new_ports_is_disconnected() -> None:
+async def test_a_switch_with_ever_new_ports_is_disconnected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with rig() as r:
         r.network.agents["s2"].drop()
         async with RawPeer(r.driver.port) as raw:
@@ -135,6 +137,7 @@ async def test_a_switch_with_ever_new_ports_is_disconnected() -> None:
                 for number in range(1, MAX_PORTS + 10):
                     raw.writer.write(peer.port_status(V1_3, 0, peer.port(V1_3, number)))
             await raw.until_closed()
+    assert any(f"more than {MAX_PORTS} ports" in line for line in caplog.messages)
 
 
 async def test_a_listing_of_empty_parts_without_end_is_cut_off() -> None:
