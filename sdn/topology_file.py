@@ -7,13 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from sdn.topology import Host, Link, NoSwitches, Switch, Topology, TopologyError
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
+MAX_MEMBERS = MAX_FILE_BYTES // 4  # of all mappings: a file cannot hold more without merges
 YAML_SUFFIXES = (".yaml", ".yml")
 JSON_SUFFIX = ".json"
 SECTIONS = ("switches", "links", "hosts")
@@ -180,7 +181,9 @@ def _parse_yaml(path: Path, text: str) -> object:
             f"{path}: reading YAML needs PyYAML; install dzflow[control], or give the file as JSON"
         ) from None
     try:
-        document: object = yaml.safe_load(text)
+        document: object = yaml.load(text, _bounded_loader(yaml.SafeLoader))  # noqa: S506
+    except TopologyFileBroken as error:
+        raise TopologyFileBroken(f"{path}: {error}") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
@@ -194,6 +197,24 @@ def _parse_yaml(path: Path, text: str) -> object:
     except RecursionError:
         raise TopologyFileBroken(f"{path}: nested too deeply") from None
     return document
+
+
+def _bounded_loader(safe_loader: Any) -> Any:
+    """PyYAML's safe loader with a limit for merges (`<<`), which a small file can make explode."""
+
+    class Loader(safe_loader):  # type: ignore[misc]
+        members = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            """Called for each mapping, and for each one that is merged into another."""
+            super().flatten_mapping(node)
+            self.members += len(node.value)
+            if self.members > MAX_MEMBERS:
+                raise TopologyFileBroken(
+                    f"line {node.start_mark.line + 1} merges too many members into one another"
+                )
+
+    return Loader
 
 
 def _sections(document: object, source: str) -> dict[str, list[object]]:

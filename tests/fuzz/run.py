@@ -83,7 +83,7 @@ def _arguments() -> argparse.ArgumentParser:
 def _be_quiet() -> None:
     """Refused inputs are logged, thousands per second; only errors count here."""
     logging.getLogger().setLevel(logging.ERROR)
-    logging.lastResort = None
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 def missing(

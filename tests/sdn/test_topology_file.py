@@ -206,6 +206,13 @@ def test_aliases_that_explode_do_no_harm(tmp_path: Path) -> None:
         load_topology(written(tmp_path, f"switches:\n- &b0 [x, x]\n{nested}"))
 
 
+def test_merges_that_explode_are_refused(tmp_path: Path) -> None:
+    lines = ["k0: &k0 {x: 1, y: 2}"]
+    lines += [f"k{n}: &k{n} {{<<: [{', '.join([f'*k{n - 1}'] * 8)}]}}" for n in range(1, 12)]
+    with pytest.raises(TopologyFileBroken, match=r"line \d merges too many members"):
+        load_topology(written(tmp_path, "\n".join(lines)))
+
+
 def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(TopologyFileUnreadable, match=r"net\.json: there is no such file"):
         load_topology(tmp_path / "net.json")

@@ -14,17 +14,25 @@ from tests.soak.flatness import Direction, Point, Verdict, by_minute, judge, set
 from tests.soak.sampling import Sample
 
 _BARS = "▁▂▃▄▅▆▇█"
+_SIZES = ("etcd size", "etcd in_use", "etcd revision")
+_LOAD = "load"  # the load generator, which is not part of the service
+_NOISE = 3.0  # times the tolerance, for time and rates
 _COLUMNS, _WIDTH, _HEIGHT, _GAP = 3, 330, 120, 44
 
 
 class Series(Struct, frozen=True):
-    """One figure over time. A change below `floor` does not count; without it, none is judged."""
+    """One figure over time.
+
+    A change below `floor` does not count; without a floor the series is not judged. `noise` widens
+    the tolerance for figures that depend on what else the machine does.
+    """
 
     name: str
     unit: str
     points: list[Point]
     worse: Direction = "up"
     floor: float | None = None
+    noise: float = 1.0
 
 
 def all_series(samples: Sequence[Sample]) -> list[Series]:
@@ -36,11 +44,14 @@ def all_series(samples: Sequence[Sample]) -> list[Series]:
         value: Callable[[Sample], float],
         floor: float | None = None,
         worse: Direction = "up",
+        noise: float = 1.0,
     ) -> Series:
         points = [Point(sample.minute, value(sample)) for sample in samples]
-        return Series(name, unit, points, worse, floor)
+        return Series(name, unit, points, worse, floor, noise)
 
-    def group(name: str, unit: str, part: str, floor: float | None) -> list[Series]:
+    def group(
+        name: str, unit: str, part: str, floor: float | None, noise: float = 1.0
+    ) -> list[Series]:
         figures: list[Mapping[str, float]] = [getattr(sample, part) for sample in samples]
         kinds = sorted({kind for figure in figures for kind in figure})
         return [
@@ -48,7 +59,8 @@ def all_series(samples: Sequence[Sample]) -> list[Series]:
                 f"{name} {kind}",
                 unit,
                 lambda sample, kind=kind: getattr(sample, part).get(kind, 0.0),  # type: ignore[misc]
-                floor,
+                None if kind == _LOAD else floor,
+                noise=noise,
             )
             for kind in kinds
         ]
@@ -56,23 +68,24 @@ def all_series(samples: Sequence[Sample]) -> list[Series]:
     keys = [one for one in group("etcd", "", "etcd", 500.0) if one.name not in _SIZES]
     return [
         *group("memory", "MB", "memory", 10.0),
-        series("memory all", "MB", lambda sample: sum(sample.memory.values()), 20.0),
+        series("memory all", "MB", _service_memory, 20.0),
         series("etcd size", "MB", lambda sample: sample.etcd["size"], 10.0),
         series("etcd in use", "MB", lambda sample: sample.etcd["in_use"], 10.0),
         *keys,
         series("etcd revision", "", lambda sample: sample.etcd["revision"]),
         *group("disk", "MB", "disk", 10.0),
-        *group("processor", "µs/request", "cpu_us", 20.0),
-        series("requests", "/s", lambda sample: sample.requests_per_s, 20.0, "down"),
-        series("p50", "ms", lambda sample: sample.p50_ms, 5.0),
-        series("p99", "ms", lambda sample: sample.p99_ms, 20.0),
+        *group("processor", "µs/request", "cpu_us", 20.0, _NOISE),
+        series("requests", "/s", lambda sample: sample.requests_per_s, 20.0, "down", _NOISE),
+        series("p50", "ms", lambda sample: sample.p50_ms, 5.0, noise=_NOISE),
+        series("p99", "ms", lambda sample: sample.p99_ms, 20.0, noise=_NOISE),
         series("refused", "", lambda sample: float(sample.refused)),
         series("failed", "", lambda sample: float(sample.failed)),
         series("active", "", lambda sample: float(sample.active)),
     ]
 
 
-_SIZES = ("etcd size", "etcd in_use", "etcd revision")
+def _service_memory(sample: Sample) -> float:
+    return sum(size for role, size in sample.memory.items() if role != _LOAD)
 
 
 def verdicts(
@@ -85,7 +98,9 @@ def verdicts(
         points = settled(one.points, begin, length)
         if length > begin:
             points = by_minute(points)
-        judged = None if one.floor is None else judge(points, one.worse, tolerance, one.floor)
+        judged = None
+        if one.floor is not None:
+            judged = judge(points, one.worse, one.noise * tolerance, one.floor)
         found.append((one, judged))
     return found
 

@@ -72,6 +72,20 @@ def test_a_leak_shows_in_its_role_and_in_the_sum() -> None:
     }
 
 
+def test_time_may_vary_more_than_memory_and_the_load_is_not_judged() -> None:
+    samples = [
+        replace(
+            sample,
+            p50_ms=100.0 + 0.2 * sample.minute,
+            memory={**sample.memory, "load": 100.0 + sample.minute},
+        )
+        for sample in hour()
+    ]
+    found = trends(samples)
+    assert found["p50"] == found["memory all"] == "flat"
+    assert "memory load" not in found
+
+
 def test_what_happens_before_the_tenth_minute_does_not_count() -> None:
     samples = hour()
     for n in range(55):

@@ -185,6 +185,8 @@ def _open_stream() -> Iterator[Probe]:
     asyncio.set_event_loop(loop)
     options = StreamOptions(frame=1 << 20)
     number = 0
+    unhandled: list[str] = []
+    loop.set_exception_handler(lambda _, context: unhandled.append(str(context)))
 
     def probe(data: bytes) -> str:
         nonlocal number
@@ -193,7 +195,10 @@ def _open_stream() -> Iterator[Probe]:
         loop.made.clear()
         if number % _TIMERS == 0:
             loop.run_until_complete(asyncio.sleep(60.0))  # drops the timers of all streams
-        return loop.run_until_complete(_exchange(data, options))
+        outcome = loop.run_until_complete(_exchange(data, options))
+        if unhandled:
+            raise Broken(f"nobody handles an error: {unhandled.pop()}")
+        return outcome
 
     try:
         yield probe
