@@ -397,9 +397,9 @@ def test_limits_of_connections_reach_the_api() -> None:
     [
         ({}, ("127.0.0.1",), False),
         ({"http": {"names": ["a.example"]}}, ("127.0.0.1", "a.example"), False),
-        ({"tokens": {"operator": ["t"]}}, (), False),
+        ({"tokens": {"operator": ["a token of tests"]}}, (), False),
         (
-            {"tokens": {"operator": ["t"]}, "http": {"names": ["a.example"]}},
+            {"tokens": {"operator": ["a token of tests"]}, "http": {"names": ["a.example"]}},
             ("127.0.0.1", "a.example"),
             False,
         ),
@@ -414,7 +414,7 @@ def test_the_names_of_the_api_follow_from_where_it_listens(
 
 
 def test_with_tokens_the_openness_of_the_emulated_network_is_mentioned() -> None:
-    tokens = {"tokens": {"operator": ["t"]}}
+    tokens = {"tokens": {"operator": ["a token of tests"]}}
     hints = find_hints(load(None, tokens, {}))
     assert any("emulated network" in hint for hint in hints)
     for options in ({}, {**tokens, "data_plane": "external"}):
