@@ -92,7 +92,7 @@ class SwitchConnection(asyncio.Protocol):
         self.writable = True
         self._owner = owner
         self._tls = options.tls is not None
-        self._handshake_timeout = options.admission.handshake_timeout
+        self._handshake_timeout = min(options.timeout, options.admission.handshake_timeout)
         self._pace = ReadingPace(options.admission.message_rate)
         self._unasked = 0  # events since the last bytes that no request has asked for
         self._resuming: asyncio.TimerHandle | None = None  # set while nothing is read
