@@ -33,7 +33,8 @@ def attacked(etcd_server: TestEtcd) -> Iterator[Stack]:
         Permission("h1", "stocks", subscribe="price < 500", advertise=True),
         Permission("h2", "*", subscribe=True),
     )
-    options = StackOptions(more={"permissions": permissions, "burst_s": 0.2})
+    # So little time that no wait between two requests makes up for a filter that takes long.
+    options = StackOptions(more={"permissions": permissions, "work_per_host": 2.0})
     with Stack(etcd_server.access(), options) as running:
         yield running
 
@@ -56,7 +57,9 @@ def wide_filter(seed: int) -> str:
 def test_filters_that_multiply_do_not_block_the_service(
     attacked: Stack, attacker: httpx.Client, key: str | None
 ) -> None:
-    batch = [subscription("wide", filter=wide_filter(seed), wait=False) for seed in range(200)]
+    batch = [
+        subscription("wide", host="h3", filter=wide_filter(seed), wait=False) for seed in range(200)
+    ]
     answered = 0
     over = threading.Event()
 
@@ -95,7 +98,8 @@ def test_explaining_is_limited_too(attacker: httpx.Client) -> None:
         ).status_code
         for seed in range(30)
     }
-    assert statuses == {422, 429}
+    assert 429 in statuses
+    assert statuses <= {422, 429}
 
 
 def test_a_large_filter_is_refused(attacker: httpx.Client) -> None:
