@@ -77,7 +77,7 @@ TOPOLOGY_JSON = Target(
     inputs=lambda random: JsonInputs(random, _TOPOLOGIES, _WORDS),
     refusals=(BadTopologyFile,),
     covers=("sdn.topology_file", "sdn.topology"),
-    share=60,
+    share=30,
     block=10_000,
     short=700,
 )
@@ -91,7 +91,7 @@ TOPOLOGY_YAML = Target(
     ),
     refusals=(BadTopologyFile,),
     covers=("sdn.topology_file",),
-    share=20,
+    share=6,
     block=5_000,
     short=300,
 )
@@ -164,6 +164,6 @@ BACKUP = Target(
     inputs=backup_inputs,
     refusals=(BadBackup,),
     covers=("dispatcher.changes.backups", "configurators.state.spaces"),
-    share=50,
+    share=40,
     block=5_000,
 )
