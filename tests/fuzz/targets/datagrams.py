@@ -147,7 +147,7 @@ EVENTS = Target(
     inputs=_inputs,
     refusals=(),
     covers=("dzflow.sdk.events.datagrams", "dzflow.sdk.events.sorter"),
-    share=180,
+    share=90,
 )
 
 
@@ -189,5 +189,5 @@ HOSTS = Target(
     inputs=_host_inputs,
     refusals=(),
     covers=("dzflow.host_protocol",),
-    share=120,
+    share=98,
 )

@@ -78,7 +78,7 @@ TOPOLOGY_JSON = Target(
     inputs=lambda random: JsonInputs(random, _TOPOLOGIES, _WORDS),
     refusals=(BadTopologyFile,),
     covers=("sdn.topology_file", "sdn.topology"),
-    share=60,
+    share=30,
     block=10_000,
     short=700,
 )
@@ -92,7 +92,7 @@ TOPOLOGY_YAML = Target(
     ),
     refusals=(BadTopologyFile,),
     covers=("sdn.topology_file",),
-    share=20,
+    share=6,
     block=5_000,
     short=300,
 )
@@ -166,6 +166,6 @@ BACKUP = Target(
     inputs=backup_inputs,
     refusals=(BadBackup,),
     covers=("dispatcher.changes.backup_file", "configurators.state.spaces"),
-    share=50,
+    share=40,
     block=5_000,
 )

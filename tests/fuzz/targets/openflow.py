@@ -103,7 +103,7 @@ SESSION = Target(
         "sdn.openflow.protocol.decode",
         "sdn.openflow.protocol.pending",
     ),
-    share=180,
+    share=160,
 )
 
 
@@ -194,7 +194,7 @@ MODS = Target(
     inputs=lambda random: _Messages(random, _mods()),
     refusals=(MalformedMessage,),
     covers=("sdn.openflow.protocol.decode",),
-    share=80,
+    share=120,
 )
 
 
@@ -220,5 +220,5 @@ FRAMES = Target(
     ),
     refusals=(),
     covers=("sdn.openflow.discovery.frames",),
-    share=80,
+    share=90,
 )

@@ -101,7 +101,7 @@ HANDSHAKE = Target(
     inputs=lambda random: ByteInputs(random, _handshake_seeds(), _WORDS),
     refusals=(NotTrusted,),
     covers=("configurators.streams.handshake",),
-    share=90,
+    share=110,
 )
 
 
@@ -290,7 +290,7 @@ STREAM = Target(
     inputs=_Frames,
     refusals=(),
     covers=("configurators.streams.stream",),
-    share=60,
+    share=50,
 )
 
 
@@ -317,5 +317,5 @@ PACKING = Target(
     inputs=lambda random: ByteInputs(random, [b"r" + _REGIONS, b"o" + _OPS], (b"\xff" * 12,)),
     refusals=(BadPacking,),
     covers=("configurators.streams.packing",),
-    share=60,
+    share=90,
 )
