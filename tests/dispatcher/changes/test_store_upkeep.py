@@ -88,7 +88,7 @@ async def test_what_cannot_be_removed_leaves_etcd_full_until_an_operator_makes_r
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with running(tmp_path, options=SMALL) as server:
-        async with world(server.access()) as w, w.dispatcher(quota=16 * MIB) as d:
+        async with world(server.access()) as w, w.dispatcher(quota=8 * MIB) as d:
             await fill(w.etcd, "foreign/")
             await until(lambda: "no more room can be made" in caplog.text)
             assert level(d) == "full"
