@@ -37,22 +37,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BlockResult]:
     return {result.target: result for result in found}
 
 
-_OPEN = {
-    "events": "deeply nested MessagePack raises RecursionError in a receiver",
-    "backups": "a backup that is not UTF-8, or nested deeply, raises other errors than BadBackup",
-}
-"""Bugs that are known and not fixed yet; a target that finds nothing any more must leave this."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=_OPEN[name], strict=True))
-        if name in _OPEN
-        else name
-        for name in TARGETS
-    ],
-)
+@pytest.mark.parametrize("name", TARGETS)
 def test_the_border_refuses_or_takes_every_input(
     results: dict[str, BlockResult], name: str
 ) -> None:

@@ -132,6 +132,7 @@ def test_events_may_arrive_a_moment_after_their_advertisement_has_ended() -> Non
         event(400, signer()) + b"\0",
         event(400, signer())[:-1] + b"\0\0",
     ],
+    ids=["pretender", "other secret", "other key", "longer", "changed"],
 )
 def test_a_wrong_tag_is_a_forgery(payload: bytes) -> None:
     host = Host()
