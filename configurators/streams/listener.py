@@ -129,16 +129,14 @@ class Listener:
         self._name = name
         self._on_open = on_open
         self._options = options or StreamOptions()
-        self._strangers: ConnectionTable[Stream] = ConnectionTable(
-            ConnectionLimits(self._options.strangers, self._options.strangers_of_address)
-        )
+        limits = ConnectionLimits(self._options.strangers, self._options.strangers_of_address)
+        self._strangers: ConnectionTable[Stream] = ConnectionTable(limits)
         self._known: set[_Accepted] = set()
         self._open: set[Stream] = set()
         self._server: asyncio.Server | None = None
         self._refusals = RefusalLog(log, f"the stream listener of {name or 'this process'}")
-        options = self._options
         self._gates = (
-            TlsGates(tls, self._accept, options.handshake, options.strangers, self._refusals.note)
+            TlsGates(tls, self._accept, self._options.handshake, limits, self._refusals.note)
             if tls
             else None
         )

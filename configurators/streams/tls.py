@@ -10,9 +10,11 @@ import re
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from dzflow.connections import ConnectionLimits, ConnectionTable
 from dzflow.errors import BadInput
 
 _FIRST = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -64,19 +66,19 @@ class TlsGates:
         tls: StreamTls,
         make: Callable[[], asyncio.Protocol],
         timeout: float,
-        most: int,
+        limits: ConnectionLimits,
         refused: Callable[[str, str], None],
     ) -> None:
         """`make` gives a connection with TLS its protocol.
 
         `refused` is called with the address and the reason if there is no TLS within `timeout`
-        seconds, or if there are more than `most` connections without it.
+        seconds, or if newer connections need the place: when there are too many, the oldest goes.
         """
         self._tls = tls
         self._make = make
         self._timeout = timeout
-        self._most = most
         self._refused = refused
+        self._table: ConnectionTable[asyncio.Task[None]] = ConnectionTable(limits)
         self._waiting: set[asyncio.Task[None]] = set()
 
     def gate(self) -> asyncio.Protocol:
@@ -90,13 +92,19 @@ class TlsGates:
         # socket alone.
         accepted: socket.socket = transport.get_extra_info("socket").dup()
         transport.abort()
-        if len(self._waiting) >= self._most:
-            accepted.close()
-            self._refused(remote, "too many connections have not completed the handshake of TLS")
-            return
         task = asyncio.get_running_loop().create_task(self._secure(accepted, remote))
         self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        task.add_done_callback(partial(self._ended, accepted, remote))
+        evicted = self._table.admit(task, remote.rpartition(":")[0]).evicted
+        if evicted is not None:
+            evicted.cancel()
+
+    def _ended(self, accepted: socket.socket, remote: str, task: "asyncio.Task[None]") -> None:
+        self._waiting.discard(task)
+        self._table.remove(task)
+        if task.cancelled():
+            accepted.close()
+            self._refused(remote, "too many connections have not completed the handshake of TLS")
 
     async def close(self) -> None:
         """Close the connections that are not complete."""

@@ -220,12 +220,29 @@ async def test_a_dialler_that_speaks_before_it_is_asked_is_cut_off(tls: StreamTl
 async def test_connections_without_tls_count_as_strangers(tls: StreamTls) -> None:
     async with listening(tls, StreamOptions(strangers=1)) as listener:
         place = split_address(listener.address)
-        _, first = await asyncio.open_connection(*place)
-        reader, second = await asyncio.open_connection(*place)
+        reader, first = await asyncio.open_connection(*place)
+        _, second = await asyncio.open_connection(*place)
         with contextlib.suppress(ConnectionError):
             assert await asyncio.wait_for(reader.read(), WAIT) == b""
         first.close()
         second.close()
+
+
+async def test_silent_connections_do_not_use_up_a_listener_with_tls(tls: StreamTls) -> None:
+    options = StreamOptions(handshake=600.0, strangers=10, strangers_of_address=5)
+    async with listening(tls, options) as listener:
+        where = split_address(listener.address)
+        silent = [await asyncio.open_connection(*where) for _ in range(20)]
+        stream = await connect(listener.address, TOKEN, echo, Say, "d", options, tls=tls)
+        assert await stream.ask(Say("in"), WAIT) == Say("ni")
+        for reader, writer in silent[:15]:
+            with contextlib.suppress(ConnectionResetError):
+                await asyncio.wait_for(reader.read(), WAIT)
+            writer.close()
+        for _, writer in silent[15:]:
+            writer.transport.abort()
+        stream.close()
+        await stream.closed.wait()
 
 
 async def test_a_listener_stops_while_a_connection_is_silent(tls: StreamTls) -> None:
