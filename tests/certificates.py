@@ -57,15 +57,3 @@ def _key(certificate: Path) -> Path:
 
 def _run(command: list[str | Path]) -> None:
     subprocess.run(command, check=True, capture_output=True)
-
-
-def another_certificate(keys: Keys, name: str) -> Keys:
-    """One more certificate of the authority that `make_keys` made, for 127.0.0.1."""
-    folder = keys.authority.parent
-    certificate, key = folder / f"{name}.pem", folder / f"{name}-key.pem"
-    signed_by: list[str | Path] = ["-CA", keys.authority, "-CAkey", folder / "authority-key.pem"]
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    for_us = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
-    make = ["openssl", "req", "-x509", *curve, "-days", "2", "-subj", f"/CN={name}"]
-    _run([*make, *signed_by, *for_us, "-keyout", key, "-out", certificate])
-    return Keys(keys.authority, certificate, key)

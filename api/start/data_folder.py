@@ -1,7 +1,9 @@
 """The data folder: locked by one service, with the secrets that are kept in it."""
 
 import fcntl
+import grp
 import os
+import pwd
 import secrets
 import stat
 from pathlib import Path
@@ -83,7 +85,7 @@ class DataFolder:
                 " it, or start dzflow as that user"
             )
         mode = stat.S_IMODE(status.st_mode)
-        if mode & stat.S_ISVTX or (mode & 0o022 and not self._is_ours()):
+        if mode & stat.S_ISVTX or (_lets_others_write(status) and not self._is_ours()):
             raise NotPrivate(
                 f"other users can put files into {self.path} (mode {mode:04o}); choose a folder of"
                 f" its own for --data-dir, such as {self.path / 'dzflow'}"
@@ -92,6 +94,11 @@ class DataFolder:
             return  # a folder with other files: each of our own is closed to others
         if mode & 0o077:
             self.path.chmod(0o700)
+            if self.path.stat().st_mode & 0o077:
+                raise NotPrivate(
+                    f"{self.path} cannot be closed to other users: its file system keeps no modes;"
+                    " choose a --data-dir on another one"
+                )
         for entry in self.path.iterdir():
             if entry.lstat().st_uid not in (os.geteuid(), 0):
                 raise NotPrivate(
@@ -107,6 +114,19 @@ class DataFolder:
         except FileNotFoundError:
             return not any(self.path.iterdir())
         return stat.S_ISREG(lock.st_mode) and lock.st_uid == os.geteuid()
+
+
+def _lets_others_write(status: os.stat_result) -> bool:
+    """Whether a folder is open for others; a group that has only its owner is no other."""
+    if not status.st_mode & stat.S_IWGRP or status.st_mode & stat.S_IWOTH:
+        return bool(status.st_mode & stat.S_IWOTH)
+    if status.st_gid != os.getegid():
+        return True
+    try:
+        members = set(grp.getgrgid(status.st_gid).gr_mem)
+        return bool(members - {pwd.getpwuid(status.st_uid).pw_name})
+    except KeyError:
+        return True  # a user or group without a name may be anybody's
 
 
 def find_open_parent(path: Path) -> Path | None:

@@ -10,6 +10,7 @@ the child processes with that thread.
 
 import asyncio
 import logging
+import math
 import os
 import shutil
 import socket as sockets
@@ -162,7 +163,11 @@ class Supervisor:
         self._update(data_dir=settings.data_dir.absolute())
         if not settings.etcd.endpoints:
             quota = settings.etcd.quota or parts.OWN_QUOTA
-            self.etcd = EtcdServer(settings.data_dir.absolute() / "etcd", quota=quota)
+            # The dispatcher compacts; etcd does so itself only if no dispatcher runs.
+            history = max(120, math.ceil(2 * settings.etcd.history))
+            self.etcd = EtcdServer(
+                settings.data_dir.absolute() / "etcd", quota=quota, retention=f"{history}s"
+            )
             known = {"endpoints": (self.etcd.endpoint,), "quota": quota}
             own = settings.etcd.model_copy(update=known)
             self._update(etcd=own)

@@ -44,7 +44,7 @@ def check_settings(settings: Settings, only: Only | None) -> None:
         )
     if _emulated_elsewhere(settings) and not settings.openflow.allow_plain:
         raise BadSettings(
-            "openflow.allow_plain: emulated switches connect to the nodes of the Ray cluster"
+            "openflow.allow_plain: emulated switches connect to the nodes of Ray beyond loopback,"
             " without TLS; allow it with openflow.allow_plain = true in a network that you trust"
         )
     _check_permissions(settings)
@@ -59,14 +59,9 @@ def check_settings(settings: Settings, only: Only | None) -> None:
 
 
 def _emulated_elsewhere(settings: Settings) -> bool:
-    """Whether emulated switches connect to southbound processes at the addresses of Ray's nodes."""
-    ray = settings.ray
-    return (
-        settings.data_plane == "emulated"
-        and not settings.openflow.ports
-        and ray.address is not None
-        and not is_loopback(ray.node_host or "")
-    )
+    """Whether emulated switches connect to southbound processes beyond loopback."""
+    own_ports = settings.data_plane == "emulated" and not settings.openflow.ports
+    return own_ports and not is_loopback(_stream_host(settings))
 
 
 def _check_permissions(settings: Settings) -> None:

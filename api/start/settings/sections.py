@@ -255,7 +255,11 @@ class LimitSettings(_Section):
     queue: int = Field(default=20_000, ge=1, description="requests that wait for the window")
     host_queue: int = Field(default=5_000, ge=1, description="of these, requests of one host")
     calls: int = Field(default=2_000, ge=1, description="HTTP requests at once, per API process")
-    streams: int = Field(default=4_000, ge=1, description="readers of /stream, per API process")
+    streams: int = Field(
+        default=4_000,
+        ge=1,
+        description="readers of /stream, per API process; see also `http.address_connections`",
+    )
     host_streams: int = Field(
         default=200, ge=1, description="of these, readers with the token of one host"
     )

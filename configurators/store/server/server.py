@@ -321,7 +321,10 @@ class EtcdServer:
 
     def _log_end(self) -> str:
         try:
-            return self.log.read_bytes()[self._log_start :][-3000:].decode(errors="replace").strip()
+            text = self.log.read_bytes()
+            if len(text) >= self._log_start:  # it is shorter if it was trimmed since the start
+                text = text[self._log_start :]
+            return text[-3000:].decode(errors="replace").strip()
         except OSError as error:
             return str(error)
 

@@ -47,7 +47,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("open_to", [0o1777, 0o777, 0o775])
+@pytest.mark.parametrize("open_to", [0o1777, 0o777])
 def test_a_folder_that_others_write_to_is_refused(open_to: int, tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     tmp_path.chmod(open_to)
@@ -56,6 +56,18 @@ def test_a_folder_that_others_write_to_is_refused(open_to: int, tmp_path: Path) 
     assert mode(tmp_path) == open_to & 0o777
     with DataFolder(tmp_path / "dzflow"):
         assert mode(tmp_path / "dzflow") == 0o700
+
+
+@as_root
+def test_a_folder_that_a_group_of_others_writes_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    tmp_path.chmod(0o775)
+    with DataFolder(tmp_path):  # the group is the owner's own
+        assert mode(tmp_path) == 0o775
+    (tmp_path / "up.lock").unlink()
+    os.chown(tmp_path, -1, ELSE)
+    with pytest.raises(NotPrivate, match="other users can put files"), DataFolder(tmp_path):
+        pass
 
 
 @as_root

@@ -165,6 +165,14 @@ def test_emulated_switches_of_a_ray_cluster_need_the_flag_too() -> None:
     check_settings(load(None, {}, {**cluster, "DZFLOW_RAY__NODE_HOST": "127.0.0.1"}), None)
 
 
+def test_emulated_switches_of_an_own_ray_beyond_loopback_need_the_flag_too() -> None:
+    beyond = {"DZFLOW_RAY__NODE_HOST": "192.0.2.5"}
+    with pytest.raises(BadSettings, match=r"openflow\.allow_plain"):
+        check_settings(load(None, {}, beyond), None)
+    check_settings(load(None, {}, {**beyond, "DZFLOW_OPENFLOW__ALLOW_PLAIN": "1"}), None)
+    check_settings(load(None, {}, {}), None)
+
+
 def test_a_hint_says_that_certificates_name_nobody() -> None:
     tls = {f"DZFLOW_OPENFLOW__{name}": "file.pem" for name in ("CERT", "KEY", "CA")}
     found = load(None, {}, {**tls, "DZFLOW_OPENFLOW__NAMED_CERTIFICATES": "false"})
@@ -251,7 +259,7 @@ def test_a_ray_cluster_without_a_token_is_refused_beyond_loopback(
         monkeypatch.delenv(name, raising=False)
 
     def check(only: Only | None = None, **ray: object) -> None:
-        check_settings(load(None, {"ray": ray}, {}), only)
+        check_settings(load(None, {"ray": ray, "openflow": {"allow_plain": True}}, {}), only)
 
     for address in ("192.0.2.1:6379", "m1:6379", "[2001:db8::1]:6379", "ray://m1:10001", "auto"):
         with pytest.raises(BadSettings, match=r"ray\.token_path: .*ray\.allow_anonymous"):
@@ -319,7 +327,7 @@ def test_limits_of_callers_reach_the_dispatcher() -> None:
 
 RULES = """
 [tokens]
-hosts = { h1 = "geheim" }
+hosts = { h1 = "geheim, und lang genug" }
 
 [[permissions.rules]]
 hosts = "h1"
@@ -345,7 +353,7 @@ def test_permissions_reach_the_dispatcher(tmp_path: Path) -> None:
     ("text", "said"),
     [
         (RULES.replace("price < 500", "price <"), r"permissions.rules\[0\].subscribe: expected"),
-        (RULES.replace("h1 = ", "").replace('"geheim"', ""), "set tokens.hosts"),
+        (RULES.replace("h1 = ", "").replace('"geheim, und lang genug"', ""), "set tokens.hosts"),
     ],
 )
 def test_permissions_that_cannot_work_are_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -18,7 +18,7 @@ from configurators.streams.listener import CannotConnect, Listener, connect
 from configurators.streams.refusal_log import EVERY, RefusalLog
 from configurators.streams.stream import Stream, StreamOptions
 from configurators.streams.tls import BadCertificates, StreamTls
-from tests.certificates import Keys, another_certificate, make_keys
+from tests.certificates import Keys, make_keys, sign
 from tests.support import WAIT, until
 
 TOKEN = b"a token that both ends know"
@@ -197,7 +197,7 @@ async def test_the_token_is_asked_for_inside_of_tls(tls: StreamTls) -> None:
 
 async def test_a_member_of_the_ca_cannot_sit_in_between(keys: Keys, tls: StreamTls) -> None:
     """It has a certificate of the same CA, but not the token, and passes the proofs on."""
-    other = loaded(another_certificate(keys, "other"))
+    other = loaded(sign(keys.authority, "other", ["IP:127.0.0.1"]))
     async with listening(tls) as listener, Between(listener.address, other) as between:
         with pytest.raises(CannotConnect):
             await dial(between.address, tls)
@@ -277,7 +277,7 @@ def test_proofs_are_bound_to_the_certificate() -> None:
 
 def test_files_that_do_not_fit_are_refused(keys: Keys, tmp_path: Path) -> None:
     other = make_keys(tmp_path)
-    with pytest.raises(BadCertificates, match=r"key\.pem"):
+    with pytest.raises(BadCertificates, match=r"dzflow\.key"):
         StreamTls(keys.certificate, other.key, keys.authority)
     with pytest.raises(BadCertificates, match="no certificate"):
         StreamTls(keys.key, keys.key, keys.authority)
