@@ -85,9 +85,8 @@ class Client:
         records = await self._rest.records(
             "advertisement", host=self._host, space=space, state="active"
         )
-        for record in records[:1]:  # any one of them entitles to the key
-            host, id = record["host"], record["id"]
-            await agent.keys.add(OwnRecord("advertisement", host, space, {}, None, None, id))
+        if records:  # any one of them entitles to the key
+            await agent.keys.add_host(space, records[0]["host"], records[0]["id"])
         return Advertised(agent, space, [Expression(record["filter"]) for record in records])
 
     async def update(self, handle: Handle, source: Json) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from dzflow.errors import DzflowError
 from dzflow.event_keys import KEY_FOR
 from dzflow.sdk.errors import BadAnswer, Closed, Conflict, NotFound
@@ -24,6 +26,15 @@ _LOOK_EVERY = 5.0  # seconds between looks at what is due
 _PUBLISHERS_FOR = 30.0  # seconds for which advertisements are cached; new ones are read on demand
 _READ_EVERY = 0.2  # seconds between two reads on demand
 _MANY = 1_000  # advertisements; with more, they are read less often
+_TRIES = 3  # advertisements of the host; each was active a moment ago
+_KINDS: tuple[Kind, ...] = ("advertisement", "subscription")
+
+
+class _HostAdvertisement(Struct):
+    """An advertisement of the host, made by any of its applications."""
+
+    host: str
+    id: str
 
 
 class _Uses:
@@ -31,6 +42,7 @@ class _Uses:
 
     def __init__(self) -> None:
         self.records: dict[Kind, list[OwnRecord]] = {"subscription": [], "advertisement": []}
+        self.of_host: _HostAdvertisement | None = None  # if it uses `advertised`
         self.signer_until = 0.0
         self.keys_until = 0.0
         self.publishers_until = 0.0
@@ -64,7 +76,16 @@ class KeyFollower:
         """Get the keys for a record that is active, and keep them up to date."""
         uses = self._uses.setdefault(record.space, _Uses())
         uses.records[record.kind].append(record)
-        await self._bring_up_to_date(record.space, uses)
+        await self._bring_up_to_date(record.space, uses, record.kind)
+
+    async def add_host(self, space: str, host: str, advertisement: str) -> None:
+        """Get the key for publishing under any advertisement of a host, and keep it up to date.
+
+        It is got under the given advertisement, and under another one when that has ended.
+        """
+        uses = self._uses.setdefault(space, _Uses())
+        uses.of_host = _HostAdvertisement(host, advertisement)
+        await self._bring_up_to_date(space, uses, "advertisement")
 
     def remove(self, record: OwnRecord) -> None:
         """Keep no keys for a record any more."""
@@ -79,9 +100,14 @@ class KeyFollower:
                 async with asyncio.timeout(_LOOK_EVERY):
                     await self._changed.wait()
             self._changed.clear()
-            for name, uses in list(self._uses.items()):
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Read the keys and advertisements that are due; log those that cannot be read yet."""
+        for name, uses in list(self._uses.items()):
+            for kind in _KINDS:  # apart: all records of one kind may have ended
                 try:
-                    await self._bring_up_to_date(name, uses)
+                    await self._bring_up_to_date(name, uses, kind)
                 except (DzflowError, OSError) as error:
                     _log.warning("cannot renew the keys of space %s yet: %s", name, error)
 
@@ -95,9 +121,12 @@ class KeyFollower:
             many = verifier.size / _MANY if verifier else 0.0
             due = uses.last_read + _READ_EVERY * (1 + many)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
-            await self._bring_up_to_date(name, uses, at_once=True)
+            await self._bring_up_to_date(name, uses, "subscription", at_once=True)
 
-    async def _bring_up_to_date(self, name: str, uses: _Uses, at_once: bool = False) -> None:
+    async def _bring_up_to_date(
+        self, name: str, uses: _Uses, kind: Kind, at_once: bool = False
+    ) -> None:
+        """Read what records of one kind need, if it is due."""
         async with uses.reading:
             if at_once:
                 uses.keys_until = uses.publishers_until = 0.0
@@ -105,19 +134,21 @@ class KeyFollower:
             if view is None or not view.tagged:
                 return
             now = time.monotonic()
-            if uses.records["advertisement"]:
+            if kind == "advertisement":
                 signer = self._signers.get(view.number)
-                if signer is None or signer.key != view.key or now >= uses.signer_until:
+                due = signer is None or signer.key != view.key or now >= uses.signer_until
+                if due and (uses.records[kind] or uses.of_host):
                     await self._read_signer(view, uses)
+                return
             verifier = self._sorter.verifiers.get(view.number)
-            if uses.records["subscription"] and verifier is not None:
+            if uses.records[kind] and verifier is not None:
                 if not verifier.has_key(view.key) or now >= uses.keys_until:
                     await self._read_keys(verifier, uses)
                 if now >= uses.publishers_until:
                     await self._read_publishers(verifier, uses)
 
     async def _read_signer(self, view: SpaceView, uses: _Uses) -> None:
-        found = await self._ask(uses, "advertisement", "key")
+        found = await self._ask_as_publisher(view.space.name, uses)
         try:
             signer = Signer(
                 found["host"], found["key"], b64decode(found["secret"]), found["stream"]
@@ -152,6 +183,26 @@ class KeyFollower:
                 break
         verifier.replace_publishers(advertised, time.time())
         uses.publishers_until = time.monotonic() + _PUBLISHERS_FOR * (1 + len(advertised) / _MANY)
+
+    async def _ask_as_publisher(self, space: str, uses: _Uses) -> Any:
+        """Ask for the key under an advertisement of this process, or else of the host."""
+        of_host = uses.of_host
+        if of_host is None:
+            return await self._ask(uses, "advertisement", "key")
+        for id in [*(record.id for record in uses.records["advertisement"]), of_host.id]:
+            with suppress(NotFound, Conflict):
+                return await self._rest.get(f"/advertisements/{id}/key")
+        # Another application has ended it, but the host may have further ones, or new ones.
+        active = await self._rest.records(
+            "advertisement", host=of_host.host, space=space, state="active"
+        )
+        for record in active[:_TRIES]:
+            with suppress(NotFound, Conflict):
+                found = await self._rest.get(f"/advertisements/{record['id']}/key")
+                of_host.id = record["id"]
+                return found
+        text = f"host {of_host.host} has no active advertisement in space {space}"
+        raise Closed(f"{text}; advertise again to publish")
 
     async def _ask(self, uses: _Uses, kind: Kind, what: str, **query: str | int | None) -> Any:
         """Ask under one of the records of this process; another may have ended meanwhile."""

@@ -201,6 +201,35 @@ def test_a_new_key_is_used_at_once(hosts: Hosts, operator: httpx.Client, grace: 
         until_sync(lambda: receiver.counters()["quotes"].forged > 0)
 
 
+def test_an_application_publishes_under_the_other_advertisements_of_its_host_when_one_ends(
+    hosts: Hosts, operator: httpx.Client
+) -> None:
+    receiver, owner, publisher = hosts.at("h3"), hosts.at("h1"), hosts.at("h1")
+    subscription = receiver.subscribe("quotes", {})
+    offers = {each.id: each for each in (owner.advertise("quotes", {}) for _ in range(2))}
+    advertised = publisher.advertised("quotes")
+    advertised.publish(EVENT)
+    assert prices(subscription, 1) == [500]
+    of_host = {"host": "h1", "space": "quotes", "state": "active"}
+    first = operator.get("/advertisements", params=of_host).json()["items"][0]["id"]
+    offers.pop(first).close()
+    operator.post("/spaces/quotes/key", json={"grace": 0}).raise_for_status()
+    # The receiver refuses the former key once it has got an event under the new one.
+    (other,) = offers.values()
+    new = hosts.signer("h1", other).encode(IDS.next(other.view.number, 0), EVENT)
+    hosts.forge("h1", address_of(other, EVENT), new)
+    assert prices(subscription, 1) == [500]
+
+    def arrives() -> bool:
+        advertised.publish({"price": 1, "volume": 1})
+        try:
+            return subscription.get(0.5) == {"price": 1, "volume": 1}
+        except TimeoutError:
+            return False
+
+    until_sync(arrives)
+
+
 def test_the_command_makes_a_new_key(operator: httpx.Client, stack: Stack) -> None:
     before = operator.get("/spaces/quotes").json()["key"]
     options = ["--url", stack.guarded_url, "--token", stack.tokens["operator"]]
