@@ -17,7 +17,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _PATH = re.compile(r"(?:[\w.-]+/)+(?:[\w.-]+)?|[\w-]+\.(?:py|md|svg|toml|lark)")
 _TEST = re.compile(r"test_\w+")
 # Everything that a path in the documentation may begin with; other words with a slash are no paths.
-_TOP = {path.name for path in ROOT.iterdir()} - {".venv", ".git"}
+_TOP = {path.name for path in ROOT.iterdir()} - {".venv", ".git", "build"}
 
 
 def by_name(page: Path) -> str:

@@ -81,8 +81,11 @@ async def test_all_processes_go_on_beside_bad_documents(etcd_server: TestEtcd, m
             named = {each.id for each in d.health().impaired if each.kind == "document"}
             return {key for key in bad if not key.startswith("records/")} <= named
 
+        async def ready() -> bool:
+            return d.health().ready
+
         await until(reported)
-        assert d.health().ready
+        await until(ready)
         assert [space.name for space in d.spaces()] == ["stocks"]
         await works(d)
         assert await w.check_flows(d)

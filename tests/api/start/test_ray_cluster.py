@@ -21,7 +21,7 @@ from api.start.ray_environment import (
     temporary_folder,
 )
 from api.start.settings.cluster_token import find_cluster_token
-from api.start.settings.sections import EtcdSettings, RaySettings
+from api.start.settings.sections import EtcdSettings, OpenFlowSettings, RaySettings
 from api.start.settings.settings import Settings
 from api.start.up import Service
 from configurators.store import keys
@@ -190,6 +190,7 @@ def test_workers_are_spread_over_two_nodes_and_leave_one_that_dies(
         stream_token=SecretStr("shared by all processes"),
         etcd=EtcdSettings(endpoints=access.endpoints, prefix=access.prefix),
         ray=RaySettings(address=address, token_path=Path(variables["RAY_AUTH_TOKEN_PATH"])),
+        openflow=OpenFlowSettings(allow_plain=True),
     )
     _await_nodes(address, variables, 2)
 
