@@ -77,12 +77,8 @@ class SwitchListener:
                 await asyncio.sleep(0)  # `sock_accept` does not, while connections wait
 
     def _arrived(self, sock: socket.socket, address: str) -> None:
-        if self._arrivals.fails_too_often(address, asyncio.get_running_loop().time()):
-            sock.close()
-            self._refused.add(address, f"connections from {address} fail too often")
-            return
         arrival = Arrival(address)
-        if victim := self._arrivals.add(arrival):
+        if victim := self._arrivals.add(arrival, asyncio.get_running_loop().time()):
             self._refused.add(victim.address, f"closed one from {victim.address}: {_NO_ROOM}")
             if victim is arrival:
                 sock.close()
