@@ -130,7 +130,8 @@ class SwitchConnection(asyncio.Protocol):
         with contextlib.suppress(TooManyRequests):  # then any other answer will do
             self.session.forget(self._live.request_echo())
         self._flush()
-        sign = self._sign_of_life = asyncio.get_running_loop().create_future()
+        sign: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._sign_of_life = sign
         try:
             for seconds in (within, _GRACE):
                 await asyncio.wait([sign], timeout=seconds)
