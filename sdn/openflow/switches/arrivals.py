@@ -31,17 +31,25 @@ class Arrivals:
         self._by_address: dict[str, dict[Arrival, None]] = {}  # the oldest first
         self._failures: dict[str, Budget] = {}  # the address that failed last is the last
 
-    def add(self, arrival: Arrival) -> Arrival | None:
-        """Count a connection; returns the one that has to go for it, which may be itself."""
+    def add(self, arrival: Arrival, now: float) -> Arrival | None:
+        """Count a connection; returns the one that has to go for it, which may be itself.
+
+        Nobody is refused for the failures of its address, which switches may share with others. But
+        an address that fails too often gets no more than half of the room for unfinished ones.
+        """
         same = self._by_address.setdefault(arrival.address, {})
         for group in (self._open, self._unfinished, same):
             group[arrival] = None
         limits, least = self._limits, 2 * self._switches()
-        if len(same) > max(limits.address_connections, least):
-            victim = next(each for each in same if not each.admitted)
-        elif len(self._unfinished) > max(limits.unfinished, least) or (
-            len(self._open) > max(limits.connections, least)
+        room = max(limits.unfinished, least)
+        own = next(each for each in same if not each.admitted)
+        if len(same) > max(limits.address_connections, least) or (
+            own is not arrival
+            and len(self._unfinished) > room // 2
+            and self.fails_too_often(arrival.address, now)
         ):
+            victim = own
+        elif len(self._unfinished) > room or len(self._open) > max(limits.connections, least):
             victim = next(iter(self._unfinished))
         else:
             return None

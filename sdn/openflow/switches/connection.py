@@ -30,6 +30,7 @@ from sdn.openflow.switches.certificates import named_dpids
 from sdn.openflow.switches.reading_pace import ReadingPace
 
 _HIGH_WATER = 1 << 18  # bytes that the socket has not taken
+_GRACE = 0.2  # seconds to read what came while this process itself stood still
 
 Answer = (
     BarrierReply | EchoReply | FlowStats | GroupDescs | GroupFeatures | RoleReply | TableFeatures
@@ -129,11 +130,13 @@ class SwitchConnection(asyncio.Protocol):
         with contextlib.suppress(TooManyRequests):  # then any other answer will do
             self.session.forget(self._live.request_echo())
         self._flush()
-        self._sign_of_life = asyncio.get_running_loop().create_future()
+        sign: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._sign_of_life = sign
         try:
-            async with asyncio.timeout(within):
-                return await self._sign_of_life
-        except TimeoutError:
+            for seconds in (within, _GRACE):
+                await asyncio.wait([sign], timeout=seconds)
+                if sign.done():
+                    return sign.result()
             return False
         finally:
             self._sign_of_life = None

@@ -77,27 +77,24 @@ class SwitchListener:
                 await asyncio.sleep(0)  # `sock_accept` does not, while connections wait
 
     def _arrived(self, sock: socket.socket, address: str) -> None:
-        if self._arrivals.fails_too_often(address, asyncio.get_running_loop().time()):
-            sock.close()
-            self._refused.add(address, f"connections from {address} fail too often")
-            return
         arrival = Arrival(address)
-        if victim := self._arrivals.add(arrival):
+        if victim := self._arrivals.add(arrival, asyncio.get_running_loop().time()):
             self._refused.add(victim.address, f"closed one from {victim.address}: {_NO_ROOM}")
             if victim is arrival:
                 sock.close()
                 return
             self._held[victim].cancel()
-        held = self._tasks.spawn(self._hold(sock, arrival), "connection of a switch")
+        connection = SwitchConnection(self._owner, self._options, arrival)
+        held = self._tasks.spawn(self._hold(sock, connection), "connection of a switch")
         self._held[arrival] = held
+        # Not in the task itself: if it is cancelled before its first step, none of it runs.
+        held.add_done_callback(lambda _: self._ended(sock, connection))
 
-    async def _hold(self, sock: socket.socket, arrival: Arrival) -> None:
+    async def _hold(self, sock: socket.socket, connection: SwitchConnection) -> None:
         """Do the TLS handshake, and wait until the connection is closed."""
         tls = self._options.tls
-        loop = asyncio.get_running_loop()
-        connection = SwitchConnection(self._owner, self._options, arrival)
         try:
-            await loop.connect_accepted_socket(
+            await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 sock,
                 ssl=tls,
@@ -106,11 +103,14 @@ class SwitchListener:
             await connection.gone.wait()
         except OSError as error:  # TimeoutError and those of TLS are OSErrors, too
             connection.close(f"the TLS handshake failed: {error}")
-        finally:
-            connection.close(_NO_ROOM)  # it is cancelled, if it is not closed
-            del self._held[arrival]
-            self._arrivals.remove(arrival)
-            if not arrival.admitted:
-                self._arrivals.failed(arrival.address, loop.time())
-                refused = f"a connection from {arrival.address} was not admitted"
-                self._refused.add(arrival.address, f"{refused}: {connection.lost}")
+
+    def _ended(self, sock: socket.socket, connection: SwitchConnection) -> None:
+        arrival = connection.arrival
+        connection.close(_NO_ROOM)  # its task was cancelled, if it is not closed
+        sock.close()
+        del self._held[arrival]
+        self._arrivals.remove(arrival)
+        if not arrival.admitted:
+            self._arrivals.failed(arrival.address, asyncio.get_running_loop().time())
+            refused = f"a connection from {arrival.address} was not admitted"
+            self._refused.add(arrival.address, f"{refused}: {connection.lost}")

@@ -286,7 +286,7 @@ class ManagedSwitches:
 
     def event_received(self, peer: SwitchPeer, event: Event) -> None:
         """A switch has sent something that is no answer to a request."""
-        up = peer.note_port(event) if isinstance(event, PortChanged) else False
+        up = isinstance(event, PortChanged) and self._note_port(peer, event)
         reconciler = self._using(peer)
         if reconciler is None:
             return
@@ -312,6 +312,12 @@ class ManagedSwitches:
         """A switch can be sent more, after it could not."""
         if reconciler := self._using(peer):
             reconciler.queue.send_soon()
+
+    def _note_port(self, peer: SwitchPeer, event: PortChanged) -> bool:
+        """Keep a change of a port; returns whether the port is up."""
+        name = self._names.get(peer.ready.dpid) if peer.ready else None
+        declared = name is not None and self._topology.at(name, event.port.number) is not None
+        return peer.note_port(event, declared)
 
     def _using(self, peer: SwitchPeer) -> SwitchReconciler | None:
         """The reconciler that uses the connection of a peer; None before set-up and at the end."""

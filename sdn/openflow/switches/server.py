@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 from typing import Protocol
 
 from dzflow.aio import BackgroundTasks
@@ -13,7 +14,7 @@ from sdn.openflow.switches.claims import ClaimRefused
 from sdn.openflow.switches.connection import ConnectionLost, RequestRefused, SwitchConnection
 from sdn.openflow.switches.listener import SwitchListener
 
-MAX_PORTS = 10_000  # of a switch
+MAX_PORTS = 10_000  # of a switch that have come or changed since the handshake
 
 
 class SwitchPeer:
@@ -37,13 +38,27 @@ class SwitchPeer:
         known = self.ready.ports if self.ready else ()
         return {port.number: port.up for port in known if port.real} | self._changed_ports
 
-    def note_port(self, event: PortChanged) -> bool:
-        """Keep a change of a port; returns whether the port is up."""
-        up = event.port.up and event.change is not Change.DELETE
-        self._changed_ports[event.port.number] = up
+    def note_port(self, event: PortChanged, declared: bool) -> bool:
+        """Keep a change of a port; returns whether the port is up.
+
+        A port that is gone is forgotten, unless it was there at the handshake or is `declared`, in
+        the topology: container ports come and go on a hypervisor for as long as it runs.
+        """
+        number, gone = event.port.number, event.change is Change.DELETE
+        up = event.port.up and not gone
+        if gone and not declared and self.ready and number not in self._first_ports:
+            self._changed_ports.pop(number, None)
+            return False
+        self._changed_ports[number] = up
         if len(self._changed_ports) > MAX_PORTS:
             self.connection.close(f"more than {MAX_PORTS} ports")
         return up
+
+    @cached_property
+    def _first_ports(self) -> frozenset[int]:
+        """The ports of the handshake, which has to be complete."""
+        assert self.ready
+        return frozenset(port.number for port in self.ready.ports)
 
 
 class SwitchHandler(Protocol):

@@ -22,43 +22,76 @@ def arrivals(switches: int = 0) -> Arrivals:
 def test_the_oldest_unfinished_connection_goes_first() -> None:
     book = arrivals()
     waiting = [Arrival(str(n)) for n in range(4)]
-    assert [book.add(each) for each in waiting] == [None] * 4
-    assert book.add(Arrival("x")) is waiting[0]
+    assert [book.add(each, 0.0) for each in waiting] == [None] * 4
+    assert book.add(Arrival("x"), 0.0) is waiting[0]
     book.admit(waiting[1])
-    assert book.add(Arrival("y")) is None
-    assert book.add(Arrival("z")) is waiting[2]
+    assert book.add(Arrival("y"), 0.0) is None
+    assert book.add(Arrival("z"), 0.0) is waiting[2]
 
 
 def test_an_address_with_too_many_connections_loses_its_own() -> None:
     book = arrivals()
     other = Arrival("other")
-    book.add(other)
+    book.add(other, 0.0)
     switches = [Arrival("one") for _ in range(4)]
     for each in switches:
-        assert book.add(each) is None
+        assert book.add(each, 0.0) is None
         book.admit(each)
     fifth, sixth = Arrival("one"), Arrival("one")
-    assert book.add(fifth) is None
-    assert book.add(sixth) is fifth
+    assert book.add(fifth, 0.0) is None
+    assert book.add(sixth, 0.0) is fifth
 
 
 def test_a_switch_in_use_never_goes() -> None:
     book = arrivals()
     switches = [Arrival(str(n)) for n in range(8)]
     for each in switches:
-        assert book.add(each) is None
+        assert book.add(each, 0.0) is None
         book.admit(each)
     late = Arrival("late")
-    assert book.add(late) is late
+    assert book.add(late, 0.0) is late
 
 
 def test_all_switches_of_a_large_network_fit_from_one_address() -> None:
     book = arrivals(switches=50)
-    assert [book.add(Arrival("one")) for _ in range(100)] == [None] * 100
-    assert book.add(Arrival("one")) is not None
+    assert [book.add(Arrival("one"), 0.0) for _ in range(100)] == [None] * 100
+    assert book.add(Arrival("one"), 0.0) is not None
 
 
-def test_an_address_that_fails_again_and_again_is_refused_for_a_while() -> None:
+def failing(address: str) -> Arrivals:
+    book = arrivals()
+    for _ in range(FAILURE_BURST):
+        book.failed(address, 5.0)
+    return book
+
+
+def test_an_address_that_fails_too_often_is_let_in_while_there_is_room() -> None:
+    book = failing("a")
+    assert [book.add(Arrival("a"), 5.0) for _ in range(LIMITS.unfinished // 2)] == [None] * 2
+
+
+def test_an_address_that_fails_too_often_loses_its_own_oldest_when_room_is_scarce() -> None:
+    book = failing("a")
+    other, switch, first, second = (Arrival(name) for name in "baaa")
+    for each in (other, switch, first):
+        assert book.add(each, 5.0) is None
+        if each is switch:
+            book.admit(switch)
+    assert book.add(second, 5.0) is first
+    assert book.add(Arrival("b"), 5.0) is None  # other addresses have the rest
+    assert book.add(Arrival("b"), 5.0) is None
+    assert book.add(Arrival("a"), 5.0) is second
+    assert book.add(Arrival("b"), 6.5) is other
+
+
+def test_it_may_have_one_connection_even_then() -> None:
+    book = failing("a")
+    others = [Arrival("b") for _ in range(4)]
+    assert [book.add(each, 5.0) for each in others] == [None] * 4
+    assert book.add(Arrival("a"), 5.0) is others[0]
+
+
+def test_failures_are_forgiven_after_a_while() -> None:
     book = arrivals()
     for _ in range(FAILURE_BURST):
         assert not book.fails_too_often("a", 5.0)
@@ -77,16 +110,22 @@ def test_only_so_many_addresses_are_remembered() -> None:
     assert not book.fails_too_often("first", 1.0)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "admit", "remove"]))))
+STEPS = ["add", "admit", "remove", "fail"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(STEPS))))
 def test_limits_hold_after_each_step(steps: list[tuple[str, str]]) -> None:
     book = arrivals()
     open_: list[Arrival] = []
     for address, step in steps:
         if step == "add":
             open_.append(Arrival(address))
-            if victim := book.add(open_[-1]):
+            if victim := book.add(open_[-1], 0.0):
                 assert not victim.admitted
                 open_.remove(victim)
+        elif step == "fail":
+            for _ in range(FAILURE_BURST):
+                book.failed(address, 0.0)
         elif open_ and step == "admit":
             book.admit(open_[len(open_) // 2])
         elif open_:

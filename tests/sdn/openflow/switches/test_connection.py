@@ -2,8 +2,12 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+
+import pytest
+import uvloop
 
 from sdn.openflow.options import Admission, DriverOptions
 from sdn.openflow.protocol.constants import V1_3, Type
@@ -96,6 +100,22 @@ async def test_silence_is_none_nor_is_the_end_of_the_connection() -> None:
         switch.writer.transport.abort()
         assert not await alive
         assert not await connection.is_alive(WAIT)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_an_answer_that_was_not_read_because_the_process_stood_still_counts(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def stand_still() -> None:
+        async with connected() as (connection, switch, _):
+            alive = asyncio.create_task(connection.is_alive(0.1))
+            xid = await switch.until(Type.ECHO_REQUEST)
+            switch.writer.write(message(V1_3, Type.ECHO_REPLY, xid))
+            time.sleep(0.3)
+            assert await alive
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(stand_still())
 
 
 async def test_a_flood_is_read_more_slowly_and_counts_as_alive() -> None:
