@@ -161,7 +161,7 @@ class Dispatcher:
         self._space_changes = SpaceChanges(
             etcd, me, options, catalogue, fleet, self._schema_changes, environment.new_id
         )
-        self._event_keys = EventKeys(etcd, catalogue, clock, environment.new_id)
+        self._event_keys = EventKeys(etcd, catalogue, clock, environment.new_id, options.max_page)
         self._hosts = hosts = Hosts(
             etcd, catalogue, fleet, reachability, options.network_timeout, clock
         )
@@ -228,7 +228,7 @@ class Dispatcher:
                 stack.push_async_callback(part.close)
             stack.push_async_callback(self._siblings.stop)
             await self._siblings.start()
-            await self._usage.count()
+            await self._usage.start()
             self._adoption.start()
             stack.push_async_callback(self._expiry.close)
             await self._expiry.start()

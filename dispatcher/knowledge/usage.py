@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from configurators.environment import Clock
-from configurators.store.etcd.client import Etcd, StoreError
+from configurators.store.etcd.client import Compacted, Etcd, StoreError
 from configurators.store.keys import RECORDS
 from dispatcher.errors import QuotaReached
 from dispatcher.knowledge.siblings import Siblings
@@ -27,6 +27,7 @@ _PAGE = 1_000
 _ALONE_EVERY, _BESIDE_EVERY = 600.0, 20.0  # seconds between counts that refusals ask for
 _RETRY_AFTER = 30.0
 _PAUSE = 2.0
+_TRIES = 5  # to count, if etcd forgets the revision that is counted
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -122,6 +123,10 @@ class Usage:
         self._check(wanted, 1, size)
         self._add(wanted, size)
 
+    def check(self, wanted: Counted) -> None:
+        """QuotaReached if a record could not be made now; nothing is reserved."""
+        self._check(wanted, 1, weight(wanted.filter))
+
     def check_growth(self, record: Counted, filter: Any) -> None:
         """QuotaReached if a record may not have this filter instead of its own."""
         more = weight(filter) - weight(record.filter)
@@ -154,6 +159,15 @@ class Usage:
         for name, tally in spaces.items():
             self._check_space(name, tally, 1)
 
+    async def start(self) -> None:
+        """Count all stored records; if etcd is compacted again and again, `run` counts them."""
+        self._count_soon.clear()
+        try:
+            await self.count()
+        except Compacted as error:
+            _log.warning("the records of each host are counted later: %s", error)
+            self._count_soon.set()
+
     async def run(self) -> None:
         """Count all stored records again when it is needed, until cancelled."""
         while True:
@@ -168,6 +182,15 @@ class Usage:
 
     async def count(self) -> None:
         """Count all stored records; exact if this dispatcher has nothing in progress."""
+        for _ in range(_TRIES - 1):
+            try:
+                await self._count()
+                return
+            except Compacted:
+                continue  # the pages to come are gone: begin again at the present revision
+        await self._count()
+
+    async def _count(self) -> None:
         self._counted_at = self._clock.monotonic()
         page = await self._etcd.range(RECORDS, limit=_PAGE)
         before_hosts = {name: _done(tally) for name, tally in self._hosts.items()}

@@ -172,6 +172,8 @@ class Intake:
         try:
             self._check_work(operation.host, now)
             if operation.spec:
+                # Usage remembers each space that it is asked about: no invented ones.
+                self._planner.check_space(operation.spec.space)
                 self._usage.reserve(operation.spec)
             elif operation.stored:
                 self._usage.check_growth(operation.stored.record, operation.filter)

@@ -74,6 +74,10 @@ class Planner:
         if not self._catalogue.knows_host(host):
             raise UnknownHost(f"there is no host {host[:64]!r}; GET /hosts lists all hosts")
 
+    def check_space(self, name: str) -> None:
+        """UnknownSpace if there is no space of this name."""
+        self._catalogue.spaces.named(name)
+
     def _plan_new(self, operation: Operation, spec: RecordSpec) -> None:
         kind = operation.kind
         space = self._catalogue.spaces.named(spec.space)

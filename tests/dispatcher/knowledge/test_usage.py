@@ -1,13 +1,20 @@
 """Quotas: a host and a space have a limit of records and of bytes, whoever counts."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
 
+from configurators.environment import Clock
+from configurators.store.documents import encode
+from configurators.store.etcd.client import Access, Compacted, Etcd, Page, Stored
+from configurators.store.keys import record_key
+from configurators.store.model import Record
 from dispatcher.calls import Answer, RecordSpec
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.errors import TooLarge
-from dispatcher.knowledge.usage import Quotas, Tally, weight
+from dispatcher.errors import QuotaReached, TooLarge
+from dispatcher.knowledge.siblings import Siblings
+from dispatcher.knowledge.usage import Quotas, Tally, Usage, weight
 from tests.dispatcher.support import SCHEMA, TIMEOUT, problem, specs, world
 from tests.etcd import TestEtcd
 from tests.support import until
@@ -161,3 +168,86 @@ async def test_a_schema_changes_under_records_that_are_larger_than_new_ones_may_
             assert (item.state, item.filter) == ("active", BIG)
             ended = await d.end("subscription", [item.id], wait=TIMEOUT)
             assert statuses(ended) == [200]
+
+
+class CompactedEtcd(Etcd):
+    """Loses its history between two pages, as often as a test says."""
+
+    def __init__(self, pages: Sequence[Sequence[Stored]], times: int) -> None:
+        super().__init__(Access(("127.0.0.1:1",)))
+        self._pages = pages
+        self.times = times
+
+    async def range(
+        self,
+        prefix: str,  # noqa: ARG002
+        after: str | None = None,
+        limit: int = 0,  # noqa: ARG002
+        revision: int = 0,  # noqa: ARG002
+    ) -> Page:
+        if after is None:
+            return Page(list(self._pages[0]), 7, True)
+        if self.times:
+            self.times -= 1
+            raise Compacted("it is gone")
+        return Page(list(self._pages[1]), 7, False)
+
+
+def stored(n: int, host: str = "h1") -> Stored:
+    record = Record(f"s1-{n:016x}", "subscription", host, "stocks", {}, {}, "active", 1, 1.0)
+    return Stored(record_key(record.id), encode(record), 1, 1, 0)
+
+
+@pytest.mark.parametrize("times", [0, 1, 3])
+async def test_a_count_begins_again_if_etcd_is_compacted_meanwhile(times: int) -> None:
+    etcd = CompactedEtcd([[stored(1), stored(2)], [stored(3)]], times)
+    usage = Usage(etcd, Siblings(etcd, "d1"), Quotas(host_records=4), Clock())
+    await usage.start()
+    usage.reserve(RecordSpec("h1", "stocks", {}))
+    with pytest.raises(QuotaReached):
+        usage.reserve(RecordSpec("h1", "stocks", {}))
+
+
+async def test_a_dispatcher_starts_while_etcd_is_compacted_all_the_time() -> None:
+    etcd = CompactedEtcd([[stored(1), stored(2)], [stored(3)]], 100)
+    usage = Usage(etcd, Siblings(etcd, "d1"), Quotas(host_records=3), Clock())
+    await usage.start()
+    etcd.times = 0
+    counting = asyncio.create_task(usage.run())
+
+    async def is_counted() -> bool:
+        try:
+            usage.check(RecordSpec("h1", "stocks", {}))
+        except QuotaReached:
+            return True
+        return False
+
+    await until(is_counted)
+    counting.cancel()
+
+
+async def test_invented_spaces_are_not_remembered(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d:
+        answers = await begin(d, *(RecordSpec("h1", f"space-{n}", {}) for n in range(20)))
+        assert {answer.status for answer in answers} == {404}
+        assert not [name for name in d._usage._spaces if name != "stocks"]
+
+
+async def test_pages_of_publishers_have_a_limit_of_bytes(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher(max_page=3 * weight(BIG)) as d:
+        await d.delete_space("stocks")
+        await d.put_space("tagged", {**SCHEMA, "authentication": "tagged"})
+        made = [RecordSpec("h2", "tagged", BIG) for _ in range(7)]
+        assert statuses(await d.begin("advertisement", made, wait=TIMEOUT)) == [201] * 7
+        [mine] = await begin(d, RecordSpec("h1", "tagged", {}))
+        assert mine.record
+        found = 0
+        after: str | None = None
+        while True:
+            page = await d.publishers(mine.record.id, limit=100, after=after)
+            assert 1 <= len(page.items) <= 3
+            found += len(page.items)
+            after = page.next
+            if after is None:
+                break
+        assert found == 7
