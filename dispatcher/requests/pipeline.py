@@ -167,8 +167,7 @@ class Pipeline:
         if record.state in ("removed", "failed"):
             self._usage.remove(record)
         elif operation.action == "update" and ending is Ending.DONE:
-            self._usage.remove(operation.record)
-            self._usage.add(record)
+            self._usage.change(operation.record, record.filter)
 
     def _cancel_reservation(self, operation: Operation) -> None:
         """An operation did not make the record that room was reserved for."""
