@@ -45,7 +45,7 @@ from dispatcher.requests.calls.followed import FollowedRecords
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.records import Records
 from dispatcher.requests.calls.replies import Replies
-from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 from dispatcher.requests.intake.permissions import Permissions
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.intake.routing import Routing, check_size, filter_bytes
@@ -118,7 +118,7 @@ class Dispatcher:
             options.most_per_host,
         )
         rates = Rates(options.rate, options.rate_per_host, options.burst_s)
-        work = Rates(options.work, options.work_per_host, options.burst_s)
+        work = WorkRates(options.work, options.work_per_host, options.burst_s)
         self._pipeline = pipeline = Pipeline(
             me,
             catalogue,

@@ -27,7 +27,7 @@ from dispatcher.requests.delivery.offers import OfferDelivery
 from dispatcher.requests.delivery.push import PushDelivery
 from dispatcher.requests.in_flight import InFlight
 from dispatcher.requests.intake.intake import Intake, refuse
-from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.operation import Ending, Operation, Stage
 from dispatcher.requests.writing.first_write import OperationWriter
@@ -57,7 +57,7 @@ class Pipeline:
         replies: Replies,
         admission: Admission[Operation],
         rates: Rates,
-        work: Rates,
+        work: WorkRates,
         usage: Usage,
         max_record: int | None,
         metrics: Metrics,

@@ -369,3 +369,19 @@ async def test_records_are_counted_now_and_then_while_they_are_made_beside_other
     scene.now += 1_000.0
     scene.make(1)
     assert not scene.wants_count  # it knows all itself
+
+
+async def test_a_call_beyond_the_quota_does_not_use_up_its_key(etcd_server: TestEtcd) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(quotas=Quotas(host_records=2)) as d,
+    ):
+        first = await begin(d, *specs(2))
+        more = [RecordSpec("h1", "stocks", {"price": 900 + n}) for n in range(2)]
+        refused = await d.begin("subscription", more, wait=TIMEOUT, key="a-key")
+        assert statuses(refused) == [429, 429]
+        assert problem(refused[0]).type == "quota"
+        assert (await w.etcd.range("keys/")).items == []
+        ids = [answer.record.id for answer in first if answer.record]
+        assert statuses(await d.end("subscription", ids, wait=TIMEOUT)) == [200, 200]
+        assert statuses(await d.begin("subscription", more, wait=TIMEOUT, key="a-key")) == [201] * 2
