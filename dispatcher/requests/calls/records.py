@@ -202,8 +202,8 @@ class Records:
                 refused[place] = error
             else:
                 return
-        for place, error in refused.items():
-            reply.refuse(place, error)
+        for place, reason in refused.items():
+            reply.refuse(place, reason)
         wanted.clear()
 
     async def _is_old(self, use: KeyUse) -> bool:
