@@ -45,7 +45,7 @@ from dispatcher.requests.calls.followed import FollowedRecords
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.records import Records
 from dispatcher.requests.calls.replies import Replies
-from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 from dispatcher.requests.intake.permissions import Permissions
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.intake.routing import Routing, check_size, filter_bytes
@@ -118,7 +118,7 @@ class Dispatcher:
             options.most_per_host,
         )
         rates = Rates(options.rate, options.rate_per_host, options.burst_s)
-        work = Rates(options.work, options.work_per_host, options.burst_s)
+        work = WorkRates(options.work, options.work_per_host, options.burst_s)
         self._pipeline = pipeline = Pipeline(
             me,
             catalogue,
@@ -161,7 +161,7 @@ class Dispatcher:
         self._space_changes = SpaceChanges(
             etcd, me, options, catalogue, fleet, self._schema_changes, environment.new_id
         )
-        self._event_keys = EventKeys(etcd, catalogue, clock, environment.new_id)
+        self._event_keys = EventKeys(etcd, catalogue, clock, environment.new_id, options.max_page)
         self._hosts = hosts = Hosts(
             etcd, catalogue, fleet, reachability, options.network_timeout, clock
         )
@@ -228,7 +228,7 @@ class Dispatcher:
                 stack.push_async_callback(part.close)
             stack.push_async_callback(self._siblings.stop)
             await self._siblings.start()
-            await self._usage.count()
+            await self._usage.start()
             self._adoption.start()
             stack.push_async_callback(self._expiry.close)
             await self._expiry.start()

@@ -36,6 +36,8 @@ _MAX_BETWEEN = 4 * MAX_CONJUNCTIONS  # in between; a later `and` may reduce the 
 # Values read and pairs of conjunctions looked at, about 2 us each. A filter that is at the limit
 # keeps the process that normalises it busy for some hundredths of a second.
 MAX_WORK = 20_000
+# For filters that are stored: earlier releases accepted filters of more work, and these stay valid.
+STORED_WORK = 500_000
 
 
 class BadFilter(FieldError):

@@ -16,7 +16,7 @@ from configurators.store.keys import PartitionName
 from configurators.store.model import SpaceDoc, Version
 from dzflow.address import MAX_VERSION, PREFIX, BadAddress, Scope, read_match
 from dzflow.errors import BadInput, LossWarning
-from dzflow.filters import Filter, parse_filter
+from dzflow.filters import MAX_WORK, Filter, parse_filter
 from dzflow.index import FieldsIndex, Index, Shape, build_index
 from dzflow.region import Region
 from dzflow.space import Space
@@ -176,12 +176,14 @@ class SpaceView:
         """A filter that a user gave, in normal form under the current schema."""
         return parse_filter(self.space, given)
 
-    def regions(self, given: object) -> dict[int, tuple[Region, ...]]:
+    def regions(self, given: object, work: int = MAX_WORK) -> dict[int, tuple[Region, ...]]:
         """The regions of a filter that a user gave, in each version; BadInput if one has none.
 
         The same text may mean another filter under another schema, so each version parses it.
         """
-        return {n: v.index.regions(parse_filter(v.space, given)) for n, v in self.versions.items()}
+        return {
+            n: v.index.regions(parse_filter(v.space, given, work)) for n, v in self.versions.items()
+        }
 
     def partitions(self) -> tuple[str, ...]:
         """The global names of the partitions of all versions."""

@@ -23,7 +23,7 @@ from dispatcher.requests.intake.routing import check_size, filter_bytes
 from dzflow.address import Scope
 from dzflow.attribute import shown
 from dzflow.errors import BadInput, DzflowError
-from dzflow.filters import parse_filter
+from dzflow.filters import STORED_WORK, parse_filter
 from dzflow.region import WIDTH
 from dzflow.space import Space
 from sdn.topology import Host
@@ -195,6 +195,6 @@ def _faults(
         yield f"created: {record.created} is no time in seconds since 1970"
     try:
         check_size(len(filter_bytes(record.filter)), max_filter)
-        parse_filter(space.space, record.filter)
+        parse_filter(space.space, record.filter, STORED_WORK)
     except (DispatcherError, DzflowError) as error:
         yield f"filter: {error}"

@@ -49,12 +49,19 @@ class EventKeys:
     """The keys of all spaces."""
 
     def __init__(
-        self, etcd: Etcd, catalogue: Catalogue, clock: Clock, new_id: Callable[[int], str]
+        self,
+        etcd: Etcd,
+        catalogue: Catalogue,
+        clock: Clock,
+        new_id: Callable[[int], str],
+        max_page: int | None = None,
     ) -> None:
+        """`max_page` is the most bytes of a page of publishers, if it has more than one."""
         self._etcd = etcd
         self._catalogue = catalogue
         self._clock = clock
         self._new_id = new_id
+        self._max_page = max_page
 
     async def publishing_key(self, advertisement: str) -> views.PublishingKey:
         """The key of the host that has an active advertisement.
@@ -87,7 +94,14 @@ class EventKeys:
         if after is not None and not record_key(after).startswith(f"{RECORDS}{number:x}/a"):
             raise NotFound(f"there is no advertisement {after!r} in space {record.space!r}")
         found = await list_records(
-            self._etcd, "advertisement", _is_in_force, number, None, limit, after
+            self._etcd,
+            "advertisement",
+            _is_in_force,
+            number,
+            None,
+            limit,
+            after,
+            self._max_page,
         )
         items = []
         for each in found.records:

@@ -36,7 +36,7 @@ from dispatcher.requests.writing.writes import Write, WriteResult
 from dzflow.address import MAX_VERSION
 from dzflow.aio import PauseByTime
 from dzflow.errors import BadInput
-from dzflow.filters import parse_filter
+from dzflow.filters import STORED_WORK, parse_filter
 
 _log = logging.getLogger(__name__)
 
@@ -100,9 +100,9 @@ class SchemaChanges:
             if record.state == "removing":
                 continue
             try:
-                parse_filter(space, record.filter)
+                parse_filter(space, record.filter, STORED_WORK)
                 if record.next:
-                    parse_filter(space, record.next.filter)
+                    parse_filter(space, record.next.filter, STORED_WORK)
             except BadInput as error:
                 wrong.append(record.id)
                 reason = reason or str(error)

@@ -17,6 +17,8 @@ class Siblings:
 
     def __init__(self, etcd: Etcd, me: str) -> None:
         self.alive: set[str] = {me}
+        self.joined: Signal[str] = Signal()
+        """Emitted with the id of a dispatcher that was not known to be alive."""
         self.gone: Signal[str] = Signal()
         """Emitted with the id of a dispatcher that is no longer alive."""
         self._me = me
@@ -44,7 +46,9 @@ class Siblings:
 
     def _registration_changed(self, id: str, value: bytes | None, revision: int) -> None:  # noqa: ARG002
         if value is not None:
-            self.alive.add(id)
+            if id not in self.alive:
+                self.alive.add(id)
+                self.joined.emit(id)
         elif id != self._me:
             self.alive.discard(id)
             _log.warning("dispatcher %s is gone; the others adopt its open operations", id)

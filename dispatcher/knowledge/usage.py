@@ -2,8 +2,9 @@
 
 A dispatcher counts the records that it makes and removes itself. With others beside it, it knows of
 theirs only when it has counted all that are stored; in between it assumes that each of the others
-makes as many records as it does itself. So a quota may be reached a little early, and then all
-records are counted again; but all dispatchers together exceed it by what is in progress at most.
+gains as many records as it does itself. So a quota may be reached a little early, and then all
+records are counted again. While it makes records, it also counts them every now and then, and
+whenever another dispatcher joins or is gone.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from configurators.environment import Clock
-from configurators.store.etcd.client import Etcd, StoreError
+from configurators.store.etcd.client import Compacted, Etcd, StoreError
 from configurators.store.keys import RECORDS
 from dispatcher.errors import QuotaReached
 from dispatcher.knowledge.siblings import Siblings
@@ -24,9 +25,13 @@ _log = logging.getLogger(__name__)
 
 _OVERHEAD = 400  # bytes of a record beside its filter, about
 _PAGE = 1_000
-_ALONE_EVERY, _BESIDE_EVERY = 600.0, 20.0  # seconds between counts that refusals ask for
-_RETRY_AFTER = 30.0
+_ALONE_EVERY, _BESIDE_EVERY = 600.0, 20.0  # seconds between counts
+_DOUBT_EVERY = 5.0  # the same, if a refusal rests on what others are assumed to have made
+# A count that takes long is followed by a pause of so many times its duration.
+_DUTY, _DOUBT_DUTY = 20, 2
+_RETRY_AFTER, _RETRY_AFTER_DOUBT = 30.0, 3.0
 _PAUSE = 2.0
+_TRIES = 5  # to count, if etcd forgets the revision that is counted
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -79,10 +84,7 @@ def weight(filter: Any) -> int:
 
 
 class Tally:
-    """The records and bytes of one host or space: as counted, and what this dispatcher did since.
-
-    `made` and `made_bytes` only grow until all is counted again.
-    """
+    """The records and bytes of a host or space: as counted, and what this dispatcher did since."""
 
     __slots__ = ("bytes", "made", "made_bytes", "records", "removed", "removed_bytes")
 
@@ -91,16 +93,23 @@ class Tally:
         self.made = self.made_bytes = self.removed = self.removed_bytes = 0
 
     def used(self, dispatchers: int) -> tuple[int, int]:
-        """Records and bytes that there may be, with so many dispatchers."""
-        if dispatchers == 1:
-            return (
-                self.records + self.made - self.removed,
-                self.bytes + self.made_bytes - self.removed_bytes,
-            )
+        """Records and bytes that there may be, with so many dispatchers.
+
+        If each keeps what it gains below its part of the room that was left, all together keep to
+        the quota; one that has lost some knows only that these are gone.
+        """
+        gain, gain_bytes = self.made - self.removed, self.made_bytes - self.removed_bytes
         return (
-            self.records + self.made * dispatchers,
-            self.bytes + self.made_bytes * dispatchers,
+            self.records + gain * (dispatchers if gain > 0 else 1),
+            self.bytes + gain_bytes * (dispatchers if gain_bytes > 0 else 1),
         )
+
+    def settled(self) -> "Tally":
+        """The same, if no other dispatcher has done anything since the last count."""
+        return Tally(*self.used(1))
+
+
+_NOTHING = Tally()
 
 
 class Usage:
@@ -113,14 +122,23 @@ class Usage:
         self._clock = clock
         self._hosts: dict[str, Tally] = {}
         self._spaces: dict[str, Tally] = {}
-        self._counted_at = clock.monotonic()
+        self._counted_at = clock.monotonic()  # when the last count ended
+        self._duration = 0.0  # of the last count, in seconds
+        self._counting = False
+        self._settled = 0  # how often tallies were replaced without a count
         self._count_soon = asyncio.Event()
+        siblings.joined.subscribe(self._sibling_joined)
+        siblings.gone.subscribe(self._sibling_gone)
 
     def reserve(self, wanted: Counted) -> None:
         """Count a record that is about to be made; QuotaReached if there may be no more."""
         size = weight(wanted.filter)
         self._check(wanted, 1, size)
         self._add(wanted, size)
+
+    def check(self, wanted: Counted) -> None:
+        """QuotaReached if a record could not be made now; nothing is reserved."""
+        self._check(wanted, 1, weight(wanted.filter))
 
     def check_growth(self, record: Counted, filter: Any) -> None:
         """QuotaReached if a record may not have this filter instead of its own."""
@@ -139,6 +157,14 @@ class Usage:
             tally.removed += 1
             tally.removed_bytes += size
 
+    def change(self, record: Counted, filter: Any) -> None:
+        """A record has this filter now, instead of its own."""
+        more = weight(filter) - weight(record.filter)
+        if more:
+            for tally in self._tallies(record):
+                tally.made_bytes += max(0, more)
+                tally.removed_bytes += max(0, -more)
+
     def check_all(self, wanted: Iterable[Counted]) -> None:
         """QuotaReached if these records, and no others, would be more than there may be."""
         hosts: dict[str, Tally] = {}
@@ -154,6 +180,15 @@ class Usage:
         for name, tally in spaces.items():
             self._check_space(name, tally, 1)
 
+    async def start(self) -> None:
+        """Count all stored records; if etcd is compacted again and again, `run` counts them."""
+        self._count_soon.clear()
+        try:
+            await self.count()
+        except Compacted as error:
+            _log.warning("the records of each host are counted later: %s", error)
+            self._count_soon.set()
+
     async def run(self) -> None:
         """Count all stored records again when it is needed, until cancelled."""
         while True:
@@ -168,7 +203,27 @@ class Usage:
 
     async def count(self) -> None:
         """Count all stored records; exact if this dispatcher has nothing in progress."""
-        self._counted_at = self._clock.monotonic()
+        began = self._clock.monotonic()
+        self._counting = True
+        try:
+            for left in reversed(range(_TRIES)):
+                settled = self._settled
+                try:
+                    hosts, spaces = await self._count()
+                except Compacted:
+                    if not left:
+                        raise
+                    continue  # the pages to come are gone: begin again at the present revision
+                if settled == self._settled:
+                    self._hosts, self._spaces = hosts, spaces
+                    return
+            self._count_soon.set()
+        finally:
+            self._counting = False
+            self._counted_at = self._clock.monotonic()
+            self._duration = self._counted_at - began
+
+    async def _count(self) -> tuple[dict[str, Tally], dict[str, Tally]]:
         page = await self._etcd.range(RECORDS, limit=_PAGE)
         before_hosts = {name: _done(tally) for name, tally in self._hosts.items()}
         before_spaces = {name: _done(tally) for name, tally in self._spaces.items()}
@@ -192,20 +247,49 @@ class Usage:
             after = page.items[-1].key
             # All pages are read as they were when the first one was.
             page = await self._etcd.range(RECORDS, after, limit=_PAGE, revision=page.revision)
-        self._hosts = _since(hosts, self._hosts, before_hosts)
-        self._spaces = _since(spaces, self._spaces, before_spaces)
+        return (
+            _since(hosts, self._hosts, before_hosts),
+            _since(spaces, self._spaces, before_spaces),
+        )
+
+    def _sibling_joined(self, id: str) -> None:  # noqa: ARG002
+        """What was made alone is known exactly, so that no other can have made as much."""
+        if len(self._siblings.alive) == 2:
+            self._settled += 1
+            self._hosts = {name: tally.settled() for name, tally in self._hosts.items()}
+            self._spaces = {name: tally.settled() for name, tally in self._spaces.items()}
+        self._count_soon.set()
+
+    def _sibling_gone(self, id: str) -> None:  # noqa: ARG002
+        self._count_soon.set()
+
+    def _count_if_older(self, seconds: float, duty: int = _DUTY) -> None:
+        """Have all records counted if the last count is older, and if counts are not too many."""
+        pause = max(seconds, self._duration * duty)
+        if not self._counting and self._clock.monotonic() - self._counted_at > pause:
+            self._count_soon.set()
 
     def _check(self, wanted: Counted, records: int, size: int) -> None:
         dispatchers = len(self._siblings.alive)
-        host, space = self._tallies(wanted)
         try:
-            self._check_host(wanted.host, host, dispatchers, records, size)
-            self._check_space(wanted.space, space, dispatchers, records, size)
-        except QuotaReached:
-            every = _ALONE_EVERY if dispatchers == 1 else _BESIDE_EVERY
-            if self._clock.monotonic() - self._counted_at > every:
-                self._count_soon.set()
-            raise
+            self._check_both(wanted, dispatchers, records, size)
+        except QuotaReached as error:
+            if dispatchers == 1:
+                self._count_if_older(_ALONE_EVERY)
+                raise
+            try:
+                self._check_both(wanted, 1, records, size)
+            except QuotaReached:
+                self._count_if_older(_BESIDE_EVERY)
+                raise
+            self._count_if_older(_DOUBT_EVERY, _DOUBT_DUTY)
+            raise QuotaReached(str(error), _RETRY_AFTER_DOUBT) from None
+
+    def _check_both(self, wanted: Counted, dispatchers: int, records: int, size: int) -> None:
+        host = self._hosts.get(wanted.host) or _NOTHING
+        space = self._spaces.get(wanted.space) or _NOTHING
+        self._check_host(wanted.host, host, dispatchers, records, size)
+        self._check_space(wanted.space, space, dispatchers, records, size)
 
     def _check_host(
         self, name: str, tally: Tally, dispatchers: int, records: int = 0, size: int = 0
@@ -231,6 +315,8 @@ class Usage:
         for tally in self._tallies(record):
             tally.made += 1
             tally.made_bytes += size
+        if len(self._siblings.alive) > 1:
+            self._count_if_older(_BESIDE_EVERY)
 
     def _tallies(self, record: Counted) -> tuple[Tally, Tally]:
         host = self._hosts.get(record.host)

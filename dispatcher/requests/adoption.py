@@ -13,7 +13,7 @@ from dispatcher.metrics import Metrics
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.pipeline import Pipeline
 from dispatcher.requests.writing.stored_records import scan
-from dzflow.aio import BackgroundTasks
+from dzflow.aio import BackgroundTasks, PauseByTime
 
 _log = logging.getLogger(__name__)
 
@@ -85,10 +85,11 @@ class Adoption:
 
     async def _adopt_all(self) -> None:
         looked = 0
+        pause = PauseByTime(self._clock.monotonic)
         async for _, stored in scan(self._etcd):
             looked += 1
-            if not looked % _PER_TURN:
-                await asyncio.sleep(0)
+            if not looked % _PER_TURN or pause.due:
+                await pause.let_others_run()
             if stored.record.open and self.is_abandoned(stored.record):
                 self._metrics.adopted += 1
                 operation = Operation.resume(stored, self._clock.monotonic())

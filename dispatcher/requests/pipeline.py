@@ -27,7 +27,7 @@ from dispatcher.requests.delivery.offers import OfferDelivery
 from dispatcher.requests.delivery.push import PushDelivery
 from dispatcher.requests.in_flight import InFlight
 from dispatcher.requests.intake.intake import Intake, refuse
-from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.operation import Ending, Operation, Stage
 from dispatcher.requests.writing.first_write import OperationWriter
@@ -57,7 +57,7 @@ class Pipeline:
         replies: Replies,
         admission: Admission[Operation],
         rates: Rates,
-        work: Rates,
+        work: WorkRates,
         usage: Usage,
         max_record: int | None,
         metrics: Metrics,
@@ -167,8 +167,7 @@ class Pipeline:
         if record.state in ("removed", "failed"):
             self._usage.remove(record)
         elif operation.action == "update" and ending is Ending.DONE:
-            self._usage.remove(operation.record)
-            self._usage.add(record)
+            self._usage.change(operation.record, record.filter)
 
     def _cancel_reservation(self, operation: Operation) -> None:
         """An operation did not make the record that room was reserved for."""

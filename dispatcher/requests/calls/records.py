@@ -11,7 +11,7 @@ from configurators.store.keys import record_key
 from configurators.store.model import KeyUse, Record, RecordKind, State
 from configurators.store.upkeep import SharedLeases
 from dispatcher.calls import Answer, Page, RecordSpec
-from dispatcher.errors import Conflict, NotFound, Problem, TooManyRequests, Unavailable
+from dispatcher.errors import Conflict, NotFound, Problem, QuotaReached, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.requests.calls.followed import FollowedRecords
@@ -67,6 +67,7 @@ class Records:
         self._max_page = max_page
         self._clock = clock
         self._pending: set[PendingReply] = set()
+        self._hosts_in_debt: set[str] = set()  # a call with a key indexes filters of these now
 
     async def close(self) -> None:
         """Leave no caller waiting."""
@@ -121,24 +122,16 @@ class Records:
     ) -> Mapping[int, str]:
         """The ids that a key stands for; elements that were begun before leave `wanted`.
 
-        TooManyRequests if the filters take too much time: then the key is not used.
+        TooManyRequests if the filters of earlier calls took too much time: then the key is not
+        used. It is not used either if quotas leave no room for any element.
         """
+        intake = self._pipeline.intake
         tagged = [["Refused" if isinstance(spec, Problem) else "Ask", spec] for spec in specs]
         mark = fingerprint(kind, tagged)
         use = await self._earlier_use(name, mark)
         if use is None:
-            ids: dict[int, str] = {}
-            pause = PauseByTime(self._clock.monotonic)
-            for place, spec in list(wanted.items()):
-                try:
-                    ids[place] = self._pipeline.intake.new_record_id(kind, spec, restricted)
-                except TooManyRequests:
-                    raise
-                except DzflowError as error:
-                    reply.refuse(place, error)
-                    del wanted[place]
-                if pause.due:
-                    await pause.let_others_run()
+            ids = await self._new_ids(kind, reply, wanted, restricted)
+            self._refuse_all_beyond_quota(reply, wanted)
             if not wanted:
                 return ids  # a call of which nothing is left does not use up its key
             claimed = KeyUse(
@@ -160,7 +153,58 @@ class Records:
             else:
                 continue
             del wanted[place]
+        for host in {spec.host for spec in wanted.values()}:
+            intake.check_work(host)
         return dict(enumerate(use.ids))
+
+    async def _new_ids(
+        self,
+        kind: RecordKind,
+        reply: PendingReply,
+        wanted: dict[int, RecordSpec],
+        restricted: bool,
+    ) -> dict[int, str]:
+        """Ids for the elements that can be begun; the others are refused and leave `wanted`.
+
+        A call may take more time than its hosts have left, or a large one could never succeed; but
+        only one at a time for each host.
+        """
+        intake = self._pipeline.intake
+        hosts = {spec.host for spec in wanted.values()}
+        for host in hosts:
+            intake.check_work(host)
+        first = hosts - self._hosts_in_debt
+        self._hosts_in_debt |= first
+        ids: dict[int, str] = {}
+        pause = PauseByTime(self._clock.monotonic)
+        try:
+            for place, spec in list(wanted.items()):
+                if spec.host not in first:
+                    intake.check_work(spec.host)
+                try:
+                    ids[place] = intake.new_record_id(kind, spec, restricted)
+                except DzflowError as error:
+                    reply.refuse(place, error)
+                    del wanted[place]
+                if pause.due:
+                    await pause.let_others_run()
+        finally:
+            self._hosts_in_debt -= first
+        return ids
+
+    def _refuse_all_beyond_quota(self, reply: PendingReply, wanted: dict[int, RecordSpec]) -> None:
+        """Refuse all elements if there is no room for any of them, so that the key stays unused."""
+        refused: dict[int, QuotaReached] = {}
+        for place, spec in wanted.items():
+            try:
+                self._pipeline.intake.check_quota(spec)
+            except QuotaReached as error:
+                refused[place] = error
+            else:
+                return
+        for place, reason in refused.items():
+            reply.refuse(place, reason)
+        wanted.clear()
 
     async def _is_old(self, use: KeyUse) -> bool:
         """Whether a record that this use of a key began may have finished and been removed."""
@@ -171,6 +215,7 @@ class Records:
     def _refusal(self, kind: RecordKind, spec: RecordSpec, restricted: bool) -> DzflowError:
         """Why an element is refused that was refused when its key was first used."""
         try:
+            self._pipeline.intake.check_work(spec.host)
             self._pipeline.intake.new_record_id(kind, spec, restricted)
         except DzflowError as error:
             return error

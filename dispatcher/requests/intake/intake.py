@@ -9,7 +9,7 @@ from dispatcher.calls import RecordSpec
 from dispatcher.errors import TooManyRequests
 from dispatcher.knowledge.usage import Usage
 from dispatcher.requests.in_flight import InFlight
-from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.operation import Operation, Stage
 from dispatcher.requests.steps import Steps
@@ -32,7 +32,7 @@ class Intake:
         self,
         admission: Admission[Operation],
         rates: Rates,
-        work: Rates,
+        work: WorkRates,
         usage: Usage,
         planner: Planner,
         in_flight: InFlight,
@@ -113,13 +113,20 @@ class Intake:
         if seconds > _FREE:
             self._work.use(host, seconds * 1000, self._clock.monotonic())
 
+    def check_work(self, host: str) -> None:
+        """TooManyRequests if the host's filters have taken too much time."""
+        self._check_work(host, self._clock.monotonic())
+
+    def check_quota(self, spec: RecordSpec) -> None:
+        """QuotaReached if a record could not be begun now; nothing is reserved for it."""
+        self._usage.check(spec)
+
     def new_record_id(self, kind: RecordKind, spec: RecordSpec, restricted: bool) -> str:
         """An id for a record that can be begun, at the cost of its host.
 
-        UnknownHost, UnknownSpace, Forbidden or BadInput if it cannot be begun; TooManyRequests if
-        the host's filters have taken too much time.
+        UnknownHost, UnknownSpace, Forbidden or BadInput if it cannot be begun. Callers check the
+        host's work first.
         """
-        self._check_work(spec.host, self._clock.monotonic())
         before = self._planner.spent
         try:
             return self._planner.new_record_id(kind, spec, restricted)
@@ -127,10 +134,17 @@ class Intake:
             self.charge_work(spec.host, self._planner.spent - before)
 
     def _check_work(self, host: str, now: float) -> None:
-        if wait := self._work.wait(host, now):
+        if wait := self._work.wait_for_own(host, now):
             raise TooManyRequests(
                 f"the filters of {host} take more processor time than they may; simplify them, send"
-                f" fewer at once, or wait {wait:.1f} s (limits.host_work, limits.work)",
+                f" fewer at once, or wait {wait:.1f} s (limits.host_work)",
+                wait,
+            )
+        if wait := self._work.wait_for_all(host, now):
+            raise TooManyRequests(
+                "the filters of all hosts together take more processor time than they may, and"
+                f" {host} has sent some of them; simplify them, send fewer at once, or wait"
+                f" {wait:.1f} s (limits.work)",
                 wait,
             )
 
@@ -170,8 +184,12 @@ class Intake:
     def _begin(self, operation: Operation, now: float) -> None:
         """Begin or update a record, unless the host's filters or records are too many."""
         try:
-            self._check_work(operation.host, now)
+            # The filters of a call with a key were paid for before the key was used.
+            if not operation.repeatable:
+                self._check_work(operation.host, now)
             if operation.spec:
+                # Usage remembers each space that it is asked about: no invented ones.
+                self._planner.check_space(operation.spec.space)
                 self._usage.reserve(operation.spec)
             elif operation.stored:
                 self._usage.check_growth(operation.stored.record, operation.filter)

@@ -1,5 +1,6 @@
 """Rate limits, bounded queues, and fair turns between hosts. Pure."""
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
@@ -8,6 +9,7 @@ T = TypeVar("T")
 
 _QUANTUM = 16  # operations that a host may begin before it is another host's turn
 _MOST_BUCKETS = 4_096
+_LATELY = 1.0  # seconds
 
 
 class TokenBucket:
@@ -18,17 +20,27 @@ class TokenBucket:
         self.burst = max(1.0, burst)
         self._level = self.burst
         self._at = now
+        self._used_at = -math.inf
 
     def wait(self, now: float) -> float:
         """Seconds until there is a token; 0 if there is one."""
-        self._level = min(self.burst, self._level + max(0.0, now - self._at) * self.rate)
-        self._at = now
+        self._refill(now)
         # Rounding must not make a host wait for the last bit of a token.
         return 0.0 if self._level > 1 - 1e-9 else (1 - self._level) / self.rate
 
     def use(self, tokens: float = 1.0) -> None:
         """Use up tokens; beyond those that there are, the bucket is in debt."""
         self._level -= tokens
+        self._used_at = self._at
+
+    def used_lately(self, now: float) -> bool:
+        """Whether tokens were used that have not come back yet, or within the last second."""
+        self._refill(now)
+        return self._level < self.burst - 1e-9 or now - self._used_at < _LATELY
+
+    def _refill(self, now: float) -> None:
+        self._level = min(self.burst, self._level + max(0.0, now - self._at) * self.rate)
+        self._at = now
 
 
 class Rates:
@@ -54,18 +66,47 @@ class Rates:
     def use(self, host: str, tokens: float, now: float) -> None:
         """Count what an operation of a host has used; it may be more than there is."""
         for bucket in self._buckets(host, now):
+            bucket.wait(now)
             bucket.use(tokens)
 
     def _buckets(self, host: str, now: float) -> list[TokenBucket]:
         found = [self._overall] if self._overall else []
         if self._per_host:
-            bucket = self._hosts.get(host)
-            if bucket is None:
-                if len(self._hosts) >= _MOST_BUCKETS:
-                    del self._hosts[next(iter(self._hosts))]
-                burst = self._per_host * self._burst_s
-                bucket = self._hosts[host] = TokenBucket(self._per_host, burst, now)
-            found.append(bucket)
+            found.append(self._bucket(host, self._per_host, now))
+        return found
+
+    def _bucket(self, host: str, rate: float, now: float) -> TokenBucket:
+        bucket = self._hosts.get(host)
+        if bucket is None:
+            if len(self._hosts) >= _MOST_BUCKETS:
+                del self._hosts[next(iter(self._hosts))]
+            bucket = self._hosts[host] = TokenBucket(rate, rate * self._burst_s, now)
+        return bucket
+
+
+class WorkRates(Rates):
+    """Limits of work, overall and for each host.
+
+    What all hosts have used together refuses only hosts that have themselves used some lately, so
+    that a few hosts cannot keep all others from working.
+    """
+
+    def wait_for_own(self, host: str, now: float) -> float:
+        """Seconds until the host has paid back what it has used beyond its own limit."""
+        return self._bucket(host, self._per_host, now).wait(now) if self._per_host else 0.0
+
+    def wait_for_all(self, host: str, now: float) -> float:
+        """Seconds until all hosts have paid back; 0 if this one has used nothing lately."""
+        if self._overall is None or not (wait := self._overall.wait(now)):
+            return 0.0
+        bucket = self._hosts.get(host)
+        return wait if bucket and bucket.used_lately(now) else 0.0
+
+    def _buckets(self, host: str, now: float) -> list[TokenBucket]:
+        """Also without a limit for each host, each has a bucket that tells what it has used."""
+        found = [self._overall] if self._overall else []
+        if rate := self._per_host or (self._overall.rate if self._overall else None):
+            found.append(self._bucket(host, rate, now))
         return found
 
 

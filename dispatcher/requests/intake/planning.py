@@ -17,6 +17,7 @@ from dispatcher.requests.operation import Operation
 from dispatcher.requests.rollout import Rollout
 from dispatcher.requests.shares import NOTHING, Shares, union
 from dzflow.errors import BadInput
+from dzflow.filters import STORED_WORK, TooManyConjunctions
 from sdn.topology import UnknownHost
 
 
@@ -73,6 +74,10 @@ class Planner:
         """UnknownHost if the network does not have a host."""
         if not self._catalogue.knows_host(host):
             raise UnknownHost(f"there is no host {host[:64]!r}; GET /hosts lists all hosts")
+
+    def check_space(self, name: str) -> None:
+        """UnknownSpace if there is no space of this name."""
+        self._catalogue.spaces.named(name)
 
     def _plan_new(self, operation: Operation, spec: RecordSpec) -> None:
         kind = operation.kind
@@ -137,8 +142,15 @@ class Planner:
 
     def _index(self, operation: Operation, space: SpaceView, filter: Any) -> Indexed:
         """Index the filter of an operation, if the caller may have it."""
+        advertised = operation.kind == "advertisement"
         most = self._max_filter if operation.limited else None
-        indexed = self._routing.index(space, operation.kind == "advertisement", filter, most)
+        try:
+            indexed = self._routing.index(space, advertised, filter, most)
+        except TooManyConjunctions:
+            if operation.limited:
+                raise
+            # It is stored, perhaps since a release that accepted filters of more work.
+            indexed = self._routing.index(space, advertised, filter, None, STORED_WORK)
         if operation.restricted:
             self._permissions.check(operation.host, operation.kind, space, filter)
         return indexed

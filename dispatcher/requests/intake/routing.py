@@ -16,7 +16,7 @@ from configurators.streams.packing import pack_regions, unpack_regions
 from dispatcher.errors import TooLarge
 from dispatcher.requests.shares import Share, Shares
 from dzflow.errors import BadInput
-from dzflow.filters import BadFilter
+from dzflow.filters import MAX_WORK, BadFilter
 from dzflow.region import WIDTH, Region
 
 _REMEMBERED = 20_000  # filters of up to so many bytes
@@ -28,6 +28,7 @@ _TEXTS = 65_536  # lists of regions of up to so many bytes
 _SMALL_TEXT = 400
 
 _encode = msgpack.Encoder().encode
+_RefusalKey = tuple[SpaceView, bytes, int]
 _PLAIN = int.from_bytes(b"\x01" * WIDTH, "big") * (7 * ord("0") - ord("*"))
 
 
@@ -67,34 +68,40 @@ class Routing:
         self._cpu = cpu
         self._known = lru_cache(_REMEMBERED)(self._indexed)
         self._known_large = lru_cache(_REMEMBERED_LARGE)(self._indexed)
-        self._refusals: dict[tuple[SpaceView, bytes], BadInput] = {}
+        self._refusals: dict[_RefusalKey, BadInput] = {}
         self._routed = lru_cache(_REMEMBERED)(_routed)
 
     def index(
-        self, space: SpaceView, advertised: bool, given: Any, most: int | None = None
+        self,
+        space: SpaceView,
+        advertised: bool,
+        given: Any,
+        most: int | None = None,
+        work: int = MAX_WORK,
     ) -> Indexed:
         """The regions of a filter, and the shares of partitions.
 
-        BadInput if it is not a filter, TooLarge if it has more than `most` bytes.
+        BadInput if it is not a filter or takes more than `work`, TooLarge if it has more than
+        `most` bytes.
         """
         packed = filter_bytes(given)
         size = len(packed)
         if size <= _SMALL:
-            return self._known(space, advertised, packed)
+            return self._known(space, advertised, packed, work)
         check_size(size, most)
-        return self._known_large(space, advertised, packed)
+        return self._known_large(space, advertised, packed, work)
 
-    def _indexed(self, space: SpaceView, advertised: bool, given: bytes) -> Indexed:
-        if self._refusals and (known := self._refusals.get(_refusal_key(space, given))):
+    def _indexed(self, space: SpaceView, advertised: bool, given: bytes, work: int) -> Indexed:
+        if self._refusals and (known := self._refusals.get(_refusal_key(space, given, work))):
             raise copy(known)
         began = self._cpu()
         try:
-            return _indexed(space, advertised, given)
+            return _indexed(space, advertised, given, work)
         except BadInput as error:
             if self._cpu() - began > _DEAR:
                 if len(self._refusals) >= _REFUSALS:
                     del self._refusals[next(iter(self._refusals))]
-                self._refusals[_refusal_key(space, given)] = copy(error)
+                self._refusals[_refusal_key(space, given, work)] = copy(error)
             raise
         finally:
             self.spent += self._cpu() - began
@@ -108,16 +115,16 @@ class Routing:
         return self._routed(space, advertised, tuple(regions.items()))
 
 
-def _indexed(space: SpaceView, advertised: bool, given: bytes) -> Indexed:
-    regions = space.regions(msgpack.decode(given))
+def _indexed(space: SpaceView, advertised: bool, given: bytes, work: int) -> Indexed:
+    regions = space.regions(msgpack.decode(given), work)
     shares: dict[str, Share] = {}
     for version, found in regions.items():
         shares |= _shares(space, advertised, version, found)
     return Indexed({v: pack_regions(found) for v, found in regions.items()}, shares)
 
 
-def _refusal_key(space: SpaceView, given: bytes) -> tuple[SpaceView, bytes]:
-    return space, hashlib.blake2b(given, digest_size=16).digest()
+def _refusal_key(space: SpaceView, given: bytes, work: int) -> _RefusalKey:
+    return space, hashlib.blake2b(given, digest_size=16).digest(), work
 
 
 def _routed(space: SpaceView, advertised: bool, regions: tuple[tuple[int, bytes], ...]) -> Shares:

@@ -130,4 +130,5 @@ async def list_records(
 
 def _shown_size(record: Record) -> int:
     """The bytes of a record as callers see it, about: regions are four times as long as text."""
-    return weight(record.filter) + 4 * max(map(len, record.regions.values()), default=0)
+    size = weight(record.filter) + 4 * max(map(len, record.regions.values()), default=0)
+    return size + weight(record.next.filter) if record.next else size

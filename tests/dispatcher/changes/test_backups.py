@@ -12,6 +12,7 @@ from api.http.schema.models import Begin, HostIn, SchemaIn
 from configurators.state.network import first_network
 from configurators.state.spaces import new_space
 from configurators.store.model import NetworkDoc
+from dispatcher.calls import RecordSpec
 from dispatcher.changes.backup_file import (
     FORMAT,
     Backup,
@@ -20,9 +21,11 @@ from dispatcher.changes.backup_file import (
     read_backup,
 )
 from dzflow.address import MAX_SPACE
+from dzflow.filters import TooManyConjunctions, parse_filter
 from dzflow.space import Space
 from sdn.topologies import topology
-from tests.dispatcher.support import SCHEMA
+from tests.dispatcher.support import SCHEMA, TIMEOUT, world
+from tests.etcd import TestEtcd
 
 NETWORK: NetworkDoc = first_network(topology("line:3"), "legs", 1)
 BACKUP = Backup(
@@ -39,6 +42,12 @@ BACKUP = Backup(
 DOCUMENT: Any = msgspec.json.decode(msgspec.json.encode(BACKUP))
 
 
+# It has 61 conjunctions, and takes more work than a new filter may take.
+COSTLY = [{"price": n, "volume": 7 * n} for n in range(60)] + [
+    {"price": 999, "volume": 1000 + n} for n in range(900)
+]
+
+
 def changed(path: list[Any], value: object) -> bytes:
     """The backup with another value in one place."""
     document = copy.deepcopy(DOCUMENT)
@@ -51,6 +60,33 @@ def changed(path: list[Any], value: object) -> bytes:
 
 def test_a_backup_is_read() -> None:
     assert read_backup(msgspec.json.encode(BACKUP), NETWORK) == BACKUP
+
+
+def test_filters_of_more_work_than_new_ones_may_take_are_restored() -> None:
+    with pytest.raises(TooManyConjunctions):
+        parse_filter(Space.from_json("stocks", SCHEMA), COSTLY)
+    assert read_backup(changed(["records", 0, "filter"], COSTLY), NETWORK)
+
+
+async def test_stored_filters_of_more_work_stay_as_they_are(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w:
+        async with w.dispatcher() as d:
+            [answer] = await d.begin("subscription", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT)
+            assert answer.record
+            id = answer.record.id
+            data = msgspec.json.decode(await d.backup())
+            await d.end("subscription", [id], wait=TIMEOUT)
+            data["records"][0]["filter"] = COSTLY
+            assert (await d.restore(msgspec.json.encode(data))).records == 1
+            [refused] = await d.begin(
+                "subscription", [RecordSpec("h1", "stocks", COSTLY)], wait=TIMEOUT
+            )
+            assert refused.status == 422
+        async with w.dispatcher(grace=0.0) as d:
+            more = {"attributes": [*SCHEMA["attributes"], {"name": "more", "type": "bool"}]}
+            assert (await d.put_space("stocks", more)).version == 1
+            [item] = (await d.records("subscription")).items
+            assert (item.state, item.filter) == ("active", COSTLY)
 
 
 NAME, NUMBER, VERSIONS, CURRENT = range(4)

@@ -1,13 +1,20 @@
 """Quotas: a host and a space have a limit of records and of bytes, whoever counts."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
 
+from configurators.environment import Clock
+from configurators.store.documents import encode
+from configurators.store.etcd.client import Access, Compacted, Etcd, Page, Stored
+from configurators.store.keys import record_key
+from configurators.store.model import Record
 from dispatcher.calls import Answer, RecordSpec
 from dispatcher.dispatcher import Dispatcher
-from dispatcher.errors import TooLarge
-from dispatcher.knowledge.usage import Quotas, Tally, weight
+from dispatcher.errors import QuotaReached, TooLarge
+from dispatcher.knowledge.siblings import Siblings
+from dispatcher.knowledge.usage import Quotas, Tally, Usage, weight
 from tests.dispatcher.support import SCHEMA, TIMEOUT, problem, specs, world
 from tests.etcd import TestEtcd
 from tests.support import until
@@ -99,7 +106,9 @@ def test_one_dispatcher_knows_exactly_and_several_assume_the_worst() -> None:
     tally = Tally(100, 1000)
     tally.made, tally.removed = 10, 4
     assert tally.used(1)[0] == 106
-    assert tally.used(3)[0] == 130
+    assert tally.used(3)[0] == 118
+    tally.removed = 30
+    assert tally.used(3)[0] == tally.used(1)[0] == 80  # others may have removed none
 
 
 async def test_filters_and_records_have_a_limit_of_bytes(etcd_server: TestEtcd) -> None:
@@ -161,3 +170,218 @@ async def test_a_schema_changes_under_records_that_are_larger_than_new_ones_may_
             assert (item.state, item.filter) == ("active", BIG)
             ended = await d.end("subscription", [item.id], wait=TIMEOUT)
             assert statuses(ended) == [200]
+
+
+class CompactedEtcd(Etcd):
+    """Loses its history between two pages, as often as a test says."""
+
+    def __init__(self, pages: Sequence[Sequence[Stored]], times: int) -> None:
+        super().__init__(Access(("127.0.0.1:1",)))
+        self._pages = pages
+        self.times = times
+
+    async def range(
+        self,
+        prefix: str,  # noqa: ARG002
+        after: str | None = None,
+        limit: int = 0,  # noqa: ARG002
+        revision: int = 0,  # noqa: ARG002
+    ) -> Page:
+        if after is None:
+            return Page(list(self._pages[0]), 7, bool(self._pages[0]))
+        if self.times:
+            self.times -= 1
+            raise Compacted("it is gone")
+        return Page(list(self._pages[1]), 7, False)
+
+
+def stored(n: int, host: str = "h1") -> Stored:
+    record = Record(f"s1-{n:016x}", "subscription", host, "stocks", {}, {}, "active", 1, 1.0)
+    return Stored(record_key(record.id), encode(record), 1, 1, 0)
+
+
+@pytest.mark.parametrize("times", [0, 1, 3])
+async def test_a_count_begins_again_if_etcd_is_compacted_meanwhile(times: int) -> None:
+    etcd = CompactedEtcd([[stored(1), stored(2)], [stored(3)]], times)
+    usage = Usage(etcd, Siblings(etcd, "d1"), Quotas(host_records=4), Clock())
+    await usage.start()
+    usage.reserve(RecordSpec("h1", "stocks", {}))
+    with pytest.raises(QuotaReached):
+        usage.reserve(RecordSpec("h1", "stocks", {}))
+
+
+async def test_a_dispatcher_starts_while_etcd_is_compacted_all_the_time() -> None:
+    etcd = CompactedEtcd([[stored(1), stored(2)], [stored(3)]], 100)
+    usage = Usage(etcd, Siblings(etcd, "d1"), Quotas(host_records=3), Clock())
+    await usage.start()
+    etcd.times = 0
+    counting = asyncio.create_task(usage.run())
+
+    async def is_counted() -> bool:
+        try:
+            usage.check(RecordSpec("h1", "stocks", {}))
+        except QuotaReached:
+            return True
+        return False
+
+    await until(is_counted)
+    counting.cancel()
+
+
+async def test_invented_spaces_are_not_remembered(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d:
+        answers = await begin(d, *(RecordSpec("h1", f"space-{n}", {}) for n in range(20)))
+        assert {answer.status for answer in answers} == {404}
+        assert not [name for name in d._usage._spaces if name != "stocks"]
+
+
+async def test_pages_of_publishers_have_a_limit_of_bytes(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher(max_page=3 * weight(BIG)) as d:
+        await d.delete_space("stocks")
+        await d.put_space("tagged", {**SCHEMA, "authentication": "tagged"})
+        made = [RecordSpec("h2", "tagged", BIG) for _ in range(7)]
+        assert statuses(await d.begin("advertisement", made, wait=TIMEOUT)) == [201] * 7
+        [mine] = await begin(d, RecordSpec("h1", "tagged", {}))
+        assert mine.record
+        found = 0
+        after: str | None = None
+        while True:
+            page = await d.publishers(mine.record.id, limit=100, after=after)
+            assert 1 <= len(page.items) <= 3
+            found += len(page.items)
+            after = page.next
+            if after is None:
+                break
+        assert found == 7
+
+
+class Scene:
+    """A dispatcher that counts records, beside others, under a clock that a test sets."""
+
+    def __init__(self, records: Sequence[Stored], quotas: Quotas) -> None:
+        self.now = 1000.0
+        self.etcd = CompactedEtcd([records, []], 0)
+        self.siblings = Siblings(self.etcd, "d1")
+        self.usage = Usage(self.etcd, self.siblings, quotas, Clock(monotonic=lambda: self.now))
+
+    def join(self, id: str) -> None:
+        self.siblings._registration_changed(id, b"", 1)
+
+    def leave(self, id: str) -> None:
+        self.siblings._registration_changed(id, None, 1)
+
+    @property
+    def wants_count(self) -> bool:
+        return self.usage._count_soon.is_set()
+
+    def make(self, count: int, host: str = "h1") -> None:
+        for _ in range(count):
+            self.usage.reserve(RecordSpec(host, "stocks", {}))
+
+
+async def test_what_a_dispatcher_made_alone_does_not_count_twice_when_another_joins() -> None:
+    scene = Scene([], Quotas(space_records=100))
+    await scene.usage.start()
+    scene.make(60)
+    scene.join("d2")
+    assert scene.wants_count
+    scene.make(1, "h2")
+    await scene.usage.start()
+    scene.leave("d2")
+    assert scene.wants_count
+
+
+async def test_a_join_during_a_count_spoils_no_tally() -> None:
+    scene = Scene([stored(n) for n in range(60)], Quotas(space_records=100))
+    scene.make(60)
+    joined = False
+
+    async def join_meanwhile(*_: object) -> Page:
+        nonlocal joined
+        if not joined:
+            joined = True
+            scene.join("d2")
+        return Page([], 7, False)
+
+    pages = scene.etcd.range
+
+    async def read(prefix: str, after: str | None = None, **options: int) -> Page:
+        return await (join_meanwhile() if after else pages(prefix, after, **options))
+
+    scene.etcd.range = read  # type: ignore[assignment]
+    await scene.usage.count()
+    assert scene.usage._spaces["stocks"].used(2)[0] == 60
+
+
+async def test_what_ends_makes_room_beside_others() -> None:
+    scene = Scene([], Quotas(host_records=10))
+    scene.join("d2")
+    await scene.usage.start()
+    for _ in range(50):
+        scene.make(1)
+        scene.usage.remove(RecordSpec("h1", "stocks", {}))
+    scene.make(5)
+    with pytest.raises(QuotaReached):
+        scene.make(1)
+
+
+async def test_an_update_counts_only_the_bytes_that_it_adds() -> None:
+    scene = Scene([], Quotas(host_records=10, host_bytes=1_000_000))
+    scene.join("d2")
+    await scene.usage.start()
+    small, big = RecordSpec("h1", "stocks", {}), RecordSpec("h1", "stocks", BIG)
+    scene.make(1)
+    for _ in range(500):
+        scene.usage.change(small, BIG)
+        scene.usage.change(big, BIG)
+        scene.usage.change(big, {})
+    assert scene.usage._hosts["h1"].used(2) == (2, 2 * weight({}))
+
+
+async def test_records_are_counted_before_an_assumption_refuses_for_long() -> None:
+    scene = Scene([], Quotas(host_records=10))
+    scene.join("d2")
+    await scene.usage.start()
+    scene.make(5)
+    with pytest.raises(QuotaReached) as refused:
+        scene.make(1)
+    assert refused.value.retry_after < 5.0
+    assert not scene.wants_count
+    scene.now += 6.0
+    with pytest.raises(QuotaReached):
+        scene.make(1)
+    assert scene.wants_count
+
+
+async def test_records_are_counted_now_and_then_while_they_are_made_beside_others() -> None:
+    scene = Scene([], Quotas())
+    scene.join("d2")
+    await scene.usage.start()
+    scene.make(10)
+    scene.now += 19.0
+    scene.make(10)
+    assert not scene.wants_count
+    scene.now += 2.0
+    scene.make(1)
+    assert scene.wants_count
+    scene.leave("d2")
+    await scene.usage.start()
+    scene.now += 1_000.0
+    scene.make(1)
+    assert not scene.wants_count  # it knows all itself
+
+
+async def test_a_call_beyond_the_quota_does_not_use_up_its_key(etcd_server: TestEtcd) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(quotas=Quotas(host_records=2)) as d,
+    ):
+        first = await begin(d, *specs(2))
+        more = [RecordSpec("h1", "stocks", {"price": 900 + n}) for n in range(2)]
+        refused = await d.begin("subscription", more, wait=TIMEOUT, key="a-key")
+        assert statuses(refused) == [429, 429]
+        assert problem(refused[0]).type == "quota"
+        assert (await w.etcd.range("keys/")).items == []
+        ids = [answer.record.id for answer in first if answer.record]
+        assert statuses(await d.end("subscription", ids, wait=TIMEOUT)) == [200, 200]
+        assert statuses(await d.begin("subscription", more, wait=TIMEOUT, key="a-key")) == [201] * 2

@@ -49,11 +49,51 @@ async def test_a_host_that_has_used_up_its_time_is_refused_before_any_work(
         assert (await w.etcd.range("keys/")).items == []
 
 
+async def test_a_large_call_with_a_key_may_take_more_time_than_is_left(
+    etcd_server: TestEtcd,
+) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(work_per_host=0.5, work=None) as d,
+    ):
+        costly = [
+            RecordSpec("h1", "stocks", {"volume": {"in": list(range(n, 4000, 3))}})
+            for n in range(8)
+        ]
+        answers = await d.begin("subscription", costly, wait=TIMEOUT, key="a-key")
+        assert {answer.status for answer in answers} == {201}
+        again = await d.begin("subscription", costly, wait=TIMEOUT, key="a-key")
+        assert {answer.status for answer in again} <= {200, 201}
+        with pytest.raises(TooManyRequests):
+            await d.begin("subscription", specs(1), wait=TIMEOUT, key="another-key")
+
+
+async def test_only_one_call_with_a_key_runs_into_debt_at_a_time(etcd_server: TestEtcd) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(work_per_host=0.5, work=None) as d,
+    ):
+        found = await asyncio.gather(
+            *(
+                d.begin("subscription", dear(20 + n)[n:], wait=TIMEOUT, key=f"key-{n}")
+                for n in range(4)
+            ),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(each, TooManyRequests) for each in found) == 3
+
+
 async def test_all_hosts_together_have_a_limit_of_time(etcd_server: TestEtcd) -> None:
     async with world(etcd_server.access()) as w, w.dispatcher(work_per_host=None, work=0.5) as d:
-        await d.begin("subscription", dear(2), wait=TIMEOUT)
-        [other] = await d.begin("subscription", specs(1, "h2"), wait=TIMEOUT)
-        assert other.status == 429
+        await d.begin("subscription", dear(1), wait=TIMEOUT)
+        await d.begin("subscription", dear(2, "h2")[1:], wait=TIMEOUT)
+        for host in ("h1", "h2"):
+            [answer] = await d.begin("subscription", specs(1, host), wait=TIMEOUT)
+            assert answer.status == 429
+            assert "limits.work" in problem(answer).detail
+        # A host that has not used any of it is not refused for what others use.
+        [other] = await d.begin("subscription", specs(1, "h3"), wait=TIMEOUT)
+        assert other.status == 201
 
 
 async def test_simple_filters_do_not_count_as_work(etcd_server: TestEtcd) -> None:

@@ -24,7 +24,7 @@ from dispatcher.metrics import Metrics
 from dispatcher.requests.calls.followed import FollowedRecords
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.replies import Replies
-from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.intake.routing import Routing
 from dispatcher.requests.operation import Operation
@@ -75,7 +75,7 @@ class Scene:
             Replies(views, FollowedRecords(etcd)),
             admission,
             Rates(None, None, 1.0),
-            Rates(None, None, 1.0),
+            WorkRates(None, None, 1.0),
             Usage(etcd, Siblings(etcd, "d1"), Quotas(), CLOCK),
             None,
             self.metrics,

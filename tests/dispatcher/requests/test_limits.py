@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.requests.intake.limits import Admission, Rates
+from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 
 
 def test_a_host_may_use_its_rate_and_no_more() -> None:
@@ -39,6 +39,22 @@ def test_what_was_used_beyond_the_limit_is_paid_back() -> None:
     assert work.wait("h1", 2.6) == 0.0
     work.use("h2", 5_000.0, 2.6)
     assert work.wait("h1", 2.6) > 3.0  # all together have used too much
+
+
+@pytest.mark.parametrize("per_host", [None, 100.0])
+def test_what_all_have_used_refuses_only_those_who_used_some_lately(
+    per_host: float | None,
+) -> None:
+    work = WorkRates(200.0, per_host, burst_s=1.0)
+    work.use("h1", 2_000.0, 0.0)
+    work.use("h2", 10.0, 0.0)
+    assert work.wait_for_all("h1", 0.0) > 9.0
+    assert work.wait_for_all("h2", 0.0) > 9.0
+    assert work.wait_for_own("h2", 0.0) == 0.0
+    assert work.wait_for_all("h2", 0.9) > 8.0
+    assert work.wait_for_all("h2", 2.0) == 0.0
+    assert work.wait_for_all("h3", 2.0) == 0.0
+    assert work.wait_for_all("h1", 2.0) > 7.0
 
 
 def test_the_queue_is_bounded_overall_and_per_host() -> None:
