@@ -206,6 +206,8 @@ class Dispatcher:
             # First, because nothing else can be started if etcd is full.
             stack.push_async_callback(self._retention.close)
             await self._retention.start()
+            stack.push_async_callback(self._siblings.stop)
+            await self._siblings.start()  # the upkeep has to know who is on duty
             self._run(stack, self._upkeep.run(), "upkeep of etcd")
             self._run(stack, self._registration.keep(), "registration")
             await self._registration.known.wait()
@@ -226,8 +228,7 @@ class Dispatcher:
             )
             for part in parts:
                 stack.push_async_callback(part.close)
-            stack.push_async_callback(self._siblings.stop)
-            await self._siblings.start()
+            await self._siblings.refresh()  # all that have registered before this one
             await self._usage.count()
             self._adoption.start()
             stack.push_async_callback(self._expiry.close)

@@ -90,11 +90,11 @@ class StoreUpkeep:
                     await self._recover()
                 return
             await self._compact_history(now)
-            if self._room.in_use >= RELIEVE * self._quota:
-                if now >= self._relieved + _RELIEVE_EVERY:
-                    self._relieved = now
-                    await self._relieve()
-            elif defragmentation_pays(self._room, self._quota, now - self._defragmented):
+            nearly_full = self._room.in_use >= RELIEVE * self._quota
+            if nearly_full and now >= self._relieved + _RELIEVE_EVERY:
+                self._relieved = now
+                await self._relieve()
+            if defragmentation_pays(self._room, self._quota, now - self._defragmented):
                 await self._defragment()
 
     def refuse_if_full(self) -> None:
@@ -171,7 +171,10 @@ class StoreUpkeep:
         self._compacted = now
 
     async def _relieve(self) -> None:
-        """Remove all that may be removed, before the quota is reached."""
+        """Remove all that may be removed, before the quota is reached.
+
+        The next compactions free the space, when what was removed is older than `etcd.history`.
+        """
         groups = [*self._retention.removable("finished"), *self._retention.removable("keys")]
         if groups:
             _log.warning(
@@ -180,7 +183,6 @@ class StoreUpkeep:
                 len(groups),
             )
             await self._retention.remove(groups)
-        await self._squeeze()
 
     async def _recover(self) -> None:
         """Make room after the quota was reached: deletions are still possible."""

@@ -19,7 +19,7 @@ from dispatcher.metrics import Metrics
 from dispatcher.options import DispatcherOptions
 from tests.dispatcher.changes.test_retention import Time
 from tests.dispatcher.support import TIMEOUT, specs, views, world
-from tests.etcd import running
+from tests.etcd import TestEtcd, running
 from tests.support import until
 
 MIB = 1 << 20
@@ -112,7 +112,7 @@ async def test_records_can_be_removed_when_new_ones_are_refused(tmp_path: Path) 
     with running(tmp_path) as server:
         async with world(server.access()) as w, w.dispatcher(quota=QUOTA) as d:
             [record] = views(await d.begin("subscription", specs(1), wait=TIMEOUT))
-            await fill(w.etcd, "foreign/", least=QUOTA + MIB)
+            await fill(w.etcd, "foreign/", least=QUOTA + 4 * MIB)
             await until(lambda: level(d) == "refusing")
             assert d.health().etcd.ok
             assert "requests that need room are refused" in impairment(d)
@@ -158,11 +158,13 @@ async def compacted(etcd: Etcd, revision: int) -> bool:
     return False
 
 
-def upkeep(etcd: Etcd, siblings: Siblings, time: Time, history: float = 60.0) -> StoreUpkeep:
+def upkeep(
+    etcd: Etcd, siblings: Siblings, time: Time, history: float = 60.0, quota: int = 2 << 30
+) -> StoreUpkeep:
     clock = Clock(time, time)
     bounds = DispatcherOptions().bounds
     retention = Retention(etcd, siblings, [], bounds, Metrics(), clock)
-    return StoreUpkeep(etcd, siblings, retention, 2 << 30, history, clock)
+    return StoreUpkeep(etcd, siblings, retention, quota, history, clock)
 
 
 async def test_history_is_compacted_and_what_is_recent_stays(tmp_path: Path) -> None:
@@ -182,6 +184,42 @@ async def test_history_is_compacted_and_what_is_recent_stays(tmp_path: Path) -> 
             await kept.attend()
             assert await compacted(etcd, first)
             assert not await compacted(etcd, recent)
+
+
+async def test_a_nearly_full_etcd_keeps_its_history_and_is_seldom_defragmented(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with running(tmp_path) as server:
+        async with Etcd(server.access()) as etcd:
+            time = Time()
+            await fill(etcd, "foreign/", least=QUOTA)
+            await etcd.maintenance.defragment()
+            quota = int((await read_room(etcd)).in_use / 0.9)
+            kept = upkeep(etcd, Siblings(etcd, "d1"), time, 600.0, quota)
+            recent = await etcd.put("a", b"1")
+            await etcd.put("a", b"2")
+            for _ in range(4):
+                time.now += 61
+                await kept.attend()
+            assert (await read_room(etcd)).in_use >= 0.85 * quota
+            assert not await compacted(etcd, recent)
+    assert caplog.text.count("was defragmented") <= 1  # in four minutes
+
+
+async def test_a_dispatcher_that_starts_leaves_the_upkeep_to_the_one_on_duty(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[set[str]] = []
+
+    async def run(self: StoreUpkeep) -> None:
+        known.append(set(self._siblings.alive))
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(StoreUpkeep, "run", run)
+    async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+        await until(lambda: len(known) == 2)
+        assert known == [{d1.id}, {d1.id, d2.id}]
 
 
 async def test_one_of_several_dispatchers_looks_after_etcd(tmp_path: Path) -> None:
