@@ -152,6 +152,9 @@ class StoreUpkeep:
 
     async def _look(self) -> Room:
         room = await read_room(self._etcd)
+        if self._level == "full" and not room.full:
+            # Requests are refused until this is written.
+            await self._retention.announce()
         before, self._level, self._room = self._level, level(room, self._quota), room
         if self._level == before:
             return room
@@ -199,7 +202,6 @@ class StoreUpkeep:
             _log.error("no more room can be made in etcd's database; %s", _HELP)
             return
         await self._etcd.maintenance.disarm()
-        await self._retention.attend()  # it may have something to announce
         await self._look()
         _log.warning("etcd accepts writes again; removed to make room: %s", removed)
 

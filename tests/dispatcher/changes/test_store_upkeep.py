@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from configurators.environment import Clock
-from configurators.store.etcd.client import Compacted, Etcd, StoreFull
-from configurators.store.keys import FINISHED
+from configurators.store.etcd.client import Compacted, Etcd, StoreFull, StoreUnavailable
+from configurators.store.keys import FINISHED, REMOVED_UNTIL
 from configurators.store.upkeep import read_room
 from dispatcher.changes.retention import Retention
 from dispatcher.changes.store_upkeep import StoreUpkeep
@@ -17,6 +18,7 @@ from dispatcher.errors import Unavailable
 from dispatcher.knowledge.siblings import Siblings
 from dispatcher.metrics import Metrics
 from dispatcher.options import DispatcherOptions
+from dispatcher.requests.calls.idempotency import removed_until
 from tests.dispatcher.changes.test_retention import Time
 from tests.dispatcher.support import TIMEOUT, specs, views, world
 from tests.etcd import TestEtcd, running
@@ -36,6 +38,8 @@ async def fill(etcd: Etcd, under: str, least: int = 0) -> None:
         except StoreFull:
             return
         number += 1
+        if least:
+            await asyncio.sleep(0.15)  # etcd reports the size of what it has committed
 
 
 def level(d: Dispatcher) -> str | None:
@@ -138,6 +142,30 @@ async def test_operators_are_warned_at_70_percent_of_the_quota(
             views(await d.begin("subscription", specs(1), wait=TIMEOUT))
     warned = [each for each in caplog.records if "of the quota" in each.getMessage()]
     assert [each.levelno for each in warned] == [logging.WARNING]
+
+
+async def test_requests_are_refused_until_it_is_known_again_which_records_were_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path, options=SMALL) as server:
+        async with Etcd(server.access()) as etcd:
+            kept = upkeep(etcd, Siblings(etcd, "d1"), Time(), quota=QUOTA)
+            await fill(etcd, FINISHED)
+            with monkeypatch.context() as patch:
+                patch.setattr(Retention, "announce", fail)
+                with pytest.raises(StoreUnavailable):
+                    await kept.attend()
+                assert not (await read_room(etcd)).full
+                with pytest.raises(Unavailable):
+                    kept.refuse_if_full()
+            await etcd.delete(REMOVED_UNTIL)
+            await kept.attend()
+            kept.refuse_if_full()
+            assert await removed_until(etcd) < inf
+
+
+async def fail(_: Retention, until: float = 0.0) -> None:
+    raise StoreFull("etcd is full") if until else StoreUnavailable("etcd is away")
 
 
 async def test_an_etcd_that_is_full_can_be_restarted(tmp_path: Path) -> None:
