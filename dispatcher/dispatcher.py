@@ -154,7 +154,15 @@ class Dispatcher:
         )
 
         # Changes of the whole
-        self._expiry = Expiry(etcd, times, intake, siblings, metrics, clock)
+        self._retention = retention = Retention(
+            etcd, siblings, (finished, keys), options.bounds, metrics, clock
+        )
+        self._upkeep = upkeep = StoreUpkeep(
+            etcd, siblings, retention, options.quota, options.history, clock
+        )
+        self._expiry = Expiry(
+            etcd, times, intake, siblings, metrics, clock, lambda: upkeep.usable_since
+        )
         self._schema_changes = SchemaChanges(
             etcd, me, options.grace, catalogue, siblings, adoption, intake, writer, clock
         )
@@ -186,10 +194,6 @@ class Dispatcher:
             options.max_filter,
             clock,
         )
-        self._retention = retention = Retention(
-            etcd, siblings, (finished, keys), options.bounds, metrics, clock
-        )
-        self._upkeep = StoreUpkeep(etcd, siblings, retention, options.quota, options.history, clock)
 
         # Reports
         self._status = status = Status(catalogue, fleet, hosts)

@@ -32,6 +32,7 @@ _EVERY = 2.0  # seconds
 _COMPACT_EVERY = 30.0  # seconds: each time etcd goes through all keys
 _RELIEVE_EVERY = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 30.0, 600.0  # seconds between attempts to make room
+_AWAY = 10.0  # seconds without an answer of etcd after which hosts may have missed to renew
 _DUTY = "upkeep of etcd"
 _HELP = (
     "remove subscriptions that are not needed, or give etcd a larger quota (etcd.quota;"
@@ -60,6 +61,8 @@ class StoreUpkeep:
         self._every = every
         self._room: Room | None = None
         self._level: Level = "normal"
+        self._answered: float | None = None  # when etcd last told how full it is
+        self._usable_since = float("-inf")
         self._history = History(history)
         self._working = asyncio.Lock()
         self._compacted = self._relieved = self._defragmented = self._recovered = float("-inf")
@@ -106,6 +109,11 @@ class StoreUpkeep:
     def full(self) -> bool:
         """Whether nothing can be written."""
         return self._level == "full"
+
+    @property
+    def usable_since(self) -> float:
+        """The monotonic time since when etcd has accepted writes; inf if it does not now."""
+        return float("inf") if self.full or self._is_away() else self._usable_since
 
     @property
     def warning(self) -> str | None:
@@ -155,6 +163,10 @@ class StoreUpkeep:
         if self._level == "full" and not room.full:
             # Requests are refused until this is written.
             await self._retention.announce()
+        now = self._clock.monotonic()
+        if self._is_away() or (self._level == "full" and not room.full):
+            self._usable_since = now
+        self._answered = now
         before, self._level, self._room = self._level, level(room, self._quota), room
         if self._level == before:
             return room
@@ -164,6 +176,9 @@ class StoreUpkeep:
             severity = logging.WARNING if self._level == "high" else logging.ERROR
             _log.log(severity, "%s", self.warning)
         return room
+
+    def _is_away(self) -> bool:
+        return self._answered is not None and self._clock.monotonic() > self._answered + _AWAY
 
     async def _compact_history(self, now: float) -> None:
         if now < self._compacted + _COMPACT_EVERY:

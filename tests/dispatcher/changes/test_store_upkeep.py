@@ -272,6 +272,20 @@ async def test_one_of_several_dispatchers_looks_after_etcd(tmp_path: Path) -> No
             assert sorted(did) == [False, False, True]
 
 
+async def test_since_when_etcd_is_usable_is_known_after_it_was_away(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        time = Time()
+        kept = upkeep(etcd, Siblings(etcd, "d1"), time)
+        await kept.attend()
+        time.now += 5
+        await kept.attend()
+        assert kept.usable_since == -inf
+        time.now += 11
+        assert kept.usable_since == inf
+        await kept.attend()
+        assert kept.usable_since == time.now
+
+
 async def test_upkeep_goes_on_after_etcd_was_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
