@@ -154,7 +154,15 @@ class Dispatcher:
         )
 
         # Changes of the whole
-        self._expiry = Expiry(etcd, times, intake, siblings, metrics, clock)
+        self._retention = retention = Retention(
+            etcd, siblings, (finished, keys), options.bounds, metrics, clock
+        )
+        self._upkeep = upkeep = StoreUpkeep(
+            etcd, siblings, retention, options.quota, options.history, clock
+        )
+        self._expiry = Expiry(
+            etcd, times, intake, siblings, metrics, clock, lambda: upkeep.usable_since
+        )
         self._schema_changes = SchemaChanges(
             etcd, me, options.grace, catalogue, siblings, adoption, intake, writer, clock
         )
@@ -186,10 +194,6 @@ class Dispatcher:
             options.max_filter,
             clock,
         )
-        self._retention = retention = Retention(
-            etcd, siblings, (finished, keys), options.bounds, metrics, clock
-        )
-        self._upkeep = StoreUpkeep(etcd, siblings, retention, options.quota, options.history, clock)
 
         # Reports
         self._status = status = Status(catalogue, fleet, hosts)
@@ -206,6 +210,8 @@ class Dispatcher:
             # First, because nothing else can be started if etcd is full.
             stack.push_async_callback(self._retention.close)
             await self._retention.start()
+            stack.push_async_callback(self._siblings.stop)
+            await self._siblings.start()  # the upkeep has to know who is on duty
             self._run(stack, self._upkeep.run(), "upkeep of etcd")
             self._run(stack, self._registration.keep(), "registration")
             await self._registration.known.wait()
@@ -226,8 +232,7 @@ class Dispatcher:
             )
             for part in parts:
                 stack.push_async_callback(part.close)
-            stack.push_async_callback(self._siblings.stop)
-            await self._siblings.start()
+            await self._siblings.refresh()  # all that have registered before this one
             await self._usage.start()
             self._adoption.start()
             stack.push_async_callback(self._expiry.close)

@@ -16,7 +16,7 @@
 | `cuts/PARTITION` | the last key that was dropped from the partition's journal |
 | `keys/HASH` | `KeyUse` of an idempotency key (leased) |
 | `groups/LEASE` | `Group` of finished records or idempotency keys that share this lease (leased) |
-| `removed-until` | finished records of before this time may have been removed early, to make room |
+| `removed-until` | finished records of before this time may have been removed early (absent: all) |
 | `dispatchers/ID`, `configurators/ID`, `southbound/ID` | `Process`, leased: gone when it dies |
 | `generation` | put to get a new generation: the revision of the put |
 | `wires` | where applications reach each host of an emulated network: host -> [address, port] |

@@ -27,6 +27,7 @@ _ROUTINE_FREE = 256 * _MIB
 _ROUTINE_MOST = 512 * _MIB  # in use: a member is blocked for a few seconds at most
 _ROUTINE_EVERY = 3_600.0  # seconds
 _URGENT_EVERY = 600.0
+_FREE_NEAR_QUOTA, _FREE_AT_LAST = 0.25, 0.1  # of the file
 
 
 class Room(Struct, frozen=True):
@@ -59,9 +60,11 @@ def defragmentation_pays(room: Room, quota: int, since_last: float) -> bool:
     """Whether to block the members for it, so many seconds after the last time.
 
     It pays if much is free and little has to be copied, or if the file comes near its quota and a
-    good part of it is free.
+    good part of it is free. Just below the quota less is enough: etcd raises the alarm by the size
+    of the file, whatever is free in it.
     """
-    if room.size >= WARN * quota and room.free >= 0.25 * room.size:
+    least = _FREE_AT_LAST if room.size >= REFUSE * quota else _FREE_NEAR_QUOTA
+    if room.size >= WARN * quota and room.free >= least * room.size:
         return since_last >= _URGENT_EVERY
     return (
         room.free >= max(_ROUTINE_FREE, room.size // 2)

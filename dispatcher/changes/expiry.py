@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import logging
+from collections.abc import Callable
 from math import inf
 
 from configurators.environment import Clock
@@ -21,13 +22,17 @@ _log = logging.getLogger(__name__)
 _STAGGER = 1.0  # seconds between the attempts of different dispatchers
 _RETRY = 15.0  # seconds before the next attempt to end a record
 _PAUSE = 1.0  # seconds before etcd is read again
-_GRACE = 10.0  # seconds after a start: hosts could not renew while no dispatcher was alive
+_GRACE = 10.0  # seconds after a time in which hosts could not renew: no dispatcher, or a full etcd
 _AT_ONCE = 1_000
 _SLACK = 1_000
 
 
 class Expiry:
-    """Ends each record when its expiry time is over and its host has not renewed it."""
+    """Ends each record when its expiry time is over and its host has not renewed it.
+
+    `usable_since` tells the monotonic time since when etcd has accepted writes; inf while it does
+    not. Until some time after that, no record is ended.
+    """
 
     def __init__(
         self,
@@ -37,6 +42,7 @@ class Expiry:
         siblings: Siblings,
         metrics: Metrics,
         clock: Clock,
+        usable_since: Callable[[], float],
     ) -> None:
         self._etcd = etcd
         self._times = times
@@ -44,6 +50,7 @@ class Expiry:
         self._siblings = siblings
         self._metrics = metrics
         self._clock = clock
+        self._usable_since = usable_since
         self._heap: list[tuple[float, str]] = []  # may have entries that do not count any more
         self._scheduled: dict[str, float] = {}  # the entry that counts, by record
         self._sooner = asyncio.Event()  # something expires before all that was known
@@ -109,6 +116,10 @@ class Expiry:
                 except TimeoutError:
                     pass
                 self._sooner.clear()
+                continue
+            grace = self._usable_since() + _GRACE - self._clock.monotonic()
+            if grace > 0:
+                await asyncio.sleep(min(grace, _PAUSE))
                 continue
             try:
                 await self._end(self._due())

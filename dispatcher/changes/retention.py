@@ -11,14 +11,21 @@ from collections.abc import Mapping, Sequence
 
 from configurators.environment import Clock
 from configurators.store.documents import decode_group, encode
-from configurators.store.etcd.client import Etcd, LeaseGone, StoreError, StoreFull
-from configurators.store.keys import FINISHED, GROUPS, REMOVED_UNTIL, group_key
+from configurators.store.etcd.client import (
+    Etcd,
+    LeaseGone,
+    Put,
+    StoreError,
+    StoreFull,
+    absent,
+    unchanged,
+)
+from configurators.store.keys import FINISHED, GROUPS, KEYS, REMOVED_UNTIL, group_key
 from configurators.store.mirror import Mirror
 from configurators.store.retention import Bound, Group, GroupKind, Kept, kept, removable, surplus
 from configurators.store.upkeep import SharedLeases
 from dispatcher.knowledge.siblings import Siblings
 from dispatcher.metrics import Metrics
-from dispatcher.requests.calls.idempotency import removed_until
 
 _log = logging.getLogger(__name__)
 
@@ -47,11 +54,15 @@ class Retention:
         self._metrics = metrics
         self._clock = clock
         self._mirror: Mirror[Group] = Mirror(etcd, GROUPS, decode_group, lambda *_: None)
-        self._unannounced = 0.0  # a time up to which finished records have been removed
+        self._unannounced = False  # whether etcd has no time of removals, because it was full
 
     async def start(self) -> None:
         """Read which groups there are, and keep that up to date."""
         await self._mirror.start()
+        try:
+            await self.announce()
+        except StoreFull:
+            self._unannounced = True
 
     async def close(self) -> None:
         """List the last groups, so that other dispatchers know them."""
@@ -77,9 +88,9 @@ class Retention:
 
     async def attend(self) -> None:
         """List new groups; if this dispatcher is the one to do so, remove what is too much."""
-        await self._list_groups()
         if self._unannounced:
-            await self.announce(self._unannounced)
+            await self.announce()
+        await self._list_groups()
         if self.removes_for_all:
             now = self._clock.wall()
             for kind, bound in self._bounds.items():
@@ -120,19 +131,32 @@ class Retention:
         await self._announce_if_possible(self._clock.wall())
         await self._etcd.delete(FINISHED, prefix=True)
 
-    async def announce(self, until: float) -> None:
-        """Store up to which time finished records have been removed."""
-        until += _CLOCKS_DIFFER
-        if until > await removed_until(self._etcd):
-            await self._etcd.put(REMOVED_UNTIL, str(until).encode())
-        self._unannounced = 0.0
+    async def announce(self, until: float = 0.0) -> None:
+        """Store up to which time finished records have been removed; StoreFull.
+
+        If etcd has no such time, all records up to now may have been removed while it was full. But
+        if there are no idempotency keys, the service is new, or no call can be repeated.
+        """
+        while True:
+            found = await self._etcd.get(REMOVED_UNTIL)
+            if found is None and (await self._etcd.range(KEYS, limit=1)).items:
+                until = max(until, self._clock.wall())
+            time = until + _CLOCKS_DIFFER if until else 0.0
+            if found and time <= float(found.value):
+                break
+            guard = unchanged(REMOVED_UNTIL, found.revision) if found else absent(REMOVED_UNTIL)
+            put = Put(REMOVED_UNTIL, str(time).encode())
+            if (await self._etcd.transact([guard], [put])).succeeded:
+                break
+        self._unannounced = False
 
     async def _announce_if_possible(self, until: float) -> None:
         try:
             await self.announce(until)
         except StoreFull:
-            # Nothing can be written now, and no request is accepted. It is announced later.
-            self._unannounced = max(self._unannounced, until)
+            # A deletion is possible. It outlives this process, as a note in memory would not.
+            await self._etcd.delete(REMOVED_UNTIL)
+            self._unannounced = True
 
     async def _list_groups(self, last: bool = False) -> None:
         for leases in self._leases:

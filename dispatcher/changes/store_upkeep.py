@@ -32,6 +32,7 @@ _EVERY = 2.0  # seconds
 _COMPACT_EVERY = 30.0  # seconds: each time etcd goes through all keys
 _RELIEVE_EVERY = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 30.0, 600.0  # seconds between attempts to make room
+_AWAY = 10.0  # seconds without an answer of etcd after which hosts may have missed to renew
 _DUTY = "upkeep of etcd"
 _HELP = (
     "remove subscriptions that are not needed, or give etcd a larger quota (etcd.quota;"
@@ -60,6 +61,8 @@ class StoreUpkeep:
         self._every = every
         self._room: Room | None = None
         self._level: Level = "normal"
+        self._answered: float | None = None  # when etcd last told how full it is
+        self._usable_since = float("-inf")
         self._history = History(history)
         self._working = asyncio.Lock()
         self._compacted = self._relieved = self._defragmented = self._recovered = float("-inf")
@@ -90,11 +93,11 @@ class StoreUpkeep:
                     await self._recover()
                 return
             await self._compact_history(now)
-            if self._room.in_use >= RELIEVE * self._quota:
-                if now >= self._relieved + _RELIEVE_EVERY:
-                    self._relieved = now
-                    await self._relieve()
-            elif defragmentation_pays(self._room, self._quota, now - self._defragmented):
+            nearly_full = self._room.in_use >= RELIEVE * self._quota
+            if nearly_full and now >= self._relieved + _RELIEVE_EVERY:
+                self._relieved = now
+                await self._relieve()
+            if defragmentation_pays(self._room, self._quota, now - self._defragmented):
                 await self._defragment()
 
     def refuse_if_full(self) -> None:
@@ -106,6 +109,11 @@ class StoreUpkeep:
     def full(self) -> bool:
         """Whether nothing can be written."""
         return self._level == "full"
+
+    @property
+    def usable_since(self) -> float:
+        """The monotonic time since when etcd has accepted writes; inf if it does not now."""
+        return float("inf") if self.full or self._is_away() else self._usable_since
 
     @property
     def warning(self) -> str | None:
@@ -152,6 +160,13 @@ class StoreUpkeep:
 
     async def _look(self) -> Room:
         room = await read_room(self._etcd)
+        if self._level == "full" and not room.full:
+            # Requests are refused until this is written.
+            await self._retention.announce()
+        now = self._clock.monotonic()
+        if self._is_away() or (self._level == "full" and not room.full):
+            self._usable_since = now
+        self._answered = now
         before, self._level, self._room = self._level, level(room, self._quota), room
         if self._level == before:
             return room
@@ -162,6 +177,9 @@ class StoreUpkeep:
             _log.log(severity, "%s", self.warning)
         return room
 
+    def _is_away(self) -> bool:
+        return self._answered is not None and self._clock.monotonic() > self._answered + _AWAY
+
     async def _compact_history(self, now: float) -> None:
         if now < self._compacted + _COMPACT_EVERY:
             return
@@ -171,7 +189,10 @@ class StoreUpkeep:
         self._compacted = now
 
     async def _relieve(self) -> None:
-        """Remove all that may be removed, before the quota is reached."""
+        """Remove all that may be removed, before the quota is reached.
+
+        The next compactions free the space, when what was removed is older than `etcd.history`.
+        """
         groups = [*self._retention.removable("finished"), *self._retention.removable("keys")]
         if groups:
             _log.warning(
@@ -180,7 +201,6 @@ class StoreUpkeep:
                 len(groups),
             )
             await self._retention.remove(groups)
-        await self._squeeze()
 
     async def _recover(self) -> None:
         """Make room after the quota was reached: deletions are still possible."""
@@ -197,7 +217,6 @@ class StoreUpkeep:
             _log.error("no more room can be made in etcd's database; %s", _HELP)
             return
         await self._etcd.maintenance.disarm()
-        await self._retention.attend()  # it may have something to announce
         await self._look()
         _log.warning("etcd accepts writes again; removed to make room: %s", removed)
 

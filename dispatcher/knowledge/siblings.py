@@ -28,6 +28,10 @@ class Siblings:
         """Read which dispatchers are alive, and keep that up to date."""
         await self._mirror.start()
 
+    async def refresh(self) -> None:
+        """Read now which dispatchers are alive: all that have registered so far are known then."""
+        await self._mirror.refresh()
+
     async def stop(self) -> None:
         """Stop keeping it up to date."""
         await self._mirror.stop()

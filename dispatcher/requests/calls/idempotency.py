@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from math import inf
 from typing import Any
 
 from msgspec import msgpack
@@ -38,10 +39,11 @@ async def removed_until(etcd: Etcd) -> float:
     """Records that finished before this time may have been removed early, to make room.
 
     The time is stored before records are removed. So whoever finds no finished record, and then
-    reads the time, knows whether there may have been one.
+    reads the time, knows whether there may have been one. A full etcd cannot store it: then the
+    time is deleted instead, and all records may have been removed until there is one again.
     """
     found = await etcd.get(REMOVED_UNTIL)
-    return float(found.value) if found else 0.0
+    return float(found.value) if found else inf
 
 
 async def claim(etcd: Etcd, leases: SharedLeases, name: str, use: KeyUse) -> KeyUse | None:

@@ -32,6 +32,9 @@ def test_levels(size: int, in_use: int, full: bool, expected: Level) -> None:
         (720, 530, 601, True),  # near the quota
         (720, 530, 500, False),
         (720, 600, 9_000, False),  # near the quota, but that does not help
+        (960, 860, 601, True),  # just below the quota
+        (960, 860, 500, False),
+        (960, 870, 9_000, False),
     ],
 )
 def test_defragmentation_is_rare_and_only_when_it_pays(

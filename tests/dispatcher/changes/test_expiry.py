@@ -1,12 +1,15 @@
 """Records with a ttl end when nobody renews them."""
 
+import asyncio
 import time
+from math import inf
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from configurators.environment import Clock
-from configurators.store.etcd.client import Etcd
+from configurators.store.etcd.client import Etcd, StoreFull
 from dispatcher.calls import RecordSpec
 from dispatcher.changes.expiry import Expiry
 from dispatcher.errors import Conflict, NotFound
@@ -14,8 +17,9 @@ from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.knowledge.siblings import Siblings
 from dispatcher.metrics import Metrics
 from dispatcher.requests.intake.intake import Intake
+from tests.dispatcher.changes.test_store_upkeep import MIB, SMALL, fill, level
 from tests.dispatcher.support import TIMEOUT, specs, views, world
-from tests.etcd import TestEtcd
+from tests.etcd import TestEtcd, running
 from tests.support import until
 
 
@@ -55,13 +59,36 @@ async def test_a_record_that_is_being_removed_is_not_renewed(etcd_server: TestEt
             await d.renew("subscription", record.id)
 
 
+async def test_a_record_that_could_not_be_renewed_while_etcd_was_full_can_be_renewed_afterwards(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, options=SMALL) as server:
+        async with world(server.access()) as w, w.dispatcher(quota=8 * MIB) as d:
+            ask = RecordSpec("h1", "stocks", {}, ttl=12)
+            [record] = views(await d.begin("subscription", [ask], wait=TIMEOUT))
+            assert record.expires
+            await fill(w.etcd, "foreign/")
+            await until(lambda: level(d) == "full")
+            with pytest.raises(StoreFull):
+                await d.renew("subscription", record.id)
+            await asyncio.sleep(max(0.0, record.expires + 2 - time.time()))
+            assert not d.metrics.expired
+            await w.etcd.delete("foreign/", prefix=True)
+            assert not (await d.compact_store()).full
+            await asyncio.sleep(2)
+            renewed = await d.renew("subscription", record.id)
+            assert renewed.expires
+            assert renewed.expires > time.time()
+
+
 async def test_renewals_and_early_ends_do_not_make_the_schedule_grow(
     etcd_server: TestEtcd,
 ) -> None:
     async with Etcd(etcd_server.access()) as etcd:
         times = ExpiryTimes(etcd, Clock())
         intake = cast("Intake", None)  # nothing expires here
-        expiry = Expiry(etcd, times, intake, Siblings(etcd, "d1"), Metrics(), Clock())
+        siblings = Siblings(etcd, "d1")
+        expiry = Expiry(etcd, times, intake, siblings, Metrics(), Clock(), lambda: -inf)
         later = time.time() + 3_600
         for number in range(5_000):
             times.changed.emit("s1-renewed", later + number)

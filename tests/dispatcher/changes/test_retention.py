@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf
 
 import pytest
 
 from configurators.environment import Clock
-from configurators.store.etcd.client import Etcd
+from configurators.store.etcd.client import Etcd, StoreFull
 from configurators.store.keys import FINISHED, GROUPS, KEYS, RECORDS
 from configurators.store.retention import Bound, GroupKind
 from configurators.store.upkeep import SharedLeases
@@ -174,6 +175,26 @@ async def test_when_records_are_removed_early_is_known_before_they_are(
         s.time.now += FINISHED_FLOOR
         await s.retention.attend()
         assert finished <= await removed_until(s.etcd) < s.time.now
+
+
+async def test_a_process_that_is_killed_before_it_can_announce_removals_loses_nothing(
+    etcd_server: TestEtcd,
+) -> None:
+    async with scene(etcd_server) as s:
+        await s.write("keys", 0, 1)
+        s.time.now += 60
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(s.etcd, "transact", refuse)
+            await s.retention.remove_all_finished()
+        assert await removed_until(s.etcd) == inf
+        another = Scene(s.etcd, Siblings(s.etcd, "d2"), s.time, Bound(10**6, 10**9, 0))
+        await another.retention.start()
+        assert s.time.now <= await removed_until(s.etcd) < inf
+        await another.retention.close()
+
+
+async def refuse(*_: object) -> None:
+    raise StoreFull("etcd is full, and accepts only deletions")
 
 
 @pytest.mark.parametrize("removed", [False, True])

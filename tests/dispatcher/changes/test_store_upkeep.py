@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from configurators.environment import Clock
-from configurators.store.etcd.client import Compacted, Etcd, StoreFull
-from configurators.store.keys import FINISHED
+from configurators.store.etcd.client import Compacted, Etcd, StoreFull, StoreUnavailable
+from configurators.store.keys import FINISHED, REMOVED_UNTIL
 from configurators.store.upkeep import read_room
 from dispatcher.changes.retention import Retention
 from dispatcher.changes.store_upkeep import StoreUpkeep
@@ -17,9 +18,10 @@ from dispatcher.errors import Unavailable
 from dispatcher.knowledge.siblings import Siblings
 from dispatcher.metrics import Metrics
 from dispatcher.options import DispatcherOptions
+from dispatcher.requests.calls.idempotency import removed_until
 from tests.dispatcher.changes.test_retention import Time
 from tests.dispatcher.support import TIMEOUT, specs, views, world
-from tests.etcd import running
+from tests.etcd import TestEtcd, running
 from tests.support import until
 
 MIB = 1 << 20
@@ -36,6 +38,8 @@ async def fill(etcd: Etcd, under: str, least: int = 0) -> None:
         except StoreFull:
             return
         number += 1
+        if least:
+            await asyncio.sleep(0.15)  # etcd reports the size of what it has committed
 
 
 def level(d: Dispatcher) -> str | None:
@@ -112,7 +116,7 @@ async def test_records_can_be_removed_when_new_ones_are_refused(tmp_path: Path) 
     with running(tmp_path) as server:
         async with world(server.access()) as w, w.dispatcher(quota=QUOTA) as d:
             [record] = views(await d.begin("subscription", specs(1), wait=TIMEOUT))
-            await fill(w.etcd, "foreign/", least=QUOTA + MIB)
+            await fill(w.etcd, "foreign/", least=QUOTA + 4 * MIB)
             await until(lambda: level(d) == "refusing")
             assert d.health().etcd.ok
             assert "requests that need room are refused" in impairment(d)
@@ -140,6 +144,30 @@ async def test_operators_are_warned_at_70_percent_of_the_quota(
     assert [each.levelno for each in warned] == [logging.WARNING]
 
 
+async def test_requests_are_refused_until_it_is_known_again_which_records_were_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path, options=SMALL) as server:
+        async with Etcd(server.access()) as etcd:
+            kept = upkeep(etcd, Siblings(etcd, "d1"), Time(), quota=QUOTA)
+            await fill(etcd, FINISHED)
+            with monkeypatch.context() as patch:
+                patch.setattr(Retention, "announce", fail)
+                with pytest.raises(StoreUnavailable):
+                    await kept.attend()
+                assert not (await read_room(etcd)).full
+                with pytest.raises(Unavailable):
+                    kept.refuse_if_full()
+            await etcd.delete(REMOVED_UNTIL)
+            await kept.attend()
+            kept.refuse_if_full()
+            assert await removed_until(etcd) < inf
+
+
+async def fail(_: Retention, until: float = 0.0) -> None:
+    raise StoreFull("etcd is full") if until else StoreUnavailable("etcd is away")
+
+
 async def test_an_etcd_that_is_full_can_be_restarted(tmp_path: Path) -> None:
     with running(tmp_path, options=SMALL) as server:
         async with Etcd(server.access()) as etcd:
@@ -158,11 +186,13 @@ async def compacted(etcd: Etcd, revision: int) -> bool:
     return False
 
 
-def upkeep(etcd: Etcd, siblings: Siblings, time: Time, history: float = 60.0) -> StoreUpkeep:
+def upkeep(
+    etcd: Etcd, siblings: Siblings, time: Time, history: float = 60.0, quota: int = 2 << 30
+) -> StoreUpkeep:
     clock = Clock(time, time)
     bounds = DispatcherOptions().bounds
     retention = Retention(etcd, siblings, [], bounds, Metrics(), clock)
-    return StoreUpkeep(etcd, siblings, retention, 2 << 30, history, clock)
+    return StoreUpkeep(etcd, siblings, retention, quota, history, clock)
 
 
 async def test_history_is_compacted_and_what_is_recent_stays(tmp_path: Path) -> None:
@@ -182,6 +212,42 @@ async def test_history_is_compacted_and_what_is_recent_stays(tmp_path: Path) -> 
             await kept.attend()
             assert await compacted(etcd, first)
             assert not await compacted(etcd, recent)
+
+
+async def test_a_nearly_full_etcd_keeps_its_history_and_is_seldom_defragmented(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with running(tmp_path) as server:
+        async with Etcd(server.access()) as etcd:
+            time = Time()
+            await fill(etcd, "foreign/", least=QUOTA)
+            await etcd.maintenance.defragment()
+            quota = int((await read_room(etcd)).in_use / 0.9)
+            kept = upkeep(etcd, Siblings(etcd, "d1"), time, 600.0, quota)
+            recent = await etcd.put("a", b"1")
+            await etcd.put("a", b"2")
+            for _ in range(4):
+                time.now += 61
+                await kept.attend()
+            assert (await read_room(etcd)).in_use >= 0.85 * quota
+            assert not await compacted(etcd, recent)
+    assert caplog.text.count("was defragmented") <= 1  # in four minutes
+
+
+async def test_a_dispatcher_that_starts_leaves_the_upkeep_to_the_one_on_duty(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[set[str]] = []
+
+    async def run(self: StoreUpkeep) -> None:
+        known.append(set(self._siblings.alive))
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(StoreUpkeep, "run", run)
+    async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+        await until(lambda: len(known) == 2)
+        assert known == [{d1.id}, {d1.id, d2.id}]
 
 
 async def test_one_of_several_dispatchers_looks_after_etcd(tmp_path: Path) -> None:
@@ -204,6 +270,20 @@ async def test_one_of_several_dispatchers_looks_after_etcd(tmp_path: Path) -> No
                 await one.attend()
                 did.append(not before and await compacted(etcd, first))
             assert sorted(did) == [False, False, True]
+
+
+async def test_since_when_etcd_is_usable_is_known_after_it_was_away(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        time = Time()
+        kept = upkeep(etcd, Siblings(etcd, "d1"), time)
+        await kept.attend()
+        time.now += 5
+        await kept.attend()
+        assert kept.usable_since == -inf
+        time.now += 11
+        assert kept.usable_since == inf
+        await kept.attend()
+        assert kept.usable_since == time.now
 
 
 async def test_upkeep_goes_on_after_etcd_was_away(
