@@ -32,13 +32,14 @@ class Loaded(Struct, frozen=True, gc=False):
 
 
 def counts(record: Record) -> bool:
-    """Whether partitions have something of a record, as far as its operations are settled."""
-    return record.state in ("active", "removing")
+    """Whether partitions have something of a record, as far as its operations are settled.
 
-
-def _was_active(record: Record) -> bool:
-    """Whether a record was ever active; false if its removal began before that."""
-    return record.state == "active" or record.acknowledged is not None
+    If its removal began before it was active, switches may lack its flows: a request that wants the
+    same flows would be acknowledged though no switch has them.
+    """
+    if record.state == "removing":
+        return record.acknowledged is not None
+    return record.state == "active"
 
 
 def last_seq(record: Record) -> int:
@@ -56,13 +57,12 @@ def partials(
     """What each partition of some versions of a space has of records, by the partition's name.
 
     While an update is in progress, that is what the old and the new filter want: flows that both
-    want are never interrupted. With `settled`, it is only what the old filter wants, and nothing of
-    a record whose removal began before it was active: the caller knows from the partition's log
-    what was done since. Records that cannot be used are left out.
+    want are never interrupted. With `settled`, it is only what the old filter wants: the caller
+    knows from the partition's log what was done since. Records that cannot be used are left out.
     """
     versions = list(views)
     for record in records:
-        if not counts(record) or (settled and not _was_active(record)):
+        if not counts(record):
             continue
         try:
             found = [_routed(record, view, settled) for view in versions]
