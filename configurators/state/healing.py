@@ -82,11 +82,13 @@ def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
     doc = replace(doc, lost=lost, wanted=wanted)
     new = coming(doc)
     bad = {n for n, tree in doc.trees.items() if not _is_good(doc, tree)}
-    # Publishers do not use the new trees yet: those that are broken can go at once.
-    trees = {n: tree for n, tree in doc.trees.items() if n not in bad & new}
     kept = doc.usable - bad
+    # Publishers do not use the new trees yet: those that are broken can go at once, and those that
+    # are not needed any more, because what they were to replace is back.
+    needed = frozenset(sorted(new - bad)[: max(0, wanted - len(kept))])
+    trees = {n: tree for n, tree in doc.trees.items() if n not in new or n in needed}
     last = doc.last
-    for tree in _more_trees(doc, [trees[n] for n in kept | (new - bad)], wanted):
+    for tree in _more_trees(doc, [trees[n] for n in kept | needed], wanted):
         number = _free(trees, last)
         if number is None:
             break

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.certificates import Keys, make_keys
+from tests.support import until_sync
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +19,9 @@ def nothing_left_open() -> Iterator[None]:
     """The test closes all its sockets, and ends all its threads."""
     before = set(threading.enumerate()), _sockets()
     yield
-    assert (set(threading.enumerate()), _sockets()) == before
+    assert set(threading.enumerate()) <= before[0]
+    # A service of other tests may run in this process, too; its sockets come and go.
+    until_sync(lambda: _sockets() <= before[1])
 
 
 @pytest.fixture

@@ -312,7 +312,7 @@ async def test_owners_and_replicas_take_up_a_changed_network(etcd_server: TestEt
             it.doc = with_host(it.doc, Host("a", switch, 10 + n))
             revision = await it.etcd.put(keys.NETWORK, encode(it.doc))
             await it.until(partial(taken_up, it, revision))
-            it.check()
+            await it.until(lambda: it.held() == it.expected())
             for id in ("c1", "c2"):
                 more = it.subscribe(f"x < {40 + n}", "a")
                 [done] = await it.offer(it.tasks([more]), id)

@@ -11,7 +11,7 @@ from configurators.state.network import Network, first_network, steps, tree_of
 from configurators.store.model import Lost, NetworkDoc
 from dzflow.region import Region
 from sdn.topologies import topology
-from sdn.topology import Link, Topology
+from sdn.topology import Link, Switch, Topology
 from tests.plant import Plant
 from tests.strategies import topologies
 
@@ -72,6 +72,17 @@ def losses(draw: st.DrawFn, doc: NetworkDoc) -> Lost:
     if doc.links:
         links = draw(st.lists(st.sampled_from(doc.links), unique=True))
     return Lost(tuple(sorted(switches)), tuple(sorted(links, key=str)))
+
+
+def test_a_new_tree_goes_when_the_link_is_back_before_it_is_used() -> None:
+    links = (Link("s1", 1, "s2", 2), Link("s1", 2, "s2", 1))
+    made = Topology.build((Switch("s1", 1), Switch("s2", 2)), links, ())
+    doc = first_network(made, "legs", 1)
+    (tree,) = doc.trees.values()
+    healing = next_network(doc, Lost((), tree.links), False, 1000.0, GRACE)
+    assert len(healing.trees) == 2
+    back = next_network(healing, Lost(), False, 1001.0, GRACE)  # nobody has installed it yet
+    assert settled(back, Lost(), 1001.0).trees == doc.trees
 
 
 @settings(max_examples=150, deadline=None)
