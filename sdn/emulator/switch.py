@@ -263,8 +263,11 @@ class EmulatedSwitch:
 
     def behave(self) -> None:
         """Stop to fail; work that was held back is carried out."""
-        if self._faults.barriers is Barriers.EARLY:
-            self._work = deque(work._replace(due=0.0) for work in self._work)
+        lies = self._faults.barriers is Barriers.EARLY
+        # Another fault may have begun after a lie: what waits for ever is due now, too.
+        self._work = deque(
+            work._replace(due=0.0) if lies or work.due == inf else work for work in self._work
+        )
         self._faults.clear()
         self.wake()
 

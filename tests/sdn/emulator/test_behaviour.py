@@ -170,6 +170,17 @@ def test_a_lying_switch_may_do_it_only_when_it_is_told_to_behave() -> None:
     assert set(wired.switch.tables.groups) == {7}
 
 
+def test_a_switch_behaves_again_after_a_lie_and_another_fault() -> None:
+    wired = Wired()
+    wired.switch.lie()
+    assert wired.apply(add(*ENTRIES)) == []
+    wired.switch.ignore_barriers()
+    wired.switch.behave()
+    wired.session.send_ops(delete(ENTRIES[0]))
+    wired.pump()
+    assert held(wired) == set(ENTRIES[1:])
+
+
 def test_what_a_lying_switch_holds_back_is_lost_when_it_restarts() -> None:
     wired = Wired()
     wired.apply(add(ENTRIES[0]))
