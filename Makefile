@@ -108,7 +108,7 @@ etcd: $(RUN)  ## find or install etcd: from the path, from Debian, or built with
 	echo "Tests that need etcd are skipped, and the service needs the endpoints of a cluster."
 
 test: setup etcd lab  ## all tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 # Each session has a seed of its own, beginning with SEED.
 MINUTES ?= 30
