@@ -1,8 +1,8 @@
 """Which connections a listener keeps when there are too many: per address, and in total.
 
 Without I/O: the table decides, its caller closes. The connection that has been idle for longest
-goes first, so whoever opens many and says nothing displaces only himself. Connections that are at
-work are never closed.
+goes first, so an address that opens many silent connections displaces only its own. Connections
+that are at work are never closed.
 """
 
 from collections.abc import Hashable, Iterable
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 K = TypeVar("K", bound=Hashable)
 
-_PREFIX = 64  # bits of an IPv6 address: whoever has one address has its whole network
+_PREFIX = 64  # bits of an IPv6 address: the owner of one address has its whole network
 _LOW = (1 << (128 - _PREFIX)) - 1
 
 

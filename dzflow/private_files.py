@@ -68,7 +68,7 @@ def find_exposure(path: Path) -> str | None:
     try:
         status = path.stat()
     except OSError:
-        return None  # who needs the file reports that
+        return None  # the part that needs the file reports it
     for bit, text in ((0o002, "everybody can change"), (0o020, "its group can change")):
         if status.st_mode & bit:
             return f"{text} {path}; `chmod 600` it"

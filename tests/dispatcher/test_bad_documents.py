@@ -112,7 +112,7 @@ async def test_processes_start_beside_bad_documents(etcd_server: TestEtcd, mode:
         for key, value in bad.items():
             if key != NETWORK:
                 await w.etcd.put(key, value)
-    # The network is stored anew by `whole`; configurators load all records.
+    # `whole` stores the network again; configurators load all records.
     async with (
         whole(access, mode=mode) as w,
         Dispatcher(access, TOKEN, DispatcherOptions(mode=mode)) as d,

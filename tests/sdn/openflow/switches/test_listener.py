@@ -5,32 +5,18 @@ import socket
 
 from dzflow.aio import BackgroundTasks
 from sdn.openflow.options import Admission, DriverOptions
-from sdn.openflow.protocol.events import Event
 from sdn.openflow.switches.arrivals import Arrivals
-from sdn.openflow.switches.connection import SwitchConnection
 from sdn.openflow.switches.listener import SwitchListener
+from tests.sdn.openflow.switches.quiet_owner import QuietOwner
 
 WAIT = 20.0
-
-
-class Owner:
-    """Ignores what a connection reports."""
-
-    def connection_made(self, connection: SwitchConnection) -> None:
-        pass
-
-    def event_received(self, connection: SwitchConnection, event: Event) -> None:
-        pass
-
-    def writing_resumed(self, connection: SwitchConnection) -> None:
-        pass
 
 
 async def test_connections_that_go_before_they_were_served_are_closed() -> None:
     limits = Admission(connections=2, address_connections=2, unfinished=2)
     options = DriverOptions(port=0, admission=limits)
     arrivals, tasks = Arrivals(limits, lambda: 0), BackgroundTasks()
-    listener = SwitchListener(options, arrivals, Owner(), tasks)
+    listener = SwitchListener(options, arrivals, QuietOwner(), tasks)
     port = await listener.start()
     # Without a turn of the event loop, so that many are accepted in one.
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]

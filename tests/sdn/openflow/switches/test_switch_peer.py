@@ -3,24 +3,12 @@
 from sdn.flows import Change
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.protocol.constants import V1_3
-from sdn.openflow.protocol.events import Event, PortChanged, Ready
+from sdn.openflow.protocol.events import PortChanged, Ready
 from sdn.openflow.protocol.messages import Port
 from sdn.openflow.switches.arrivals import Arrival
 from sdn.openflow.switches.connection import SwitchConnection
 from sdn.openflow.switches.server import MAX_PORTS, SwitchPeer
-
-
-class Owner:
-    """Ignores what a connection reports."""
-
-    def connection_made(self, connection: SwitchConnection) -> None:
-        pass
-
-    def event_received(self, connection: SwitchConnection, event: Event) -> None:
-        pass
-
-    def writing_resumed(self, connection: SwitchConnection) -> None:
-        pass
+from tests.sdn.openflow.switches.quiet_owner import QuietOwner
 
 
 def port(number: int) -> Port:
@@ -29,7 +17,7 @@ def port(number: int) -> Port:
 
 def switch_peer() -> SwitchPeer:
     """A switch that has introduced itself with port 1."""
-    connection = SwitchConnection(Owner(), DriverOptions(), Arrival("here"))
+    connection = SwitchConnection(QuietOwner(), DriverOptions(), Arrival("here"))
     peer = SwitchPeer(connection, lambda _: None)
     peer.ready = Ready(1, V1_3, 8, 0, (port(1),))
     return peer
