@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from configurators.store.etcd.client import Etcd, StoreUnavailable
 from configurators.store.retention import Group, GroupKind
-from configurators.store.space import Room
+from configurators.store.room import Room
 
 _GROUP_KEYS = 2_000
 _GROUP_BYTES = 4 << 20

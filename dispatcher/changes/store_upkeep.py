@@ -9,7 +9,7 @@ import logging
 
 from configurators.environment import Clock
 from configurators.store.etcd.client import Etcd, StoreError
-from configurators.store.space import (
+from configurators.store.room import (
     DISARM,
     RELIEVE,
     WARN,

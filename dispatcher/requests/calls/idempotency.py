@@ -39,8 +39,8 @@ async def removed_until(etcd: Etcd) -> float:
     """Records that finished before this time may have been removed early, to make room.
 
     The time is stored before records are removed. So a caller that finds no finished record, and
-    then reads the time, knows whether there may have been one. A full etcd cannot store it: then the
-    time is deleted instead, and all records may have been removed until there is one again.
+    then reads the time, knows whether there may have been one. A full etcd cannot store it: then
+    the time is deleted instead, and all records may have been removed until there is one again.
     """
     found = await etcd.get(REMOVED_UNTIL)
     return float(found.value) if found else inf

@@ -1,4 +1,4 @@
-"""Quotas: a host and a space have a limit of records and of bytes, with any number of dispatchers."""
+"""Quotas: a host and a space have a limit of records and bytes, with any number of dispatchers."""
 
 import asyncio
 from collections.abc import Sequence

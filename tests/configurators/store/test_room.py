@@ -2,7 +2,7 @@
 
 import pytest
 
-from configurators.store.space import History, Level, Room, defragmentation_pays, describe, level
+from configurators.store.room import History, Level, Room, defragmentation_pays, describe, level
 
 MIB = 1 << 20
 QUOTA = 1_000 * MIB
