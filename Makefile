@@ -137,6 +137,7 @@ lock:  ## pin all dependencies and build tools; ARGS=--upgrade takes the newest 
 	$(LOCK) $(ARGS) --group lock --output-file requirements/lock.txt
 	$(LOCK) $(ARGS) pyproject.toml --all-extras --group build --output-file requirements/dev.txt
 	$(LOCK) $(ARGS) pyproject.toml --group build --constraint requirements/dev.txt --output-file requirements/run.txt
+	$(LOCK) $(ARGS) pyproject.toml --extra otel --constraint requirements/dev.txt --output-file requirements/otel.txt
 	version=$$(sed -n 's/^setuptools==\([^ ]*\).*/\1/p' requirements/run.txt) && \
 	  sed -i "s/^requires = .\"setuptools==[^\"]*\"/requires = [\"setuptools==$$version\"/" $(PROJECTS)
 

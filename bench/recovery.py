@@ -1,5 +1,7 @@
 """The time from the kill of a component to full service, with many active subscriptions.
 
+Before that, how long requests wait while their partition moves; see `bench/migration.py`.
+
 Probes go into every partition all the time. Some are in progress when the component is killed,
 others are sent right after. Service has resumed when probes are acknowledged in every partition
 that the component served. The service is whole when it reports that all partitions are ready
@@ -8,7 +10,7 @@ that the component served. The service is whole when it reports that all partiti
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -23,6 +25,7 @@ from bench.load.generator import LoadFailed, LoadGenerator
 from bench.load.http_client import HttpClient
 from bench.load.probes import Prober, ProbeResult
 from bench.load.traffic import Traffic
+from bench.migration import measure_moves, summary
 from bench.report import Progress, Report, Row
 from bench.service import running_service
 from sdn.topologies import topology
@@ -33,6 +36,7 @@ LIMIT = 600.0  # seconds until a component has to be back
 POLL = 0.1  # seconds between two readings of the status
 PROBE_EVERY = 0.25  # seconds between two rounds of probes after the kill
 ROUNDS_BEFORE = 3  # rounds of probes before the kill
+SECTIONS = ("kills", "moves")  # for --only
 PROBE_PORT = 40  # the first probing host's port; the second host has the next one
 
 
@@ -46,18 +50,26 @@ class Scale(NamedTuple):
     topology: str = "fat-tree:102"
     partitions: int = 64
     reference: int = 10_000  # active subscriptions, for the ratios
+    moves: int = 20  # of partitions, at each number of subscriptions
 
 
 FULL = Scale((1_000, 10_000, 100_000), modes=("sna", "sea"))
 # Killing Ray or its head takes as long as all other components together.
-QUICK = Scale((10_000,), tuple(each for each in COMPONENTS if each not in ("ray_head", "workers")))
+QUICK = Scale(
+    (10_000,),
+    tuple(each for each in COMPONENTS if each not in ("ray_head", "workers")),
+    moves=5,
+)
 
 
-def run(quick: bool, progress: Progress) -> Report:
-    """Run all measurements. `progress` is called with the name of each step."""
+def run(quick: bool, progress: Progress, only: Collection[str] = ()) -> Report:
+    """Measure everything, or some sections. `progress` is called with the name of each step."""
     scale = QUICK if quick else FULL
     report = Report("recovery", {"quick": quick, **scale._asdict()})
+    sections = frozenset(only or SECTIONS)
     for mode in scale.modes:
+        if mode == "sea" and sections == {"moves"}:
+            continue  # nothing moves there
         progress(f"{mode}: starting")
         with running_service(
             mode=mode,
@@ -65,12 +77,22 @@ def run(quick: bool, progress: Progress) -> Report:
             partitions=scale.partitions,
             configurators=scale.configurators,
         ) as service:
-            report.rows += uvloop.run(_measure(service, scale, mode, progress))
+            report.rows += uvloop.run(_measure(service, scale, mode, sections, progress))
     report.ratios = ratios(report.rows, scale.reference)
     return report
 
 
-async def _measure(service: Service, scale: Scale, mode: Mode, progress: Progress) -> list[Row]:
+def combined(earlier: Report, now: Report) -> Report:
+    """The results of `now`, and those of the sections that only `earlier` has."""
+    measured = {row["measure"] for row in now.rows}
+    now.rows = [row for row in earlier.rows if row["measure"] not in measured] + now.rows
+    now.ratios = earlier.ratios | now.ratios
+    return now
+
+
+async def _measure(
+    service: Service, scale: Scale, mode: Mode, sections: Collection[str], progress: Progress
+) -> list[Row]:
     rows: list[Row] = []
     traffic = Traffic("uniform", len(topology(scale.topology).hosts))
     load = LoadGenerator(service.url, traffic)
@@ -79,7 +101,13 @@ async def _measure(service: Service, scale: Scale, mode: Mode, progress: Progres
     for active in scale.active:
         progress(f"{mode}: {active:,} subscriptions")
         await load.fill(active)
-        for component in scale.components:
+        if "moves" in sections and mode == "sna":
+            progress(f"{mode}: {active:,} subscriptions, moves of partitions")
+            prober = probers[0]
+            moves = await measure_moves(service.url, prober.host, prober.probes, scale.moves)
+            rows.append({"measure": "moves", "active": active, **summary(moves)})
+            rows += [{"measure": "move", "active": active, **row} for row in moves]
+        for component in scale.components if "kills" in sections else ():
             progress(f"{mode}: {active:,} subscriptions, {component}")
             columns = {"mode": mode, "active": active, "component": component}
             row, spent = await _measure_kill(service, component, probers)
@@ -207,9 +235,11 @@ def service_columns(results: Sequence[ProbeResult], serves: set[str], killed: fl
 
 
 def ratios(rows: Sequence[Row], active: int) -> dict[str, float]:
-    """The time to take over from a configurator, in each mode."""
+    """The time to take over from a configurator, in each mode, and to wait for a move."""
     found = {}
     for row in rows:
+        if row["measure"] == "moves" and row["active"] == active:
+            found["move_wait_ms"] = row["longest_ms"]
         if (
             row["measure"] == "recovery"
             and row["component"] == "configurator"

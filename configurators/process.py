@@ -8,11 +8,14 @@ at any moment: everything that it knows is in etcd.
 import asyncio
 import platform
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from configurators.engine.engine import Ordering
 from configurators.environment import Environment
+from configurators.histogram import Histogram
 from configurators.ownership.assigned import AssignedOptions, AssignedOwnership
 from configurators.ownership.locked import LockedOptions, LockedOwnership
 from configurators.ownership.ownership import Mode, Ownership, OwnershipContext
@@ -23,14 +26,21 @@ from configurators.partition.leftovers import LeftoverRemover
 from configurators.partition.load_reporter import LoadReporter
 from configurators.partition.options import PartitionOptions
 from configurators.partition.partitions import Partitions
-from configurators.partition.replies import ReplyBatcher
+from configurators.partition.slices.replies import ReplyBatcher
 from configurators.southbound.clients import SouthboundClients
 from configurators.store.etcd.client import Access
 from configurators.store.keys import CONFIGURATORS
 from configurators.store.model import Process
 from configurators.store.registration import Registration
-from configurators.streams.messages import Load, Offers, Tasks, ToConfigurator
-from configurators.streams.stream import Stream
+from configurators.streams.messages import (
+    ConfiguratorCounters,
+    CopyRequest,
+    Load,
+    Offers,
+    Tasks,
+    ToConfigurator,
+)
+from configurators.streams.stream import OnMessage, Stream
 from dzflow.aio import CriticalTasks
 
 
@@ -48,13 +58,15 @@ class ConfiguratorOptions(Struct, frozen=True):
     node: str = ""  # the machine that it runs on
     tune_gc: bool = True  # of the whole Python process
     mode: Mode = "sna"
-    at_once: int = 4  # partitions that are worked on at the same time (mode `sea`)
+    at_once: int = 0  # partitions that are worked on at a time, oldest request first; 0: all
     patience_s: float = 0.1  # before it waits for a lock that another one has (mode `sea`)
     log: LogOptions = LogOptions()  # of partitions (mode `sea`)
 
     def for_partitions(self) -> PartitionOptions:
         """The options of each partition."""
-        return PartitionOptions(self.ordering, self.slice_limit, self.gather_ms / 1000)
+        return PartitionOptions(
+            self.ordering, self.slice_limit, self.gather_ms / 1000, at_once=self.at_once
+        )
 
     def for_assigned(self) -> AssignedOptions:
         """The options of mode `sna`."""
@@ -92,12 +104,17 @@ class ConfiguratorProcess:
         self.id = id
         self.options = options or ConfiguratorOptions()
         self._environment = environment or Environment()
+        self._started = self._environment.clock.wall()
+        self._lock_waits = Histogram()
         self._etcd = self._environment.store(access)
+        self._token = token
         self._tasks = CriticalTasks()
+        self._dispatchers: set[Stream] = set()  # streams with tasks
         self._registration: Registration | None = None
         self._listener = self._environment.listener(
             listen, token, self._receive, ToConfigurator, name=id, on_open=self._opened
         )
+        self._known = known = KnownState()
         self.southbound = SouthboundClients(
             self._etcd,
             token,
@@ -105,11 +122,15 @@ class ConfiguratorProcess:
             owned=lambda: self.partitions.declarable(),
             epochs=lambda: self.partitions.epochs(),
             stale=lambda partition, reason: self._ownership.lose(partition, reason),
+            spaces=lambda: known.spaces_revision,
             connect=self._environment.connect,
+            tracer=self._environment.tracer,
         )
-        known = KnownState()
         self._load = LoadReporter(
-            self._current_load, lambda: self._listener.streams, self.options.load_every_s
+            self._current_load,
+            lambda: self._listener.streams,
+            self.options.load_every_s,
+            self._environment.clock,
         )
         self.partitions = Partitions(
             known,
@@ -117,6 +138,7 @@ class ConfiguratorProcess:
             self._load.schedule,
             self.options.for_partitions(),
             self._environment.clock,
+            self._environment.tracer,
         )
         context = OwnershipContext(
             id,
@@ -126,14 +148,21 @@ class ConfiguratorProcess:
             self.partitions,
             self.southbound,
             ReplyBatcher(),
+            self._open_stream,
             self._tasks,
+            self._lock_waits,
         )
         self._ownership = (ownership or self._own_by_mode)(context)
         self._network = NetworkFollower(
             self._etcd, known, self.partitions, self.southbound, self._network_changed
         )
         self._spaces = SpaceFollower(
-            self._etcd, known, self.partitions, self._ownership.drop, self._ownership.review
+            self._etcd,
+            known,
+            self.partitions,
+            self._ownership.drop,
+            self._ownership.lose,
+            self._ownership.review,
         )
         self._leftovers = LeftoverRemover(self._etcd, lambda: self.partitions.loaded.values())
 
@@ -170,16 +199,46 @@ class ConfiguratorProcess:
         assert self._registration
         await self._registration.confirm()
 
-    def _receive(self, stream: Stream, message: Tasks | Offers) -> None:
+    async def _open_stream(self, address: str, on_message: OnMessage, receives: Any) -> Stream:
+        connect = self._environment.connect
+        return await connect(address, self._token, on_message, receives, self.id)
+
+    def _receive(self, stream: Stream, message: Tasks | Offers | CopyRequest) -> None:
+        if not isinstance(message, CopyRequest) and stream not in self._dispatchers:
+            self._dispatchers.add(stream)
+            self._tasks.spawn(self._watch_dispatcher(stream))
         self._ownership.receive(stream, message)
 
-    def _opened(self, stream: Stream) -> None:
+    def _opened(self, _: Stream) -> None:
         self._load.schedule()
-        self._tasks.spawn(self._leftovers.watch(stream))
+
+    async def _watch_dispatcher(self, stream: Stream) -> None:
+        await self._leftovers.watch(stream)
+        self._dispatchers.remove(stream)
 
     def _network_changed(self) -> None:
         self._ownership.review()
         self._load.schedule()
 
     def _current_load(self) -> Load:
-        return self.partitions.load(self.id)
+        usage, network = self._environment.usage, self._known.network
+        switches = [switch.id for switch in network.topology.switches] if network else []
+        load = self.partitions.load(
+            self.id,
+            usage.memory(),
+            usage.cpu(),
+            self._ownership.copies(),
+            network is not None and self.southbound.all_hold(switches),
+        )
+        return replace(load, counters=self._counters(), spaces=self._known.spaces_revision)
+
+    def _counters(self) -> ConfiguratorCounters:
+        outcomes = self.southbound.outcomes
+        return ConfiguratorCounters(
+            self._started,
+            outcomes.acknowledged,
+            outcomes.refused,
+            outcomes.undefined,
+            sum(worker.undefined for worker in self.partitions.owned.values()),
+            self._lock_waits.current(),
+        )

@@ -1,16 +1,27 @@
-"""Counters of a dispatcher, for `/metrics`."""
+"""What a dispatcher counts, for `/metrics`."""
 
-from bisect import bisect_left
 from collections import Counter
+from typing import Literal, get_args
 
-from configurators.store.model import Record
-
-LATENCY_BOUNDS = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-)  # fmt: skip
-"""Upper bounds of the histogram of latencies, in seconds; there is one more without a bound."""
+from configurators.histogram import LATENCY_BOUNDS, STEP_BOUNDS, Histogram
+from configurators.store.model import Record, Timing
 
 STAGES = ("indexed", "journaled", "queued", "decided", "pushed", "committed")
+"""The stages of a request, as in the `timing` of its record."""
+
+MigrationOutcome = Literal["done", "aborted", "failed"]
+"""The partition has moved; it was left with its owner on purpose; or the attempt has failed."""
+
+MIGRATION_OUTCOMES: tuple[MigrationOutcome, ...] = get_args(MigrationOutcome)
+
+
+PlanOutcome = Literal["done", "aborted"]
+PLAN_OUTCOMES: tuple[PlanOutcome, ...] = get_args(PlanOutcome)
+
+StepOutcome = Literal["done", "undone"]
+"""The partitions of the new map work; or the former map is in force again."""
+
+STEP_OUTCOMES: tuple[StepOutcome, ...] = get_args(StepOutcome)
 
 
 class Metrics:
@@ -22,32 +33,62 @@ class Metrics:
         failed, superseded)."""
         self.refused: Counter[str] = Counter()
         """Elements that were refused, by the type of problem."""
-        self.latency = [0] * (len(LATENCY_BOUNDS) + 1)
-        self.latency_sum = 0.0
-        self.stages = dict.fromkeys(STAGES, 0.0)
-        """Microseconds spent per stage."""
-        self.flow_ops = 0
+        self.latency = Histogram(LATENCY_BOUNDS)
+        self.stages = {stage: Histogram(STEP_BOUNDS) for stage in STAGES}
+        self.adds = self.modifies = self.deletes = 0  # flow operations that were acknowledged
         self.tasks_sent = 0
         self.tasks_done: Counter[str] = Counter()  # by outcome
         self.adopted = 0
         self.expired = 0
         self.removed_early: Counter[str] = Counter()
         """Finished records and idempotency keys removed to make room, by the kind of group."""
+        self.etcd_checks = Histogram(STEP_BOUNDS)  # those that etcd has answered
+        self.etcd_failures = 0  # checks that it has not answered
+        self.migrations = MigrationMetrics()
+        self.plans = PlanMetrics()
 
-    def operation_ended(
-        self, record: Record, action: str, ending: str, seconds: float, flow_ops: int
-    ) -> None:
+    def operation_ended(self, record: Record, action: str, ending: str, seconds: float) -> None:
         """Count an operation that has ended."""
         self.operations[record.kind, action, ending] += 1
-        self.latency[bisect_left(LATENCY_BOUNDS, seconds)] += 1
-        self.latency_sum += seconds
-        self.flow_ops += flow_ops
-        timing = record.timing
-        if ending != "superseded" and timing:
-            stages = self.stages
-            stages["indexed"] += timing.indexed_ms * 1000
-            stages["journaled"] += timing.journaled_ms * 1000
-            stages["queued"] += timing.queued_ms * 1000
-            stages["decided"] += timing.decided_ms * 1000
-            stages["pushed"] += timing.pushed_ms * 1000
-            stages["committed"] += timing.committed_ms * 1000
+        self.latency.observe(seconds)
+        if ending != "superseded" and record.timing:
+            self._count_stages(record.timing)
+
+    def _count_stages(self, timing: Timing) -> None:
+        stages = self.stages
+        stages["indexed"].observe(timing.indexed_ms / 1000)
+        stages["journaled"].observe(timing.journaled_ms / 1000)
+        stages["queued"].observe(timing.queued_ms / 1000)
+        stages["decided"].observe(timing.decided_ms / 1000)
+        stages["pushed"].observe(timing.pushed_ms / 1000)
+        stages["committed"].observe(timing.committed_ms / 1000)
+
+
+class PlanMetrics:
+    """What the process that carries out plans for partition maps counts of them."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[PlanOutcome] = Counter()
+        self.steps: Counter[StepOutcome] = Counter()
+
+
+class MigrationMetrics:
+    """What is counted of migrations: by the process that carries them out, and by each dispatcher.
+
+    The process that moves a partition calls `ended` once per attempt. Every dispatcher that has
+    held back requests of the partition calls `held` once, when it lets them go.
+    """
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[MigrationOutcome] = Counter()
+        self.held_back = Histogram(STEP_BOUNDS)  # how long a dispatcher held a partition's requests
+        self.requests_held = 0
+
+    def ended(self, outcome: MigrationOutcome) -> None:
+        """Count an attempt to move a partition."""
+        self.outcomes[outcome] += 1
+
+    def held(self, seconds: float, requests: int) -> None:
+        """Count that so many requests of a partition were held back, the first one so long."""
+        self.held_back.observe(seconds)
+        self.requests_held += requests

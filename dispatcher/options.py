@@ -17,6 +17,13 @@ KEY_FLOOR = 600.0
 """Seconds that an idempotency key is honoured at least."""
 
 
+class Limit(Struct, frozen=True):
+    """The most workers of a kind that can be had, and why."""
+
+    most: int
+    reason: str
+
+
 class DispatcherOptions(Struct, frozen=True):
     """How a dispatcher works; the defaults suit one machine."""
 
@@ -52,6 +59,7 @@ class DispatcherOptions(Struct, frozen=True):
     lease_ttl: int = 10
     grace: float = 5.0  # seconds that old index versions and trees stay after publishers know
     network_timeout: float = 30.0  # seconds for all processes to apply a changed host
+    southbound_limit: Limit | None = None  # of southbound processes
     patience: Patience = Patience()  # with switches and links that fail
     traces: str | None = None  # the folder for traces; without one, none are written
     traces_bytes: int = 2 << 30  # disk space for traces; the oldest files are deleted beyond it

@@ -201,10 +201,14 @@ class PartitionView(Struct, frozen=True):
 
 
 class ConfiguratorView(Struct, frozen=True):
-    """A configurator; it is down if it is not registered, but owns partitions."""
+    """A configurator; it is down if it is not registered, but owns partitions.
+
+    One that is `leaving` ends when it has no work any more; `reason` says why it has not yet, or
+    why it has not started.
+    """
 
     id: str
-    state: Literal["up", "unreachable", "down"]
+    state: Literal["up", "unreachable", "down", "starting"]
     address: str | None
     node: str | None
     pid: int | None
@@ -212,6 +216,41 @@ class ConfiguratorView(Struct, frozen=True):
     queued: int
     active: int
     tasks: int
+    leaving: bool = False
+    reason: str | None = None
+
+
+class SouthboundView(Struct, frozen=True):
+    """A southbound process; switches connect to it at `openflow`, and `switches` of them are up.
+
+    `leaving` and `reason` are those of a `ConfiguratorView`.
+    """
+
+    id: str
+    state: Literal["up", "unreachable", "starting"]
+    address: str | None
+    node: str | None
+    pid: int | None
+    openflow: str | None
+    switches: int
+    leaving: bool = False
+    reason: str | None = None
+
+
+class ScaleView(Struct, frozen=True):
+    """How many workers of a kind there are, and how many there should be.
+
+    `leaving` are those that end when they have no work any more.
+    """
+
+    present: int
+    wanted: int
+    leaving: list[str]
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.present == self.wanted and not self.leaving
 
 
 class Part(Struct, frozen=True):
@@ -299,7 +338,9 @@ class Explanation(Struct, frozen=True):
     note: str | None = None
 
 
-ChangeType = Literal["record", "space", "network", "switch", "configurator", "lagged"]
+ChangeType = Literal[
+    "record", "space", "network", "switch", "configurator", "plan", "load", "lagged"
+]
 
 
 class SpaceGone(Struct, frozen=True):
@@ -319,6 +360,8 @@ class Change(Struct, frozen=True):
     | network | {"revision", "trees": [TreeView]} |
     | switch | SwitchView |
     | configurator | ConfiguratorView |
+    | plan | the monitor's view of a plan for a partition map |
+    | load | the monitor's view of the last second |
     | lagged | None: the reader was too slow, and must read everything again; nothing follows |
     """
 

@@ -118,6 +118,15 @@ class OncePerTurn:
         self._run()
 
 
+def pause_until(now: float, every: float, offset: float = 0.0) -> float:
+    """How long to pause for work that is due `offset` after each multiple of `every`.
+
+    At least half of `every`, so that a timer which fires too early does not repeat the work.
+    """
+    pause = every - (now - offset) % every
+    return pause if pause >= every / 2 else pause + every
+
+
 class PauseByTime:
     """Says when a loop has kept the event loop busy for so long that other work should run."""
 

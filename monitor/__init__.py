@@ -1,1 +1,1 @@
-"""Watches load, moves partitions, and serves the dashboard. Not built yet."""
+"""Watches the load, and moves partitions between configurators."""

@@ -44,6 +44,12 @@ class SwitchDriver(Protocol):
         On a switch that `expected` does not name, the partition has no entries.
         """
 
+    async def withdraw(self, partition: str, epoch: int) -> None:
+        """Expect nothing of a partition that no longer exists, and refuse all lower epochs.
+
+        Its entries stay on the switches. StaleEpoch if the fence is higher already.
+        """
+
     async def audit(self, *switches: str) -> dict[str, Outcome]:
         """Compare switches with the entries that they should hold, and repair differences."""
 
@@ -59,11 +65,17 @@ class SwitchDriver(Protocol):
     def holding(self, switch: str) -> set[str]:
         """The partitions that should have entries on a switch."""
 
+    def attached(self) -> set[str]:
+        """The switches that are connected to this process, assigned to it or not."""
+
     def up(self) -> set[str]:
         """The assigned switches that hold what they should and carry out batches."""
 
     def down(self) -> dict[str, str]:
         """The other assigned switches, each with the reason."""
+
+    def refusing(self) -> dict[str, str]:
+        """The switches that are up and refuse entries that they should hold, with the reason."""
 
     def ports_down(self) -> list[tuple[str, int]]:
         """The ports (switch and number) of assigned switches that are known to be down."""

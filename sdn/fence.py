@@ -6,7 +6,11 @@ from dzflow.errors import DzflowError
 
 
 class StaleEpoch(DzflowError):
-    """The caller no longer owns the partition; nothing was sent."""
+    """The caller no longer owns the partition; nothing was sent. `current` is the owner's epoch."""
+
+    def __init__(self, text: str, current: int = 0) -> None:
+        super().__init__(text)
+        self.current = current
 
 
 class Fence:
@@ -23,9 +27,11 @@ class Fence:
     def check(self, partition: str, epoch: int) -> None:
         """Raise StaleEpoch if the fence is above this epoch."""
         if self.stale(partition, epoch):
+            current = self._epochs[partition]
             raise StaleEpoch(
-                f"partition {partition}: epoch {epoch} is over, {self._epochs[partition]} owns it"
-                " now; stop working on this partition and read its state again"
+                f"partition {partition}: epoch {epoch} is over, {current} owns it now; stop working"
+                " on this partition and read its state again",
+                current,
             )
 
     def stale(self, partition: str, epoch: int) -> bool:

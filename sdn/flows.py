@@ -9,6 +9,7 @@ from msgspec import Struct
 from dzflow.address import Match, scope_bits
 
 COOKIE_MARK = 0xD2F1  # the first 16 bits of every cookie of ours
+_MARK = COOKIE_MARK << 48
 
 
 class Output(Struct, frozen=True, gc=False, tag="output"):
@@ -60,8 +61,12 @@ class FlowEntry(Struct, frozen=True, gc=False):
     @property
     def cookie(self) -> int:
         """Names project, space and index version: our entries differ from those of others."""
-        scope = scope_bits(self.match.address) if self.match else 0
-        return COOKIE_MARK << 48 | scope
+        return cookie_of(self.match) if self.match else _MARK
+
+
+def cookie_of(match: Match) -> int:
+    """The cookie of entries with this match."""
+    return _MARK | scope_bits(match.address)
 
 
 class GroupEntry(Struct, frozen=True):

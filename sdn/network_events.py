@@ -18,6 +18,13 @@ class SwitchDown(Struct, frozen=True):
     reason: str
 
 
+class ConnectionChanged(Struct, frozen=True):
+    """A switch has connected to this process, or its connection is lost; assigned to it or not."""
+
+    switch: str
+    connected: bool
+
+
 class SwitchUnusable(Struct, frozen=True):
     """A switch has connected that cannot be used; the reason says what it lacks."""
 
@@ -36,6 +43,13 @@ class Repaired(Struct, frozen=True):
 
     switch: str
     operations: int
+
+
+class RefusalChanged(Struct, frozen=True):
+    """A switch refuses entries that it should hold; without a reason, it no longer does."""
+
+    switch: str
+    reason: str
 
 
 class LinkChanged(Struct, frozen=True):
@@ -62,9 +76,11 @@ class HostSeen(Struct, frozen=True):
 NetworkEvent = (
     SwitchUp
     | SwitchDown
+    | ConnectionChanged
     | SwitchUnusable
     | MastershipLost
     | Repaired
+    | RefusalChanged
     | LinkChanged
     | PortStateChanged
     | HostSeen

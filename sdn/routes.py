@@ -165,7 +165,7 @@ class Routes:
         }
 
 
-_MAX_WAYS = 1 << 18
+_MAX_WAYS = 1 << 15  # about 7 MB in a network of 64 hosts; a set has a bit for each slot
 
 
 def bits(number: int) -> Iterator[int]:

@@ -13,8 +13,10 @@ BASE = "base"
 NOBODY = "nobody"
 """The partition of entries that no switch should hold."""
 
-PartitionOf = Callable[[FlowEntry], str | None]
-"""Returns the partition of an entry by its match; None if it is unknown."""
+PartitionOf = Callable[[FlowEntry], str | tuple[str, ...] | None]
+"""Returns the partition of an entry by its match; None if it is unknown. A tuple (the same object
+for all of them) if the entry may only be removed when all these partitions are declared: it may
+cover regions of any of them, because they were one partition once."""
 
 
 class ShadowEntry(Struct, frozen=True, gc=False):
@@ -28,6 +30,9 @@ Before = list[tuple[FlowKey, ShadowEntry | None]]
 """The shadow's entry (None: none) before each of some operations."""
 
 
+_DELETE = Change.DELETE
+
+
 class Shadow:
     """The entries that a switch should hold: base entries and those of all declared partitions."""
 
@@ -35,6 +40,10 @@ class Shadow:
         self._partition_of = partition_of
         self._held: dict[FlowKey, ShadowEntry] = {}
         self.declared: set[str] = {NOBODY}
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._held)
 
     @property
     def entries(self) -> Mapping[FlowKey, FlowEntry]:
@@ -58,6 +67,15 @@ class Shadow:
         for entry in entries:
             held[entry.key] = ShadowEntry(partition, entry)
 
+    def withdraw(self, partition: str) -> None:
+        """Expect nothing of a partition that no longer exists; it counts as never declared.
+
+        What switches hold of it is left alone until all partitions are declared that have its
+        regions now.
+        """
+        self.declare(partition, ())
+        self.declared.discard(partition)
+
     def clear(self) -> None:
         """Forget all entries and declarations."""
         self._held.clear()
@@ -67,7 +85,7 @@ class Shadow:
         """Note operations that are in progress; returns the state before, for `restore`."""
         before: Before = []
         self.declared.add(partition)
-        held, delete = self._held, Change.DELETE
+        held, delete = self._held, _DELETE
         for op in ops:  # the innermost loop of the driver: each look-up counts
             entry = op.entry
             key = entry.key
@@ -95,19 +113,29 @@ class Shadow:
         Entries of partitions that were not declared are left alone, and so are the keys to ignore,
         which were being changed while the switch was read.
         """
+        complete: dict[int, bool] = {}
         have = [
             e
             for e in found
-            if (key := e.key) not in ignoring
-            and (key in self._held or self._owner(e) in self.declared)
+            if (key := e.key) not in ignoring and (key in self._held or self._is_known(e, complete))
         ]
         want = [one.entry for key, one in self._held.items() if key not in ignoring]
         return difference({"": have}, {"": want}).get("", [])
 
-    def _owner(self, entry: FlowEntry) -> str | None:
+    def _is_known(self, entry: FlowEntry, complete: dict[int, bool]) -> bool:
+        """Whether an entry belongs to partitions that were declared.
+
+        `complete` remembers that of tuples of partitions.
+        """
         if entry.match is None or space_of(entry.match.address) == OWN_SPACE:
-            return BASE
-        return self._partition_of(entry)
+            return BASE in self.declared
+        owner = self._partition_of(entry)
+        if not isinstance(owner, tuple):
+            return owner in self.declared
+        known = complete.get(id(owner))
+        if known is None:
+            known = complete[id(owner)] = self.declared.issuperset(owner)
+        return known
 
 
 class _Entries(Mapping[FlowKey, FlowEntry]):

@@ -14,6 +14,7 @@ import msgspec
 from sdn.topology import Host, Link, NoSwitches, Switch, Topology, TopologyError
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
+MAX_DEPTH = 32  # of values inside values; a topology needs four
 MAX_MEMBERS = MAX_FILE_BYTES // 4  # of all mappings: a file cannot hold more without merges
 YAML_SUFFIXES = (".yaml", ".yml")
 JSON_SUFFIX = ".json"
@@ -122,7 +123,9 @@ def parse_topology(document: object, source: str = "topology") -> Topology:
         return Topology.build(switches, links, hosts)
     except TopologyError as error:
         place = _place(error, {"switches": switches, "links": links, "hosts": hosts})
-        raise BadTopologyFile(f"{source}: {place}{error}", error.element) from error
+        # A text from the file may have half of a surrogate pair, which cannot be printed.
+        text = f"{source}: {place}{error}".encode(errors="backslashreplace").decode()
+        raise BadTopologyFile(text, error.element) from error
 
 
 def dump_topology(topology: Topology) -> dict[str, list[dict[str, str | int]]]:
@@ -200,10 +203,24 @@ def _parse_yaml(path: Path, text: str) -> object:
 
 
 def _bounded_loader(safe_loader: Any) -> Any:
-    """PyYAML's safe loader with a limit for merges (`<<`), which a small file can make explode."""
+    """PyYAML's safe loader with limits, because a small file can take it very long.
+
+    Its time grows with the square of the depth, and merges (`<<`) can make members explode.
+    """
 
     class Loader(safe_loader):  # type: ignore[misc]
         members = 0
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            """Called for each value, inside the call for the value that contains it."""
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                line = self.get_mark().line + 1
+                raise TopologyFileBroken(f"line {line} is nested too deeply")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
         def flatten_mapping(self, node: Any) -> None:
             """Called for each mapping, and for each one that is merged into another."""
@@ -265,6 +282,10 @@ def _entry(place: str, element: object, kind: type[T], expected: str) -> T:
     except msgspec.ValidationError as error:
         hint = "; put text in quotes" if "Expected `str" in str(error) else ""
         raise BadTopologyFile(f"{place}: {error}{hint}") from error
+    except UnicodeEncodeError:
+        raise BadTopologyFile(
+            f"{place}: half of a surrogate pair is not a character; write the character itself"
+        ) from None
 
 
 def _switches(entries: Sequence[_SwitchEntry]) -> list[Switch]:

@@ -8,9 +8,9 @@ run on one event loop in a thread. Tests of real processes use `tests/service.py
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -19,23 +19,34 @@ from msgspec.structs import replace
 from api.http.app import make_app
 from api.http.app_settings import ApiSettings, Token
 from api.http.border.server import Server
+from api.http.context import Backend
 from api.start.network_process import emulate
 from api.start.settings.settings import Settings
+from configurators.environment import Environment
+from configurators.ownership.ownership import Mode
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.southbound.process import SouthboundProcess
 from configurators.state.network import first_network
 from configurators.store import keys
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
+from configurators.tracing import Tracer
 from dispatcher.changes.damping import Patience
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.options import DispatcherOptions
+from dispatcher.views import Part
+from monitor.balancing.balancer import BalancerOptions
+from monitor.monitor import Monitor
+from monitor.moves.decision import MoveLimits
 from sdn.emulator import EmulatedNetwork
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
 from tests.support import until
 
 T = TypeVar("T")
+
+PATIENT_MOVES = MoveLimits(hand_over=30.0)  # a move does not fail because the machine is busy
+STILL = BalancerOptions(period=1e6)  # nothing moves by itself
 
 TOKEN = b"a token that the processes of a test share"
 _TIMEOUT = 60.0
@@ -45,6 +56,7 @@ class StackOptions(Struct, frozen=True):
     """The parts of a stack."""
 
     topology: str = "line:3"
+    mode: Mode = "sna"
     plan: PlanName = "legs"
     trees: int = 1
     configurators: int = 1
@@ -52,7 +64,9 @@ class StackOptions(Struct, frozen=True):
     partitions: int = 3
     grace: float = 0.1  # for an old index version or tree after a change
     patience: Patience = Patience()
-    api: ApiSettings = ApiSettings(keep_alive=0.5)
+    api: ApiSettings = ApiSettings(keep_alive=0.5, default_wait=50.0)
+    moves: MoveLimits = PATIENT_MOVES
+    tracer: Tracer | None = None  # of all processes
     more: dict[str, Any] = {}  # options of the dispatcher
 
 
@@ -69,6 +83,7 @@ class Stack:
         self.url = ""
         self.guarded_url = ""
         self.dispatcher: Dispatcher
+        self.monitor: Monitor
         self.network: EmulatedNetwork
         self._loop = asyncio.new_event_loop()
         self._ready: Future[None] = Future()
@@ -90,13 +105,18 @@ class Stack:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT)
 
     @contextmanager
-    def serving(self, **changes: Any) -> Iterator[str]:
+    def serving(self, more_parts: Sequence[Part] = (), /, **changes: Any) -> Iterator[str]:
         """Another REST service on the same dispatcher, with other settings: its URL."""
-        serving = _Serving(self.dispatcher, replace(self.options.api, **changes))
+        settings = replace(self.options.api, **changes)
+        serving = _Serving(self._backend, settings, more_parts, self.options.tracer)
         try:
             yield self.run(serving.start())
         finally:
             self.run(serving.stop())
+
+    @property
+    def _backend(self) -> Backend:
+        return Backend(self.dispatcher, self.monitor)
 
     def _run(self) -> None:
         try:
@@ -112,19 +132,25 @@ class Stack:
     async def _main(self) -> None:
         self._stop = asyncio.Event()
         options = self.options
+        around = Environment(tracer=options.tracer)
         async with Etcd(self.access) as etcd, asyncio.TaskGroup() as group:
             made = topology(options.topology)
             doc = first_network(made, options.plan, options.trees)
             await etcd.put(keys.NETWORK, encode(doc))
             for i in range(options.southbound):
                 southbound = SouthboundProcess(
-                    self.access, TOKEN, f"southbound-{i}", "127.0.0.1:0", "127.0.0.1:0"
+                    self.access,
+                    TOKEN,
+                    f"southbound-{i}",
+                    "127.0.0.1:0",
+                    "127.0.0.1:0",
+                    environment=around,
                 )
                 group.create_task(southbound.run(self._stop))
             for i in range(options.configurators):
-                how = ConfiguratorOptions(tune_gc=False, load_every_s=0.1)
+                how = ConfiguratorOptions(tune_gc=False, load_every_s=0.1, mode=options.mode)
                 configurator = ConfiguratorProcess(
-                    self.access, TOKEN, f"configurator-{i}", options=how
+                    self.access, TOKEN, f"configurator-{i}", options=how, environment=around
                 )
                 group.create_task(configurator.run(self._stop))
             there = asyncio.Event()
@@ -136,18 +162,24 @@ class Stack:
             group.create_task(emulate(etcd, Settings(), self._stop, connected))
             await there.wait()
             dispatching = DispatcherOptions(
+                mode=options.mode,
                 plan=options.plan,
                 partitions=options.partitions,
                 grace=options.grace,
                 patience=options.patience,
-                **options.more,
+                # On a busy machine, filters may take longer than hosts are allowed.
+                **{"work": None, "work_per_host": None} | options.more,
             )
-            async with Dispatcher(self.access, TOKEN, dispatching) as self.dispatcher:
+            async with (
+                Dispatcher(self.access, TOKEN, dispatching) as self.dispatcher,
+                Monitor(self.dispatcher, options=STILL, limits=options.moves) as self.monitor,
+            ):
                 await self._serve()
 
     def _is_ready(self) -> bool:
         health = self.dispatcher.health()
-        return health.ready and not health.impaired
+        known = len(self.dispatcher.status.configurators())
+        return health.ready and not health.impaired and known >= self.options.configurators
 
     async def _serve(self) -> None:
         await until(self._is_ready, _TIMEOUT)
@@ -159,7 +191,8 @@ class Stack:
                 Token(self.tokens["h2"], "host", "h2"),
             ),
         )
-        services = [_Serving(self.dispatcher, how) for how in (self.options.api, guarded)]
+        tracer = self.options.tracer
+        services = [_Serving(self._backend, how, (), tracer) for how in (self.options.api, guarded)]
         self.url, self.guarded_url = [await serving.start() for serving in services]
         self._ready.set_result(None)
         await self._stop.wait()
@@ -170,12 +203,17 @@ class Stack:
 class _Serving:
     """One REST service."""
 
-    def __init__(self, dispatcher: Dispatcher, settings: ApiSettings) -> None:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Dispatcher]:
-            yield dispatcher
+    def __init__(
+        self,
+        backend: Backend,
+        settings: ApiSettings,
+        more_parts: Sequence[Part],
+        tracer: Tracer | None,
+    ) -> None:
+        async def parts() -> list[Part]:
+            return list(more_parts)
 
-        self._app = make_app(settings, opened)
+        self._app = make_app(settings, lambda: nullcontext(backend), parts, tracer)
         self._server = Server(self._app, settings)
         self._app.state.context.metrics.watch_connections(self._server.table)
         self._socket = socket.create_server(("127.0.0.1", 0))

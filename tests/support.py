@@ -2,11 +2,14 @@
 
 import asyncio
 import inspect
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 
-WAIT = 30.0  # seconds that a test waits for something before it fails
+import pytest
+
+WAIT = 60.0  # seconds that a test waits for something before it fails
 _EVERY = 0.01
 
 
@@ -27,6 +30,15 @@ def until_sync(condition: Callable[[], object], timeout: float = WAIT) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError("the condition did not come true in time")
         time.sleep(_EVERY)
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, logger: str) -> list[str]:
+    """The warnings and errors of one logger: control planes of other tests may log, too."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == logger and record.levelno >= logging.WARNING
+    ]
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         (["bench", "all", "--json", "x"], "name one benchmark"),
         (["bench", "control", "--only", "x"], "no section 'x'; choose from centralised, sna, sea"),
         (["bench", "control", "--keep"], "--keep needs --only"),
+        (["bench", "control", "--plots", "x"], "only balance has plots"),
         (["lab", "up", "--topology", "mesh:3"], "mesh:3"),
         (["up", "--topology", "mesh:3"], "mesh:3"),
         (["up", "--listen", "192.0.2.1"], "set tokens.operator or tokens.hosts"),

@@ -15,6 +15,7 @@ import pytest
 from api.start.up import Service
 from dzflow.sdk import Rest
 from dzflow.sdk.rest.api_protocol import Kind
+from tests.service import eventually
 
 COMMAND = str(Path(sys.executable).parent / "dzflow")
 SPACE = "of-commands"
@@ -101,12 +102,14 @@ def test_a_filter_is_explained(url: str) -> None:
 
 
 def test_partitions_and_configurators_are_shown(url: str) -> None:
-    partitions = [
-        each for each in shown_as_json("partitions", url=url)["items"] if each["space"] == SPACE
-    ]
+    def shown() -> list[dict[str, Any]]:
+        items = shown_as_json("partitions", url=url)["items"]
+        return [each for each in items if each["space"] == SPACE]
+
+    owners = {"configurator-1", "configurator-2"}
+    eventually(lambda: {each["configurator"] for each in shown()} == owners, "each owns some")
+    partitions = shown()
     assert 1 < len(partitions) <= 8
-    owners = {each["configurator"] for each in partitions}
-    assert owners == {"configurator-1", "configurator-2"}
     assert {each["id"] for each in shown_as_json("configurators", url=url)["items"]} == owners
     assert partitions[0]["id"] in run("partitions", url=url).stdout
     assert "configurator-1" in run("configurators", url=url).stdout

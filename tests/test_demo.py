@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from dzflow.cli.demo import Outcome, show_verdict
+from dzflow.cli.demo.command import Outcome, show_verdict
 
 
 @pytest.mark.parametrize(

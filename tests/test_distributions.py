@@ -146,6 +146,8 @@ def test_no_module_and_no_data_file_is_left_out(wheels: dict[str, Wheel]) -> Non
     assert {f"{etcd}/{name}" for name in ("main.go", "go.mod", "go.sum")} <= (
         wheels["dzflow-control"].files
     )
+    monitoring = {"monitor/grafana/dzflow.json", "monitor/alerts/dzflow.yaml"}
+    assert monitoring <= wheels["dzflow-control"].files
 
 
 def test_a_host_needs_nothing_of_the_control_plane(wheels: dict[str, Wheel]) -> None:

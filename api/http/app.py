@@ -1,4 +1,4 @@
-"""The application: all routers behind one edge, with a dispatcher that lives as long as it."""
+"""The application: all routers behind one edge, with a backend that lives as long as it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,9 +18,9 @@ from api.http.app_settings import ApiSettings
 from api.http.border.auth import Guard
 from api.http.border.edge import Edge
 from api.http.border.key_memory import KeyMemory
-from api.http.context import Context
+from api.http.context import Backend, Context
 from api.http.live_stream import Streams
-from api.http.metrics import Metrics
+from api.http.metrics.registry import Metrics
 from api.http.problems import (
     KINDS,
     ApiProblem,
@@ -31,10 +31,19 @@ from api.http.problems import (
     respond_internal,
 )
 from api.http.readiness import Readiness
-from api.http.routes import event_keys, network, records, service, spaces
+from api.http.routes import (
+    event_keys,
+    load,
+    network,
+    partitions,
+    records,
+    service,
+    spaces,
+    workers,
+)
 from api.http.schema.openapi import make_document
 from api.http.schema.pages import add_pages
-from dispatcher.dispatcher import Dispatcher
+from configurators.tracing import Tracer
 from dispatcher.errors import problem_of
 from dispatcher.views import Part
 from dzflow.aio import BackgroundTasks
@@ -46,13 +55,17 @@ ROUTERS = (
     spaces.router,
     event_keys.router,
     network.router,
+    partitions.router,
+    load.router,
+    workers.router,
     service.router,
 )
 
 _KIND_OF_STATUS = {status: kind for kind, (status, _) in reversed(list(KINDS.items()))}
 
 
-# Nothing is sent anywhere, whatever the environment says: /metrics and the logs have it all.
+# FastAPI itself sends nothing anywhere, whatever the environment says: our own traces
+# (`api/start/telemetry.py`) say more, and are off unless a setting turns them on.
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -68,8 +81,9 @@ async def _no_more_parts() -> list[Part]:
 
 def make_app(
     settings: ApiSettings,
-    open_dispatcher: Callable[[], AbstractAsyncContextManager[Dispatcher]],
+    open_backend: Callable[[], AbstractAsyncContextManager[Backend]],
     more_parts: Callable[[], Awaitable[list[Part]]] = _no_more_parts,
+    tracer: Tracer | None = None,
 ) -> FastAPI:
     """The application. `more_parts` reports parts that the dispatcher does not know, such as Ray.
 
@@ -82,11 +96,12 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_dispatcher() as dispatcher:
-            app.state.dispatcher = dispatcher
-            metrics.watch(dispatcher)
+        async with open_backend() as backend:
+            app.state.backend = backend
+            metrics.watch(backend.dispatcher)
+            metrics.watch_ray(lambda: readiness.is_up("ray"))
             background = BackgroundTasks()
-            background.spawn(readiness.observe(dispatcher), "observe readiness")
+            background.spawn(readiness.observe(backend.dispatcher), "observe readiness")
             yield
             streams.stop()
             await background.cancel()
@@ -113,7 +128,7 @@ def make_app(
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id"],
             expose_headers=["Location", "Retry-After", "X-Request-Id"],
         )
-    app.add_middleware(Edge, settings=settings, metrics=metrics)
+    app.add_middleware(Edge, settings=settings, metrics=metrics, tracer=tracer)
     app.add_exception_handler(ApiProblem, _api_problem)
     app.add_exception_handler(DzflowError, _dispatcher_problem)
     app.add_exception_handler(RequestValidationError, _invalid_request)

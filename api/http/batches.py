@@ -33,6 +33,8 @@ async def read_elements(request: ApiRequest, kind: type[T]) -> tuple[list[T | Pr
     if not 1 <= len(body) <= most:
         text = f"a batch has 1 to {most} elements, got {len(body)}"
         raise ApiProblem("invalid", text, "body")
+    if request.span is not None:
+        request.span.set({"dzflow.elements": len(body)})
     try:
         return list(msgspec.convert(body, list[kind])), True  # type: ignore[valid-type]
     except msgspec.ValidationError:

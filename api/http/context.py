@@ -6,8 +6,10 @@ from api.http.app_settings import ApiSettings
 from api.http.border.auth import Guard
 from api.http.border.key_memory import KeyMemory
 from api.http.live_stream import Streams
-from api.http.metrics import Metrics
+from api.http.metrics.registry import Metrics
 from api.http.readiness import Readiness
+from dispatcher.dispatcher import Dispatcher
+from monitor.monitor import Monitor
 
 
 class Context(Struct, frozen=True, eq=False):
@@ -19,3 +21,10 @@ class Context(Struct, frozen=True, eq=False):
     keys: KeyMemory
     streams: Streams
     readiness: Readiness
+
+
+class Backend(Struct, frozen=True, eq=False):
+    """The parts of the control plane in this process that endpoints call."""
+
+    dispatcher: Dispatcher
+    monitor: Monitor

@@ -1,4 +1,4 @@
-"""What endpoints ask FastAPI for: the dispatcher, the caller, and idempotency."""
+"""What endpoints ask FastAPI for: dispatcher, monitor, the caller, and idempotency."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -9,12 +9,17 @@ from fastapi import Depends
 from api.http.border.auth import Caller
 from api.http.border.route import ApiRequest
 from dispatcher.dispatcher import Dispatcher
+from monitor.monitor import Monitor
 
 T = TypeVar("T")
 
 
 async def _dispatcher(request: ApiRequest) -> Dispatcher:
     return request.dispatcher
+
+
+async def _monitor(request: ApiRequest) -> Monitor:
+    return request.monitor
 
 
 async def _caller(request: ApiRequest) -> Caller:
@@ -50,5 +55,6 @@ async def _once(request: ApiRequest) -> Once:
 
 
 DispatcherDep = Annotated[Dispatcher, Depends(_dispatcher)]
+MonitorDep = Annotated[Monitor, Depends(_monitor)]
 CallerDep = Annotated[Caller, Depends(_caller)]
 OnceDep = Annotated[Once, Depends(_once)]

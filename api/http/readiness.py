@@ -25,10 +25,12 @@ class Readiness:
         self._more_parts = more_parts
         self._clock = clock or Clock()
         self._began: dict[tuple[str, str], float] = {}
+        self._parts: dict[str, Part] = {}  # those that the dispatcher does not know
 
     async def read(self, dispatcher: Dispatcher, *, details: bool = True) -> ReadyOut:
         """The state now; without `details` it names no part, switch or partition, and no reason."""
         more = await self._more_parts()
+        self._parts = {part.name: part for part in more}
         health = dispatcher.health()
         # Processes first: they are few, and switches or partitions may be the consequence.
         impaired = [
@@ -63,6 +65,11 @@ class Readiness:
             parts=parts if details else None,
             store=health.store if details else None,
         )
+
+    def is_up(self, part: str) -> bool | None:
+        """Whether a part that the dispatcher does not know is in order; None if not known."""
+        found = self._parts.get(part)
+        return found.ok if found else None
 
     async def observe(self, dispatcher: Dispatcher) -> None:
         """Observe the state again and again, until cancelled."""

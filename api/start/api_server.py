@@ -1,25 +1,31 @@
-"""The API as a child process: uvicorn on a socket that the parent has bound.
+"""The API as a child process: uvicorn on sockets that the parent has bound.
 
-The parent keeps the socket open, so that connections wait in it while the API process restarts.
+The parent keeps the sockets open, so that connections wait in them while the API process restarts.
 """
 
 import asyncio
 import resource
 import socket as sockets
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 
 from api.http.app import make_app
 from api.http.border.server import Server
-from api.start import child, parts
+from api.http.context import Backend
+from api.start import child
+from api.start.parts import common
+from api.start.parts.api import api_settings, balancer_options, balancing_policy, dispatcher_options
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.store import keys
 from configurators.store.etcd.client import Etcd, StoreError
+from configurators.tracing import Tracer
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import Part
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
+from monitor.monitor import Monitor
+from monitor.moves.decision import MoveLimits
 
 _SWITCH_INTERVAL = 0.0005  # seconds for which another thread may delay requests
 
@@ -33,17 +39,21 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     # Each connection needs a file descriptor; the default limit is about a thousand.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    options = parts.dispatcher_options(settings, self.orders["node"])
+    options = dispatcher_options(settings, self.orders["node"])
     # Opened here and not by the application, so that the parent gets the reason if that fails.
-    access = parts.access(settings)
-    around = parts.environment(settings)
-    dispatcher = Dispatcher(access, parts.stream_token(settings), options, around)
+    access = common.access(settings)
+    around = common.environment(settings)
+    dispatcher = Dispatcher(access, common.stream_token(settings), options, around)
     # The id is new at each start; the parent deletes the key if this process dies.
     self.report(registered=keys.DISPATCHERS + dispatcher.id)
-    async with Etcd(access) as etcd, dispatcher:
+    policy, balancing = balancing_policy(settings), balancer_options(settings)
+    limits = MoveLimits(hand_over=settings.balancing.hand_over)
+    monitor = Monitor(dispatcher, around, policy, balancing, limits)
+    tracing = common.tracing(settings, "api", dispatcher.id)
+    async with tracing as tracer, Etcd(access) as etcd, dispatcher, monitor:
         background = BackgroundTasks()
         try:
-            await _serve(self, etcd, dispatcher, stop, background)
+            await _serve(self, etcd, Backend(dispatcher, monitor), tracer, stop, background)
         finally:
             await background.cancel()
 
@@ -61,15 +71,17 @@ async def _ray(etcd: Etcd) -> list[Part]:
 async def _serve(
     self: child.Child,
     etcd: Etcd,
-    dispatcher: Dispatcher,
+    backend: Backend,
+    tracer: Tracer | None,
     stop: asyncio.Event,
     background: BackgroundTasks,
 ) -> None:
-    tls, api = self.settings.tls, parts.api_settings(self.settings)
+    tls, api = self.settings.tls, api_settings(self.settings)
     app = make_app(
         api,
-        lambda: nullcontext(dispatcher),
+        lambda: nullcontext(backend),
         partial(_ray, etcd),
+        tracer,
     )
     server = Server(app, api, tls.cert, tls.key, lambda: self.report(ready=True))
     app.state.context.metrics.watch_connections(server.table)
@@ -82,8 +94,9 @@ async def _serve(
         server.should_exit = True
 
     background.spawn(end(), "end the server")
-    with sockets.socket(fileno=self.orders["socket"]) as listener:
-        await server.serve([listener])
+    with ExitStack() as stack:
+        given = [sockets.socket(fileno=number) for number in self.orders["sockets"]]
+        await server.serve([stack.enter_context(each) for each in given])
     if not server.started:
         raise NotStarted("the application did not start; its log says why")
 

@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dzflow.child_environment import child_environment
+from configurators.store.etcd.errors import StoreError
 from dzflow.errors import DzflowError
-from dzflow.private_files import private_opener
+from dzflow.process.child_environment import child_environment
+from dzflow.process.private_files import private_opener
 
 _log = logging.getLogger(__name__)
 
@@ -264,5 +265,8 @@ async def _try(unregister: Callable[[str], Awaitable[None]], key: str, seconds: 
     try:
         async with asyncio.timeout(seconds):
             await unregister(key)
+    except (StoreError, TimeoutError) as error:
+        why = str(error) or "etcd has not answered in time"
+        _log.warning("the requests of %s wait until its lease is over: %s", key, why)
     except Exception:
-        _log.warning("the requests of %s wait until its lease is over", key, exc_info=True)
+        _log.exception("the requests of %s wait until its lease is over", key)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from dzflow.errors import DzflowError
-from dzflow.private_files import NotPrivate, private_opener, read_private, write_private
+from dzflow.process.private_files import NotPrivate, private_opener, read_private, write_private
 
 _LOCK = "up.lock"
 

@@ -16,7 +16,7 @@ from typing import IO, Any, Literal
 from api.http.border.request_ids import request_id
 from api.start.settings.secret_values import secrets_of
 from api.start.settings.settings import Settings
-from dzflow.private_files import private_opener
+from dzflow.process.private_files import private_opener
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "****"

@@ -1,14 +1,16 @@
 """The network as a child process: emulated switches and hosts, or the Open vSwitch lab.
 
-The emulated network follows etcd: hosts are added, moved and removed with the `network` key, and
-switches connect to the southbound processes that are registered.
+Both follow etcd: switches connect to the southbound processes that are registered. In the emulated
+network, hosts are added, moved and removed with the `network` key, too.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
-from api.start import child, parts
+from api.start import child
+from api.start.parts import common
+from api.start.parts.network import switch_model
 from api.start.settings.settings import Settings
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.state.network import read_network, topology_of
@@ -44,7 +46,7 @@ async def emulate(
     doc = await _network(etcd)
     network = EmulatedNetwork(
         topology_of(doc),
-        model=parts.switch_model(settings),
+        model=switch_model(settings),
         endpoints=await _former_ports(etcd),
     )
 
@@ -59,21 +61,8 @@ async def emulate(
             await _store_wires(etcd, network)
 
     async def follow_controllers() -> None:
-        alive: dict[str, Address] = {}
-        async for update in follow(etcd, keys.SOUTHBOUND):
-            if isinstance(update, Snapshot):
-                alive.clear()
-            for change in update.changes:
-                if change.value is None:
-                    alive.pop(change.name, None)
-                else:
-                    try:
-                        alive[change.name] = address_of(decode_process(change.value).openflow)
-                    except (BadDocument, ValueError) as error:
-                        _log.error("southbound process %s is ignored: %s", change.name, error)
-            # While none is registered, the switches keep trying the last known ones.
-            if alive:
-                network.set_controllers(list(alive.values()))
+        async for controllers in _controllers(etcd):
+            network.set_controllers([address_of(each) for each in controllers])
 
     async with network, asyncio.TaskGroup() as group:
         await _store_wires(etcd, network)
@@ -82,6 +71,32 @@ async def emulate(
         await stop.wait()
         for task in follows:
             task.cancel()
+
+
+async def _controllers(etcd: Etcd) -> AsyncIterator[list[str]]:
+    """The addresses for switches of all southbound processes, now and after each change.
+
+    While none is registered, switches keep trying the last known ones: nothing is yielded.
+    """
+    alive: dict[str, str] = {}
+    last: list[str] = []
+    async for update in follow(etcd, keys.SOUTHBOUND):
+        if isinstance(update, Snapshot):
+            alive.clear()
+        for change in update.changes:
+            alive.pop(change.name, None)
+            if change.value is not None:
+                try:
+                    address = decode_process(change.value).openflow
+                    address_of(address)
+                except (BadDocument, ValueError) as error:
+                    _log.error("southbound process %s is ignored: %s", change.name, error)
+                else:
+                    alive[change.name] = address
+        found = sorted(alive.values())
+        if found and found != last:
+            last = found
+            yield found
 
 
 async def _store_wires(etcd: Etcd, network: EmulatedNetwork) -> None:
@@ -116,19 +131,26 @@ def address_of(text: str) -> Address:
 
 
 async def _lab(self: child.Child, etcd: Etcd, stop: asyncio.Event) -> None:
-    """Run the lab: real switches that connect to the southbound processes' ports."""
+    """Run the lab: real switches that connect to the southbound processes."""
     doc = await _network(etcd)
     await etcd.delete(keys.WIRES)
-    controllers = [f"tcp:{address}" for address in self.orders["openflow"]]
-    with Lab(topology_of(doc), controllers) as lab:
+
+    async def follow_controllers() -> None:
+        async for controllers in _controllers(etcd):
+            lab.set_controllers([f"tcp:{address}" for address in controllers])
+
+    with Lab(topology_of(doc)) as lab:
         if self.orders["relay"]:
             lab.relay(self.orders["relay"])
         self.report(ready=True, lab=lab.tag)
-        await stop.wait()
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(follow_controllers())
+            await stop.wait()
+            following.cancel()
 
 
 async def _work(self: child.Child, stop: asyncio.Event) -> None:
-    async with Etcd(parts.access(self.settings)) as etcd:
+    async with Etcd(common.access(self.settings)) as etcd:
         if self.settings.data_plane == "ovs":
             await _lab(self, etcd, stop)
         else:

@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from api.start import logs, parts
+from api.start import logs
 from api.start.children import (
     LONGEST_PAUSE,
     SHORTEST_PAUSE,
@@ -32,21 +32,22 @@ from api.start.data_folder import DataFolder, find_open_parent
 from api.start.first_network import load_or_store_network
 from api.start.listening import bind
 from api.start.log_trimming import keep_trimmed
-from api.start.ray_environment import environment, folder_of
+from api.start.parts import common
 from api.start.ready_wait import START_SECONDS, ReadyWait
 from api.start.settings.checks import Only, check_settings, find_hints
 from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.settings import Part, Settings
+from api.start.workers.ray_environment import environment, folder_of
+from api.start.workers.wanted import find_other_counts, load_or_store_counts
 from configurators.store.etcd.client import Etcd
 from configurators.store.etcd.errors import StoreError
 from configurators.store.model import NetworkDoc
-from configurators.store.server.server import EtcdServer, free_ports
+from configurators.store.server.server import EtcdServer
 from dzflow.aio import BackgroundTasks
-from dzflow.child_environment import child_environment
+from dzflow.process.child_environment import child_environment
 
 _log = logging.getLogger(__name__)
 
-OPENFLOW_PORT = 6653
 _CHECK_ETCD_EVERY = 0.5
 _API_PATIENCE, _WORKERS_PATIENCE, _NETWORK_PATIENCE = 12.0, 25.0, 20.0
 
@@ -73,7 +74,7 @@ class Supervisor:
         self._on_locked = on_locked
         self._folder = DataFolder(settings.data_dir)
         self._locked = False
-        self._sockets: list[sockets.socket] = []
+        self._sockets: list[list[sockets.socket]] = []  # of each API process
         self._children: list[ChildProcess] = []  # in the order of their start
         self._keepers = BackgroundTasks()
         self._node = sockets.gethostname()
@@ -108,11 +109,8 @@ class Supervisor:
         for hint in self.hints:
             _log.warning("%s", hint)
         if self._only != "workers":
-            self._sockets = bind(
-                self.settings.listen, self.settings.port, self.settings.dispatchers
-            )
+            self._bind()
         self._complete_settings()
-        openflow = self._openflow()
         if self.etcd is not None:
             self.etcd.launch()  # its folder is there before any client looks for it
         if self._only != "api":
@@ -120,16 +118,17 @@ class Supervisor:
             self._start(
                 "workers",
                 "workers",
-                "api.start.ray_cluster",
+                "api.start.workers.process",
                 _WORKERS_PATIENCE,
                 environment=environment(self.settings, self._ray_token()),
-                openflow=openflow,
             )
         if self.etcd is not None:
             self._tell("starting etcd")
             await asyncio.to_thread(self.etcd.wait)
-        async with Etcd(parts.access(self.settings)) as etcd:
+        async with Etcd(common.access(self.settings)) as etcd:
             self.network = await load_or_store_network(etcd, self.settings)
+            if self._only != "api":
+                await self._store_counts(etcd)
         self._update(plan=self.network.pipeline.plan, trees=self.network.tree_count)
         if self._only != "api" and self.settings.data_plane in ("emulated", "ovs"):
             relay = self.settings.port if self._only is None else 0
@@ -138,31 +137,39 @@ class Supervisor:
                 "network",
                 "api.start.network_process",
                 _NETWORK_PATIENCE,
-                openflow=openflow,
                 relay=relay,
             )
-        for number, socket in enumerate(self._sockets, 1):
+        for number, those in enumerate(self._sockets, 1):
+            files = [socket.fileno() for socket in those]
             self._start(
                 f"api-{number}",
                 "api",
                 "api.start.api_server",
                 _API_PATIENCE,
-                files=[socket.fileno()],
-                socket=socket.fileno(),
+                files=files,
+                sockets=files,
                 node=self._node,
             )
         await self._get_ready()
         self._watch()
+
+    def _bind(self) -> None:
+        """Bind the sockets of all API processes: the shared port, and those of their own."""
+        settings = self.settings
+        shared = bind(settings.listen, settings.port, settings.dispatchers)
+        self._sockets = [[socket] for socket in shared]
+        for those, port in zip(self._sockets, settings.http.process_ports, strict=False):
+            those += bind(settings.listen, port, 1, "http.process_ports")
 
     def _complete_settings(self) -> None:
         settings = self.settings
         if settings.stream_token is None:
             self._update(stream_token=SecretStr(self._folder.secret("stream-token")))
         if self._sockets:
-            self._update(port=self._sockets[0].getsockname()[1])
+            self._update(port=self._sockets[0][0].getsockname()[1])
         self._update(data_dir=settings.data_dir.absolute())
         if not settings.etcd.endpoints:
-            quota = settings.etcd.quota or parts.OWN_QUOTA
+            quota = settings.etcd.quota or common.OWN_QUOTA
             # The dispatcher compacts; etcd does so itself only if no dispatcher runs.
             history = max(120, math.ceil(2 * settings.etcd.history))
             self.etcd = EtcdServer(
@@ -184,19 +191,13 @@ class Supervisor:
     def _update(self, **changes: Any) -> None:
         self.settings = self.settings.model_copy(update=changes)
 
-    def _openflow(self) -> list[str]:
-        """The address at which each southbound worker accepts switches; empty: any port."""
-        settings = self.settings
-        given, count, host = settings.openflow.ports, settings.southbound, settings.openflow.host
-        if given:
-            return [f"{host}:{port}" for port in given]
-        if settings.data_plane == "external":
-            return [f"{host}:{OPENFLOW_PORT + n}" for n in range(count)]
-        if settings.data_plane == "ovs":
-            # Real switches are told once where to connect; a worker that is restarted must be
-            # found at the same place.
-            return [f"127.0.0.1:{port}" for port in free_ports(count)]
-        return [""] * count
+    async def _store_counts(self, etcd: Etcd) -> None:
+        """Store how many workers are wanted, for the process that starts them waits for that."""
+        counts = await load_or_store_counts(etcd, self.settings)
+        for hint in find_other_counts(self.settings, counts):
+            _log.warning("%s", hint)
+            self.hints.append(hint)
+        self._update(configurators=counts["configurators"], southbound=counts["southbound"])
 
     def _start(
         self,
@@ -283,7 +284,7 @@ class Supervisor:
 
         The others then take its requests over at once, and not only when its lease is over.
         """
-        async with Etcd(parts.access(self.settings)) as etcd:
+        async with Etcd(common.access(self.settings)) as etcd:
             await etcd.delete(key)
 
     async def _keep_etcd(self, server: EtcdServer) -> None:
@@ -328,8 +329,9 @@ class Supervisor:
         if self.etcd is not None:
             self._tell("stopping etcd")
             await asyncio.to_thread(self.etcd.stop)
-        for socket in self._sockets:
-            socket.close()
+        for those in self._sockets:
+            for socket in those:
+                socket.close()
         if self._locked:
             self._folder.__exit__(None, None, None)
 

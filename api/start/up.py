@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from api.start import parts
+from api.start.parts import common
 from api.start.settings.checks import Only
 from api.start.settings.settings import Settings
 from api.start.supervisor import Supervisor
@@ -85,7 +85,7 @@ class Service:
     @property
     def access(self) -> Access:
         """The access to its etcd."""
-        return parts.access(self.settings)
+        return common.access(self.settings)
 
     @property
     def network(self) -> NetworkDoc:

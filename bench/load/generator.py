@@ -136,6 +136,7 @@ class LoadGenerator:
         self._keyed = keyed
         self._random = Random(1)
         self._result = LoadResult()
+        self._from = 0.0  # requests that should have been sent earlier are not measured
         self._client = HttpClient(url, CONNECTIONS)  # a new one for each measurement
 
     async def prepare(self) -> None:
@@ -163,6 +164,11 @@ class LoadGenerator:
 
         return await self._measure([worker() for _ in range(CALLS)])
 
+    async def drain(self, active: int, size: int = 500) -> None:
+        """Unsubscribe until no more than this many subscriptions are active."""
+        while (surplus := self._traffic.active - active) > 0:
+            await self._measure([self._drop(min(size, surplus))])
+
     async def saturate(
         self, seconds: float, kind: CallKind, size: int = 250, calls: int = CALLS
     ) -> LoadResult:
@@ -185,8 +191,13 @@ class LoadGenerator:
 
         return await self._measure([worker(number) for number in range(calls)])
 
-    async def send_arrivals(self, arrivals: Sequence[float], kind: CallKind) -> LoadResult:
-        """Send each request at its time, every second one a removal, and wait for all answers."""
+    async def send_arrivals(
+        self, arrivals: Sequence[float], kind: CallKind, skip: float = 0.0
+    ) -> LoadResult:
+        """Send each request at its time, every second one a removal, and wait for all answers.
+
+        Those of the first `skip` seconds are sent, but not measured.
+        """
         began = time.perf_counter()
 
         async def send() -> None:
@@ -211,15 +222,18 @@ class LoadGenerator:
                         next_at = began + waiting[0][1] - time.perf_counter()
                         await asyncio.sleep(max(pause, next_at))
 
-        return await self._measure([send()])
+        return await self._measure([send()], skip)
 
-    async def _measure(self, workers: Sequence[Coroutine[None, None, None]]) -> LoadResult:
+    async def _measure(
+        self, workers: Sequence[Coroutine[None, None, None]], skip: float = 0.0
+    ) -> LoadResult:
         self._result = result = LoadResult()
+        self._from = time.perf_counter() + skip if skip else 0.0
         async with HttpClient(self._url, CONNECTIONS) as self._client, asyncio.TaskGroup() as group:
             began = time.perf_counter()
             for worker in workers:
                 group.create_task(worker)
-        result.seconds = time.perf_counter() - began
+        result.seconds = time.perf_counter() - began - skip
         return result
 
     async def _subscribe(self, due: Sequence[float], kind: CallKind = "batch") -> _CallResult:
@@ -235,6 +249,10 @@ class LoadGenerator:
         for place in result.deferred:
             self._traffic.add_active(names[place])  # still active
         return result
+
+    async def _drop(self, count: int) -> None:
+        result = await self._unsubscribe([time.perf_counter()] * count)
+        await asyncio.sleep(result.pause)
 
     async def _send(
         self, path: str, bodies: list[bytes], due: Sequence[float], kind: CallKind, wanted: str
@@ -252,7 +270,8 @@ class LoadGenerator:
         pause = 0.0
         for place, (at, answer) in enumerate(zip(due, answers, strict=True)):
             if answer.state == wanted:
-                self._result.add(now - at, answer)
+                if at >= self._from:
+                    self._result.add(now - at, answer)
                 done.append(answer)
                 continue
             self._result.refused[answer.detail or answer.state] += 1

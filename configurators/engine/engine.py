@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from configurators.engine.partials import Kind, Partial
 from configurators.engine.region_state import ALL, Offer, RegionState, Work, counted
+from configurators.engine.steps import Active, Step, check_partials, find_steps, note_active
 from dzflow.errors import BadInput, DzflowError
 from dzflow.region import Region
 from dzflow.region_map import OverlapMap, RegionMap
@@ -22,28 +23,8 @@ from sdn.plans import NOTHING, Changes, Contribution, Plan
 Ordering = Literal["fifo", "ordered", "net"]
 
 
-class DuplicateId(BadInput):
-    """A request whose id is active already."""
-
-
-class UnknownId(BadInput):
-    """A removal or update of something that is not active."""
-
-
-class MixedSlice(BadInput):
-    """A slice with partials of more than one kind, where their order matters."""
-
-
-class NoRegions(BadInput):
-    """A partial that asks for nothing."""
-
-
 class NotContinued(BadInput):
     """Routes that do not follow those of the engine, so that numbers mean different things."""
-
-
-class NotLoadable(BadInput):
-    """A partial to be loaded that is not an active subscription or advertisement."""
 
 
 class DecisionPending(DzflowError):
@@ -64,30 +45,11 @@ class Decision(Struct, frozen=True, eq=False):
     rounds: tuple[Batch, ...]
 
 
-class _Active(NamedTuple):
-    """An active subscription or advertisement."""
-
-    advertised: bool
-    host: int
-    regions: tuple[Region, ...]
-    edge: tuple[Region, ...]
-
-
-class _Step(NamedTuple):
-    """One elementary change: a host begins (sign 1) or ends (-1) to want or offer regions."""
-
-    sign: int
-    advertised: bool
-    host: int
-    regions: Iterable[Region]
-    edge: Iterable[Region]
-
-
 class _Undo(NamedTuple):
     """How to take the pending decision back."""
 
-    steps: list[_Step]
-    active: dict[str, _Active | None]
+    steps: list[Step]
+    active: dict[str, Active | None]
     plan: Plan
 
 
@@ -96,7 +58,7 @@ class Engine:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._active: dict[str, _Active] = {}
+        self._active: dict[str, Active] = {}
         self._states: RegionMap[RegionState] = RegionMap()
         self._offers: OverlapMap[Offer] = OverlapMap()
         self._pending: tuple[Decision, _Undo] | None = None
@@ -130,7 +92,7 @@ class Engine:
         active = self._active.get(name)
         return None if active is None else self._partial(name, active)
 
-    def _partial(self, name: str, active: _Active) -> Partial:
+    def _partial(self, name: str, active: Active) -> Partial:
         kind = Kind.ADVERTISE if active.advertised else Kind.SUBSCRIBE
         host = self.plan.routes.host_name(active.host)
         return Partial(kind, name, host, active.regions, active.edge)
@@ -169,16 +131,18 @@ class Engine:
 
     # Deciding
 
-    def load(self, active: Iterable[Partial]) -> None:
+    def load(self, requests: Iterable[Partial]) -> None:
         """Load requests that are active already, as after a restart, without operations.
 
         Requests of hosts that the topology lacks are loaded, too; they have no entries.
         """
-        partials = list(active)
-        self._check(partials, load=True)
-        steps = [self._steps(partial)[0] for partial in partials]
+        partials = list(requests)
+        self._check_none_pending()
+        active, routes = self._active, self.plan.routes
+        check_partials(partials, active, self.plan, load=True)
+        steps = [find_steps(partial, active, routes)[0] for partial in partials]
         for partial in partials:
-            self._note(partial)
+            note_active(partial, active, routes)
         self._apply([step for step in steps if step], None)
 
     def decide(self, partials: Sequence[Partial], ordering: Ordering = "net") -> Decision:
@@ -189,13 +153,15 @@ class Engine:
         kinds together, so that only the net difference remains; updates remove their old entries in
         a second round, after all additions.
         """
-        self._check(partials, mixed=ordering == "net")
+        self._check_none_pending()
+        active, routes = self._active, self.plan.routes
+        check_partials(partials, active, self.plan, mixed=ordering == "net")
         if ordering == "ordered":
             partials = sorted(partials, key=self._coarseness)
-        before = {p.id: self._active.get(p.id) for p in partials}
-        both = [self._steps(partial) for partial in partials]
+        before = {p.id: active.get(p.id) for p in partials}
+        both = [find_steps(partial, active, routes) for partial in partials]
         for partial in partials:
-            self._note(partial)
+            note_active(partial, active, routes)
         # Only an update both adds and removes, and it does so in two rounds.
         first = [step for grow, shrink in both if (step := grow or shrink)]
         second = [shrink for grow, shrink in both if grow and shrink]
@@ -235,8 +201,8 @@ class Engine:
     def discard(self, decision: Decision) -> Decision:
         """Take the pending decision back; returns the operations that undo it, already final.
 
-        They are for switches that have carried out the whole decision (see `partition.undo` for
-        the others).
+        They are for switches that have carried out the whole decision; see `partition.slices.undo`
+        for the others.
         """
         undo = self._take_pending(decision)
         if undo.plan is not self.plan:
@@ -258,38 +224,6 @@ class Engine:
             if batch:
                 rounds.append(batch)
         return Decision(tuple(rounds))
-
-    # Checking: all errors are found before anything changes
-
-    def _check(self, partials: Sequence[Partial], load: bool = False, mixed: bool = False) -> None:
-        self._check_none_pending()
-        if not (load or mixed) and len({partial.kind for partial in partials}) > 1:
-            raise MixedSlice(
-                "a slice holds partials of one kind only; cut it where the kind changes, or"
-                " decide it with the ordering net"
-            )
-        seen = set()
-        for partial in partials:
-            if partial.id in seen:
-                raise DuplicateId(f"{partial.id!r} stands twice in one slice; cut it in between")
-            seen.add(partial.id)
-            new = partial.kind in (Kind.SUBSCRIBE, Kind.ADVERTISE)
-            if load and not new:
-                raise NotLoadable(f"{partial.id!r}: only what is active can be loaded")
-            known = self._active.get(partial.id)
-            if new and known:
-                raise DuplicateId(f"{partial.id!r} is active already; update it, or use another id")
-            if not new and not known:
-                raise UnknownId(f"{partial.id!r} is not active here; it was removed, or never came")
-            if known and (wrong := _wrong_kind(partial.kind, known)):
-                raise UnknownId(f"{partial.id!r} is not a{wrong}")
-            if not partial.kind.removes:
-                if not partial.regions:
-                    raise NoRegions(f"{partial.id!r} names no region in this partition")
-                for region in (*partial.regions, *partial.edge):
-                    self.plan.check(region)
-            if new and not load:
-                self.plan.routes.topology.host(partial.host)
 
     def _check_none_pending(self) -> None:
         if self._pending:
@@ -313,48 +247,7 @@ class Engine:
         regions = partial.regions + partial.edge or (known.regions + known.edge if known else ())
         return min((region.size for region in regions), default=0)
 
-    def _steps(self, partial: Partial) -> tuple[_Step | None, _Step | None]:
-        """What a partial adds and what it removes."""
-        known = self._active.get(partial.id)
-        if known is None:
-            host = self.plan.routes.host_number(partial.host)
-            advertised = partial.kind is Kind.ADVERTISE
-            return _Step(1, advertised, host, _once(partial.regions), _once(partial.edge)), None
-        if partial.kind.removes:
-            return None, _Step(-1, *known)
-        advertised, host = known.advertised, known.host
-        grow = _Step(
-            1,
-            advertised,
-            host,
-            [r for r in _once(partial.regions) if r not in known.regions],
-            [r for r in _once(partial.edge) if r not in known.edge],
-        )
-        shrink = _Step(
-            -1,
-            advertised,
-            host,
-            [r for r in known.regions if r not in partial.regions],
-            [r for r in known.edge if r not in partial.edge],
-        )
-        return grow, shrink
-
-    def _note(self, partial: Partial) -> None:
-        """Enter a partial into the list of active requests."""
-        if partial.kind.removes:
-            del self._active[partial.id]
-            return
-        known = self._active.get(partial.id)
-        if known:
-            advertised, host = known.advertised, known.host
-        else:
-            advertised = partial.kind is Kind.ADVERTISE
-            host = self.plan.routes.host_number(partial.host)
-        self._active[partial.id] = _Active(
-            advertised, host, _once(partial.regions), _once(partial.edge)
-        )
-
-    def _apply(self, steps: Iterable[_Step], changes: Changes | None) -> None:
+    def _apply(self, steps: Iterable[Step], changes: Changes | None) -> None:
         """Change counts, then contributions, then inherited sets; note the operations."""
         work = Work(self._states, self.plan)
         for step in steps:
@@ -368,7 +261,7 @@ class Engine:
                 self._want(step, work)
         work.settle(changes)
 
-    def _want(self, step: _Step, work: "Work") -> None:
+    def _want(self, step: Step, work: "Work") -> None:
         sign, host, dirty = step.sign, step.host, work.dirty
         for region in step.regions:
             state = self._state_of(region, work)
@@ -381,7 +274,7 @@ class Engine:
                 del state.subscribers[host]
                 dirty[state] = ALL
 
-    def _offer(self, step: _Step, work: "Work") -> None:
+    def _offer(self, step: Step, work: "Work") -> None:
         bit = 1 << step.host
         for region in step.regions:
             offer = self._offers.get(region)
@@ -424,16 +317,3 @@ class Engine:
         work = Work(self._states, plan)
         work.dirty.update(dict.fromkeys(self._states, ALL))
         work.settle(changes)
-
-
-def _once(regions: tuple[Region, ...]) -> tuple[Region, ...]:
-    """Each region once: a request that names a region twice has it once."""
-    return regions if len(regions) < 2 else tuple(dict.fromkeys(regions))
-
-
-def _wrong_kind(kind: Kind, known: _Active) -> str:
-    if kind is Kind.UNSUBSCRIBE and known.advertised:
-        return " subscription but an advertisement; unadvertise it"
-    if kind is Kind.UNADVERTISE and not known.advertised:
-        return "n advertisement but a subscription; unsubscribe it"
-    return ""

@@ -7,26 +7,31 @@ starts claims the keys that name it, and takes over the partitions of configurat
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.ownership.claims import claim
+from configurators.ownership.copy_target import PartitionCopy
 from configurators.ownership.early_tasks import EarlyTaskBuffer, SentTasks
+from configurators.ownership.moves import Moves
 from configurators.ownership.ownership import OwnershipContext
 from configurators.ownership.take_over import TakeOver
 from configurators.partition.long_wait import report_long_wait
+from configurators.partition.settling import run_when_settled
 from configurators.partition.worker import PartitionWorker
 from configurators.state.loading import Loaded, load_usable, read
 from configurators.store.keys import OWNERS
 from configurators.store.mirror import Snapshot, Update, follow
-from configurators.streams.messages import Done, Offers, Tasks
+from configurators.streams.messages import CopyRequest, CopyState, Done, Offers, Tasks
 from configurators.streams.stream import Stream
 from sdn.fence import StaleEpoch
 
 log = logging.getLogger(__name__)
 
 _TUNE_FROM = 1000  # loaded requests from which the garbage collector is tuned
+_RETRY = 0.25  # seconds until a lost partition is taken over again, if it is still assigned
 _LOADED_AT_ONCE = 500  # requests; then other tasks of the loop run, keep-alives above all
 
 
@@ -63,7 +68,9 @@ class AssignedOwnership:
         self._confirm = confirm
         self._assigned: dict[str, int] = {}  # epochs of partitions that are not taken over yet
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._next_attempt: asyncio.TimerHandle | None = None  # to take over what was lost
         self._early = EarlyTaskBuffer(self._reply_moved)
+        self._moves = Moves(context, self._resume)
 
     async def run(self) -> None:
         """Claim what is assigned to this configurator, then follow the owner keys."""
@@ -73,15 +80,23 @@ class AssignedOwnership:
         )
         self._tasks.spawn(take_over.run())
         self._tasks.spawn(self._expire_early_tasks())
+        self._tasks.spawn(self._moves.run())
         self._assigned, revision = await claim(self._etcd, self._id)
         self.review()
-        async for update in follow(self._etcd, OWNERS, revision):
-            await self._apply_owners(update)
+        try:
+            async for update in follow(self._etcd, OWNERS, revision):
+                await self._apply_owners(update)
+        finally:
+            if self._next_attempt is not None:
+                self._next_attempt.cancel()
 
     # Tasks
 
-    def receive(self, stream: Stream, message: Tasks | Offers) -> None:
+    def receive(self, stream: Stream, message: Tasks | Offers | CopyRequest) -> None:
         """Queue the tasks of owned partitions; keep others for a while, they may be early."""
+        if isinstance(message, CopyRequest):
+            self._moves.send_copy(stream, message)
+            return
         if isinstance(message, Offers):
             log.error("%s offers tasks as in mode sea, but this is mode sna", stream.peer)
             return
@@ -127,7 +142,7 @@ class AssignedOwnership:
             elif change.value is None:
                 self.drop(name, "it has no owner any more")
             else:
-                self.lose(name, f"it belongs to {change.value!r} now")
+                self._leave(name, f"it belongs to {change.value!r} now")
         if isinstance(update, Snapshot):
             for name in [name for name in self._assigned if name not in latest]:
                 del self._assigned[name]
@@ -137,7 +152,14 @@ class AssignedOwnership:
             # Perhaps another process with the same id has claimed them; then this one stops here.
             await self._confirm()
             for name in gained:
-                self.lose(name, "it was assigned again under a new epoch")
+                self._leave(name, "it was assigned again under a new epoch")
+            copies = await self._moves.claim_copies(gained)
+            if copies:
+                for name, copy in copies.items():
+                    self._begin(copy.worker, gained.pop(name))
+                    # At once: it is declared with the others to southbound processes that come.
+                    self._partitions.loaded[name] = copy.worker
+                self._tasks.spawn(self._own_copies(list(copies.values())))
             self._assigned |= gained
             self.review()
 
@@ -149,16 +171,25 @@ class AssignedOwnership:
         if ready:
             for name in ready:
                 del self._assigned[name]
-            self._tasks.spawn(self._take_over(ready))
+            # At once: the next change of a map may take some of them away again.
+            workers = {name: self._create(name, epoch) for name, epoch in ready.items()}
+            self._partitions.changed()
+            self._tasks.spawn(self._take_over(workers))
+        self._moves.review()
+
+    def copies(self) -> list[CopyState]:
+        """How far the copies have come of partitions that are to move here."""
+        return self._moves.copies()
 
     # Gaining
 
-    async def _take_over(self, epochs: Mapping[str, int]) -> None:
+    async def _take_over(self, workers: Mapping[str, PartitionWorker]) -> None:
         """Become the owner of partitions, whatever former owners have done with them."""
         partitions = self._partitions
-        workers = {name: self._create(name, epoch) for name, epoch in epochs.items()}
-        partitions.changed()
+        epochs = {name: worker.epoch for name, worker in workers.items()}
         with report_long_wait(workers.values(), self._southbound.why_not_fenced):
+            # Owners of partitions that the last change of the map has removed are fenced by that.
+            await self._southbound.wait_for_spaces(self._known.spaces_revision)
             await self._southbound.raise_epochs(epochs)
         views = {name: view for name in workers if (view := self._known.view(name))}
         found = await read(self._etcd, views)
@@ -173,44 +204,106 @@ class AssignedOwnership:
             tune_garbage_collector(second_generation=50)
         ours = [worker for name, worker in workers.items() if partitions.loaded.get(name) is worker]
         for worker in ours:
-            self._running[worker.name] = self._tasks.spawn(self._work(worker))
+            self._start(worker)
         await self._southbound.declare(ours)
         for worker in workers.values():
             worker.ready = True
         log.info("%d partitions are taken over", len(workers))
         partitions.changed()
 
+    async def _own_copies(self, copies: Sequence[PartitionCopy]) -> None:
+        """Become the owner of partitions that were copied; no switch is read if all is in order."""
+        partitions = self._partitions
+        workers = {copy.worker.name: copy.worker for copy in copies}
+        epochs = {name: worker.epoch for name, worker in workers.items()}
+        with report_long_wait(workers.values(), self._southbound.why_not_fenced):
+            undeclared = await self._southbound.raise_epochs(epochs)
+        missing: list[PartitionWorker] = []
+        for copy in copies:
+            worker = copy.worker
+            if partitions.owned.get(worker.name) is not worker:
+                continue  # it was lost meanwhile
+            self._start(worker)
+            known = worker.name not in undeclared
+            if not (known and copy.in_order and copy.network == worker.network):
+                missing.append(worker)
+        if missing:
+            await self._southbound.declare(missing)
+        for worker in workers.values():
+            worker.ready = True
+        log.info("%d partitions have moved here, %d are compared", len(workers), len(missing))
+        partitions.changed()
+
     def _create(self, name: str, epoch: int) -> PartitionWorker:
         worker = self._partitions.create(name, epoch, self._replies.reply)
-        self._partitions.owned[name] = worker
-        for early in self._early.take(name):
-            self._put(worker, early)
+        self._begin(worker, epoch)
         return worker
 
+    def _begin(self, worker: PartitionWorker, epoch: int) -> None:
+        """Own a partition from now on; its worker does not run yet."""
+        worker.begin_epoch(epoch)
+        self._partitions.owned[worker.name] = worker
+        for early in self._early.take(worker.name):
+            self._put(worker, early)
+
+    def _start(self, worker: PartitionWorker) -> None:
+        self._running[worker.name] = self._tasks.spawn(self._work(worker))
+
+    def _resume(self, worker: PartitionWorker) -> None:
+        """Go on with a partition that was to be handed over, and stays."""
+        running = self._running.get(worker.name)
+        if running and not running.done():
+            worker.keep_running()
+        else:
+            self._start(worker)
+
     async def _work(self, worker: PartitionWorker) -> None:
-        reason = await worker.run()
-        if self._partitions.owned.get(worker.name) is worker:  # it was not assigned again meanwhile
+        log_tasks = partial(self._moves.source.carried_out, worker.name)
+        reason = await run_when_settled(worker, self._known, log_tasks)
+        if self._partitions.owned.get(worker.name) is not worker:
+            return  # it was assigned again meanwhile
+        if reason:
             self.lose(worker.name, reason)
+        else:
+            self._moves.worker_stopped(worker)
 
     # Losing
 
     def lose(self, partition: str, reason: str) -> None:
+        """Stop work on a partition that another configurator owns, or that the map does not have.
+
+        It stays assigned to this one until the owner key says otherwise: the map may get the same
+        partition again.
+        """
+        if worker := self._leave(partition, reason):
+            self._assigned[partition] = worker.epoch
+            # A southbound process may have spoken of a map that is over by now, or a slow one may
+            # not know the map yet. Without another attempt, nobody would work on the partition.
+            if self._next_attempt is None:
+                loop = asyncio.get_running_loop()
+                self._next_attempt = loop.call_later(_RETRY, self._try_again)
+
+    def _try_again(self) -> None:
+        self._next_attempt = None
+        self.review()
+
+    def _leave(self, partition: str, reason: str) -> PartitionWorker | None:
         """Stop work on a partition; its tasks are sent back, for the new owner."""
         worker = self._partitions.owned.pop(partition, None)
         if worker:
             log.warning("partition %s is lost: %s", partition, reason)
             self._partitions.loaded.pop(partition, None)
+            self._moves.lost(partition)
             running = self._running.pop(partition, None)
             if running:
                 running.cancel()
             worker.leave()
             self._partitions.changed()
+        return worker
 
     def drop(self, partition: str, reason: str) -> None:
         """Stop work on a partition that no longer exists, and delete its entries."""
-        worker = self._partitions.owned.get(partition)
-        if worker:
-            self.lose(partition, reason)
+        if worker := self._leave(partition, reason):
             self._tasks.spawn(self._clear(worker))
 
     async def _clear(self, worker: PartitionWorker) -> None:

@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 
 from configurators.ownership.partition_log import PartitionLog
+from configurators.partition.known_state import KnownState
+from configurators.partition.settling import run_when_settled
 from configurators.partition.worker import PartitionWorker
 from configurators.store.etcd.client import StoreError
 from configurators.store.locks import Lock
@@ -18,10 +21,14 @@ log = logging.getLogger(__name__)
 class HeldPartition:
     """A lock of this process, with the worker and the log of its partition."""
 
-    def __init__(self, lock: Lock, worker: PartitionWorker, partition_log: PartitionLog) -> None:
+    def __init__(
+        self, lock: Lock, worker: PartitionWorker, partition_log: PartitionLog, map_number: int
+    ) -> None:
         self.lock = lock
         self.worker = worker
         self.log = partition_log
+        self.map_number = map_number  # of the partition map, as of now
+        self.ready_at = math.inf  # when work under the lock could begin
         self.asked: set[Stream] = set()  # dispatchers that were asked for tasks, and owe a reply
         self.working: asyncio.Task[str] | None = None
         self._done_before = worker.done
@@ -34,8 +41,8 @@ class HeldPartition:
 
     @property
     def busy(self) -> bool:
-        """Whether the partition takes up room; one that waits for a switch does not."""
-        return not (self.idle or self.stuck)
+        """Whether the partition is worked on; one that waits for a switch is, too."""
+        return not self.idle
 
     @property
     def idle(self) -> bool:
@@ -47,14 +54,20 @@ class HeldPartition:
         """Whether tasks were done under this lock."""
         return self.worker.done != self._done_before
 
+    def queued_for(self, now: float) -> float:
+        """For how long the oldest task that was taken waits to be worked on; 0 if none waits."""
+        oldest = self.worker.queue.oldest
+        return 0.0 if oldest is None else now - oldest
+
     def start_over(self, worker: PartitionWorker, partition_log: PartitionLog) -> None:
         """Replace worker and log by new ones, which know nothing of the partition yet."""
         self.worker, self.log = worker, partition_log
         self._done_before = 0
 
-    def start(self) -> "asyncio.Task[str]":
-        """Begin to work on tasks; see `PartitionWorker.run` for the result."""
-        self.working = asyncio.create_task(self.worker.run(self._log_tasks))
+    def start(self, known: KnownState) -> "asyncio.Task[str]":
+        """Begin to work on tasks when that is allowed; see `PartitionWorker.run` for the result."""
+        work = run_when_settled(self.worker, known, self._log_tasks)
+        self.working = asyncio.create_task(work)
         return self.working
 
     async def stop(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from configurators.ownership.coalesce import Coalescer
 from configurators.ownership.held_partition import HeldPartition
+from configurators.ownership.log_commits import LogCommits
 from configurators.ownership.partition_log import CleanMark, LogOptions, PartitionLog
 from configurators.partition.known_state import KnownState
 from configurators.partition.replica import build, catch_up
@@ -40,13 +41,14 @@ class LockTakeOver:
         self._southbound = southbound
         self._create = create
         self._log_options = log_options
+        self._commits = LogCommits(etcd)
         self._raises = Coalescer(self._raise_epochs)
         self._reads = Coalescer(self._read_records)
         self._declares = Coalescer(self._declare)
 
     def open_log(self, lock: Lock, position: str = "") -> PartitionLog:
         """The log of a locked partition, to be read behind a position."""
-        return PartitionLog(self._etcd, lock, self._log_options, position)
+        return PartitionLog(self._etcd, self._commits, lock, self._log_options, position)
 
     async def raise_and_load(self, held: HeldPartition, is_replica: bool) -> None:
         """Raise the epoch everywhere, then bring the worker up to date.
@@ -74,7 +76,9 @@ class LockTakeOver:
         """
         lock, worker = held.lock, held.worker
         mark = CleanMark.decode(lock.mark) if lock.mark is not None else None
-        in_order = mark is not None and mark.network == worker.network
+        in_order = mark is not None and (
+            (mark.network, mark.map_number) == (worker.network, held.map_number)
+        )
         if not in_order or not await self._raises.call(worker.name, lock.epoch):
             await self._declares.call(worker.name, worker)
 
@@ -84,11 +88,14 @@ class LockTakeOver:
             self._raises.close(),
             self._reads.close(),
             self._declares.close(),
+            self._commits.close(),
             return_exceptions=True,
         )
 
     async def _raise_epochs(self, epochs: Mapping[str, int]) -> Mapping[str, bool]:
         """Raise epochs; whether all southbound processes know what switches should hold."""
+        # Owners of partitions that the last change of the map has removed are fenced by that.
+        await self._southbound.wait_for_spaces(self._known.spaces_revision)
         undeclared = await self._southbound.raise_epochs(epochs)
         return {name: name not in undeclared for name in epochs}
 

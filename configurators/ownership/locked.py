@@ -1,15 +1,15 @@
 """Mode `sea`: configurators share all partitions, and lock those that they work on.
 
-Dispatchers offer tasks to all configurators. A configurator with room takes the first offer whose
-partition it has locked or can lock at once. It keeps a lock until another configurator waits for
-it. The revision at which the lock's key was created is the epoch. Every owner begins with the state
-that the one before left: the partition's log says what was done, a mark says that it was left in
-order.
+Dispatchers offer tasks. A configurator takes those of partitions that it has locked or can lock at
+once. It keeps a lock until another configurator waits for it, which one does only if the tasks of
+the partition wait for too long (`passing.py`). The revision at which the lock's key was created is
+the epoch. Every owner begins with the state that the one before left: the partition's log says what
+was done, a mark says that it was left in order.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from zlib import crc32
 
 from msgspec import Struct
@@ -19,11 +19,20 @@ from configurators.ownership.lock_take_over import LockTakeOver
 from configurators.ownership.offers import Offer, OfferBook
 from configurators.ownership.ownership import OwnershipContext
 from configurators.ownership.partition_log import CleanMark, LogOptions
+from configurators.ownership.passing import LatePartition, OwnWait, PassingPrices, choose
 from configurators.partition.replica import Replica
-from configurators.partition.replies import TaskSource, send_if_open
+from configurators.partition.slices.replies import TaskSource, send_if_open
 from configurators.partition.worker import PartitionWorker
 from configurators.store.locks import Lock, Locks
-from configurators.streams.messages import Done, Offers, Take, Tasks, Waiting
+from configurators.streams.messages import (
+    CopyRequest,
+    CopyState,
+    Done,
+    Offers,
+    Take,
+    Tasks,
+    Waiting,
+)
 from configurators.streams.stream import Stream
 from dzflow.aio import OncePerTurn
 from sdn.fence import StaleEpoch
@@ -33,13 +42,15 @@ log = logging.getLogger(__name__)
 ADOPT_EVERY = 0.2  # seconds between searches for partitions that no configurator has locked
 ADOPT_WITHIN = 0.4  # seconds over which configurators spread their attempts to lock each of them
 STOPPING = 3.0  # seconds that slices in progress have to end
+SOON = 0.005  # seconds; the shortest pause between two looks at the offers of others' partitions
+_NO_LIMIT = 1 << 30
 
 
 class LockedOptions(Struct, frozen=True):
     """Times are in seconds."""
 
-    at_once: int = 4  # partitions that are worked on at the same time
-    patience: float = 0.1  # before the process waits for a lock that another configurator has
+    at_once: int = 0  # partitions that are worked on at a time, oldest request first; 0: all
+    patience: float = 0.1  # the least that tasks wait before another configurator wants the lock
     slice_limit: int = 500
     lease: int = 5
     log: LogOptions = LogOptions()
@@ -61,6 +72,7 @@ class LockedOwnership:
         self._replies = context.replies
         self._tasks = context.tasks
         self._clock = context.clock
+        self._lock_waits = context.lock_waits
         self._options = options
         self._search = OncePerTurn(self._find_work)
         self._locks = make_locks(
@@ -77,6 +89,10 @@ class LockedOwnership:
         self._held: dict[str, HeldPartition] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}  # partitions to be locked, or held
         self._trying: set[str] = set()  # partitions that may be locked at once
+        self._waiting: dict[str, float] = {}  # since when it waits for locks of others
+        self._own_wait = OwnWait()
+        self._prices = PassingPrices()
+        self._look_again: asyncio.TimerHandle | None = None
         self._unclaimed: dict[str, float] = {}  # since when no configurator has locked them
         self._closing = False
 
@@ -92,8 +108,11 @@ class LockedOwnership:
 
     # Tasks
 
-    def receive(self, stream: Stream, message: Tasks | Offers) -> None:
+    def receive(self, stream: Stream, message: Tasks | Offers | CopyRequest) -> None:
         """Note what is offered; queue tasks that this process has asked for."""
+        if isinstance(message, CopyRequest):
+            stream.close("partitions do not move in mode sea")
+            return
         if isinstance(message, Offers):
             if self._offers.update(stream, message):
                 self._locks.look_again()
@@ -121,51 +140,101 @@ class LockedOwnership:
         replicas = self._partitions.replicas
         for name in [name for name in replicas if not self._known.view(name)]:
             del replicas[name]
+        for name, held in list(self._held.items()):
+            view = self._known.view(name)
+            if view and view.map_number > held.map_number + 1:
+                self.lose(name, "it may have gone and come back while this process did not look")
+            elif view:
+                held.map_number = view.map_number
         self._search.schedule()
 
     def _find_work(self) -> None:
         """Ask for tasks of held partitions, lock others, and give up locks that others wait for."""
         if self._closing or not self._known.complete:
             return
-        room = self._options.at_once - sum(held.busy for held in self._held.values())
-        room -= len(self._trying)
+        now, room = self._clock.monotonic(), self._room()
+        own_wait = max((held.queued_for(now) for held in self._held.values()), default=0.0)
+        elsewhere: list[tuple[str, Offer]] = []
         for name, offer in self._offers.open():
             held = self._held.get(name)
+            # Nobody may work on a partition that is new in its map, until that has settled.
+            unsettled = self._known.spaces.cutting(name)
             if held:
-                room -= self._ask_for_tasks(held, offer, room)
-            elif name not in self._serving and room > 0 and self._known.view(name):
-                room -= self._begin_to_lock(name, offer)
+                if not unsettled:
+                    own_wait = max(own_wait, now - max(offer.since, held.ready_at))
+                    room -= self._ask_for_tasks(held, offer, room, now)
+            elif name not in self._serving and self._known.view(name):
+                if not self._locks.free(name):
+                    if not unsettled:
+                        elsewhere.append((name, offer))
+                elif room > 0:
+                    self._serve(name, wait=False)
+                    room -= 1
+        own_wait = self._own_wait.note(now, own_wait)
+        if elsewhere:
+            self._wait_for_one(elsewhere, own_wait, room, now)
         for held in self._held.values():
             self._release_if_wanted(held, room)
 
-    def _ask_for_tasks(self, held: HeldPartition, offer: Offer, room: int) -> int:
-        """Ask dispatchers for tasks of a held partition; 1 if it takes up room from now on."""
+    def _room(self) -> int:
+        """How many more partitions may be worked on; one to be locked counts as worked on."""
+        limit = self._options.at_once or _NO_LIMIT
+        return limit - sum(held.busy for held in self._held.values()) - len(self._trying)
+
+    def _ask_for_tasks(self, held: HeldPartition, offer: Offer, room: int, now: float) -> int:
+        """Ask dispatchers for tasks of a held partition; 1 if it takes up room from now on.
+
+        Only for tasks that can be worked on soon: others see those that wait at the dispatcher. If
+        there is a limit, one partition more than that is asked for, to be ready when its turn is.
+        """
         worker = held.worker
         held.asked = {stream for stream in held.asked if not stream.closed.is_set()}
         starts = not held.busy
-        if not worker.ready or held.stuck or (starts and room <= 0):
+        if self._options.at_once:
+            wanted = starts and room > -1
+        else:
+            wanted = held.queued_for(now) <= self._options.patience / 2
+        if not (worker.ready and wanted) or held.stuck:
             return 0
-        for stream in offer.counts.keys() - held.asked:
+        for stream in [each for each in offer.counts if each not in held.asked]:
             limit = self._options.slice_limit - worker.unfinished
             if limit > 0:
                 held.asked.add(stream)
                 send_if_open(stream, Take(worker.name, worker.epoch, limit))
         return int(starts and held.busy)
 
-    def _begin_to_lock(self, name: str, offer: Offer) -> int:
-        """Lock an offered partition if it is free, or wait for it if the offer is old enough.
+    def _wait_for_one(
+        self, offers: Sequence[tuple[str, Offer]], own_wait: float, room: int, now: float
+    ) -> None:
+        """Wait for the lock of an offered partition that another configurator has, if worth it."""
+        patience = self._options.patience
+        if self._look_again is None:
+            loop = asyncio.get_running_loop()
+            self._look_again = loop.call_later(max(patience / 2, SOON), self._look_at_offers)
+        if room <= 0 or any(now - since < patience for since in self._waiting.values()):
+            return
+        late = []
+        for name, offer in offers:
+            claims = self._locks.table.claims(name)
+            if len(claims) == 1:
+                price = self._prices.expect(name in self._partitions.replicas)
+                waits = LatePartition(
+                    name, claims[0].who, now - offer.since, now - offer.taken, price
+                )
+                late.append(waits)
+        chosen = choose(late, own_wait, patience, self._id)
+        if chosen:
+            self._serve(chosen, wait=True)
 
-        Returns 1 if that takes up room.
-        """
-        left = offer.since + self._options.patience - self._clock.monotonic()
-        if self._locks.free(name):
-            self._serve(name, wait=False)
-            return 1
-        if left <= 0:
-            self._serve(name, wait=True)
-        else:
-            asyncio.get_running_loop().call_later(left, self._search.schedule)
-        return 0
+    def _look_at_offers(self) -> None:
+        self._look_again = None
+        self._search.schedule()
+
+    def _wanted(self, name: str) -> bool:
+        """Whether to go on waiting for a lock: for tasks, and if no other one waits before this."""
+        claims = self._locks.table.claims(name)
+        ahead = next((n for n, claim in enumerate(claims) if claim.who == self._id), 0)
+        return name in self._offers and ahead <= 1
 
     def _release_if_wanted(self, held: HeldPartition, room: int) -> None:
         """Release a lock that others wait for: after a slice, or if there is no room for one."""
@@ -200,7 +269,8 @@ class LockedOwnership:
             held.worker.stop_soon()
         serving = list(self._serving.values())
         for name, task in self._serving.items():
-            if name not in self._held:
+            # A partition that is new in its map has no slice that could end.
+            if name not in self._held or self._known.spaces.cutting(name):
                 task.cancel()
         if serving:
             await asyncio.wait(serving, timeout=STOPPING)
@@ -222,8 +292,13 @@ class LockedOwnership:
 
     async def _lock_and_work(self, name: str, wait: bool) -> None:
         """Lock a partition, work on it while this process has the lock, and release it."""
+        began = self._clock.monotonic()
         if wait:
-            lock = await self._locks.wait(name, lambda: name in self._offers)
+            self._waiting[name] = began
+            try:
+                lock = await self._locks.wait(name, lambda: self._wanted(name))
+            finally:
+                del self._waiting[name]
         else:
             self._trying.add(name)
             try:
@@ -232,6 +307,7 @@ class LockedOwnership:
                 self._trying.discard(name)
         if lock is None:
             return
+        self._lock_waits.observe(self._clock.monotonic() - began)
         mark: CleanMark | None = None
         try:
             if self._known.view(name) and self._known.network:
@@ -244,17 +320,25 @@ class LockedOwnership:
     async def _work_under(self, lock: Lock) -> CleanMark | None:
         """Work until the lock is to be released; a mark if the partition is left in order."""
         name, partitions = lock.partition, self._partitions
+        view = self._known.view(name)
+        assert view
         replica = partitions.replicas.pop(name, None)
+        if replica and replica.map_number != view.map_number:
+            replica = None
         worker = replica.worker if replica else self._create(name, lock.epoch)
         worker.begin_epoch(lock.epoch)
         partitions.owned[name] = worker
         written = self._take_over.open_log(lock, replica.position if replica else "")
-        held = self._held[name] = HeldPartition(lock, worker, written)
+        held = HeldPartition(lock, worker, written, view.map_number)
+        self._held[name] = held
         partitions.changed()
+        began = self._clock.monotonic()
         try:
             await self._become_owner(held, replica is not None)
+            held.ready_at = self._clock.monotonic()
+            self._prices.note(replica is not None, held.ready_at - began)
             worker = held.worker
-            working = held.start()
+            working = held.start(self._known)
             self._search.schedule()
             if self._known.view(name):
                 await asyncio.wait([working])
@@ -265,9 +349,9 @@ class LockedOwnership:
             return None
         if reason := working.result():
             raise StaleEpoch(reason)
-        mark = CleanMark(lock.epoch, worker.network)
+        mark = CleanMark(lock.epoch, worker.network, held.map_number)
         worker.follow_networks()
-        partitions.replicas[name] = Replica(worker, held.log.position)
+        partitions.replicas[name] = Replica(worker, held.map_number, held.log.position)
         # A lost switch has not carried out what was left out for it. When it is back, the next
         # owner has to declare the partition to it, so the partition is not in order.
         return mark if self._southbound.all_caught_up else None
@@ -287,12 +371,15 @@ class LockedOwnership:
     async def _leave(self, held: HeldPartition) -> None:
         """Stop work on a partition; its tasks are sent back, for the next owner."""
         name = held.worker.name
-        await held.stop()
+        # Before anything is awaited: it must not be lost a second time meanwhile.
         del self._held[name]
         self._partitions.owned.pop(name, None)
         self._partitions.loaded.pop(name, None)
-        held.worker.leave()
-        self._partitions.changed()
+        try:
+            await held.stop()
+        finally:
+            held.worker.leave()
+            self._partitions.changed()
 
     # Losing
 
@@ -314,3 +401,7 @@ class LockedOwnership:
         if held and held.working:
             log.info("partition %s is cleared: %s", partition, reason)
             held.working.cancel()
+
+    def copies(self) -> list[CopyState]:
+        """None: any configurator can lock any partition."""
+        return []

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from configurators.environment import Clock
+from configurators.histogram import Histogram
 from configurators.partition.known_state import KnownState
 from configurators.partition.partitions import Partitions
-from configurators.partition.replies import ReplyBatcher
+from configurators.partition.slices.replies import ReplyBatcher
 from configurators.southbound.clients import SouthboundClients
 from configurators.store.etcd.client import Etcd
-from configurators.streams.messages import Offers, Tasks
+from configurators.streams.messages import CopyRequest, CopyState, Offers, Tasks
+from configurators.streams.peers import OpenStream
 from configurators.streams.stream import Stream
 from dzflow.aio import CriticalTasks
 
@@ -29,8 +31,8 @@ class Ownership(Protocol):
     async def run(self) -> None:
         """Gain and lose partitions until cancelled."""
 
-    def receive(self, stream: Stream, message: Tasks | Offers) -> None:
-        """Handle a message of a dispatcher: tasks to work on, or offers of tasks."""
+    def receive(self, stream: Stream, message: Tasks | Offers | CopyRequest) -> None:
+        """Handle a message: tasks or offers of a dispatcher, or the request of a configurator."""
 
     def review(self) -> None:
         """Act on a network or on spaces that have become known or have changed."""
@@ -40,6 +42,9 @@ class Ownership(Protocol):
 
     def drop(self, partition: str, reason: str) -> None:
         """Stop work on a partition that no longer exists, and delete its entries."""
+
+    def copies(self) -> list[CopyState]:
+        """How far the copies have come of partitions that are to move here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +58,6 @@ class OwnershipContext:
     partitions: Partitions
     southbound: SouthboundClients
     replies: ReplyBatcher
+    open_stream: OpenStream
     tasks: CriticalTasks
+    lock_waits: Histogram  # seconds from the wish for a lock until this process has it

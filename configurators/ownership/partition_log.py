@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, msgpack
+from msgspec.structs import replace
 
+from configurators.ownership.log_commits import LogCommits
 from configurators.store.documents import BadDocument, decode_record
 from configurators.store.etcd.client import Delete, Etcd, Get, Op, Put, Stored, StoreError
 from configurators.store.keys import CUTS, journal_of, record_key
@@ -42,6 +44,7 @@ class CleanMark(Struct, frozen=True, array_like=True):
 
     epoch: int
     network: int  # the revision of the network that the partition's entries are for
+    map_number: int = 0  # of the partition map: a leaf may have gone and come back since
 
     def encode(self) -> bytes:
         """The bytes to be stored."""
@@ -66,12 +69,21 @@ class LoggedTasks(NamedTuple):
 class PartitionLog:
     """A partition's log, written by the holder of its lock.
 
-    `position` is the key of the last entry that the holder has read or written.
+    `commits` are shared by the logs of all partitions. `position` is the key of the last entry that
+    the holder has read or written.
     """
 
-    def __init__(self, etcd: Etcd, lock: Lock, options: LogOptions, position: str = "") -> None:
+    def __init__(
+        self,
+        etcd: Etcd,
+        commits: LogCommits,
+        lock: Lock,
+        options: LogOptions,
+        position: str = "",
+    ) -> None:
         self.position = position
         self._etcd = etcd
+        self._commits = commits
         self._lock = lock
         self._options = options
         self._number = _number(position)  # of the last entry, counted over all owners
@@ -110,7 +122,7 @@ class PartitionLog:
     async def write(self, tasks: Sequence[Task]) -> None:
         """Append tasks that were carried out; StaleEpoch if the lock is lost."""
         async with self._writing:
-            for some in _portions(tasks):
+            for some in _portions(map(_without_trace, tasks)):
                 await self._commit([Put(self._next_key(), _encoder.encode(some))])
 
     async def cut(self) -> None:
@@ -164,11 +176,11 @@ class PartitionLog:
         """Carry out a transaction that can be repeated, as the holder of the lock."""
         while True:
             try:
-                result = await self._etcd.transact([self._lock.holds], ops)
+                written = await self._commits.commit(self._lock, ops)
             except StoreError as error:
                 await self._pause(f"the log of {self._lock.partition} cannot be written: {error}")
                 continue
-            if not result.succeeded:
+            if not written:
                 raise StaleEpoch(f"another configurator has the lock of {self._lock.partition}")
             return
 
@@ -186,6 +198,11 @@ def _is_open(stored: Stored) -> bool:
     except BadDocument as error:
         log.error("%s cannot be read: %s", stored.key, error)
         return True
+
+
+def _without_trace(task: Task) -> Task:
+    """A task as it is logged: whoever reads it is not part of the request's trace."""
+    return replace(task, trace=b"") if task.trace else task
 
 
 def _number(key: str) -> int:

@@ -1,7 +1,8 @@
 """Live configurators take over the partitions of configurators that are dead.
 
 Every configurator computes the same new owner for each partition from the same list of live
-configurators. Where their lists differ, the first one to write the owner key wins.
+configurators. Where their lists differ, the first one to write the owner key wins. Configurators
+that are to leave take nothing over, unless no other one lives.
 """
 
 import asyncio
@@ -9,14 +10,16 @@ import logging
 
 from configurators.environment import Clock
 from configurators.southbound.rendezvous import share
+from configurators.state.wanted import read_count, staying
 from configurators.store.etcd.client import Compare, Etcd, Put, StoreError, absent, unchanged
-from configurators.store.keys import CONFIGURATORS, OWNERS
+from configurators.store.keys import CONFIGURATORS, OWNERS, wanted_key
 from configurators.store.mirror import Mirror
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 50  # keys in one transaction
 _TICK = 0.25  # seconds between checks while an owner is dead
+_WANTED = wanted_key("configurators")
 
 
 class Orphans:
@@ -32,6 +35,7 @@ class Orphans:
         self._grace = grace
         self._until = now + first_grace
         self._owners: dict[str, tuple[str, int]] = {}
+        self.wanted: int | None = None  # how many configurators there should be
         self._alive: set[str] = set()
         self._gone: dict[str, float] = {}  # since when each dead configurator is gone
 
@@ -67,7 +71,7 @@ class Orphans:
                 gone = self._gone.get(owner)
                 if now >= (self._until if gone is None else gone + self._grace):
                     orphans[partition] = owner, revision
-        mine = share(orphans, self._alive, self._me)
+        mine = share(orphans, staying(self._alive, self.wanted), self._me)
         return {partition: orphans[partition] for partition in sorted(mine)}
 
 
@@ -85,12 +89,15 @@ class TakeOver:
         self._changed = asyncio.Event()
         self._configurators = Mirror(etcd, CONFIGURATORS, bytes, self._configurator_changed)
         self._owners = Mirror(etcd, OWNERS, bytes.decode, self._owner_changed)
+        self._wanted = Mirror(etcd, _WANTED, bytes, self._wanted_changed)
+        self._wanted_at = 0  # the revision of the count; 0: there is none
 
     async def run(self) -> None:
         """Take over whenever partitions are due, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._configurators.run())
             group.create_task(self._owners.run())
+            group.create_task(self._wanted.run())
             group.create_task(self._take_over_due())
 
     def _configurator_changed(self, name: str, process: bytes | None, _: int) -> None:
@@ -104,13 +111,18 @@ class TakeOver:
         self._orphans.owned(partition, owner, revision)
         self._changed.set()
 
+    def _wanted_changed(self, _: str, stored: bytes | None, revision: int) -> None:
+        self._orphans.wanted = read_count(stored)
+        self._wanted_at = 0 if stored is None else revision
+        self._changed.set()
+
     async def _take_over_due(self) -> None:
         while True:
             try:
                 async with asyncio.timeout(_TICK if self._orphans.any else None):
                     await self._changed.wait()
             except TimeoutError:
-                pass
+                pass  # an orphan may be due now
             self._changed.clear()
             due = list(self._orphans.due(self._clock.monotonic()).items())
             try:
@@ -123,6 +135,8 @@ class TakeOver:
     async def _write_owner(self, due: dict[str, tuple[str, int]]) -> None:
         compares: list[Compare] = [absent(CONFIGURATORS + o) for o in {o for o, _ in due.values()}]
         compares += [unchanged(OWNERS + name, revision) for name, (_, revision) in due.items()]
+        # A configurator that is to leave by now must not get anything: it may be about to end.
+        compares.append(unchanged(_WANTED, self._wanted_at))
         puts = [Put(OWNERS + name, self._me.encode()) for name in due]
         if (await self._etcd.transact(compares, puts)).succeeded:
             dead = ", ".join(sorted({owner for owner, _ in due.values()}))

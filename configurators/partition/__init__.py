@@ -1,1 +1,1 @@
-"""Works on one partition: queues tasks, pushes slices, and undoes what a full table refuses."""
+"""Works on one partition: carries out its tasks, and follows what other configurators have done."""

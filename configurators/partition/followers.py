@@ -85,7 +85,8 @@ class NetworkFollower:
 class SpaceFollower:
     """Keeps the known spaces up to date.
 
-    `drop` is called with each owned partition that no longer belongs to a space, and the reason;
+    For each owned partition that no longer exists, one of these is called with the reason: `drop`
+    if its events do not exist either, `lose` if other partitions have its part of the space now.
     `changed` is called after every change.
     """
 
@@ -95,12 +96,14 @@ class SpaceFollower:
         known: KnownState,
         partitions: Partitions,
         drop: Callable[[str, str], None],
+        lose: Callable[[str, str], None],
         changed: Callable[[], None],
     ) -> None:
         self._etcd = etcd
         self._known = known
         self._partitions = partitions
         self._drop = drop
+        self._lose = lose
         self._changed = changed
 
     async def follow(self) -> None:
@@ -117,9 +120,14 @@ class SpaceFollower:
                     spaces.drop(change.name)
                 else:
                     self._put(change.name, change.value)
+                self._known.spaces_revision = max(self._known.spaces_revision, change.revision)
             self._known.spaces_read = True
             for name in [name for name in self._partitions.owned if not self._known.view(name)]:
-                self._drop(name, "its space, or this version of it, no longer exists")
+                if spaces.recut(name):
+                    self._lose(name, "the partition map has changed")
+                else:
+                    self._drop(name, "its space, or this version of it, no longer exists")
+            self._known.spaces_changed()
             self._changed()
 
     def _put(self, name: str, value: bytes) -> None:

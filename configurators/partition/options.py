@@ -14,3 +14,4 @@ class PartitionOptions(Struct, frozen=True):
     tell_after: float = 0.5  # of waiting, dispatchers are told the reason
     shortest_pause: float = 0.02  # before a switch that should be usable is tried again
     longest_pause: float = 2.0
+    at_once: int = 0  # partitions that the configurator works on at a time; 0: all

@@ -7,12 +7,15 @@ from configurators.engine.engine import Engine
 from configurators.environment import Clock
 from configurators.partition.known_state import KnownState
 from configurators.partition.options import PartitionOptions
-from configurators.partition.pusher import Switches
 from configurators.partition.replica import Replica
-from configurators.partition.slice_timer import SliceTimer
-from configurators.partition.worker import PartitionWorker, Reply
+from configurators.partition.slices.pusher import Switches
+from configurators.partition.slices.task_replies import Reply
+from configurators.partition.slices.timer import SliceTimer
+from configurators.partition.slices.turns import Turns
+from configurators.partition.worker import PartitionWorker
 from configurators.state.network import Network
-from configurators.streams.messages import Load
+from configurators.streams.messages import CopyState, Load
+from configurators.tracing import Tracer
 
 
 class Partitions:
@@ -20,8 +23,9 @@ class Partitions:
 
     `owned` has the worker of every partition that the process owns, `loaded` those of them whose
     engines have the active requests. `clearing` are workers of partitions that no longer exist,
-    while their entries are being deleted. `replicas` (mode `sea`) is the state of partitions that
-    the process has owned and released, kept for the next time.
+    while their entries are being deleted. `replicas` is the state of partitions that other
+    configurators may own: those that the process has owned and released, kept for the next time
+    (mode `sea`), and those that are to move to it (mode `sna`).
     """
 
     def __init__(
@@ -31,6 +35,7 @@ class Partitions:
         changed: Callable[[], None],
         options: PartitionOptions,
         clock: Clock,
+        tracer: Tracer | None = None,
     ) -> None:
         self.owned: dict[str, PartitionWorker] = {}
         self.loaded: dict[str, PartitionWorker] = {}
@@ -41,8 +46,11 @@ class Partitions:
         self._switches = switches
         self._options = options
         self._clock = clock
+        self._tracer = tracer
         self._slice_numbers = count(1)
         self._timer = SliceTimer(options.gather)
+        self._turns = Turns(options.at_once) if options.at_once else None
+        self._reported: dict[str, PartitionWorker] = {}  # owned at the time of the last `load`
 
     def create(self, name: str, epoch: int, reply: Reply) -> PartitionWorker:
         """A worker for a partition of a known space, with an empty engine; it is not owned yet."""
@@ -62,6 +70,8 @@ class Partitions:
             self._options,
             self._timer,
             self._clock,
+            self._tracer,
+            self._turns,
         )
         worker.network = self._known.revision
         return worker
@@ -82,8 +92,20 @@ class Partitions:
             replica.worker.take_up(revision, network)
             replica.worker.follow_networks()
 
-    def load(self, configurator: str) -> Load:
-        """The load of all partitions that the process owns."""
+    def load(
+        self,
+        configurator: str,
+        memory: int,
+        cpu_s: float,
+        copies: list[CopyState],
+        declared: bool = False,
+    ) -> Load:
+        """The load of all partitions that the process owns or has left since the last call."""
+        before, self._reported = self._reported, dict(self.owned)
+        left = [
+            worker.load() for name, worker in before.items() if self.owned.get(name) is not worker
+        ]
         loads = [worker.load() for worker in self.owned.values()]
         networks = (worker.network for worker in self.owned.values())
-        return Load(configurator, min(networks, default=self._known.revision), loads)
+        network = min(networks, default=self._known.revision)
+        return Load(configurator, network, loads, memory, cpu_s, left, copies, declared)

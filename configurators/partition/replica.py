@@ -1,10 +1,10 @@
-"""Brings a partition's state up to date with what other configurators have done (mode `sea`)."""
+"""Brings a partition's state up to date with what other configurators have done."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from configurators.engine.partials import Kind, Partial
-from configurators.partition.queue import Item, partial_of
+from configurators.partition.slices.queue import Item, partial_of
 from configurators.partition.worker import PartitionWorker
 from configurators.state.loading import Loaded, load_usable
 from configurators.streams.messages import Task
@@ -14,13 +14,15 @@ from sdn.flows import Change, count
 
 
 class Replica(NamedTuple):
-    """The state of a partition that this process has owned and released.
+    """The state of a partition that another configurator may own now.
 
-    `position` is the last entry of the partition's log that the state includes.
+    `position` is the last entry of the partition's log that the state includes (mode `sea`). The
+    state counts as long as the partition map has this number: a leaf may have gone and come back.
     """
 
     worker: PartitionWorker
-    position: str
+    map_number: int
+    position: str = ""
 
 
 def build(worker: PartitionWorker, settled: Iterable[Loaded], logged: Iterable[Task]) -> None:
@@ -57,6 +59,18 @@ def catch_up(worker: PartitionWorker, logged: Iterable[Task]) -> None:
     changes = count(decision.rounds)
     worker.entries += changes[Change.ADD] - changes[Change.DELETE]
     _know(worker, tasks)
+
+
+def copy_part(worker: PartitionWorker, tasks: Iterable[Task]) -> None:
+    """Apply a part of a copy: what the owner has of some records, each named once."""
+    new: list[Task] = []
+    known: list[Task] = []
+    for task in tasks:
+        (known if task.id in worker.engine or not task.regions else new).append(task)
+    load_usable(worker.engine, map(_active_partial, new))
+    _know(worker, new)
+    if known:
+        catch_up(worker, known)
 
 
 def _active_partial(task: Task) -> Partial:

@@ -9,18 +9,23 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from typing import Literal, Protocol
 
 from configurators.engine.engine import Engine
 from configurators.environment import Clock
 from configurators.partition.options import PartitionOptions
-from configurators.partition.push import Push, shares
-from configurators.partition.pusher import DecisionPusher, Switches
-from configurators.partition.queue import Item, Queue, Slice
-from configurators.partition.replies import TaskSource
-from configurators.partition.slice_timer import SliceTimer
-from configurators.streams.messages import Done, PartitionLoad, Task, TaskOutcome, Waiting
+from configurators.partition.slices.push import Push
+from configurators.partition.slices.pusher import DecisionPusher, Switches
+from configurators.partition.slices.queue import Item, Queue, Slice
+from configurators.partition.slices.replies import TaskSource
+from configurators.partition.slices.spans import SliceSpans
+from configurators.partition.slices.task_replies import Reply, TaskReplies
+from configurators.partition.slices.timer import SliceTimer
+from configurators.partition.slices.turns import Turns
+from configurators.streams.messages import PartitionLoad, Task, TaskOutcome, WorkCounters
+from configurators.tracing import Tracer
 from dzflow.address import Scope
 from sdn.fence import StaleEpoch
 from sdn.flows import FlowEntry
@@ -38,9 +43,6 @@ class PlannedNetwork(Protocol):
         """The plan for the entries of a scope."""
 
 
-Reply = Callable[[TaskSource | None, Done | Waiting], None]
-"""Called with the source of a task, and the reply to it."""
-
 LogTasks = Callable[[Sequence[Task]], Awaitable[None]]
 """Called with tasks that were carried out, before the worker replies to them. StaleEpoch if they do
 not count because another configurator owns the partition."""
@@ -50,7 +52,8 @@ class PartitionWorker:
     """The worker and the state of one partition. `run` works on its tasks.
 
     `reply` is called for each task that ends or waits, `changed` when `load` has changed.
-    `slice_numbers` counts the slices of all partitions, `timer` says when slices begin.
+    `slice_numbers` counts the slices of all partitions, `timer` says when slices begin, and `turns`
+    limits how many partitions are worked on at a time (None: all are).
     """
 
     def __init__(
@@ -66,27 +69,33 @@ class PartitionWorker:
         options: PartitionOptions | None = None,
         timer: SliceTimer | None = None,
         clock: Clock | None = None,
+        tracer: Tracer | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.name = name
         self.epoch = epoch
         self.engine = engine
         self.scope = scope
-        self.queue = Queue()
         self.entries = 0  # flow entries, counted along
         self.network = 0  # the revision of the network that the engine has taken up
         self.ready = False
         self.reason: str | None = None  # why it waits
-        self.done = 0  # tasks
-        self._reply = reply
+        self._refusals: dict[str, str] = {}  # by switch: why it does not have all its entries
+        self.counters = WorkCounters(since=epoch)
+        self._replies = TaskReplies(name, reply, self.counters)
         self._changed = changed
         self._slice_numbers = slice_numbers
         self._options = options or PartitionOptions()
         self._timer = timer or SliceTimer(self._options.gather)
         self._clock = clock or Clock()
+        self._tracer = tracer
+        self._turns = turns
+        self.queue = Queue(self._clock)
         self._pusher = DecisionPusher(name, engine, switches, self._options, self._clock)
         self._log_tasks: LogTasks | None = None
         self._wake = asyncio.Event()
         self._networks: deque[tuple[int, PlannedNetwork]] = deque()  # to be taken up
+        self._between: deque[Callable[[], None]] = deque()
         self._network_after = 0.0  # when a network that was refused is tried again
         self._in_work: list[Item] = []
         self._reported: str | None = None  # the last reason that dispatchers were told
@@ -97,15 +106,18 @@ class PartitionWorker:
     def put(self, tasks: Iterable[Task], to: TaskSource | None) -> None:
         """Queue tasks; each gets one reply, sooner or later."""
         now = self._clock.monotonic()
+        arrived = -len(self.queue)
         for task in tasks:
-            superseded = self.queue.put(Item(task, to, now))
-            self._reply_all(superseded, "superseded")
+            if superseded := self.queue.put(Item(task, to, now)):
+                arrived += len(superseded)
+                self._replies.end(superseded, self.epoch, "superseded")
+        self.counters.arrived += arrived + len(self.queue)
         self._wake.set()
 
     def know(self, active: Iterable[tuple[str, int]]) -> None:
         """Note under which `seq` each id counts that was loaded into the engine."""
         for name, seq in active:
-            self._reply_all(self.queue.know(name, seq), "superseded")
+            self._replies.end(self.queue.know(name, seq), self.epoch, "superseded")
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Remove ids whose records no longer exist; no dispatcher gets a reply.
@@ -136,9 +148,19 @@ class PartitionWorker:
             self.engine.commit(self.engine.rewire(network.plan(self.scope)))
 
     @property
+    def done(self) -> int:
+        """How many tasks were carried out."""
+        return self._replies.carried_out
+
+    @property
     def unfinished(self) -> int:
         """How many tasks have no reply yet."""
         return len(self.queue) + len(self._in_work)
+
+    @property
+    def undefined(self) -> int:
+        """How many tasks wait for a switch that has not said what it has done."""
+        return len(self._in_work) if self.reason else 0
 
     def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
         """What some switches should hold of this partition, see `DecisionPusher.declaration`."""
@@ -149,9 +171,22 @@ class PartitionWorker:
         self.reason = reason
         self._changed()
 
+    def note_refusal(self, switch: str, reason: str) -> None:
+        """Show in `load` that a switch does not take what it should hold of the partition."""
+        self._refusals[switch] = reason
+        self._changed()
+
+    def keep_refusals(self, switches: Collection[str]) -> None:
+        """Show refusals of these switches only: the others have taken everything."""
+        kept = {switch: why for switch, why in self._refusals.items() if switch in switches}
+        if len(kept) < len(self._refusals):
+            self._refusals = kept
+            self._changed()
+
     def load(self) -> PartitionLoad:
         """State and counts of this partition, for dispatchers."""
-        state: Literal["loading", "ready", "waiting"] = "waiting" if self.reason else "ready"
+        reason = self.reason or next(iter(self._refusals.values()), None)
+        state: Literal["loading", "ready", "waiting"] = "waiting" if reason else "ready"
         return PartitionLoad(
             self.name,
             self.epoch,
@@ -160,7 +195,10 @@ class PartitionWorker:
             len(self.engine),
             self.entries,
             self.done,
-            self.reason,
+            reason,
+            len(self._in_work) if self._reported else 0,
+            self._oldest_age(),
+            copy(self.counters),
         )
 
     async def clear(self) -> None:
@@ -173,12 +211,24 @@ class PartitionWorker:
         `run` must have ended.
         """
         left, self._in_work = self._in_work, []
-        self._reply_all([*left, *self.queue.clear()], "moved")
+        self._replies.end([*left, *self.queue.clear()], self.epoch, "moved")
+
+    def between_slices(self, call: Callable[[], None]) -> None:
+        """Have `run` make a call when no slice is in progress.
+
+        The engine has then exactly what was carried out.
+        """
+        self._between.append(call)
+        self._wake.set()
 
     def stop_soon(self) -> None:
         """Have `run` end when no slice is in progress."""
         self._stopping = True
         self._wake.set()
+
+    def keep_running(self) -> None:
+        """Have `run` not end, if it has not yet ended since `stop_soon`."""
+        self._stopping = False
 
     async def run(self, log_tasks: LogTasks | None = None) -> str:
         """Work until cancelled, or until told to stop; then the result is empty.
@@ -189,11 +239,13 @@ class PartitionWorker:
         self._log_tasks = log_tasks
         try:
             while not self._stopping:
-                if self._networks and self._clock.monotonic() >= self._network_after:
+                if self._between:
+                    self._between.popleft()()
+                if self._network_due:
                     await self._rewire(*self._networks[0])
                 elif len(self.queue):
                     await self._next_slice()
-                else:
+                elif not self._between:
                     await self._sleep()
         except StaleEpoch as stale:
             return str(stale)
@@ -212,13 +264,30 @@ class PartitionWorker:
         except TimeoutError:
             return  # the network is tried again
 
+    @property
+    def _network_due(self) -> bool:
+        """Whether a network is to be taken up now."""
+        return bool(self._networks) and self._clock.monotonic() >= self._network_after
+
     async def _next_slice(self) -> None:
-        options = self._options
         await self._gather()
+        if self._turns is None:
+            await self._work_on_slice()
+            return
+        with self._turns.ask(self.queue.oldest or 0.0, self._wake.set) as turn:
+            while not (turn.granted or self._stopping or self._between or self._network_due):
+                self._wake.clear()
+                await self._wake.wait()
+            if turn.granted:
+                await self._work_on_slice()
+
+    async def _work_on_slice(self) -> None:
+        options = self._options
         taken = self.queue.take(self.engine, options.ordering, options.slice_limit)
         self._in_work = [*taken.settled, *taken.slice.items]
+        self._count_wait([*self._in_work, *(item for item, _ in taken.refused)])
         for item, wrong in taken.refused:
-            self._reply_all([item], "failed", wrong)
+            self._replies.end([item], self.epoch, "failed", wrong)
         self.queue.ended(self.engine, [item for item, _ in taken.refused])
         if taken.settled:
             if self._log_tasks:
@@ -235,6 +304,18 @@ class PartitionWorker:
                 continue
             todo += [p for p in map(self._without_superseded, reversed(part.parts())) if len(p)]
         await asyncio.sleep(0)  # partitions take turns, even if no switch has to be waited for
+
+    def _count_wait(self, items: Sequence[Item]) -> None:
+        """Count how long tasks have waited until now."""
+        now = self._clock.monotonic()
+        self.counters.waited_s += sum([now - item.at for item in items])
+
+    def _oldest_age(self) -> float:
+        """How long the oldest task without a reply has waited, in seconds; 0 if there is none."""
+        now = self._clock.monotonic()
+        waiting = self.queue.oldest
+        oldest = min((item.at for item in self._in_work), default=now)
+        return now - (oldest if waiting is None else min(oldest, waiting))
 
     async def _gather(self) -> None:
         """Wait for more tasks: until none has come for a while, or the first waits long enough."""
@@ -257,17 +338,37 @@ class PartitionWorker:
 
     async def _carry_out_slice(self, part: Slice) -> str | None:
         """Decide and push a slice, and reply; if it does not fit, undo it and return the reason."""
-        ordering, now = self._options.ordering, self._clock.monotonic
-        began = now()
+        if self._tracer is None:
+            return await self._decide_and_push(part)
+        tasks = [item.task for item in part.items]
+        spans = SliceSpans.begin(self._tracer, self.name, tasks)
+        if spans is None:
+            return await self._decide_and_push(part)
+        result: str | None = "another configurator owns the partition, or this one stops"
+        try:
+            result = await self._decide_and_push(part, spans.context)
+        finally:
+            spans.end(result or "")
+        return result
+
+    async def _decide_and_push(self, part: Slice, trace: bytes = b"") -> str | None:
+        ordering, now, cpu = self._options.ordering, self._clock.monotonic, self._clock.cpu
+        counters = self.counters
+        began, began_cpu = now(), cpu()
         decision = self.engine.decide(part.partials, ordering)
         decided = now()
-        push = Push(decision, lambda: self.engine.decide(part.partials, ordering))
+        counters.decided_s += cpu() - began_cpu
+        push = Push(decision, lambda: self.engine.decide(part.partials, ordering), trace)
         reason = await self._carry_out(push, part.items)
+        pushed = now() - decided
+        counters.pushed_s += pushed
+        counters.slices += 1
         if reason is None:
-            pushed = now() - decided
             if self._log_tasks:
                 await self._log_tasks([item.task for item in part.items])
-            self._reply_done(part, push, decided - began, pushed)
+            number = next(self._slice_numbers)
+            self._replies.end_slice(part, self.epoch, push, number, decided - began, pushed)
+            self._forget(part.items)
         return reason
 
     async def _rewire(self, revision: int, network: PlannedNetwork) -> None:
@@ -289,8 +390,9 @@ class PartitionWorker:
         """Push a decision and commit it; if a switch refuses, undo it and return the reason."""
         on_wait = partial(self._report_waiting, items)
         reason = await self._pusher.carry_out(push, self.epoch, on_wait)
-        adds, _, deletes = push.tally
+        adds, modifies, deletes = push.tally
         self.entries += adds - deletes
+        self.counters.flow_ops += adds + modifies + deletes
         if self.reason:
             self.reason = self._reported = None
             self._changed()
@@ -305,55 +407,17 @@ class PartitionWorker:
             return
         self._reported = reason
         log.warning("partition %s waits: %s", self.name, reason)
-        by_source: dict[int, tuple[TaskSource | None, list[tuple[str, int]]]] = {}
-        for item in items:
-            tasks = by_source.setdefault(id(item.to), (item.to, []))[1]
-            tasks.append((item.task.id, item.task.seq))
-        for to, tasks in by_source.values():
-            self._reply(to, Waiting(self.name, tasks, reason))
+        self._replies.wait(items, reason)
         self._changed()
-
-    def _reply_done(self, part: Slice, push: Push, decided: float, pushed: float) -> None:
-        portions = [shares(total, len(part)) for total in push.tally]
-        switches = len({switch for batch in push.decision.rounds for switch in batch})
-        number = next(self._slice_numbers)
-        for item, adds, modifies, deletes in zip(part.items, *portions, strict=True):
-            done = Done(
-                self.name,
-                item.task.id,
-                item.task.seq,
-                self.epoch,
-                "done",
-                None,
-                round(decided * 1e6),
-                round(pushed * 1e6),
-                number,
-                len(part),
-                adds,
-                modifies,
-                deletes,
-                switches,
-            )
-            self._reply(item.to, done)
-        self.done += len(part)
-        self._forget(part.items)
 
     def _finish(
         self, items: Collection[Item], outcome: TaskOutcome, reason: str | None = None
     ) -> None:
         """Reply to tasks of the slice that is in progress, and forget them."""
-        self._reply_all(items, outcome, reason)
+        self._replies.end(items, self.epoch, outcome, reason)
         self._forget(items)
 
     def _forget(self, items: Collection[Item]) -> None:
         self.queue.ended(self.engine, items)
         gone = {id(item) for item in items}
         self._in_work = [item for item in self._in_work if id(item) not in gone]
-
-    def _reply_all(
-        self, items: Iterable[Item], outcome: TaskOutcome, reason: str | None = None
-    ) -> None:
-        for item in items:
-            done = Done(self.name, item.task.id, item.task.seq, self.epoch, outcome, reason)
-            self._reply(item.to, done)
-            self.done += outcome == "done"

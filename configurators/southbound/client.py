@@ -17,6 +17,7 @@ from configurators.streams.messages import (
 )
 from configurators.streams.packing import pack_entries
 from configurators.streams.stream import RemoteError, Stream, StreamClosed, TooLarge
+from configurators.tracing import Tracer
 from sdn.fence import StaleEpoch
 from sdn.flows import FlowEntry
 from sdn.outcomes import Failed, Outcome, Undefined
@@ -39,8 +40,11 @@ class OwnedPartition(Protocol):
     def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
         """What these switches should hold of it."""
 
-    def say_why(self, reason: str | None) -> None:
-        """Show why it waits."""
+    def note_refusal(self, switch: str, reason: str) -> None:
+        """Show that a switch does not take what it should hold of the partition."""
+
+    def keep_refusals(self, switches: Collection[str]) -> None:
+        """Show refusals of these switches only: the others have taken everything."""
 
 
 Epochs = Callable[[], Mapping[str, int]]
@@ -56,7 +60,14 @@ class SouthboundClient:
     `declared` are the switches for which the process knows what our partitions should have there.
     """
 
-    def __init__(self, name: str, stream: Stream, epochs: Epochs, on_stale: OnStale) -> None:
+    def __init__(
+        self,
+        name: str,
+        stream: Stream,
+        epochs: Epochs,
+        on_stale: OnStale,
+        tracer: Tracer | None = None,
+    ) -> None:
         self.name = name
         self.stream = stream
         self.report: SwitchReport | None = None
@@ -67,6 +78,12 @@ class SouthboundClient:
         self.declaring = asyncio.Lock()
         self._epochs = epochs
         self._on_stale = on_stale
+        self._tracer = tracer
+
+    @property
+    def refusing(self) -> Mapping[str, str]:
+        """The switches that refuse entries which they should hold, with the reason."""
+        return self.report.refusing if self.report else {}
 
     def responsible(self) -> set[str]:
         """The switches that the process is responsible for, whether they are up or down."""
@@ -86,8 +103,27 @@ class SouthboundClient:
         self, partitions: Collection[OwnedPartition], switches: Collection[str]
     ) -> bool:
         """Declare what switches should hold of partitions; False if the stream has ended."""
+        if self._tracer is None:
+            return await self._declare(partitions, switches)
+        about = {"dzflow.partitions": len(partitions), "dzflow.switches": len(switches)}
+        span = self._tracer.begin("declare", about)  # no request asks for it: a trace of its own
+        if span is None:
+            return await self._declare(partitions, switches)
+        done = False
+        try:
+            done = await self._declare(partitions, switches, span.context)
+        finally:
+            span.end("" if done else "the stream has ended")
+        return done
+
+    async def _declare(
+        self,
+        partitions: Collection[OwnedPartition],
+        switches: Collection[str],
+        trace: bytes = b"",
+    ) -> bool:
         sent: dict[str, set[str]] = {}  # the partitions that have entries, by switch
-        for message in _declarations(partitions, switches):
+        for message in _declarations(partitions, switches, trace):
             for name, entries in message.entries.items():
                 for switch, packed in entries.items():
                     if packed:
@@ -99,12 +135,13 @@ class SouthboundClient:
                 log.warning("southbound process %s: %s", self.name, answer.stale)
                 return await self._declare_others(message, partitions, switches, answer.stale)
             for switch, outcome in answer.outcomes.items():
-                if isinstance(outcome, Failed):
+                # The last report is newer than the outcome: it may have taken them meanwhile.
+                if isinstance(outcome, Failed) and switch in self.refusing:
                     reason = f"switch {switch} does not take what it should hold: {outcome}"
                     log.error("%s", reason)
                     for partition in partitions:
                         if partition.name in sent.get(switch, ()):
-                            partition.say_why(reason)
+                            partition.note_refusal(switch, reason)
         return True
 
     async def apply(self, message: Apply) -> dict[str, Outcome]:
@@ -150,7 +187,7 @@ class SouthboundClient:
 
 
 def _declarations(
-    partitions: Iterable[OwnedPartition], switches: Collection[str]
+    partitions: Iterable[OwnedPartition], switches: Collection[str], trace: bytes
 ) -> Iterator[Declare]:
     """Messages that declare partitions, none too large; the last one has the switches compared."""
     epochs: dict[str, int] = {}
@@ -159,11 +196,11 @@ def _declarations(
     names = sorted(switches)
     for partition in partitions:
         if size > DECLARED_AT_ONCE:
-            yield Declare(epochs, entries, check=False, switches=names)
+            yield Declare(epochs, entries, check=False, switches=names, trace=trace)
             epochs, entries, size = {}, {}, 0
         epochs[partition.name] = partition.epoch
         found = partition.declaration(switches)
         entries[partition.name] = packed = {s: pack_entries(e) for s, e in found.items()}
         size += sum(map(len, packed.values()))
     if epochs and names:
-        yield Declare(epochs, entries, check=True, switches=names)
+        yield Declare(epochs, entries, check=True, switches=names, trace=trace)

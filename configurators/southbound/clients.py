@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from configurators.southbound.client import Epochs, OnStale, OwnedPartition, SouthboundClient
+from configurators.southbound.counts import OutcomeCounts
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import SOUTHBOUND
 from configurators.streams.listener import Connect, connect
@@ -23,6 +24,7 @@ from configurators.streams.messages import Apply, FromSouthbound, SwitchReport
 from configurators.streams.packing import pack_ops
 from configurators.streams.peers import Peers
 from configurators.streams.stream import Stream
+from configurators.tracing import Tracer
 from dzflow.aio import BackgroundTasks
 from sdn.flows import Batch
 from sdn.outcomes import Acknowledged, Outcome, Undefined
@@ -34,7 +36,8 @@ class SouthboundClients:
     """All southbound processes, by the switches they hold; use as an async context manager.
 
     `owned` gives the partitions of this configurator whose entries are known, `epochs` those of all
-    its partitions; `stale` is called for partitions that another process owns by now.
+    its partitions; `stale` is called for partitions that another process owns by now. `spaces` is
+    the revision of the spaces that the partitions belong to.
     """
 
     def __init__(
@@ -45,12 +48,17 @@ class SouthboundClients:
         owned: Callable[[], Iterable[OwnedPartition]],
         epochs: Epochs,
         stale: OnStale,
+        spaces: Callable[[], int],
         *,
         connect: Connect = connect,
+        tracer: Tracer | None = None,
     ) -> None:
+        self.outcomes = OutcomeCounts()  # since the start
         self._owned = owned
         self._epochs = epochs
         self._stale = stale
+        self._spaces = spaces
+        self._tracer = tracer
         self._clients: dict[Stream, SouthboundClient] = {}
         self._holders: dict[str, SouthboundClient] = {}  # by switch; of several the first
         self._usable: dict[str, SouthboundClient] = {}  # by switch: where operations are sent
@@ -87,7 +95,9 @@ class SouthboundClients:
 
     # For partitions
 
-    async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
+    async def apply(
+        self, partition: str, epoch: int, batch: Batch, trace: bytes = b""
+    ) -> dict[str, Outcome]:
         """Carry out operations; one outcome per switch. StaleEpoch if another process owns it."""
         outcomes: dict[str, Outcome] = {}
         groups: dict[SouthboundClient, dict[str, bytes]] = {}
@@ -98,13 +108,15 @@ class SouthboundClients:
             else:
                 groups.setdefault(client, {})[switch] = pack_ops(ops)
         parts = [
-            self._apply(client, Apply(partition, epoch, packed))
+            self._apply(client, Apply(partition, epoch, packed, trace))
             for client, packed in groups.items()
         ]
         # Mostly there is one southbound process, and a task for it costs more than it is worth.
         answers = [await parts[0]] if len(parts) == 1 else await asyncio.gather(*parts)
         for answer in answers:
             outcomes |= answer
+        for outcome in outcomes.values():
+            self.outcomes.count(outcome)
         if self._lost:
             for switch, outcome in outcomes.items():
                 if switch in self._lost and isinstance(outcome, Undefined):
@@ -164,6 +176,14 @@ class SouthboundClients:
         while self._without_network(revision):
             await self._changed.wait()
 
+    async def wait_for_spaces(self, revision: int) -> None:
+        """Wait until all southbound processes know the spaces as of a revision.
+
+        From then on they let no owner in of a partition that has gone until then.
+        """
+        while self._behind_report(lambda report: report.spaces >= revision):
+            await self._changed.wait()
+
     def why_not_fenced(self) -> str:
         """Why the fence may not be raised everywhere yet."""
         if names := self._unreached():
@@ -179,6 +199,15 @@ class SouthboundClients:
     def all_caught_up(self) -> bool:
         """Whether no switch lacks operations that it has missed while it was lost."""
         return not self._behind and not self._catching_up
+
+    def all_hold(self, switches: Iterable[str]) -> bool:
+        """Whether these switches, except lost ones, have what our partitions should have there."""
+        return (
+            self.all_in_use
+            and self.all_caught_up
+            and not any(client.refusing for client in self._clients.values())
+            and all(switch in self._usable or switch in self._lost for switch in switches)
+        )
 
     @property
     def all_in_use(self) -> bool:
@@ -196,7 +225,7 @@ class SouthboundClients:
             self._update()
 
     def _opened(self, name: str, stream: Stream) -> None:
-        client = SouthboundClient(name, stream, self._epochs, self._stale)
+        client = SouthboundClient(name, stream, self._epochs, self._stale, self._tracer)
         self._clients[stream] = client
         self._tasks.spawn(self._use(client), f"use southbound process {name}")
         self._update()
@@ -213,6 +242,12 @@ class SouthboundClients:
         If that fails, the stream is closed, and `Peers` connects again.
         """
         try:
+            # A process that does not know our partition map yet would refuse new partitions.
+            while client.report is None or client.report.spaces < self._spaces():
+                client.changed.clear()
+                await client.changed.wait()
+                if client.stream not in self._clients:
+                    return
             if not await client.raise_epochs(self._epochs()):
                 return
             client.fenced = True
@@ -275,6 +310,9 @@ class SouthboundClients:
     def _update(self) -> None:
         """Compute again which process is used for which switch, and wake all that wait for it."""
         self._find_holders()
+        refusing = {s for client in self._clients.values() for s in client.refusing}
+        for partition in self._owned():
+            partition.keep_refusals(refusing)
         self._usable = {}
         for client in self._clients.values():
             client.declared &= self._wanted(client)
@@ -318,10 +356,14 @@ class SouthboundClients:
 
     def _without_network(self, revision: int) -> set[str]:
         """The registered southbound processes that have not taken up a network."""
+        return self._behind_report(lambda report: report.network >= revision)
+
+    def _behind_report(self, caught_up: Callable[[SwitchReport], bool]) -> set[str]:
+        """The registered southbound processes that have not reported something yet."""
         have = {
             client.name
             for client in self._clients.values()
-            if client.report and client.report.network >= revision
+            if client.report and caught_up(client.report)
         }
         return self._peers.processes.keys() - have
 

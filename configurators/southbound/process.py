@@ -11,28 +11,39 @@ from collections.abc import Coroutine
 from typing import Any, Literal, TypeVar
 
 from configurators.environment import Environment
+from configurators.southbound.connection_publisher import ConnectionPublisher
+from configurators.southbound.counts import SouthboundCounts
 from configurators.southbound.drivers import (
     DriverFactory,
     onos_driver,
     openflow_driver,
 )
 from configurators.southbound.epochs import EpochFollower
+from configurators.southbound.map_leftovers import MapLeftovers
 from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.reporter import Reporter
 from configurators.southbound.request_handler import RequestHandler
 from configurators.southbound.responsibility import Responsibility
 from configurators.southbound.sweeper import Sweeper
+from configurators.southbound.withdrawal import withdraw
 from configurators.state.network import read_network, topology_of
 from configurators.state.spaces import Spaces, read_space
 from configurators.store.documents import BadDocument
 from configurators.store.etcd.client import Access, Etcd
-from configurators.store.keys import NETWORK, SOUTHBOUND, SPACES
+from configurators.store.keys import NETWORK, SOUTHBOUND, SPACES, PartitionName
 from configurators.store.mirror import KeyChange, Snapshot, follow, follow_key, read_snapshot
 from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Registration
 from configurators.streams.messages import ToSouthbound
 from sdn.driver import SwitchDriver
-from sdn.network_events import HostSeen, LinkChanged, MastershipLost, NetworkEvent, SwitchUp
+from sdn.network_events import (
+    ConnectionChanged,
+    HostSeen,
+    LinkChanged,
+    MastershipLost,
+    NetworkEvent,
+    SwitchUp,
+)
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +100,19 @@ class SouthboundProcess:
                 topology_of(doc), doc.pipeline, sweeper.partition_of, epochs.current
             )
             async with opening as (driver, self.openflow):
-                handler = RequestHandler(driver)
+                clock = self._environment.clock
+                counts = SouthboundCounts(self.id, clock.wall)
+                reporter = Reporter(self.id, driver, revision, known_spaces.revision, counts)
+                handler = RequestHandler(
+                    driver,
+                    spaces.recut,
+                    reporter.send,
+                    counts,
+                    clock,
+                    self._environment.tracer,
+                )
                 handler.set_switches((), 0)
-                reporter = Reporter(self.id, driver, revision)
+                leftovers = MapLeftovers(driver, reporter, lambda: handler.switches)
                 async with self._environment.listener(
                     self.listen,
                     self._token,
@@ -101,21 +122,42 @@ class SouthboundProcess:
                     on_open=reporter.add,
                 ) as listener:
                     self.listen = listener.address
-                    responsibility = Responsibility(
-                        etcd, self.id, handler, reporter, _names(doc), exclusive=self._onos
-                    )
+                    responsibility = self._responsibility(etcd, driver, handler, reporter, doc)
                     registration = self._registration(etcd, responsibility)
                     await self._serve(
                         stop.wait(),
                         registration.keep(),
                         self._become_ready(registration),
                         responsibility.run(registration),
-                        _follow_network(etcd, driver, responsibility, reporter),
-                        _follow_spaces(etcd, spaces, sweeper, known_spaces.revision),
+                        _follow_network(etcd, driver, responsibility, reporter, counts),
+                        _follow_spaces(etcd, spaces, sweeper, driver, reporter, leftovers),
                         epochs.run(driver),
-                        _handle_events(driver.events, responsibility, reporter),
+                        _handle_events(driver.events, responsibility, reporter, counts),
+                        reporter.run(),
                         sweeper.run(driver, lambda: handler.switches),
+                        leftovers.run(),
                     )
+
+    def _responsibility(
+        self,
+        etcd: Etcd,
+        driver: SwitchDriver,
+        handler: RequestHandler,
+        reporter: Reporter,
+        doc: NetworkDoc,
+    ) -> Responsibility:
+        publisher = ConnectionPublisher(
+            etcd,
+            self.id,
+            driver.attached,
+            lambda: handler.switches,
+            self._environment.clock,
+            self._options.stable_after,
+            self._options.stable_longest,
+        )
+        return Responsibility(
+            etcd, self.id, handler, reporter, publisher, _names(doc), exclusive=self._onos
+        )
 
     def _registration(self, etcd: Etcd, responsibility: Responsibility) -> Registration:
         options, pid = self._options, self._environment.pid
@@ -167,7 +209,11 @@ async def _first_network(etcd: Etcd) -> tuple[NetworkDoc, int]:
 
 
 async def _follow_network(
-    etcd: Etcd, driver: SwitchDriver, responsibility: Responsibility, reporter: Reporter
+    etcd: Etcd,
+    driver: SwitchDriver,
+    responsibility: Responsibility,
+    reporter: Reporter,
+    counts: SouthboundCounts,
 ) -> None:
     async for stored in follow_key(etcd, NETWORK, newer_than=reporter.network):
         try:
@@ -176,13 +222,22 @@ async def _follow_network(
             log.error("this process goes on with the network that it knows: %s", error)
             continue
         await driver.set_network(topology_of(doc), doc.pipeline)
+        counts.keep(_names(doc))
         reporter.network = stored.revision
         await responsibility.set_switches(_names(doc))
 
 
-async def _follow_spaces(etcd: Etcd, spaces: Spaces, sweeper: Sweeper, after: int) -> None:
-    async for update in follow(etcd, SPACES, after):
-        before = spaces.scopes()
+async def _follow_spaces(
+    etcd: Etcd,
+    spaces: Spaces,
+    sweeper: Sweeper,
+    driver: SwitchDriver,
+    reporter: Reporter,
+    leftovers: MapLeftovers,
+) -> None:
+    async for update in follow(etcd, SPACES, reporter.spaces):
+        before, unsettled = spaces.scopes(), spaces.unsettled()
+        partitions = {name for view in spaces for name in view.partitions()}
         if isinstance(update, Snapshot):
             for view in list(spaces):
                 spaces.drop(view.name)
@@ -191,6 +246,18 @@ async def _follow_spaces(etcd: Etcd, spaces: Spaces, sweeper: Sweeper, after: in
         # A space that a snapshot lacks was not seen to be deleted: etcd may have lost it.
         if not isinstance(update, Snapshot):
             sweeper.changed(before)
+        changed_at = {change.name: change.revision for change in update.changes}
+        for name in sorted(partitions):
+            if spaces.recut(name):
+                # The revision of the map itself: the owner of a partition with the same name may
+                # have come after it, and before a snapshot was read.
+                space = spaces.numbered(PartitionName.parse(name).space)
+                assert space  # it has another map
+                revision = changed_at.get(space.name, update.revision)
+                await withdraw(etcd, driver, space.name, name, revision)
+        reporter.spaces = max(reporter.spaces, update.revision)
+        leftovers.spaces_changed(settled=not unsettled <= spaces.unsettled())
+        reporter.schedule()
 
 
 def _apply_space(spaces: Spaces, change: KeyChange) -> None:
@@ -204,14 +271,21 @@ def _apply_space(spaces: Spaces, change: KeyChange) -> None:
 
 
 async def _handle_events(
-    events: "asyncio.Queue[NetworkEvent]", responsibility: Responsibility, reporter: Reporter
+    events: "asyncio.Queue[NetworkEvent]",
+    responsibility: Responsibility,
+    reporter: Reporter,
+    counts: SouthboundCounts,
 ) -> None:
     while True:
-        match await events.get():
+        event = await events.get()
+        counts.happened(event)
+        match event:
             case MastershipLost(switch):
                 responsibility.switch_lost(switch)
             case SwitchUp():
                 responsibility.switch_came()
+            case ConnectionChanged():
+                responsibility.connection_changed()
             case LinkChanged(link, up):
                 reporter.link_changed(link, up)
             case HostSeen(host):

@@ -1,8 +1,10 @@
-"""Reports of a southbound process to its peers: which switches it holds, and what is down."""
+"""Reports of a southbound process to its peers: its switches, what is down, what it has counted."""
 
+import asyncio
 import logging
 
-from configurators.streams.messages import SwitchReport
+from configurators.southbound.counts import SouthboundCounts
+from configurators.streams.messages import SouthboundCounters, SwitchReport
 from configurators.streams.stream import Stream, StreamClosed
 from dzflow.aio import OncePerTurn
 from sdn.driver import SwitchDriver
@@ -11,13 +13,29 @@ from sdn.topology import Link
 log = logging.getLogger(__name__)
 
 
-class Reporter:
-    """Sends a `SwitchReport` to every stream when it opens, and to all of them on each change."""
+_COUNTERS_EVERY = 1.0  # seconds
 
-    def __init__(self, southbound: str, driver: SwitchDriver, network: int) -> None:
+
+class Reporter:
+    """Sends a `SwitchReport` to every stream when it opens, and to all of them on each change.
+
+    `run` sends the counters that have changed, too; they change all the time.
+    """
+
+    def __init__(
+        self,
+        southbound: str,
+        driver: SwitchDriver,
+        network: int,
+        spaces: int,
+        counts: SouthboundCounts | None = None,
+    ) -> None:
         self.network = network  # the revision of the network that the driver has
+        self.spaces = spaces  # the revision up to which spaces are known
+        self.cleaned = spaces  # the same, with nothing left of maps that were changed before
         self._southbound = southbound
         self._driver = driver
+        self._counts = counts or SouthboundCounts(southbound)
         self._streams: dict[Stream, None] = {}  # those that are open, and some that have closed
         self._links_down: set[tuple[str, int]] = set()
         self._sent: SwitchReport | None = None
@@ -29,6 +47,18 @@ class Reporter:
             del self._streams[known]
         self._streams[stream] = None
         self._send(stream, self._report())
+        self._send(stream, self._counts.current())
+
+    async def run(self) -> None:
+        """Send the counters regularly if they have changed, until cancelled."""
+        sent: SouthboundCounters | None = None
+        while True:
+            counters = self._counts.current()
+            if counters != sent:
+                sent = counters
+                for stream in list(self._streams):
+                    self._send(stream, counters)
+            await asyncio.sleep(_COUNTERS_EVERY)
 
     def schedule(self) -> None:
         """Send a report in the next turn of the loop, if anything has changed."""
@@ -56,9 +86,12 @@ class Reporter:
             self._driver.down(),
             self.network,
             sorted({*self._driver.ports_down(), *self._links_down}),
+            self.spaces,
+            self._driver.refusing(),
+            self.cleaned,
         )
 
-    def _send(self, stream: Stream, report: SwitchReport) -> None:
+    def _send(self, stream: Stream, report: SwitchReport | SouthboundCounters) -> None:
         try:
             stream.tell(report)
         except StreamClosed as error:

@@ -1,7 +1,8 @@
 """Which switches a southbound process is responsible for, beside the other southbound processes.
 
-Each switch connects to all of them. Those that are registered in etcd compute the same share for
-each; the switch itself obeys the process that claimed it with the highest generation.
+A process is responsible for switches that are connected to it, or to no process at all. All that
+are registered compute the same shares from what is stored in etcd (`assignment.py`); the switch
+itself obeys the process that claimed it with the highest generation.
 """
 
 import asyncio
@@ -9,19 +10,23 @@ import logging
 import random
 from collections.abc import Iterable
 
-from configurators.southbound.rendezvous import share
+from configurators.southbound.assignment import assign
+from configurators.southbound.connection_publisher import ConnectionPublisher
 from configurators.southbound.reporter import Reporter
 from configurators.southbound.request_handler import RequestHandler
-from configurators.store.documents import BadDocument, decode_process
+from configurators.state.wanted import read_count, staying
+from configurators.store.documents import BadDocument, decode_connections, decode_process
 from configurators.store.etcd.client import Etcd, StoreUnavailable
-from configurators.store.keys import GENERATION, SOUTHBOUND
-from configurators.store.mirror import KeyChange, Snapshot, follow
+from configurators.store.keys import CONNECTIONS, GENERATION, SOUTHBOUND, wanted_key
+from configurators.store.mirror import Mirror
+from configurators.store.model import Connections
 from configurators.store.registration import Registration
 from dzflow.aio import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
 RECLAIM, LONGEST_RECLAIM = 1.0, 30.0  # seconds before a lost switch is claimed back
+SETTLE = 0.3  # seconds in which several processes notice that a switch has come or gone
 
 
 class Responsibility:
@@ -36,6 +41,7 @@ class Responsibility:
         me: str,
         handler: RequestHandler,
         reporter: Reporter,
+        publisher: ConnectionPublisher,
         switches: Iterable[str],
         exclusive: bool = False,
     ) -> None:
@@ -43,25 +49,41 @@ class Responsibility:
         self._me = me
         self._handler = handler
         self._reporter = reporter
+        self._publisher = publisher
         self._switches = list(switches)  # of the network
         self._exclusive = exclusive
         self._alive: set[str] = set()  # the southbound processes that are registered
+        self._wanted: int | None = None  # how many there should be
         self._generation = 0
         self._changing = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._settling: asyncio.TimerHandle | None = None
         self._tasks = BackgroundTasks()
         self._reclaiming = False
         self._reclaim_after = RECLAIM
+        self._registration: Registration | None = None
+        self._processes = Mirror(etcd, SOUTHBOUND, bytes, self._process_changed)
+        self._connections: Mirror[Connections] = Mirror(
+            etcd, CONNECTIONS, decode_connections, self._connections_changed
+        )
+        self._count = Mirror(etcd, wanted_key("southbound"), bytes, self._wanted_changed)
 
     async def run(self, registration: Registration) -> None:
-        """Follow which southbound processes are alive, until cancelled."""
+        """Keep the right share, and tell the others what they need to know, until cancelled."""
+        self._registration = registration
         try:
-            async for update in follow(self._etcd, SOUTHBOUND):
-                if isinstance(update, Snapshot):
-                    self._alive = set()
-                for change in update.changes:
-                    self._process_changed(change, registration)
-                await self._share_again()
+            # Before the processes: whoever does not know the connections of the others would take
+            # switches from them. They may be newer than the processes, never older.
+            connections, count = await self._connections.refresh(), await self._count.refresh()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._connections.run(connections))
+                group.create_task(self._count.run(count))
+                group.create_task(self._processes.run())
+                group.create_task(self._share_on_changes())
+                group.create_task(self._publisher.run(registration))
         finally:
+            if self._settling:
+                self._settling.cancel()
             await self._tasks.cancel()
 
     async def set_switches(self, switches: Iterable[str]) -> None:
@@ -73,7 +95,7 @@ class Responsibility:
         """Give up all switches, until this process is registered again."""
         async with self._changing:
             self._alive.discard(self._me)
-            self._handler.set_switches((), self._generation)
+            self._hold(())
             self._reporter.send()
 
     def switch_lost(self, switch: str) -> None:
@@ -85,37 +107,79 @@ class Responsibility:
         """Claim lost switches back quickly again: a switch has come up."""
         self._reclaim_after = RECLAIM
 
-    def _process_changed(self, change: KeyChange, registration: Registration) -> None:
-        if change.value is None:
-            self._alive.discard(change.name)
+    def connection_changed(self) -> None:
+        """Tell the others: a switch has connected to this process, or its connection is lost."""
+        self._publisher.schedule()
+
+    # What etcd has
+
+    def _process_changed(self, name: str, stored: bytes | None, revision: int) -> None:
+        if stored is None:
+            self._alive.discard(name)
+        else:
+            self._alive.add(name)
+            if name == self._me:
+                self._registration_seen(stored, revision)
+        self._changed.set()
+
+    def _registration_seen(self, stored: bytes, revision: int) -> None:
+        assert self._registration
+        try:
+            process = decode_process(stored)
+        except BadDocument as error:
+            log.error("%s%s cannot be read: %s", SOUTHBOUND, self._me, error)
             return
-        self._alive.add(change.name)
-        if change.name == self._me:
-            try:
-                process = decode_process(change.value)
-            except BadDocument as error:
-                log.error("%s%s cannot be read: %s", SOUTHBOUND, self._me, error)
-                return
-            if not registration.observe(process, change.revision):
-                # Another process has this id: it, and not this one, may claim the switches.
-                self._alive.discard(self._me)
+        if not self._registration.observe(process, revision):
+            # Another process has this id: it, and not this one, may claim the switches.
+            self._alive.discard(self._me)
+        self._publisher.schedule()
+
+    def _wanted_changed(self, _: str, stored: bytes | None, revision: int) -> None:  # noqa: ARG002
+        self._wanted = read_count(stored)
+        self._changed.set()
+
+    def _connections_changed(self, *_: object) -> None:
+        """Share again soon: when a switch restarts, all processes say so within a short time."""
+        if self._settling is None:
+            loop = asyncio.get_running_loop()
+            self._settling = loop.call_later(SETTLE, self._settled)
+
+    def _settled(self) -> None:
+        self._settling = None
+        self._changed.set()
+
+    # Claiming and releasing
+
+    async def _share_on_changes(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._share_again()
 
     async def _share_again(self) -> None:
         """Claim the switches that are this process's by now, and release the others."""
         async with self._changing:
             if self._me not in self._alive:
                 return  # keep the switches until another process claims them
-            if self._exclusive:
-                ours = frozenset(self._switches if self._me == min(self._alive) else ())
-            else:
-                ours = share(self._switches, self._alive, self._me)
+            ours = self._share()
             before = self._handler.switches
             if before - ours:
-                self._handler.set_switches(before & ours, self._generation)
+                self._hold(before & ours)
                 self._reporter.send()  # at once: a switch that comes back later counts as new
             if ours - before:
                 await self._claim(ours)
             self._reporter.schedule()
+
+    def _share(self) -> frozenset[str]:
+        if self._exclusive:
+            alone = self._me == min(staying(self._alive, self._wanted))
+            return frozenset(self._switches if alone else ())
+        found = assign(self._switches, self._alive, self._connections.values, self._wanted)
+        return frozenset(switch for switch, process in found.items() if process == self._me)
+
+    def _hold(self, switches: Iterable[str]) -> None:
+        self._handler.set_switches(switches, self._generation)
+        self._publisher.schedule()
 
     async def _claim(self, switches: frozenset[str]) -> None:
         """Claim switches with a generation above all that were given before."""
@@ -127,7 +191,7 @@ class Responsibility:
             return
         log.info("%s is responsible for %d switches", self._me, len(switches))
         self._reporter.send()  # before: a switch that was lost and is claimed back counts as new
-        self._handler.set_switches(switches, self._generation)
+        self._hold(switches)
 
     def _reclaim_later(self) -> None:
         if not self._reclaiming:

@@ -51,12 +51,13 @@ class Sweeper:
         self._found = 0  # entries of these versions on that switch
         self._wake = asyncio.Event()
 
-    def partition_of(self, entry: FlowEntry) -> str | None:
-        """The partition of an entry that a switch has; None if that is not known (yet)."""
-        found = self._spaces.partition_of(entry)
-        scope = None if found else self._scope(entry)
-        if scope is None or self._spaces.has(*scope):
+    def partition_of(self, entry: FlowEntry) -> str | tuple[str, ...] | None:
+        """The partitions of an entry that a switch has; None if they are not known (yet)."""
+        if found := self._spaces.partitions_beside(entry):
             return found
+        scope = self._scope(entry)
+        if scope is None or self._spaces.has(*scope):
+            return None
         if scope in self._sweeping:
             self._found += 1
             return NOBODY

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from configurators.engine.engine import Engine
 from configurators.engine.partials import Partial, Request
-from configurators.state.spaces import VersionView
+from configurators.state.spaces import LoadedVersion
 from configurators.store.documents import BadDocument, decode_record
-from configurators.store.etcd.client import Etcd, Page, StoreError
+from configurators.store.etcd.client import Etcd, KeyPage, StoreError
 from configurators.store.keys import RECORDS
 from configurators.store.model import Record
 from configurators.streams.packing import unpack_regions
@@ -52,7 +52,7 @@ def last_seq(record: Record) -> int:
 
 
 def partials(
-    records: Iterable[Record], views: Iterable[VersionView], settled: bool = False
+    records: Iterable[Record], views: Iterable[LoadedVersion], settled: bool = False
 ) -> Iterator[tuple[str, Loaded]]:
     """What each partition of some versions of a space has of records, by the partition's name.
 
@@ -76,14 +76,14 @@ def partials(
                 yield name, Loaded(partial, seq)
 
 
-def _routed(record: Record, view: VersionView, settled: bool) -> dict[str, Partial]:
+def _routed(record: Record, view: LoadedVersion, settled: bool) -> dict[str, Partial]:
     found = _route(record, record.regions, view)
     if record.next and not settled:
         return _union(found, _route(record, record.next.regions, view))
     return found
 
 
-def _route(record: Record, regions: Mapping[int, bytes], view: VersionView) -> dict[str, Partial]:
+def _route(record: Record, regions: Mapping[int, bytes], view: LoadedVersion) -> dict[str, Partial]:
     packed = regions.get(view.version)
     if not packed:
         return {}
@@ -104,14 +104,14 @@ def _union(first: dict[str, Partial], second: dict[str, Partial]) -> dict[str, P
 
 
 async def read(
-    etcd: Etcd, views: Mapping[str, VersionView], settled: bool = False
+    etcd: Etcd, views: Mapping[str, LoadedVersion], settled: bool = False
 ) -> dict[str, list[Loaded]]:
     """What partitions have of all records of their spaces, as in `partials`.
 
     `views` has the version of each partition. Retries while etcd does not answer.
     """
     found: dict[str, list[Loaded]] = {name: [] for name in views}
-    spaces: dict[int, dict[int, VersionView]] = {}
+    spaces: dict[int, dict[int, LoadedVersion]] = {}
     for view in views.values():
         spaces.setdefault(view.number, {})[view.version] = view
     for number, versions in spaces.items():
@@ -145,7 +145,7 @@ def load_usable(engine: Engine, active: Iterable[Partial]) -> None:
                 log.error("%s is left out: %s", partial.id, error)
 
 
-def _records(page: Page) -> Iterator[Record]:
+def _records(page: KeyPage) -> Iterator[Record]:
     for item in page.items:
         try:
             record = decode_record(item.value)

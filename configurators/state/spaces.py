@@ -1,5 +1,6 @@
 """Stored spaces, and what follows from them: indexes, regions, partitions."""
 
+import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -24,6 +25,7 @@ from sdn.flows import FlowEntry
 from sdn.pipeline import PlanName
 
 VERSIONS_AT_ONCE = 2
+_REMEMBERED = 16  # schemas
 
 
 class UnfitIndex(BadInput):
@@ -46,7 +48,7 @@ def new_space(
     Under `lpm` a schema that names no kind of index gets `zorder`.
     """
     Scope(number, 0, prefix).check()
-    return SpaceDoc(name, number, {0: _new_version(name, 0, schema, plan, partitions)}, 0)
+    return SpaceDoc(name, number, {0: _new_version(name, schema, plan, partitions)}, 0)
 
 
 def new_version(doc: SpaceDoc, schema: object, partitions: int) -> SpaceDoc:
@@ -60,7 +62,7 @@ def new_version(doc: SpaceDoc, schema: object, partitions: int) -> SpaceDoc:
         )
     number = (doc.current + 1) % (MAX_VERSION + 1)  # not a number that was just given up
     plan = doc.versions[doc.current].map.plan
-    made = _new_version(doc.name, number, schema, plan, partitions)
+    made = _new_version(doc.name, schema, plan, partitions)
     return replace(doc, versions={**doc.versions, number: made})
 
 
@@ -75,6 +77,22 @@ def without_version(doc: SpaceDoc, version: int) -> SpaceDoc:
     return replace(doc, versions={n: v for n, v in doc.versions.items() if n != version})
 
 
+def with_map(doc: SpaceDoc, version: int, partition_map: PartitionMap) -> SpaceDoc:
+    """The space with another partition map for one of its versions."""
+    stored = doc.versions[version]
+    known = frozenset(stored.map.leaves())
+    added = tuple(leaf for leaf in partition_map.leaves() if leaf not in known)
+    number = stored.map_number + 1
+    changed = replace(stored, map=partition_map, map_number=number, cutting=added)
+    return replace(doc, versions={**doc.versions, version: changed})
+
+
+def with_settled_map(doc: SpaceDoc, version: int) -> SpaceDoc:
+    """The space after all switches have the entries of the leaves that were added last."""
+    changed = replace(doc.versions[version], cutting=())
+    return replace(doc, versions={**doc.versions, version: changed})
+
+
 def same_schema(doc: SpaceDoc, schema: object) -> bool:
     """Whether a schema, however it is written, is that of the newest version."""
     newest = next((v for n, v in doc.versions.items() if n != doc.current), None)
@@ -82,13 +100,20 @@ def same_schema(doc: SpaceDoc, schema: object) -> bool:
     return _space(doc.name, schema, version.map.plan).to_json() == version.schema
 
 
-def _new_version(
-    name: str, number: int, schema: object, plan: PlanName, partitions: int
-) -> Version:
-    space = _space(name, schema, plan)
-    index = _quiet_index(space, number)
+def _new_version(name: str, schema: object, plan: PlanName, partitions: int) -> Version:
+    written = _space(name, schema, plan).to_json()
+    shapes, first = _planned(json.dumps(written), plan, partitions)
+    return Version(written, shapes, first)
+
+
+@lru_cache(_REMEMBERED)
+def _planned(
+    schema: str, plan: PlanName, partitions: int
+) -> tuple[tuple[Shape, ...] | None, PartitionMap]:
+    """The shapes and the first map for a schema; remembered, because planning takes up to 1 s."""
+    index = _quiet_index(Space.from_json("planned", json.loads(schema)), 0)
     shapes = index.shapes if isinstance(index, FieldsIndex) else None
-    return Version(space.to_json(), shapes, first_map(index, plan, partitions))
+    return shapes, first_map(index, plan, partitions)
 
 
 def _space(name: str, schema: object, plan: PlanName) -> Space:
@@ -112,7 +137,7 @@ def _quiet_index(space: Space, version: int, shapes: Iterable[Shape] | None = No
         return build_index(space, version, shapes)
 
 
-class VersionView:
+class LoadedVersion:
     """One version of a space: its schema, index and partition map, ready for use."""
 
     def __init__(self, name: str, number: int, version: int, stored: Version) -> None:
@@ -121,12 +146,19 @@ class VersionView:
         self.space = Space.from_json(name, stored.schema)
         self.index = _quiet_index(self.space, version, stored.shapes)
         self.map: PartitionMap = stored.map
+        self.map_number = stored.map_number
         self.leaves = tuple(stored.map.leaves())
+        self.cutting = frozenset(stored.cutting)
         self._names = {leaf: str(PartitionName(number, version, leaf)) for leaf in self.leaves}
+        self._partitions = tuple(self._names.values())
 
     def partitions(self) -> tuple[str, ...]:
-        """The global names of its partitions."""
-        return tuple(self._names.values())
+        """The global names of its partitions; always the same object."""
+        return self._partitions
+
+    def has(self, leaf: str) -> bool:
+        """Whether the partition map has a leaf of this name."""
+        return leaf in self._names
 
     def scope(self, prefix: int = PREFIX) -> Scope:
         """The scope of the addresses of this version's events."""
@@ -144,19 +176,20 @@ class VersionView:
 
 
 @lru_cache(maxsize=256)
-def _view(name: str, number: int, version: int, stored: bytes) -> VersionView:
-    return VersionView(name, number, version, msgspec.msgpack.decode(stored, type=Version))
+def _view(name: str, number: int, version: int, stored: bytes) -> LoadedVersion:
+    return LoadedVersion(name, number, version, msgspec.msgpack.decode(stored, type=Version))
 
 
-class SpaceView:
+class LoadedSpace:
     """A space, ready for use: its document, and what follows from it."""
 
-    def __init__(self, doc: SpaceDoc, versions: Mapping[int, VersionView]) -> None:
+    def __init__(self, doc: SpaceDoc, versions: Mapping[int, LoadedVersion]) -> None:
         self.doc = doc
         self.name = doc.name
         self.number = doc.number
         self.versions = versions
         self.current = versions[doc.current]
+        self.map_numbers = tuple((n, v.map_number) for n, v in sorted(versions.items()))
 
     @classmethod
     def of(cls, doc: SpaceDoc) -> Self:
@@ -198,14 +231,14 @@ def read_space(name: str, data: bytes) -> SpaceDoc:
     return doc
 
 
-def _usable(doc: SpaceDoc) -> SpaceView:
+def _usable(doc: SpaceDoc) -> LoadedSpace:
     """The view of a stored space; BadDocument if something else than dzflow has written it."""
     try:
         if doc.current not in doc.versions:
             raise BadInput(f"it has no version {doc.current}, which publishers should use")
         for version in doc.versions:
             Scope(doc.number, version).check()
-        return SpaceView.of(doc)
+        return LoadedSpace.of(doc)
     except (BadInput, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise BadDocument(f"the space {doc.name[:64]!r} cannot be used: {error}") from error
 
@@ -215,18 +248,18 @@ class Spaces:
 
     def __init__(self, docs: Iterable[SpaceDoc] = (), prefix: int = PREFIX) -> None:
         self.prefix = prefix
-        self._by_name: dict[str, SpaceView] = {}
-        self._by_number: dict[int, SpaceView] = {}
+        self._by_name: dict[str, LoadedSpace] = {}
+        self._by_number: dict[int, LoadedSpace] = {}
         for doc in docs:
             self.put(doc)
 
-    def __iter__(self) -> Iterator[SpaceView]:
+    def __iter__(self) -> Iterator[LoadedSpace]:
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def put(self, doc: SpaceDoc) -> SpaceView:
+    def put(self, doc: SpaceDoc) -> LoadedSpace:
         """Add a space, or replace it; BadDocument if it cannot be used, and nothing changes."""
         view = _usable(doc)
         other = self._by_number.get(doc.number)
@@ -236,18 +269,18 @@ class Spaces:
         self._by_name[doc.name] = self._by_number[doc.number] = view
         return view
 
-    def drop(self, name: str) -> SpaceView | None:
+    def drop(self, name: str) -> LoadedSpace | None:
         """Remove a space; returns it if it was known."""
         known = self._by_name.pop(name, None)
         if known:
             self._by_number.pop(known.number, None)
         return known
 
-    def get(self, name: str) -> SpaceView | None:
+    def get(self, name: str) -> LoadedSpace | None:
         """The space of this name, if there is one."""
         return self._by_name.get(name)
 
-    def named(self, name: str) -> SpaceView:
+    def named(self, name: str) -> LoadedSpace:
         """The space of this name; UnknownSpace if there is none."""
         try:
             return self._by_name[name]
@@ -265,17 +298,58 @@ class Spaces:
         space = self._by_number.get(number)
         return space is not None and version in space.versions
 
-    def numbered(self, number: int) -> SpaceView | None:
+    def numbered(self, number: int) -> LoadedSpace | None:
         """The space of this number, if there is one."""
         return self._by_number.get(number)
 
-    def version(self, partition: PartitionName) -> VersionView | None:
+    def version(self, partition: PartitionName) -> LoadedVersion | None:
         """The version of a space that a partition belongs to, if there is one."""
         space = self._by_number.get(partition.space)
         return space.versions.get(partition.version) if space else None
 
+    def unsettled(self) -> set[tuple[int, int]]:
+        """The versions whose map was changed, and switches may lack entries of new partitions."""
+        return {
+            (space.number, number)
+            for space in self
+            for number, view in space.versions.items()
+            if view.cutting
+        }
+
+    def recut(self, partition: str) -> bool:
+        """Whether a partition is gone because the map of its version was changed."""
+        try:
+            name = PartitionName.parse(partition)
+        except ValueError:
+            return False  # a key in etcd that dzflow has not written
+        view = self.version(name)
+        return view is not None and not view.has(name.leaf)
+
+    def cutting(self, partition: str) -> bool:
+        """Whether a partition is new in its map, and switches may lack entries of new partitions.
+
+        Until they have them, the partition must not carry out anything: a request may be covered by
+        an entry that is missing.
+        """
+        name = PartitionName.parse(partition)
+        view = self.version(name)
+        return view is not None and name.leaf in view.cutting
+
     def partition_of(self, entry: FlowEntry) -> str | None:
         """The partition that an entry belongs to, by its match; None if there is none."""
+        found = self._find(entry)
+        return found[0].partition_of(found[1]) if found else None
+
+    def partitions_beside(self, entry: FlowEntry) -> tuple[str, ...]:
+        """All partitions of the version that an entry belongs to, by its match.
+
+        None while switches may lack entries of partitions that the last change of the map added:
+        an entry that no partition wants may be needed in their place.
+        """
+        found = self._find(entry)
+        return found[0].partitions() if found and not found[0].cutting else ()
+
+    def _find(self, entry: FlowEntry) -> tuple[LoadedVersion, Region] | None:
         if entry.match is None:
             return None
         try:
@@ -284,4 +358,4 @@ class Spaces:
             return None
         space = self._by_number.get(scope.space)
         view = space.versions.get(scope.version) if space else None
-        return view.partition_of(region) if view else None
+        return (view, region) if view else None

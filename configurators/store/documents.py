@@ -8,12 +8,38 @@ from typing import TypeAlias, TypeVar
 from msgspec import DecodeError, ValidationError, msgpack
 
 from configurators.store.etcd.errors import StoreError
-from configurators.store.model import KeyUse, NetworkDoc, Process, Record, SpaceDoc, SpaceKeys
+from configurators.store.model import (
+    Connections,
+    KeyUse,
+    MapPlan,
+    Move,
+    NetworkDoc,
+    Process,
+    Record,
+    SpaceDoc,
+    SpaceKeys,
+    Wanted,
+    WorkerKind,
+)
 from configurators.store.retention import Group
 
-Document: TypeAlias = Record | SpaceDoc | SpaceKeys | NetworkDoc | Process | KeyUse | Group
+Document: TypeAlias = (
+    Record
+    | SpaceDoc
+    | SpaceKeys
+    | NetworkDoc
+    | Process
+    | KeyUse
+    | Group
+    | Move
+    | MapPlan
+    | Wanted
+    | Connections
+)
 Wires: TypeAlias = dict[str, tuple[str, int]]
 """Where applications reach each host of an emulated network: address and port."""
+Delays: TypeAlias = dict[WorkerKind, dict[str, str]]
+"""Why workers that should start or end have not done so yet, by kind and id."""
 D = TypeVar("D")
 
 
@@ -27,12 +53,17 @@ _spaces = msgpack.Decoder(SpaceDoc)
 _space_keys = msgpack.Decoder(SpaceKeys)
 _networks = msgpack.Decoder(NetworkDoc)
 _processes = msgpack.Decoder(Process)
+_moves = msgpack.Decoder(Move)
+_plans = msgpack.Decoder(MapPlan)
 _key_uses = msgpack.Decoder(KeyUse)
 _groups = msgpack.Decoder(Group)
 _wires = msgpack.Decoder(Wires)
+_wanted = msgpack.Decoder(Wanted)
+_connections = msgpack.Decoder(Connections)
+_delays = msgpack.Decoder(Delays)
 
 
-def encode(document: Document | Wires) -> bytes:
+def encode(document: Document | Wires | Delays) -> bytes:
     """The bytes to be stored."""
     return _encoder.encode(document)
 
@@ -62,6 +93,16 @@ def decode_process(data: bytes) -> Process:
     return _decoded(_processes, data)
 
 
+def decode_move(data: bytes) -> Move:
+    """The move of a partition; BadDocument if the bytes are not one."""
+    return _decoded(_moves, data)
+
+
+def decode_plan(data: bytes) -> MapPlan:
+    """The plan for a partition map; BadDocument if the bytes are not one."""
+    return _decoded(_plans, data)
+
+
 def decode_key_use(data: bytes) -> KeyUse:
     """The use of an idempotency key; BadDocument if the bytes are not one."""
     return _decoded(_key_uses, data)
@@ -75,6 +116,21 @@ def decode_group(data: bytes) -> Group:
 def decode_wires(data: bytes) -> Wires:
     """Where each host is reached; BadDocument if the bytes are something else."""
     return _decoded(_wires, data)
+
+
+def decode_wanted(data: bytes) -> Wanted:
+    """How many workers of a kind are wanted; BadDocument if the bytes are something else."""
+    return _decoded(_wanted, data)
+
+
+def decode_connections(data: bytes) -> Connections:
+    """The switches of a southbound process; BadDocument if the bytes are something else."""
+    return _decoded(_connections, data)
+
+
+def decode_delays(data: bytes) -> Delays:
+    """Why workers have not started or ended; BadDocument if the bytes are something else."""
+    return _decoded(_delays, data)
 
 
 def _decoded(decoder: msgpack.Decoder[D], data: bytes) -> D:

@@ -10,17 +10,23 @@
 | `finished/SPACE/ID` | `Record` that was removed or has failed; kept for a while (leased) |
 | `ttl/ID` | when a record with a ttl expires, as a decimal number |
 | `owners/PARTITION` | the configurator's id; the key's mod revision is the epoch (mode `sna`) |
+| `moves/PARTITION` | `Move`, while a partition goes to another configurator (mode `sna`) |
+| `plans/NUMBER` | `MapPlan` of the space with this number: the last one, running or ended |
 | `locks/PARTITION/LEASE` | the id of a configurator that has the lock, or waits for it |
-| `clean/PARTITION` | left by an owner that released its lock with nothing in progress; see `Mark` |
+| `clean/PARTITION` | by an owner that released its lock with nothing in progress; see `CleanMark` |
 | `journal/PARTITION/EPOCH.N` | tasks that were done under a lock, until records say the same |
 | `cuts/PARTITION` | the last key that was dropped from the partition's journal |
 | `keys/HASH` | `KeyUse` of an idempotency key (leased) |
 | `groups/LEASE` | `Group` of finished records or idempotency keys that share this lease (leased) |
 | `removed-until` | finished records of before this time may have been removed early (absent: all) |
 | `dispatchers/ID`, `configurators/ID`, `southbound/ID` | `Process`, leased: gone when it dies |
+| `wanted/configurators`, `wanted/southbound` | `Wanted`: how many workers there should be |
+| `connections/ID` | `Connections` of a southbound process, leased like its registration |
 | `generation` | put to get a new generation: the revision of the put |
 | `wires` | where applications reach each host of an emulated network: host -> [address, port] |
+| `leader` | the id of the API process whose monitor acts, leased; see `monitor/leader.py` |
 | `ray` | `Process` that started or joined Ray and watches over the workers, leased |
+| `delays` | why workers have not started or ended yet: kind -> id -> reason, leased like `ray` |
 
 The global name of a partition is `SPACE.VERSION/LEAF`, as in `1f.0/3-0.7-x`.
 """
@@ -29,7 +35,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from configurators.store.model import RecordKind
+from configurators.store.model import RecordKind, WorkerKind
 from dzflow.errors import BadInput
 
 SPACES = "spaces/"
@@ -40,6 +46,8 @@ RECORDS = "records/"
 FINISHED = "finished/"
 TTL = "ttl/"
 OWNERS = "owners/"
+MOVES = "moves/"
+PLANS = "plans/"
 LOCKS = "locks/"
 CLEAN = "clean/"
 JOURNAL = "journal/"
@@ -50,9 +58,13 @@ REMOVED_UNTIL = "removed-until"
 DISPATCHERS = "dispatchers/"
 CONFIGURATORS = "configurators/"
 SOUTHBOUND = "southbound/"
+WANTED = "wanted/"
+CONNECTIONS = "connections/"
 GENERATION = "generation"
 WIRES = "wires"
+LEADER = "leader"
 RAY = "ray"
+DELAYS = "delays"
 
 LETTERS: dict[RecordKind, str] = {"subscription": "s", "advertisement": "a"}
 """The first letter of the ids of each kind."""
@@ -111,9 +123,29 @@ def group_key(lease: int) -> str:
     return f"{GROUPS}{lease:x}"
 
 
+def wanted_key(kind: WorkerKind) -> str:
+    """The key of how many workers of a kind there should be."""
+    return WANTED + kind
+
+
 def owner_key(partition: str) -> str:
     """The key of a partition's owner."""
     return OWNERS + partition
+
+
+def move_key(partition: str) -> str:
+    """The key of a partition's move to another configurator."""
+    return MOVES + partition
+
+
+def moves_of_space(space: int) -> str:
+    """The prefix of the moves of a space's partitions, in all versions."""
+    return f"{MOVES}{space:x}."
+
+
+def plan_key(space: int) -> str:
+    """The key of the plan for the partition map of a space."""
+    return f"{PLANS}{space:x}"
 
 
 def owners_of_space(space: int) -> str:

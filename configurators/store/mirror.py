@@ -13,7 +13,7 @@ from typing import Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from configurators.store.documents import BadDocument
-from configurators.store.etcd.client import Change, Compacted, Etcd, Page, StoreUnavailable
+from configurators.store.etcd.client import Compacted, Etcd, KeyPage, StoreUnavailable, WatchEvent
 from dzflow.aio import log_failure
 
 log = logging.getLogger(__name__)
@@ -199,10 +199,10 @@ class Mirror(Generic[D]):
             log.error(text, self._prefix, name, revision, error, exc_info=not known)
 
 
-def _snapshot(page: Page, skip: int) -> Snapshot:
+def _snapshot(page: KeyPage, skip: int) -> Snapshot:
     changes = [KeyChange(item.key[skip:], item.value, item.revision) for item in page.items]
     return Snapshot(changes, page.revision)
 
 
-def _change(change: Change, skip: int) -> KeyChange:
+def _change(change: WatchEvent, skip: int) -> KeyChange:
     return KeyChange(change.key[skip:], change.value, change.revision)

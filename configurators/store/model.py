@@ -11,6 +11,7 @@ from sdn.topology import Host, Link, Switch
 State = Literal["pending", "active", "removing", "removed", "failed"]
 RecordKind = Literal["subscription", "advertisement"]
 Authentication = Literal["none", "tagged"]
+WorkerKind = Literal["configurators", "southbound"]
 
 
 class Timing(Struct, frozen=True, array_like=True, gc=False):
@@ -72,6 +73,8 @@ class Version(Struct, frozen=True, array_like=True):
     schema: dict[str, Any]
     shapes: tuple[tuple[int, ...], ...] | None  # None for an index without a dictionary
     map: PartitionMap
+    map_number: int = 0  # grows with each change of the map
+    cutting: tuple[str, ...] = ()  # leaves that were added last; switches may lack their entries
 
 
 class SpaceDoc(Struct, frozen=True, array_like=True):
@@ -150,6 +153,93 @@ class Process(Struct, frozen=True, array_like=True):
     pid: int
     node: str  # the machine (Ray node) it runs on
     openflow: str = ""  # host:port where switches connect, for southbound processes
+
+
+MovePhase = Literal["asked", "copying", "handing over", "moved", "failed"]
+
+
+class Move(Struct, frozen=True, array_like=True):
+    """A partition that goes from its owner to another configurator while both are alive.
+
+    | phase | what happens |
+    | --- | --- |
+    | asked | nothing yet: the leading monitor begins with it |
+    | copying | the target copies the partition, while the owner goes on working |
+    | handing over | dispatchers hold new tasks back; the owner ends its slice and stops |
+    | moved | the owner key names the target, since the same transaction |
+    | failed | nothing has moved: the owner goes on; `text` says why |
+
+    Only the owner key says who owns the partition. `epoch` is the revision at which it named the
+    source: if the key has changed since, the move is over.
+    """
+
+    id: str  # of this attempt
+    source: str
+    epoch: int
+    target: str
+    phase: MovePhase
+    text: str  # why it moves, or why it has failed
+    began: float  # seconds since 1970
+
+
+PlanPhase = Literal["cutting", "settling", "moving", "done", "aborted"]
+
+
+class PlanStep(Struct, frozen=True, array_like=True):
+    """One change of a partition map: leaves that go, and the leaves that have their part then."""
+
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+
+class MapPlan(Struct, frozen=True, array_like=True):
+    """A partition map that a space is to get, and who is to own its partitions.
+
+    | phase | what happens |
+    | --- | --- |
+    | cutting | the next step is prepared; then the map is changed in one transaction |
+    | settling | new partitions are taken over; they work when all switches have their entries |
+    | moving | partitions move to the configurators that the plan assigns them to |
+    | done, aborted | nothing more; `text` says why it was aborted |
+    """
+
+    id: str
+    space: str
+    version: int
+    made_for: int  # the number of the map that the plan was made for
+    map_number: int  # of the map that the last step has led to
+    map: PartitionMap
+    assignment: dict[str, str]  # the configurator of each leaf; the others stay where they are
+    reasons: tuple[str, ...]
+    phase: PlanPhase
+    began: float  # seconds since 1970
+    steps: tuple[PlanStep, ...]  # that lead there
+    text: str = ""
+    aborting: bool = False  # nothing more is begun, and the step that is settling is undone
+    before: PartitionMap | None = None  # that the step which is settling began with
+
+    @property
+    def running(self) -> bool:
+        """Whether it is still being carried out."""
+        return self.phase not in ("done", "aborted")
+
+
+class Wanted(Struct, frozen=True, array_like=True):
+    """How many workers of a kind there should be: those with a higher number are to leave."""
+
+    count: int
+
+
+class Connections(Struct, frozen=True, array_like=True):
+    """The switches of a southbound process, in order: what the others divide the switches by.
+
+    `connected` has those whose connection counts, `held` those that it is responsible for, and
+    `away` those of them that were connected to it and are not any more.
+    """
+
+    connected: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
 
 
 class KeyUse(Struct, frozen=True, array_like=True):

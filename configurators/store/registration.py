@@ -99,6 +99,15 @@ class Registration:
             self._replaced.set()
         return False
 
+    async def put(self, key: str, value: bytes) -> None:
+        """Store another key of this process, which disappears with the registration.
+
+        StoreUnavailable if the process is not registered now, or another one has its id.
+        """
+        compare, put = self.stands(), Put(key, value, self._lease)
+        if not (await self._etcd.transact([compare], [put])).succeeded:
+            raise StoreUnavailable(f"{key} is not stored: {self._key} has just been changed")
+
     async def confirm(self) -> None:
         """Wait until it is certain that the id is this process's; Superseded if it is not."""
         while True:

@@ -8,13 +8,15 @@ from typing import Any, Protocol, Self
 
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake
-from configurators.streams.refusal_log import RefusalLog
 from configurators.streams.stream import OnMessage, Stream, StreamOptions
 from configurators.streams.tls import StreamTls, TlsGates, explain
-from dzflow.connections import ConnectionLimits, ConnectionTable
 from dzflow.errors import DzflowError
+from dzflow.process.connections import ConnectionLimits, ConnectionTable
+from dzflow.process.limited_log import LimitedLog
 
 log = logging.getLogger(__name__)
+
+REFUSALS_EVERY = 10.0  # seconds between two lines about refused connections
 
 
 class CannotConnect(DzflowError):
@@ -134,9 +136,9 @@ class Listener:
         self._known: set[_Accepted] = set()
         self._open: set[Stream] = set()
         self._server: asyncio.Server | None = None
-        self._refusals = RefusalLog(log, f"the stream listener of {name or 'this process'}")
+        self._refusals = LimitedLog(log, logging.WARNING, REFUSALS_EVERY)
         self._gates = (
-            TlsGates(tls, self._accept, self._options.handshake, limits, self._refusals.note)
+            TlsGates(tls, self._accept, self._options.handshake, limits, self._log_refusal)
             if tls
             else None
         )
@@ -198,8 +200,13 @@ class Listener:
         self._strangers.remove(stream)
         self._known.discard(stream)
         if not stream.peer:
-            self._refusals.note(stream.remote, stream.reason)
+            self._log_refusal(stream.remote, stream.reason)
         self._open.discard(stream)
+
+    def _log_refusal(self, remote: str, reason: str) -> None:
+        listener = f"the stream listener of {self._name or 'this process'}"
+        # One subject for all: strangers may come from many addresses.
+        self._refusals.add("refused", f"{listener} refused {remote}: {reason}")
 
 
 class _Accepted(Stream):

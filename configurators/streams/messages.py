@@ -6,8 +6,9 @@ and these are the bulk of what is sent.
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from configurators.histogram import HistogramCounts
 from sdn.outcomes import Outcome
 
 # Between dispatcher and configurator
@@ -26,6 +27,7 @@ class Task(Struct, frozen=True, array_like=True, gc=False):
     advertised: bool
     regions: bytes
     edge: bytes = b""
+    trace: bytes = b""  # the context of the request's span, if its trace is sampled
 
 
 class Tasks(Struct, frozen=True, array_like=True, tag="tasks"):
@@ -42,10 +44,12 @@ class Tasks(Struct, frozen=True, array_like=True, tag="tasks"):
 class Offers(Struct, frozen=True, array_like=True, tag="offers"):
     """How many tasks a dispatcher has for the configurator that locks a partition (mode `sea`).
 
-    The dispatcher sends it to all configurators on each change; 0 if no tasks are left.
+    The holder of the lock is told each change, the others only of tasks that wait; 0 if no tasks
+    are left. `waits` says for how many seconds the oldest task has waited to be taken.
     """
 
     counts: dict[str, int]
+    waits: dict[str, float] = {}
 
 
 class Take(Struct, frozen=True, array_like=True, tag="take"):
@@ -94,6 +98,73 @@ class Waiting(Struct, frozen=True, array_like=True, tag="waiting"):
     reason: str
 
 
+# Between two configurators (mode `sna`)
+
+
+class CopyRequest(Struct, frozen=True, array_like=True, tag="copy"):
+    """Asks the owner of a partition for a copy of it, for a move, and to keep it up to date.
+
+    The owner that does not have this epoch closes the stream.
+    """
+
+    partition: str
+    epoch: int
+    move: str  # the id of the move
+
+
+class CopyPart(Struct, frozen=True, array_like=True, tag="copy-part"):
+    """What a partition has of some records; it replaces what earlier parts said of them.
+
+    With `complete`, all records were named at least once. Later parts say what the owner has
+    carried out since.
+    """
+
+    move: str
+    tasks: list[Task]
+    complete: bool
+
+
+class CopyEnd(Struct, frozen=True, array_like=True, tag="copy-end"):
+    """The owner has stopped: the copy has all that was ever carried out under its epoch.
+
+    `network` is the revision of the network that its entries are for. It is `in_order` if all
+    switches have carried out everything.
+    """
+
+    move: str
+    network: int
+    in_order: bool
+
+
+class CopyState(Struct, frozen=True, array_like=True, gc=False):
+    """How far the copy of a partition has come that is made for a move."""
+
+    partition: str
+    move: str
+    state: Literal["copying", "following", "ended"]
+
+
+# Load
+
+
+class WorkCounters(Struct, array_like=True, gc=False):
+    """What a worker has done since it was made; they only grow.
+
+    So a report may be lost or doubled without harm: receivers take differences. `since` is the
+    epoch under which the counters began. A worker that owns its partition again (mode `sea`) counts
+    on; a new worker begins with zeros and another `since`.
+    """
+
+    since: int = 0
+    arrived: int = 0  # tasks that came; one that comes again while it waits counts once
+    ended: int = 0  # tasks that ended here, with any result; not those that another owner gets
+    waited_s: float = 0.0  # from the arrival of tasks to the begin of their slice, over tasks
+    decided_s: float = 0.0  # processor time of decisions
+    pushed_s: float = 0.0  # from decisions to the answers of all switches
+    slices: int = 0  # decided and pushed; a part of a slice that was refused counts as another one
+    flow_ops: int = 0  # acknowledged, also those that follow from a changed network
+
+
 class PartitionLoad(Struct, frozen=True, array_like=True, gc=False):
     """The load and state of a partition."""
 
@@ -105,6 +176,21 @@ class PartitionLoad(Struct, frozen=True, array_like=True, gc=False):
     entries: int  # flow entries, a cheap estimate; 0 if not known
     tasks: int  # done since the process started
     reason: str | None = None
+    undefined: int = 0  # tasks that wait for switches which have not acknowledged for long
+    oldest_s: float = 0.0  # how long the oldest of the queued tasks has waited
+    counters: WorkCounters = field(default_factory=WorkCounters)
+
+
+class ConfiguratorCounters(Struct, frozen=True, array_like=True):
+    """What a configurator has counted since it started, for metrics."""
+
+    started: float = 0.0  # seconds since 1970
+    # Batches of one partition for one switch, by what the switch has said:
+    acknowledged: int = 0
+    refused: int = 0
+    undefined: int = 0
+    waiting: int = 0  # tasks that wait now for a switch that has not answered
+    lock_waits: HistogramCounts = HistogramCounts()  # until it had a lock (mode `sea`)
 
 
 class Load(Struct, frozen=True, array_like=True, tag="load"):
@@ -113,6 +199,13 @@ class Load(Struct, frozen=True, array_like=True, tag="load"):
     configurator: str
     network: int  # the revision of the network that all its partitions have
     partitions: list[PartitionLoad]
+    memory: int = 0  # resident bytes of the process
+    cpu_s: float = 0.0  # processor time of the process since its start
+    left: list[PartitionLoad] = []  # that it no longer owns, since the report before: last counters
+    copies: list[CopyState] = []  # of partitions that are to move to it
+    declared: bool = False  # all switches have what its partitions should have there
+    counters: ConfiguratorCounters = ConfiguratorCounters()
+    spaces: int = 0  # it knows all spaces as they were at this revision
 
 
 # To and from southbound processes
@@ -124,6 +217,7 @@ class Apply(Struct, frozen=True, array_like=True, tag="apply"):
     partition: str
     epoch: int
     batch: dict[str, bytes]
+    trace: bytes = b""  # the context of a span, if its trace is sampled
 
 
 class Applied(Struct, frozen=True, array_like=True, tag="applied"):
@@ -167,6 +261,7 @@ class Declare(Struct, frozen=True, array_like=True, tag="declare"):
     entries: dict[str, dict[str, bytes]]
     check: bool = True
     switches: list[str] | None = None
+    trace: bytes = b""  # the context of a span, if its trace is sampled
 
 
 class ReadFlows(Struct, frozen=True, array_like=True, tag="read"):
@@ -187,7 +282,8 @@ class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
 
     `switches` are those that it is master of and that are up; `down` gives reasons for those that
     it is responsible for and cannot use. `network` is the revision of the network that it has
-    taken up, `ports_down` the ports (switch, port) that are known to be down.
+    taken up, `ports_down` the ports (switch, port) that are known to be down. `refusing` gives
+    reasons for those of `switches` that do not hold all that was declared.
     """
 
     southbound: str
@@ -195,9 +291,38 @@ class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
     down: dict[str, str]
     network: int
     ports_down: list[tuple[str, int]]
+    spaces: int = 0  # it knows all spaces as they were at this revision
+    refusing: dict[str, str] = {}
+    cleaned: int = 0  # as `spaces`, and no entries are left of maps that were changed before
 
 
-ToConfigurator = Tasks | Offers
+class SwitchCounters(Struct, frozen=True, array_like=True, gc=False):
+    """What a southbound process has counted of one switch since it started."""
+
+    # Batches of one partition, by what the switch has said:
+    acknowledged: int = 0
+    refused: int = 0
+    undefined: int = 0
+    operations: int = 0  # in batches that were acknowledged
+    repairs: int = 0  # operations that reconciliation has sent
+    connections: int = 0  # how often it has connected and become usable
+
+
+class SouthboundCounters(Struct, frozen=True, array_like=True, tag="counters"):
+    """What a southbound process has counted since it started, for metrics.
+
+    It is sent when a stream opens, and every second if something has changed. Configurators have no
+    use for it.
+    """
+
+    southbound: str
+    started: float  # seconds since 1970
+    switches: dict[str, SwitchCounters]
+    pushes: HistogramCounts  # from the arrival of an `Apply` until all its switches have answered
+
+
+ToConfigurator = Tasks | Offers | CopyRequest
 FromConfigurator = Dones | Waiting | Load | Take
+FromCopySource = CopyPart | CopyEnd | Load  # a configurator sends its load to all its peers
 ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows
-FromSouthbound = Applied | Raised | Flows | SwitchReport
+FromSouthbound = Applied | Raised | Flows | SwitchReport | SouthboundCounters

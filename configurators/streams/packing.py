@@ -2,7 +2,8 @@
 
 Regions have 24 bytes each. Operations and entries are packed as a table of the different tails
 (actions and next table), followed by one record of 44 bytes for each entry. All records have the
-same layout, so that one call unpacks them. Matches and tails repeat often, and are cached.
+same layout, so that one call unpacks them. Regions, matches and tails repeat often when they are
+unpacked, and are cached, so that equal ones are one object.
 """
 
 import struct
@@ -25,7 +26,8 @@ _CHANGES = (Change.ADD, Change.MODIFY, Change.DELETE)
 _CHANGE = 3
 _MATCHED = 4
 _PORTED = 8
-_REMEMBERED = 1 << 16
+_REMEMBERED = 1 << 14  # regions and matches: about 5 MB each
+_TAILS = 1 << 12  # tails, and lists of them, of which ever new ones come: about 2 MB
 
 Tail = tuple[tuple[Action, ...], int | None]
 
@@ -110,7 +112,7 @@ def _pack(changes: list[int], entries: list[FlowEntry]) -> bytes:
             address = b""
             if match is not None:
                 flags |= _MATCHED
-                address = _raw(match)
+                address = match.address.to_bytes(16, "big") + match.mask.to_bytes(16, "big")
             if port is None:
                 port = 0
             else:
@@ -134,11 +136,6 @@ def _split(data: bytes) -> tuple[tuple[Tail, ...], memoryview]:
 
 
 @lru_cache(_REMEMBERED)
-def _raw(match: Match) -> bytes:
-    return match.address.to_bytes(16, "big") + match.mask.to_bytes(16, "big")
-
-
-@lru_cache(_REMEMBERED)
 def _match(raw: bytes) -> Match:
     match = Match(int.from_bytes(raw[:16], "big"), int.from_bytes(raw[16:], "big"))
     if match.address & match.mask != match.address:
@@ -146,7 +143,7 @@ def _match(raw: bytes) -> Match:
     return match
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_TAILS)
 def _pack_tail(tail: Tail) -> bytes:
     actions, goto = tail
     parts = [_TAIL.pack(-1 if goto is None else goto, len(actions))]
@@ -158,7 +155,7 @@ def _pack_tail(tail: Tail) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_TAILS)
 def _unpack_tails(data: bytes) -> tuple[Tail, ...]:
     tails: list[Tail] = []
     at = 0
@@ -175,7 +172,7 @@ def _unpack_tails(data: bytes) -> tuple[Tail, ...]:
     return tuple(tails)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_TAILS)
 def _actions(data: bytes) -> tuple[Action, ...]:
     return tuple(
         ToGroup(number) if group else Output(number) for group, number in _ACTION.iter_unpack(data)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +21,10 @@ FIRST_RETRY, LONGEST_RETRY = 0.05, 2.0  # seconds
 
 OnStream = Callable[[str, Stream], None]
 """Called with the id of a process, and the stream to it."""
+
+OpenStream = Callable[[str, OnMessage, Any], Awaitable[Stream]]
+"""Opens a stream to the process at an address, under the name of this one; given are what handles
+its messages, and the union of their types. CannotConnect if that is not possible."""
 
 
 class Peers:
@@ -57,6 +61,7 @@ class Peers:
         self._on_change = on_change
         self._options = options
         self._connect = connect
+        self._revisions: dict[str, int] = {}
         self._streams: dict[str, Stream] = {}
         self._connecting: dict[str, tuple[Process, asyncio.Task[None]]] = {}
         self._tasks = BackgroundTasks()
@@ -86,11 +91,19 @@ class Peers:
         """The stream to a process, None if there is none at the moment."""
         return self._streams.get(process)
 
+    def revision(self, process: str) -> int:
+        """The revision at which a process was registered; 0 if it is not."""
+        return self._revisions.get(process, 0)
+
     def streams(self) -> dict[str, Stream]:
         """All streams that are open now, by process."""
         return dict(self._streams)
 
-    def _registration_changed(self, name: str, process: Process | None, _: int) -> None:
+    def _registration_changed(self, name: str, process: Process | None, revision: int) -> None:
+        if process:
+            self._revisions[name] = revision
+        else:
+            self._revisions.pop(name, None)
         known, task = self._connecting.get(name, (None, None))
         if process == known:
             return  # registered once more, as before

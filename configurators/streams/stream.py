@@ -7,7 +7,6 @@ peer that reads too slowly is disconnected when too many bytes wait for it.
 
 import asyncio
 import inspect
-import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from struct import Struct as Layout
@@ -29,7 +28,7 @@ OnMessage = Callable[["Stream", Any], Any]
 _HEAD = Layout("!IBI")  # length of the rest, kind, number of an ask or 0
 _REST = _HEAD.size - 4
 _TELL, _ASK, _REPLY, _ERROR, _PING, _HANDSHAKE = range(6)
-_NUMBERS = 1 << 32
+_LAST_NUMBER = (1 << 32) - 1  # after which asks are numbered from 1 on again
 _MAX_TEXT = 10_000
 _NIL = b"\xc0"  # None in msgpack
 _LONG = 5  # times the pause between pings: such timeouts are checked with each ping, not by a timer
@@ -92,7 +91,7 @@ class Stream(asyncio.Protocol):
         self._queued = 0
         self._flushing = OncePerTurn(self._flush)
         self._over = False
-        self._numbers = itertools.cycle(range(1, _NUMBERS))
+        self._number = 0  # of the last ask
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._deadlines: dict[int, float] = {}  # of asks with a long timeout
         self._handling: set[asyncio.Task[None]] = set()
@@ -117,7 +116,7 @@ class Stream(asyncio.Protocol):
         TimeoutError after so many seconds, RemoteError if the peer failed, StreamClosed if the
         stream ends meanwhile; in these cases the request may have been carried out or not.
         """
-        number = next(self._numbers)
+        self._number = number = self._number % _LAST_NUMBER + 1
         future: asyncio.Future[Any] = self._loop.create_future()
         self._send(_ASK, number, self._encoder.encode(message))
         self._asked[number] = future

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from dzflow.connections import ConnectionLimits, ConnectionTable
 from dzflow.errors import BadInput
+from dzflow.process.connections import ConnectionLimits, ConnectionTable
 
 _FIRST = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from configurators.engine.partition_map import PartitionMap
 from configurators.state.network import with_host
-from configurators.state.spaces import SpaceView
+from configurators.state.spaces import LoadedSpace
 from configurators.store.keys import is_record_id
 from configurators.store.model import NetworkDoc, RecordKind, SpaceDoc
 from dispatcher.calls import MAX_LABEL, MAX_TTL, MIN_TTL
@@ -93,9 +93,9 @@ def _checked_hosts(given: list[Host], network: NetworkDoc) -> set[str]:
     return {host.id for host in network.hosts}
 
 
-def _checked_spaces(given: list[SpaceDoc], network: NetworkDoc) -> dict[str, SpaceView]:
+def _checked_spaces(given: list[SpaceDoc], network: NetworkDoc) -> dict[str, LoadedSpace]:
     """The spaces by name."""
-    found: dict[str, SpaceView] = {}
+    found: dict[str, LoadedSpace] = {}
     names: dict[int, str] = {}
     for place, doc in enumerate(given):
         at = f"spaces[{place}]"
@@ -113,7 +113,7 @@ def _checked_spaces(given: list[SpaceDoc], network: NetworkDoc) -> dict[str, Spa
     return found
 
 
-def _checked_space(doc: SpaceDoc, network: NetworkDoc) -> SpaceView:
+def _checked_space(doc: SpaceDoc, network: NetworkDoc) -> LoadedSpace:
     Scope(doc.number, doc.current).check()
     if set(doc.versions) != {doc.current} or doc.by:
         raise BadBackup("a saved space has one version, the current one, and no change in progress")
@@ -131,8 +131,8 @@ def _checked_space(doc: SpaceDoc, network: NetworkDoc) -> SpaceView:
     if version.shapes is not None and len(version.shapes) > most:
         raise BadBackup(f"it has {len(version.shapes)} shapes, but at most {most} are allowed")
     _check_map(version.map)
-    stored = replace(version, schema=space.to_json())
-    return SpaceView.of(replace(doc, versions={doc.current: stored}))
+    stored = replace(version, schema=space.to_json(), map_number=0, cutting=())
+    return LoadedSpace.of(replace(doc, versions={doc.current: stored}))
 
 
 def _check_map(given: PartitionMap) -> None:
@@ -159,7 +159,7 @@ def _check_map(given: PartitionMap) -> None:
 def _check_records(
     given: list[SavedRecord],
     hosts: set[str],
-    spaces: Mapping[str, SpaceView],
+    spaces: Mapping[str, LoadedSpace],
     max_filter: int | None,
 ) -> None:
     seen: set[str] = set()
@@ -174,7 +174,7 @@ def _check_records(
 def _faults(
     record: SavedRecord,
     hosts: set[str],
-    spaces: Mapping[str, SpaceView],
+    spaces: Mapping[str, LoadedSpace],
     max_filter: int | None,
 ) -> Iterator[str]:
     """What is wrong with a record, if anything."""

@@ -169,5 +169,6 @@ def _number_taken(number: int, wanted_by: str, owner: str) -> Conflict:
 
 
 def _settled(doc: SpaceDoc) -> SpaceDoc:
-    """A space without the changes of a schema change that is in progress."""
-    return replace(doc, versions={doc.current: doc.versions[doc.current]}, by="")
+    """A space without changes of its schema or its partition map that are in progress."""
+    current = replace(doc.versions[doc.current], cutting=())
+    return replace(doc, versions={doc.current: current}, by="")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from configurators.environment import Clock
-from configurators.state.spaces import SpaceView
+from configurators.state.spaces import LoadedSpace
 from configurators.store.documents import decode_space, decode_space_keys, encode
 from configurators.store.etcd.client import Delete, Etcd, Put, unchanged
 from configurators.store.keys import EVENT_KEYS, RECORDS, SPACES, record_key
@@ -76,7 +76,10 @@ class EventKeys:
         return views.PublishingKey(record.space, record.host, keys.number, secret, stream)
 
     async def receiving_keys(self, subscription: str) -> views.ReceivingKeys:
-        """The keys of all publishers, for a host that has an active subscription."""
+        """The keys of all publishers, for a host that has an active subscription.
+
+        NotFound if there is no such subscription, Conflict if it is not active.
+        """
         record = await self._active(subscription, "subscription")
         keys = await self._keys(record.space)
         valid = [views.SpaceKey(keys.number, keys.secret)]
@@ -88,7 +91,10 @@ class EventKeys:
     async def publishers(
         self, subscription: str, *, limit: int, after: str | None
     ) -> views.Publishers:
-        """What hosts advertise in the space of an active subscription, a page at a time."""
+        """What hosts advertise in the space of an active subscription, a page at a time.
+
+        NotFound if there is no such subscription, Conflict if it is not active.
+        """
         record = await self._active(subscription, "subscription")
         number = self._tagged(record.space).number
         if after is not None and not record_key(after).startswith(f"{RECORDS}{number:x}/a"):
@@ -110,7 +116,7 @@ class EventKeys:
                 items.append(views.Advertised(each.host, each.next.filter))
         return views.Publishers(items, found.next)
 
-    async def replace_key(self, name: str, grace: float) -> SpaceView:
+    async def replace_key(self, name: str, grace: float) -> LoadedSpace:
         """Make a new key for a space; the former one stays valid for so many seconds.
 
         UnknownSpace, or Conflict if its events carry no tags.
@@ -160,7 +166,7 @@ class EventKeys:
             raise Unavailable(f"the keys of {name!r} are being replaced; try again")
         return decode_space_keys(stored.value)
 
-    def _tagged(self, name: str) -> SpaceView:
+    def _tagged(self, name: str) -> LoadedSpace:
         space = self._catalogue.spaces.named(name)
         if space.doc.authentication != "tagged":
             raise Conflict(f"the events of {name!r} carry no tags, so there is no key")

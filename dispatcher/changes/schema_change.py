@@ -5,7 +5,7 @@ names the one that does):
 
 | stored | what is done next |
 | --- | --- |
-| two versions, publishers write the older | install all records in the newer, tell publishers |
+| two versions, publishers write the older | install all records in the newer, then announce it |
 | two versions, publishers write the newer | after a grace period, drop the older |
 | one version | take what is left of others out of the records, then it is over |
 """
@@ -18,7 +18,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from configurators.environment import Clock
-from configurators.state.spaces import SpaceView, with_current, without_version
+from configurators.state.spaces import LoadedSpace, with_current, without_version
 from configurators.store.documents import decode_space, encode
 from configurators.store.etcd.client import Delete, Etcd, Put, StoreError, unchanged
 from configurators.store.keys import RECORDS, SPACES, owners_of_space, record_key
@@ -45,11 +45,11 @@ _NAMED = 20  # records that an error lists
 _PAUSE = 0.5
 _INSTALL_TIME = 120.0
 _ROUNDS = 3  # attempts to install what switches refuse, before the change is taken back
-_PATIENCE = 30.0  # seconds that a call waits for publishers to be told
+_PATIENCE = 30.0  # seconds that a call waits until the new version is announced
 
 
 def newer_version(doc: SpaceDoc) -> int | None:
-    """The version that a change leads to, while publishers are not told of it yet."""
+    """The version that a change leads to, while it is not announced to publishers yet."""
     following = (doc.current + 1) % (MAX_VERSION + 1)
     return following if following in doc.versions else None
 
@@ -78,7 +78,7 @@ class SchemaChanges:
         self._writer = writer
         self._clock = clock
         self._driven: dict[str, asyncio.Task[None]] = {}
-        self._announced: dict[str, asyncio.Future[None]] = {}  # set when publishers are told
+        self._announced: dict[str, asyncio.Future[None]] = {}  # set when it is announced
         adoption.looking.subscribe(self.adopt)
 
     async def close(self) -> None:
@@ -90,7 +90,7 @@ class SchemaChanges:
 
     async def check_fit(self, doc: SpaceDoc, version: int) -> None:
         """Conflict if there are records whose filters do not fit a version."""
-        space = SpaceView.of(doc).versions[version].space
+        space = LoadedSpace.of(doc).versions[version].space
         wrong: list[str] = []
         reason = ""
         pause = PauseByTime(self._clock.monotonic)
@@ -114,7 +114,7 @@ class SchemaChanges:
             )
 
     async def wait_until_announced(self, name: str) -> None:
-        """Wait until publishers are told of the new version, but not forever."""
+        """Wait until the new version is announced to publishers, at most `_PATIENCE` seconds."""
         announced = self._announced.get(name)
         if announced is not None:
             await asyncio.wait([announced], timeout=_PATIENCE)
@@ -190,7 +190,7 @@ class SchemaChanges:
             announced.set_result(None)
 
     async def _install(self, doc: SpaceDoc, revision: int, version: int) -> None:
-        """Install all records in the newer version, then tell publishers; or take it back."""
+        """Install all records in the newer version, then announce it; or take it back."""
         await self._catalogue.refresh_spaces()
         try:
             await self.check_fit(doc, version)

@@ -7,12 +7,13 @@ from typing import cast, get_args
 from msgspec.structs import replace
 
 from configurators.state.spaces import (
-    SpaceView,
+    LoadedSpace,
     new_space,
     new_version,
     same_schema,
 )
-from configurators.store.documents import decode_space, encode
+from configurators.state.wanted import read_count, staying
+from configurators.store.documents import decode_plan, decode_space, encode
 from configurators.store.etcd.client import (
     Compare,
     Delete,
@@ -28,8 +29,11 @@ from configurators.store.keys import (
     RECORDS,
     SPACES,
     history_of,
+    moves_of_space,
     owner_key,
     owners_of_space,
+    plan_key,
+    wanted_key,
 )
 from configurators.store.model import Authentication, SpaceDoc
 from dispatcher.changes.event_keys import first_key, next_key, no_key
@@ -37,6 +41,7 @@ from dispatcher.changes.schema_change import SchemaChanges, newer_version
 from dispatcher.errors import Conflict, NotFound, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
+from dispatcher.knowledge.workers import Workers
 from dispatcher.options import DispatcherOptions
 from dzflow.address import MAX_SPACE
 from dzflow.attribute import BadSchema, shown
@@ -46,6 +51,7 @@ _TRIES = 10
 _AT_ONCE = 100  # keys in one transaction
 _NAMED = 20  # records that an error lists
 _NUMBER_REST = 120  # seconds before the number of a deleted space is used again
+_CONFIGURATORS = wanted_key("configurators")
 
 
 class SpaceChanges:
@@ -58,6 +64,7 @@ class SpaceChanges:
         options: DispatcherOptions,
         catalogue: Catalogue,
         fleet: Fleet,
+        workers: Workers,
         schema_changes: SchemaChanges,
         new_id: Callable[[int], str],
     ) -> None:
@@ -66,10 +73,11 @@ class SpaceChanges:
         self._options = options
         self._catalogue = catalogue
         self._fleet = fleet
+        self._workers = workers
         self._schema_changes = schema_changes
         self._new_id = new_id
 
-    async def put(self, name: str, schema: object) -> SpaceView:
+    async def put(self, name: str, schema: object) -> LoadedSpace:
         """Make a space or change its schema; returns when publishers are told of it.
 
         BadInput if the schema is not valid, Conflict if it is being changed already or if filters
@@ -96,7 +104,7 @@ class SpaceChanges:
             await self._set_authentication(doc, stored.revision, wanted)
         raise Unavailable(f"other calls are changing {name!r} at the same time; try again")
 
-    async def delete(self, name: str) -> SpaceView:
+    async def delete(self, name: str) -> LoadedSpace:
         """Delete a space, returned as it was; NotFound, or Conflict while records are in it."""
         for _ in range(_TRIES):
             stored = await self._etcd.get(SPACES + name)
@@ -105,6 +113,7 @@ class SpaceChanges:
             doc = decode_space(stored.value)
             if doc.by:
                 raise Conflict(f"the schema of {name!r} is being changed; try again later")
+            as_planned = await self._check_no_plan(doc)
             under = f"{RECORDS}{doc.number:x}/"
             page = await self._etcd.range(under, limit=_NAMED)
             if page.items:
@@ -112,10 +121,16 @@ class SpaceChanges:
                 raise Conflict(f"{name!r} is in use by {', '.join(ids)} and perhaps more", ids=ids)
             rest = await self._etcd.grant(_NUMBER_REST)
             result = await self._etcd.transact(
-                [unchanged(SPACES + name, stored.revision), none_newer(under, page.revision)],
+                [
+                    unchanged(SPACES + name, stored.revision),
+                    none_newer(under, page.revision),
+                    as_planned,
+                ],
                 [
                     Delete(SPACES + name),
                     Delete(owners_of_space(doc.number), prefix=True),
+                    Delete(moves_of_space(doc.number), prefix=True),
+                    Delete(plan_key(doc.number)),
                     *(Delete(prefix, prefix=True) for prefix in history_of(doc.number)),
                     no_key(doc.number),
                     Put(f"{NUMBERS}{doc.number}", name.encode(), rest),
@@ -123,7 +138,7 @@ class SpaceChanges:
             )
             if result.succeeded:
                 await self._catalogue.refresh_spaces()
-                return SpaceView.of(doc)
+                return LoadedSpace.of(doc)
         raise Unavailable(f"other calls are changing {name!r} at the same time; try again")
 
     async def store_new(
@@ -169,23 +184,37 @@ class SpaceChanges:
         changed = await asyncio.to_thread(new_version, doc, schema, self._partitions())
         version = newer_version(changed)
         assert version is not None
+        as_planned = await self._check_no_plan(doc)
         await self._schema_changes.check_fit(changed, version)
-        compares = [unchanged(SPACES + doc.name, revision)]
+        compares = [unchanged(SPACES + doc.name, revision), as_planned]
         if await self._put_with_owners(compares, replace(changed, by=self._me), version, []):
             self._schema_changes.drive(doc.name)
             return True
         return False
+
+    async def _check_no_plan(self, doc: SpaceDoc) -> Compare:
+        """Conflict while a plan for the partition map runs; the comparison that none has begun."""
+        key = plan_key(doc.number)
+        stored = await self._etcd.get(key)
+        if stored and decode_plan(stored.value).running:
+            raise Conflict(f"the partition map of {doc.name!r} is being changed; try again later")
+        return unchanged(key, stored.revision if stored else 0)
 
     async def _put_with_owners(
         self, compares: Sequence[Compare], doc: SpaceDoc, version: int, more: Sequence[Op]
     ) -> bool:
         """Store a space, and before or with it the owners of the partitions of one version.
 
+        False if a comparison does not hold, or another number of configurators is wanted by now.
         In mode `sea` they have no owners yet; instead, what is left of former partitions with
         the same names is deleted.
         """
-        view = await asyncio.to_thread(SpaceView.of, doc)
-        owners = self._spread(view.versions[version].partitions())
+        view = await asyncio.to_thread(LoadedSpace.of, doc)
+        count = await self._etcd.get(_CONFIGURATORS)
+        # A configurator that is to leave by now must not get anything: it may be about to end.
+        compares = [*compares, unchanged(_CONFIGURATORS, count.revision if count else 0)]
+        wanted = read_count(count.value if count else None)
+        owners = self._spread(view.versions[version].partitions(), wanted)
         if self._options.mode == "sea":
             owners = [Delete(prefix, prefix=True) for prefix in history_of(doc.number, version)]
         put = Put(SPACES + doc.name, encode(doc))
@@ -195,9 +224,9 @@ class SpaceChanges:
                 return False
         return (await self._etcd.transact(compares, [*owners, *more, put])).succeeded
 
-    def _spread(self, partitions: Sequence[str]) -> list[Op]:
+    def _spread(self, partitions: Sequence[str], wanted: int | None) -> list[Op]:
         """Owner keys for partitions: each goes to the configurator that owns the fewest."""
-        counts = dict.fromkeys(sorted(self._fleet.configurators.processes), 0)
+        counts = dict.fromkeys(sorted(staying(self._fleet.configurators.processes, wanted)), 0)
         if not counts:
             raise Unavailable("no configurator is alive to own the space's partitions", 2.0)
         for owner, _ in self._catalogue.owners.values():
@@ -212,8 +241,10 @@ class SpaceChanges:
 
     def _partitions(self) -> int:
         options = self._options
-        each = options.partitions_per_configurator
-        return options.partitions or max(1, each * len(self._fleet.configurators.processes))
+        configurators = self._workers.wanted("configurators") or len(
+            self._fleet.configurators.processes
+        )
+        return options.partitions or max(1, options.partitions_per_configurator * configurators)
 
     def _plan(self) -> PlanName:
         doc = self._catalogue.network_doc
@@ -222,7 +253,7 @@ class SpaceChanges:
     def _prefix(self) -> int:
         return self._catalogue.prefix
 
-    async def _known(self, name: str) -> SpaceView:
+    async def _known(self, name: str) -> LoadedSpace:
         await self._catalogue.refresh_spaces()
         return self._catalogue.spaces.named(name)
 

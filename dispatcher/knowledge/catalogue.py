@@ -4,12 +4,19 @@ import asyncio
 from typing import Any
 
 from configurators.state.network import Network, read_network
-from configurators.state.spaces import Spaces, SpaceView
-from configurators.store.documents import BadDocument, Wires, decode_space, decode_wires
+from configurators.state.spaces import LoadedSpace, Spaces
+from configurators.store.documents import (
+    BadDocument,
+    Wires,
+    decode_move,
+    decode_plan,
+    decode_space,
+    decode_wires,
+)
 from configurators.store.etcd.client import Compare, Etcd, unchanged
-from configurators.store.keys import NETWORK, SPACES, WIRES
+from configurators.store.keys import MOVES, NETWORK, PLANS, SPACES, WIRES
 from configurators.store.mirror import Mirror
-from configurators.store.model import NetworkDoc, SpaceDoc
+from configurators.store.model import MapPlan, Move, NetworkDoc, SpaceDoc
 from dispatcher.errors import Unavailable
 from dispatcher.knowledge.owners import AssignedOwners, LockedOwners, OwnerChanged, Owners
 from dispatcher.knowledge.signals import Signal
@@ -28,6 +35,12 @@ class Catalogue:
         """Emitted with the name of a space that was made, changed or deleted."""
         self.network_changed: Signal[()] = Signal()
         self.owner_changed: OwnerChanged = Signal()
+        self.moves: dict[str, tuple[Move, int]] = {}  # by partition, with the document's revision
+        self.move_changed: Signal[str] = Signal()
+        """Emitted with the partition whose move has begun, come further, or ended."""
+        self.plans: dict[int, tuple[MapPlan, int]] = {}  # by number of space, with the revision
+        self.plan_changed: Signal[int] = Signal()
+        """Emitted with the number of a space whose plan has begun, come further, or ended."""
         self._network: Network | None = None
         self._revisions: dict[str, int] = {}  # of spaces
         self._guards: dict[str, tuple[Compare, ...]] = {}  # by space, until something changes
@@ -39,12 +52,16 @@ class Catalogue:
             else AssignedOwners(etcd, self.owner_changed)
         )
         self.owners = self._owners.by_partition  # configurator and epoch of each partition
+        self._moves = Mirror(etcd, MOVES, decode_move, self._move_stored)
+        self._plans = Mirror(etcd, PLANS, decode_plan, self._plan_stored)
         self._network_key = Mirror(etcd, NETWORK, read_network, self._network_stored)
         self._mirrors: list[Mirror[Any]] = [
             self._network_key,
             Mirror(etcd, WIRES, decode_wires, self._wires_stored),
             self._spaces,
             self._owners.mirror,
+            self._moves,
+            self._plans,
         ]
 
     async def start(self) -> None:
@@ -60,7 +77,7 @@ class Catalogue:
         """Background tasks; they never end by themselves."""
         return [task for mirror in self._mirrors for task in mirror.tasks()]
 
-    async def refresh(self, space: SpaceView) -> None:
+    async def refresh(self, space: LoadedSpace) -> None:
         """Read now what has changed about a space."""
         await self._spaces.refresh(space.name)
         await self._owners.refresh(space)
@@ -72,6 +89,14 @@ class Catalogue:
     async def refresh_network(self) -> None:
         """Read now what has changed about the network."""
         await self._network_key.refresh()
+
+    async def refresh_moves(self, partition: str = "") -> None:
+        """Read now what has changed about the moves of partitions, or one of them."""
+        await self._moves.refresh(partition)
+
+    async def refresh_plans(self) -> None:
+        """Read now what has changed about the plans for partition maps."""
+        await self._plans.refresh()
 
     # Reading
 
@@ -108,11 +133,20 @@ class Catalogue:
         owner = self.owners.get(partition)
         return owner[1] if owner else None
 
-    def space_revision(self, space: SpaceView) -> int:
+    def holds_back(self, partition: str) -> bool:
+        """Whether tasks wait because their partition is being handed over to another owner."""
+        known = self.moves.get(partition)
+        return (
+            known is not None
+            and known[0].phase == "handing over"
+            and known[0].epoch == self.epoch(partition)
+        )
+
+    def space_revision(self, space: LoadedSpace) -> int:
         """The revision of the document that a view was made from."""
         return self._revisions.get(space.name, 0)
 
-    def guards(self, space: SpaceView) -> tuple[Compare, ...]:
+    def guards(self, space: LoadedSpace) -> tuple[Compare, ...]:
         """What must hold in etcd so that all that is known of a space is still true."""
         guards = self._guards.get(space.name)
         if guards is None:
@@ -150,3 +184,18 @@ class Catalogue:
     def _wires_stored(self, key: str, value: Wires | None, revision: int) -> None:  # noqa: ARG002
         if not key:
             self.wires = value or {}
+
+    def _move_stored(self, partition: str, move: Move | None, revision: int) -> None:
+        if move is None:
+            self.moves.pop(partition, None)
+        else:
+            self.moves[partition] = move, revision
+        self.move_changed.emit(partition)
+
+    def _plan_stored(self, key: str, plan: MapPlan | None, revision: int) -> None:
+        number = int(key, 16)
+        if plan is None:
+            self.plans.pop(number, None)
+        else:
+            self.plans[number] = plan, revision
+        self.plan_changed.emit(number)

@@ -13,6 +13,7 @@ from configurators.streams.messages import (
     FromConfigurator,
     FromSouthbound,
     Load,
+    SouthboundCounters,
     SwitchReport,
     Take,
     Waiting,
@@ -30,6 +31,7 @@ class Fleet:
     def __init__(self, etcd: Etcd, token: bytes, me: str, connect: Connect = connect) -> None:
         self.loads: dict[str, Load] = {}
         self.switch_reports: dict[str, SwitchReport] = {}
+        self.southbound_counters: dict[str, SouthboundCounters] = {}
         self.tasks_done: Signal[Dones, str] = Signal()
         """Emitted with the answers to tasks, and the id of the configurator."""
         self.tasks_waiting: Signal[Waiting] = Signal()
@@ -107,6 +109,8 @@ class Fleet:
         elif isinstance(message, SwitchReport):
             self.switch_reports[message.southbound] = message
             self.switches_changed.emit()
+        elif isinstance(message, SouthboundCounters):
+            self.southbound_counters[message.southbound] = message
         else:
             _log.warning("%s has sent a message that nobody expects: %r", stream.peer, message)
 
@@ -121,6 +125,7 @@ class Fleet:
 
     def _southbound_disconnected(self, id: str, stream: Stream) -> None:  # noqa: ARG002
         self.switch_reports.pop(id, None)
+        self.southbound_counters.pop(id, None)
         self.switches_changed.emit()
 
     def _registrations_changed(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from configurators.state.spaces import Spaces, SpaceView
+from configurators.state.spaces import LoadedSpace, Spaces
 from configurators.store.etcd.client import Compare, Etcd, none_newer
 from configurators.store.keys import LOCKS, OWNERS, PartitionName, owners_of_space
 from configurators.store.locks import LockTable
@@ -21,10 +21,10 @@ class Owners(Protocol):
     moving: bool  # whether partitions go from one configurator to another all the time
     mirror: Mirror[Any]
 
-    async def refresh(self, space: SpaceView) -> None:
+    async def refresh(self, space: LoadedSpace) -> None:
         """Read now who owns the partitions of a space."""
 
-    def guards(self, space: SpaceView) -> Sequence[Compare]:
+    def guards(self, space: LoadedSpace) -> Sequence[Compare]:
         """What must hold in etcd so that what former owners did is not lost."""
 
     def spaces_changed(self) -> None:
@@ -42,11 +42,11 @@ class AssignedOwners:
         self._changed = changed
         self._newest: dict[int, int] = {}  # the highest epoch by number of space
 
-    async def refresh(self, space: SpaceView) -> None:
+    async def refresh(self, space: LoadedSpace) -> None:
         """Read now who owns the partitions of a space."""
         await self.mirror.refresh(owners_of_space(space.number)[len(OWNERS) :])
 
-    def guards(self, space: SpaceView) -> Sequence[Compare]:
+    def guards(self, space: LoadedSpace) -> Sequence[Compare]:
         """No partition of the space may have a newer owner, which does not know what others did."""
         newest = self._newest.get(space.number, 0)
         return (none_newer(owners_of_space(space.number), newest),)
@@ -77,10 +77,10 @@ class LockedOwners:
         self._spaces = spaces
         self._locks = LockTable()
 
-    async def refresh(self, space: SpaceView) -> None:
+    async def refresh(self, space: LoadedSpace) -> None:
         """Nothing: no write depends on who has a lock."""
 
-    def guards(self, space: SpaceView) -> Sequence[Compare]:  # noqa: ARG002
+    def guards(self, space: LoadedSpace) -> Sequence[Compare]:  # noqa: ARG002
         """None: what each owner has done is in the partition's log."""
         return ()
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from typing import Any
 
 from configurators.store.documents import BadDocument, decode_record
@@ -13,6 +13,7 @@ from configurators.store.keys import FINISHED, RECORDS
 from configurators.store.mirror import Changes, follow
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
+from dispatcher.knowledge.workers import Workers
 from dispatcher.reports.status import Status
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.views import Change, ChangeType, SpaceGone
@@ -27,6 +28,7 @@ class _Reader:
     def __init__(self, types: Collection[ChangeType]) -> None:
         self.types = frozenset(types)
         self.queue: deque[Change] = deque()
+        self.load: Change | None = None  # not in the queue: only the newest one counts
         self.woken = asyncio.Event()
         self.lagged = False
 
@@ -38,12 +40,22 @@ class _Reader:
             self.queue.append(change)
         self.woken.set()
 
+    def put_load(self, change: Change) -> None:
+        self.load = change
+        self.woken.set()
+
 
 class ChangeFeed:
     """Tells readers of changes. Records are watched only while a reader wants to know of them."""
 
     def __init__(
-        self, etcd: Etcd, catalogue: Catalogue, fleet: Fleet, status: Status, views: RecordViews
+        self,
+        etcd: Etcd,
+        catalogue: Catalogue,
+        fleet: Fleet,
+        workers: Workers,
+        status: Status,
+        views: RecordViews,
     ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
@@ -57,6 +69,7 @@ class ChangeFeed:
         catalogue.network_changed.subscribe(self._network_changed)
         fleet.switches_changed.subscribe(self._network_changed)
         fleet.configurator_changed.subscribe(self._configurator_changed)
+        workers.changed.subscribe(self._workers_changed)
 
     async def close(self) -> None:
         """End all readers."""
@@ -67,10 +80,10 @@ class ChangeFeed:
             reader.woken.set()
 
     async def changes(self, types: Collection[ChangeType]) -> AsyncGenerator[Change, None]:
-        """Changes of some types; first the present state of all but records.
+        """Changes of some types; first the present state of all but records and load.
 
-        From the first one on, no change is left out. A reader that is too slow gets `lagged`, and
-        that is the end.
+        From the first one on, no change is left out, except for loads: a slow reader gets the
+        newest one. A reader that is too slow for the others gets `lagged`, and that is the end.
         """
         reader = _Reader(types)
         self._readers.add(reader)
@@ -87,6 +100,10 @@ class ChangeFeed:
                 if reader.lagged:
                     yield Change("lagged", None)
                     return
+                if reader.load:
+                    load, reader.load = reader.load, None
+                    yield load
+                    continue
                 reader.woken.clear()
                 await reader.woken.wait()
         finally:
@@ -96,6 +113,18 @@ class ChangeFeed:
                     task.cancel()
                 self._watching.clear()
 
+    def publish_plan(self, space: str, view: object) -> None:
+        """Tell readers of a plan for a partition map; those that come later are told, too."""
+        self._publish("plan", space, view)
+
+    def publish_load(self, view: Callable[[], object]) -> None:
+        """Tell the readers who asked for it the load; `view` is called only if there are any."""
+        readers = [reader for reader in self._readers if "load" in reader.types]
+        if readers:
+            change = Change("load", view())
+            for reader in readers:
+                reader.put_load(change)
+
     def _present(self) -> Iterator[tuple[str, Change]]:
         for space in self._status.spaces():
             yield space.name, Change("space", space)
@@ -104,6 +133,9 @@ class ChangeFeed:
             yield switch.id, Change("switch", switch)
         for configurator in self._status.configurators():
             yield configurator.id, Change("configurator", configurator)
+        for (kind, name), data in list(self._last.items()):
+            if kind == "plan":
+                yield name, Change("plan", data)
 
     def _network(self) -> dict[str, Any]:
         return {"revision": self._catalogue.network_revision, "trees": self._status.trees()}
@@ -121,13 +153,15 @@ class ChangeFeed:
                 reader.put(Change(kind, data))
 
     def _space_changed(self, name: str) -> None:
+        space = self._catalogue.spaces.get(name)
+        if space is None:
+            self._last.pop(("plan", name), None)
         if not self._readers:
             return
-        space = self._catalogue.spaces.get(name)
         if space is None:
             self._publish("space", name, SpaceGone(name))
         else:
-            self._publish("space", name, self._status.space(space))
+            self._publish("space", name, self._status.show_space(space))
 
     def _network_changed(self) -> None:
         if not self._readers:
@@ -141,6 +175,11 @@ class ChangeFeed:
     def _configurator_changed(self, name: str) -> None:
         if self._readers:
             self._publish("configurator", name, self._status.configurator(name))
+
+    def _workers_changed(self) -> None:
+        if self._readers:
+            for view in self._status.configurators():
+                self._publish("configurator", view.id, view)
 
     async def _watch_records(self) -> None:
         """Watch records; from a moment before this returns, no change of a record is left out."""

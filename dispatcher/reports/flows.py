@@ -10,7 +10,7 @@ from configurators.engine.engine import Engine
 from configurators.engine.partials import Partial, Request
 from configurators.state.loading import load_usable, partials
 from configurators.state.network import Network
-from configurators.state.spaces import Spaces, SpaceView, VersionView
+from configurators.state.spaces import LoadedSpace, LoadedVersion, Spaces
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import RECORDS
 from configurators.store.model import NetworkDoc, Record, SpaceDoc
@@ -96,7 +96,7 @@ class FlowReader:
             self._computations -= 1
 
     async def explain(
-        self, space: SpaceView, given: Any, host: str | None, charge: Callable[[float], None]
+        self, space: LoadedSpace, given: Any, host: str | None, charge: Callable[[float], None]
     ) -> Explanation:
         """What a filter leads to; with a host, also the operations that subscribing would take.
 
@@ -165,7 +165,7 @@ def computed(
 
 def engines(
     network: Network,
-    version: VersionView,
+    version: LoadedVersion,
     records: Iterable[Record],
     only: Iterable[str] | None = None,
 ) -> dict[str, Engine]:

@@ -1,14 +1,17 @@
 """The status of the system: topology and trees, switches, partitions, configurators, health."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
-from configurators.state.spaces import SpaceView
+from configurators.state.spaces import LoadedSpace
 from configurators.store.keys import PartitionName
+from configurators.streams.messages import ConfiguratorCounters, SouthboundCounters
 from dispatcher import views
 from dispatcher.changes.hosts import Hosts
 from dispatcher.errors import NotFound
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
+from dispatcher.knowledge.workers import Workers
 from sdn.topology import Link
 
 _NO_REPORT = "it is registered, but has not reported which switches it has"
@@ -17,15 +20,16 @@ _NO_REPORT = "it is registered, but has not reported which switches it has"
 class Status:
     """Views of what this dispatcher knows now; nothing here asks another process."""
 
-    def __init__(self, catalogue: Catalogue, fleet: Fleet, hosts: Hosts) -> None:
+    def __init__(self, catalogue: Catalogue, fleet: Fleet, hosts: Hosts, workers: Workers) -> None:
         self._catalogue = catalogue
         self._fleet = fleet
         self._hosts = hosts
+        self._workers = workers
 
     # The network
 
     def topology(self) -> views.TopologyView:
-        """Switches, links, hosts and trees."""
+        """Switches, links, hosts, and trees with what is broken of them."""
         doc = self._catalogue.network_doc
         down = self._ports_down()
         return views.TopologyView(
@@ -117,7 +121,11 @@ class Status:
 
     # Spaces
 
-    def space(self, view: SpaceView) -> views.SpaceView:
+    def space(self, name: str) -> views.SpaceView:
+        """One space; UnknownSpace if there is none of this name."""
+        return self.show_space(self._catalogue.spaces.named(name))
+
+    def show_space(self, view: LoadedSpace) -> views.SpaceView:
         """A space as users see it."""
         return views.SpaceView(
             view.name,
@@ -135,15 +143,17 @@ class Status:
 
     def spaces(self) -> list[views.SpaceView]:
         """All spaces in the order of their names."""
-        return [self.space(view) for view in sorted(self._catalogue.spaces, key=lambda s: s.name)]
+        return [
+            self.show_space(view) for view in sorted(self._catalogue.spaces, key=lambda s: s.name)
+        ]
 
-    # Partitions and configurators
+    # Partitions and workers
 
     def partitions(self) -> list[views.PartitionView]:
-        """All partitions."""
+        """All partitions, their owners and loads."""
         loads = {p.partition: p for load in self._fleet.loads.values() for p in load.partitions}
         found = []
-        for name, (owner, epoch) in sorted(self._catalogue.owners.items()):
+        for name, (owner, epoch) in sorted(self._owners().items()):
             number, version, leaf = PartitionName.parse(name)
             space = self._catalogue.spaces.numbered(number)
             load = loads.get(name)
@@ -169,12 +179,13 @@ class Status:
         return found
 
     def configurators(self) -> list[views.ConfiguratorView]:
-        """All configurators that are alive or own something."""
+        """All configurators that are alive, own something, or should have started."""
         owned: dict[str, int] = {}
         for owner, _ in self._catalogue.owners.values():
             if owner:
                 owned[owner] = owned.get(owner, 0) + 1
-        names = sorted({*owned, *self._fleet.configurators.processes})
+        starting = self._workers.starting("configurators")
+        names = sorted({*owned, *self._fleet.configurators.processes, *starting})
         return [self.configurator(name, owned.get(name, 0)) for name in names]
 
     def configurator(self, name: str, owned: int | None = None) -> views.ConfiguratorView:
@@ -185,9 +196,11 @@ class Status:
         load = self._fleet.loads.get(name)
         loads = load.partitions if load else []
         reached = self._fleet.configurators[name] is not None
+        starting = name in self._workers.starting("configurators") and not owned
+        absent: Literal["down", "starting"] = "starting" if starting else "down"
         return views.ConfiguratorView(
             name,
-            "down" if process is None else "up" if reached else "unreachable",
+            absent if process is None else "up" if reached else "unreachable",
             process.address if process else None,
             process.node if process else None,
             process.pid if process else None,
@@ -195,26 +208,53 @@ class Status:
             sum(one.queued for one in loads),
             sum(one.active for one in loads),
             sum(one.tasks for one in loads),
+            bool(self._workers.leaving("configurators", [name])),
+            self._workers.delays("configurators").get(name),
         )
+
+    def southbound(self) -> list[views.SouthboundView]:
+        """All southbound processes that are alive, or should have started."""
+        processes, delays = self._fleet.southbound.processes, self._workers.delays("southbound")
+        leaving = self._workers.leaving("southbound", processes)
+        found = []
+        for name in sorted({*processes, *self._workers.starting("southbound")}):
+            process, report = processes.get(name), self._fleet.switch_reports.get(name)
+            view = views.SouthboundView(
+                name,
+                "starting" if process is None else "unreachable" if report is None else "up",
+                process.address if process else None,
+                process.node if process else None,
+                process.pid if process else None,
+                process.openflow if process else None,
+                len(report.switches) if report else 0,
+                name in leaving,
+                delays.get(name),
+            )
+            found.append(view)
+        return found
+
+    # What processes have counted since they started
+
+    def configurator_counters(self) -> dict[str, ConfiguratorCounters]:
+        """The counters of all configurators that have reported, by name."""
+        return {name: load.counters for name, load in self._fleet.loads.items()}
+
+    def southbound_counters(self) -> list[SouthboundCounters]:
+        """The counters of all southbound processes that have reported."""
+        return list(self._fleet.southbound_counters.values())
 
     # Health
 
-    def health(
+    def judge_health(
         self, me: str, etcd: views.Part, dispatchers: Collection[str], stopped: Sequence[str]
     ) -> views.Health:
         """Whether requests can be served, and if not, why.
 
         `stopped` are the background tasks of this dispatcher that should run, and do not.
         """
-        reports = self._fleet.switch_reports
-        configurators = [
-            views.Part(view.id, view.state == "up", _why_not_up(view))
-            for view in self.configurators()
-        ]
-        southbound = [
-            views.Part(name, name in reports, None if name in reports else _NO_REPORT)
-            for name in sorted(self._fleet.southbound.processes)
-        ]
+        configurator_views, southbound_views = self.configurators(), self.southbound()
+        configurators = [_part(view, _why_not_up(view)) for view in configurator_views]
+        southbound = [_part(view, _NO_REPORT) for view in southbound_views]
         why = "; ".join(
             f"the task {task!r} is no longer running: restart this process" for task in stopped
         )
@@ -225,8 +265,11 @@ class Status:
         switches = self.switches()
         # Without these, no request can be served.
         reasons = [f"{part.name}: {part.reason}" for part in (etcd, *alive) if not part.ok]
-        for what, parts in (("configurator", configurators), ("southbound process", southbound)):
-            if not any(part.ok for part in parts):
+        for what, workers in (
+            ("configurator", configurator_views),
+            ("southbound process", southbound_views),
+        ):
+            if not any(view.state == "up" for view in workers):
                 reasons.append(f"no {what} can be used")
         if self._catalogue.network_doc is None:
             reasons.append("there is no network yet: no southbound process has started")
@@ -246,7 +289,8 @@ class Status:
             views.Impairment("document", key, f"what etcd stores there is ignored: {why}")
             for key, why in sorted(self._catalogue.unusable().items())
         ]
-        partitions = self._partitions_not_ready()
+        owners = self._owners()
+        partitions = self._partitions_not_ready(owners)
         impaired += [views.Impairment("partition", name, why) for name, why in partitions.items()]
         return views.Health(
             not reasons,
@@ -258,15 +302,23 @@ class Status:
             southbound,
             sum(switch.state == "up" for switch in switches),
             len(switches),
-            len(self._catalogue.owners) - len(partitions),
-            len(self._catalogue.owners),
+            len(owners) - len(partitions),
+            len(owners),
         )
 
-    def _partitions_not_ready(self) -> dict[str, str]:
+    def _owners(self) -> dict[str, tuple[str, int]]:
+        """The owner of each partition that its map has now.
+
+        Owner keys of partitions that a changed map has lost stay for a while.
+        """
+        recut = self._catalogue.spaces.recut
+        return {name: one for name, one in self._catalogue.owners.items() if not recut(name)}
+
+    def _partitions_not_ready(self, owners: Mapping[str, tuple[str, int]]) -> dict[str, str]:
         """Why each partition that is not ready is not."""
         loads = {p.partition: p for load in self._fleet.loads.values() for p in load.partitions}
         found = {}
-        for name, (owner, epoch) in sorted(self._catalogue.owners.items()):
+        for name, (owner, epoch) in sorted(owners.items()):
             load = loads.get(name)
             # A partition without an owner is shared; the configurator that locks it loads it.
             if not owner or (load and load.epoch == epoch and load.state == "ready"):
@@ -278,9 +330,17 @@ class Status:
         return found
 
 
-def _why_not_up(view: views.ConfiguratorView) -> str | None:
-    if view.state == "up":
-        return None
+def _part(view: views.ConfiguratorView | views.SouthboundView, why_not_up: str) -> views.Part:
+    """A worker as a part of the control plane; that one leaves or has left is no failure."""
+    if view.state == "starting":
+        return views.Part(view.id, False, view.reason)
+    if view.leaving:
+        return views.Part(view.id, True, f"it leaves{f': {view.reason}' if view.reason else ''}")
+    up = view.state == "up"
+    return views.Part(view.id, up, None if up else why_not_up)
+
+
+def _why_not_up(view: views.ConfiguratorView) -> str:
     if view.state == "down":
         return f"it is not running, but owns {view.partitions} partitions"
     return f"it is registered, but does not answer at {view.address}"

@@ -5,13 +5,14 @@ gets its final name when it is complete, so that readers never see a part of one
 take a bounded amount of disk space: the oldest are deleted first.
 
 `received_us` and `done_us` are times (microseconds since the epoch); `queued_us`, `decided_us` and
-`pushed_us` say how long that took.
+`pushed_us` say how long that took. Each row has the times of its whole slice, in which `slice_size`
+partials were decided and pushed together.
 """
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from configurators.environment import Clock
+from configurators.memory import return_free_memory
 from configurators.streams.messages import Done
 from dispatcher.requests.intake.routing import region_texts
 from dispatcher.requests.operation import Operation
@@ -34,6 +36,7 @@ _EVENTS_QUEUED = 40_000
 _EVENT_BYTES = 4 * MAX_PAYLOAD  # of an event as JSON, which is longer than what is sent
 _STALE_SECONDS = 3_600.0  # after which the process that wrote an unfinished file must be gone
 _WRITE_EVERY = 0.1  # seconds: a few rows at a time, because requests wait for the interpreter
+_BATCH = 200  # rows that are packed together: as objects they take several times as much memory
 _GROUP = 10_000  # rows that are written together
 _ROLL_ROWS = 500_000
 _ROLL_BYTES = 64 << 20
@@ -64,6 +67,7 @@ REQUESTS = pa.schema(
         ("pushed_us", pa.int64()),
         ("done_us", pa.int64()),
         ("slice", pa.int64()),
+        ("slice_size", pa.int32()),
         ("adds", pa.int32()),
         ("modifies", pa.int32()),
         ("deletes", pa.int32()),
@@ -79,6 +83,7 @@ EVENTS = pa.schema(
         ("host", pa.string()),
         ("time_us", pa.int64()),
         ("values", pa.string()),
+        ("weight", pa.float64()),
     ]
 )
 
@@ -99,6 +104,10 @@ class Sample(Protocol):
     @property
     def values(self) -> dict[str, Any]:
         """The event."""
+
+    @property
+    def weight(self) -> float:
+        """How many published events it stands for."""
 
 
 class Traces:
@@ -162,7 +171,9 @@ class Traces:
             if len(values) > _EVENT_BYTES:
                 self.events.dropped += 1
             else:
-                taken += self.events.put((event.space, host, event.time_us, values.decode()))
+                taken += self.events.put(
+                    (event.space, host, event.time_us, values.decode(), event.weight)
+                )
         return taken
 
     @property
@@ -206,6 +217,7 @@ class _Table:
         self._roll_rows = roll_rows
         self._queue: deque[Row] = deque()
         self._ready: list[Row] = []  # as they are written
+        self._packed: list[pa.RecordBatch] = []
         self._file: Path | None = None
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
@@ -225,28 +237,42 @@ class _Table:
         """Write the queued rows, if they are many or old enough, and roll the file."""
         age = self._clock.monotonic() - self._opened if self._opened else 0.0
         due = last or age > self._roll_seconds
-        if (self._queue or self._ready) and not self._opened:
+        if (self._queue or self._ready or self._packed) and not self._opened:
             self._opened = self._clock.monotonic()
         try:
             while self._queue:
                 self._ready.append(self._row(self._queue.popleft()))
-            while len(self._ready) >= _GROUP or (due and self._ready):
-                rows, self._ready = self._ready[:_GROUP], self._ready[_GROUP:]
-                self._append(rows)
-                if self._rows >= self._roll_rows or self._size() >= _ROLL_BYTES:
-                    self._roll()
+                if len(self._ready) >= _BATCH:
+                    self._pack()
+                if len(self._packed) >= _GROUP // _BATCH:
+                    self._append()
+                    if self._rows >= self._roll_rows or self._size() >= _ROLL_BYTES:
+                        self._roll()
             if due:
+                self._pack()
+                self._append()
                 self._roll()
         except Exception as error:  # whatever it is, later rows must be written
             self._drop_rows(error)
 
-    def _append(self, rows: Sequence[Row]) -> None:
-        self._rows += len(rows)  # they are lost if the writing fails
-        columns = list(zip(*rows, strict=True))
+    def _pack(self) -> None:
+        """Pack the rows that are ready."""
+        rows, self._ready = self._ready, []
+        if not rows:
+            return
+        self._rows += len(rows)  # they are lost if this or the writing fails
+        columns = zip(*rows, strict=True)
         arrays = [
             pa.array(column, field.type)
             for column, field in zip(columns, self._schema, strict=True)
         ]
+        self._packed.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+    def _append(self) -> None:
+        """Write what is packed."""
+        packed, self._packed = self._packed, []
+        if not packed:
+            return
         if self._writer is None:
             for each in (self._folder.parent, self._folder):  # `parents` would open them to others
                 each.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -255,7 +281,7 @@ class _Table:
             stamp = now.strftime("%Y%m%dT%H%M%S")
             self._file = self._folder / f".{stamp}-{self._name}-{self._number}.parquet"
             self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._writer.write_table(pa.Table.from_batches(packed), row_group_size=_GROUP)
 
     def _size(self) -> int:
         return self._file.stat().st_size if self._file else 0
@@ -267,8 +293,10 @@ class _Table:
             self.tidy()
         self._writer = self._file = None
         self._rows = 0
-        self._opened = self._clock.monotonic() if self._ready else 0.0
+        self._opened = self._clock.monotonic() if self._queue else 0.0
         self._reported = False
+        pa.default_memory_pool().release_unused()  # Arrow keeps tens of megabytes otherwise
+        return_free_memory()
 
     def tidy(self) -> None:
         """Make room for the next files."""
@@ -287,6 +315,7 @@ class _Table:
         self._reported = True
         writer, file = self._writer, self._file
         self._writer = self._file = None
+        self._packed = []
         self._rows = 0
         self._opened = 0.0
         try:
@@ -321,6 +350,7 @@ def _request_row(row: Row) -> Row:
         done.pushed_us,
         round((now + began) * 1e6),
         done.slice,
+        done.size,
         done.adds,
         done.modifies,
         done.deletes,

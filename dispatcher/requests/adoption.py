@@ -11,7 +11,7 @@ from dispatcher.knowledge.siblings import Siblings
 from dispatcher.knowledge.signals import Signal
 from dispatcher.metrics import Metrics
 from dispatcher.requests.operation import Operation
-from dispatcher.requests.pipeline import Pipeline
+from dispatcher.requests.pipeline import RequestPipeline
 from dispatcher.requests.writing.stored_records import scan
 from dzflow.aio import BackgroundTasks, PauseByTime
 
@@ -30,7 +30,7 @@ class Adoption:
         etcd: Etcd,
         me: str,
         siblings: Siblings,
-        pipeline: Pipeline,
+        pipeline: RequestPipeline,
         metrics: Metrics,
         clock: Clock,
     ) -> None:

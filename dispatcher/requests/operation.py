@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from configurators.store.etcd.client import Compare
 from configurators.store.model import Record, RecordKind, Timing
+from configurators.tracing import Span
 from dispatcher.calls import Answer, RecordSpec
 from dispatcher.errors import Problem
 from dispatcher.requests.rollout import Rollout
@@ -100,6 +101,7 @@ class Operation:
         "kind",
         "last_done",
         "limited",
+        "map_numbers",
         "only_if",
         "received",
         "record",
@@ -109,6 +111,7 @@ class Operation:
         "revision",
         "rollout",
         "slow",
+        "span",
         "spec",
         "stage",
         "stored",
@@ -145,8 +148,10 @@ class Operation:
         self.restricted = False  # a host asks for it, which may do what it is permitted only
         self.resumed = False  # it was written before, and is carried out again
         self.revision = 0  # of the record, as this operation has read or written it
+        self.map_numbers: tuple[tuple[int, int], ...] = ()  # of the maps that it was routed by
         self.attempts = 0  # to write it
         self.slow = False  # it waits long, and leaves its place in the window to others
+        self.span: Span | None = None  # if the trace of its call is sampled
         # Moments and durations on the monotonic clock, in seconds, for the record's timing.
         self.received = received
         self.indexed = 0.0
@@ -221,6 +226,7 @@ class Operation:
         """The same operation again, to be written under a higher number and routed as of now."""
         again = self.resume(StoredRecord(self.record, self.revision), self.received, self.caller)
         again.indexed = self.indexed
+        again.span, self.span = self.span, None
         return again
 
     def set_stored(self, stored: StoredRecord) -> None:

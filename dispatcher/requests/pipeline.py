@@ -30,6 +30,7 @@ from dispatcher.requests.intake.intake import Intake, refuse
 from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.operation import Ending, Operation, Stage
+from dispatcher.requests.spans import end_span
 from dispatcher.requests.writing.first_write import OperationWriter
 from dispatcher.requests.writing.record_writer import RecordWriter
 from dispatcher.requests.writing.settling import Settling
@@ -40,7 +41,7 @@ from dzflow.errors import DzflowError
 _log = logging.getLogger(__name__)
 
 
-class Pipeline:
+class RequestPipeline:
     """All operations of a dispatcher, and the steps that they go through.
 
     Tasks are offered to all configurators if partitions are `shared`, or else pushed to the owners.
@@ -74,9 +75,9 @@ class Pipeline:
         self._reasons = reasons = WaitReasons(writer, self, tasks)
         delivery: Delivery
         if shared:
-            delivery = OfferDelivery(catalogue, fleet, in_flight, metrics)
+            delivery = OfferDelivery(catalogue, fleet, in_flight, metrics, tasks, clock)
         else:
-            delivery = PushDelivery(catalogue, fleet, in_flight, reasons, metrics, tasks)
+            delivery = PushDelivery(catalogue, fleet, in_flight, reasons, metrics, tasks, clock)
         self.intake = Intake(admission, rates, work, usage, planner, in_flight, self, clock)
         self.writing = OperationWriter(
             me, catalogue, planner, writer, in_flight, self, tasks, clock, max_record
@@ -95,7 +96,7 @@ class Pipeline:
             clock,
         )
         self._settling = Settling(
-            catalogue, fleet, reachability, writer, delivery, reasons, self, tasks, clock
+            catalogue, fleet, reachability, planner, writer, delivery, reasons, self, tasks, clock
         )
 
     async def close(self) -> None:
@@ -110,10 +111,14 @@ class Pipeline:
 
     def deliver(self, operation: Operation) -> None:
         """It is written: have partitions carry it out."""
+        if operation.span is not None:
+            operation.span.event("written")
         self._gatherer.deliver(operation)
 
     def settle(self, operation: Operation) -> None:
         """All partitions have done their part: write the result."""
+        if operation.span is not None:
+            operation.span.event("acknowledged")
         self._settling.settle(operation)
 
     def end(self, operation: Operation, record: Record, ending: Ending) -> None:
@@ -122,9 +127,8 @@ class Pipeline:
         self.intake.release(operation)
         self._count_ended(operation, record, ending)
         seconds = self._clock.monotonic() - operation.received
-        self._metrics.operation_ended(
-            record, operation.action, ending.value, seconds, operation.rollout.flow_ops
-        )
+        self._metrics.operation_ended(record, operation.action, ending.value, seconds)
+        end_span(operation, ending.value, record)
         self._replies.ended(operation, record, ending)
 
     # Detours
@@ -138,6 +142,7 @@ class Pipeline:
     def hand_over(self, operation: Operation, record: Record | None) -> None:
         """Another operation on the record goes on instead; answer the caller when that one ends."""
         operation.enter(Stage.ENDED)
+        end_span(operation, "handed over")
         self.intake.release(operation)
         self._cancel_reservation(operation)
         if record and operation.caller:

@@ -1,14 +1,14 @@
-"""What partitions are told of one operation, phase by phase, and what they have answered. Pure.
+"""The tasks of one operation for its partitions, phase by phase, and their answers. Pure.
 
 Events go in (a task done, an owner changed), and each returns what is to be done next. A rollout
 leads from what partitions have of a record (`before`) to what they shall have (`after`):
 
-| phase | tells |
+| phase | tasks ask partitions to have |
 | --- | --- |
 | grow | old and new regions together, wherever there are new ones |
-| shrink | the new regions, or nothing, wherever something else was told |
+| shrink | the new regions, or nothing, wherever a partition has something else |
 | back | after a refusal: the old regions, or nothing, everywhere |
-| gone | nothing, wherever something was told, because the record no longer exists |
+| gone | nothing, wherever a task asked for something, because the record no longer exists |
 
 To begin is to grow from nothing, to end is to shrink to nothing. What a partition has done counts
 as long as the epoch under which it was done is that of its owner.
@@ -27,7 +27,7 @@ class Next(Enum):
     """What is to be done after an event."""
 
     WAIT = "wait"
-    SEND = "send"  # tell partitions what `to_send` has
+    SEND = "send"  # send the tasks that `to_send` returns
     SETTLE = "settle"  # everything is done: write the result
     PAUSE = "pause"  # refused, and there is no way back: `retry` after a while
     CHECK = "check"  # another operation seems to be in progress: read the record
@@ -37,7 +37,7 @@ class Rollout:
     """The progress of one operation in all partitions of its record.
 
     `sure` says that partitions have exactly what `before` says: the record was active, and no
-    other operation was in progress. Otherwise everything is told again, and a refused removal
+    other operation was in progress. Otherwise all partitions get a task, and a refused removal
     cannot be undone. A rollout that has a `refusal` from the start only restores what was before.
     """
 
@@ -55,6 +55,7 @@ class Rollout:
         "open",
         "pushed_us",
         "refusal",
+        "trace",
         "waiting",
     )
 
@@ -77,6 +78,7 @@ class Rollout:
         self.open: dict[str, None] = {}  # partitions that have not done it yet
         self.refusal = refusal  # why the operation was refused
         self.waiting: str | None = None  # why it takes so long
+        self.trace = b""  # the context that its tasks carry
         self.flow_ops = 0
         self.decided_us = self.pushed_us = 0
 
@@ -96,13 +98,13 @@ class Rollout:
         """The operation is written."""
         if self.refusal:
             return self._refused(self.refusal)
-        tell: dict[str, Share] = {}
+        wanted: dict[str, Share] = {}
         for name, share in self.after.items():
             had = self.before.get(name, NOTHING)
             both = union(had, share)
             if both != had or not self._sure:
-                tell[name] = both
-        return self._tell(tell) or self._shrink()
+                wanted[name] = both
+        return self._assign(wanted) or self._shrink()
 
     def done(self, done: Done) -> Next:
         """A partition has answered. Late answers, and those to other tasks, change nothing."""
@@ -124,7 +126,7 @@ class Rollout:
             return self._refused(done.reason or "a switch refused it")
         if done.outcome == "superseded":
             return Next.CHECK
-        return Next.WAIT  # moved: told again when the new owner is known
+        return Next.WAIT  # moved: the task is sent again when the new owner is known
 
     def awaits(self, done: Done) -> bool:
         """Whether it answers the last task of its partition, and comes from the present owner."""
@@ -162,16 +164,16 @@ class Rollout:
         return self._shrink() if self._phase is Phase.GROW else Next.SETTLE
 
     def withdraw(self) -> Next:
-        """Another operation has removed the record: remove what partitions were told too late.
+        """Another operation has removed the record: remove what late tasks have installed.
 
-        A partition that was rebuilt since then does not know that it was too late.
+        A partition that was rebuilt since then does not know that its task was late.
         """
         if self.withdrawn:
             return Next.WAIT
         self._phase = Phase.GONE
         self.open.clear()
-        told = [name for name, task in self.latest.items() if task.regions or task.edge]
-        return self._tell(dict.fromkeys(told, NOTHING)) or Next.SETTLE
+        installed = [name for name, task in self.latest.items() if task.regions or task.edge]
+        return self._assign(dict.fromkeys(installed, NOTHING)) or Next.SETTLE
 
     def retry(self) -> Next:
         """The pause after a refusal is over."""
@@ -192,14 +194,14 @@ class Rollout:
 
     def _shrink(self) -> Next:
         self._phase = Phase.SHRINK
-        tell: dict[str, Share] = {}
+        wanted: dict[str, Share] = {}
         for name in self.partitions:
             target = self.after.get(name, NOTHING)
-            told = self.latest.get(name)
-            has = (told.regions, told.edge) if told else self.before.get(name, NOTHING)
-            if has != target or not (self._sure or told):
-                tell[name] = target
-        return self._tell(tell) or Next.SETTLE
+            task = self.latest.get(name)
+            has = (task.regions, task.edge) if task else self.before.get(name, NOTHING)
+            if has != target or not (self._sure or task):
+                wanted[name] = target
+        return self._assign(wanted) or Next.SETTLE
 
     def _refused(self, reason: str) -> Next:
         no_way_back = self._record.state == "removing" and not self._sure
@@ -209,21 +211,23 @@ class Rollout:
         self.refusal = reason
         self._phase = Phase.BACK
         self.open.clear()
-        # A partition that was told nothing of this operation still has what it had before.
-        tell = {
+        # A partition without a task of this operation still has what it had before.
+        wanted = {
             name: self.before.get(name, NOTHING)
             for name in self.partitions
             if name in self.latest or not self._sure
         }
-        return self._tell(tell) or Next.SETTLE
+        return self._assign(wanted) or Next.SETTLE
 
-    def _tell(self, shares: Shares) -> Next | None:
-        """Tell partitions something new; None if there is nothing to tell."""
+    def _assign(self, shares: Shares) -> Next | None:
+        """Give partitions a new task each; None if there are none."""
         record = self._record
         seq = task_number(record.seq, self._phase)
         advertised = record.kind == "advertisement"
         for name, (regions, edge) in shares.items():
-            self.latest[name] = Task(record.id, seq, record.host, advertised, regions, edge)
+            self.latest[name] = Task(
+                record.id, seq, record.host, advertised, regions, edge, self.trace
+            )
             self.open[name] = None
             self._done_under.pop(name, None)
         return Next.SEND if shares else None

@@ -5,7 +5,19 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import bench, demo, events, lab, records, token, up, views
+from dzflow.cli import (
+    bench,
+    events,
+    lab,
+    partitions,
+    records,
+    token,
+    top,
+    up,
+    views,
+    workers,
+)
+from dzflow.cli.demo import command as demo_command
 from dzflow.cli.tables import plain_lines
 from dzflow.errors import DzflowError
 
@@ -17,10 +29,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(up.up)
-app.command()(demo.demo)
+app.command()(demo_command.demo)
 events.add_to(app)
 records.add_to(app)
 views.add_to(app)
+app.command()(top.top)
+partitions.add_to(app)
+workers.add_to(app)
 app.add_typer(lab.app, name="lab")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)

@@ -17,7 +17,7 @@ from dzflow.errors import BadInput, DzflowError
 if TYPE_CHECKING:
     from bench.report import Report
 
-NAMES = ("engine", "southbound", "control", "end_to_end", "recovery")
+NAMES = ("engine", "southbound", "control", "end_to_end", "recovery", "balance")
 WIDE = 240  # columns if the output is not a terminal
 
 
@@ -33,17 +33,22 @@ def bench(
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Run this section only (repeatable); control has centralised, sna, sea."),
+        typer.Option(help="Run this section only (repeatable); control and balance have some."),
     ] = None,
     keep: Annotated[
         bool, typer.Option(help="Keep the results in the file of sections not run now.")
     ] = False,
+    plots: Annotated[
+        Path | None, typer.Option(help="Draw the figures as PNG in this folder (balance).")
+    ] = None,
 ) -> None:
     """Run a benchmark, and print its tables and ratios."""
     if name not in (*NAMES, "all"):
         raise UnknownBench(f"there is no benchmark {name!r}; choose from {', '.join(NAMES)}, all")
     if name == "all" and (json or only):
         raise UnknownBench("with --json or --only, name one benchmark")
+    if plots and name != "balance":
+        raise UnknownBench("only balance has plots")
     if keep and not (json and only):
         raise UnknownBench("--keep needs --only, and --json for the file with the earlier results")
     console = Console() if sys.stdout.isatty() else Console(width=WIDE)
@@ -57,6 +62,9 @@ def bench(
         if json:
             report.write(json)
             console.print(f"written to {json}")
+        if plots:
+            for path in importlib.import_module(f"bench.{name}").write_plots(report, plots):
+                console.print(f"written to {path}")
         return
     from sdn.lab.errors import LabUnavailable
 

@@ -1,7 +1,7 @@
 """Prints lists as tables, which also fit narrow terminals, or as JSON."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console
@@ -16,6 +16,8 @@ _COLOURS = {
     "ready": "green",
     "active": "green",
     "waiting": "yellow",
+    "starting": "yellow",
+    "leaving": "yellow",
     "down": "red",
     "unreachable": "red",
 }
@@ -33,17 +35,33 @@ def show_list(
     """
     console = Console()
     rows = [{name: cell(name, item.get(name)) for name in columns} for item in items]
+    table, omitted = fitting_table(console, rows, columns, lesser)
+    console.print(table)
+    if omitted:
+        console.print(f"omitted: {', '.join(omitted)}; --json shows all", highlight=False)
+
+
+def fitting_table(
+    console: Console,
+    rows: Sequence[dict[str, str]],
+    columns: Sequence[str],
+    lesser: Sequence[str],
+    numbers: Collection[str] | None = None,
+) -> tuple[Table, list[str]]:
+    """A table of cells that fits the console, and the columns that it omits (see `show_list`).
+
+    With `numbers`, the columns that are aligned to the right, it has no lines.
+    """
     empty = [name for name in columns if rows and not any(row[name] for row in rows)]
     shown, omitted = list(columns), []
     for column in (*empty, *(name for name in lesser if name not in empty)):
-        if _fits(console, rows, shown):
+        if _fits(console, rows, shown, numbers):
             break
         shown.remove(column)
         if column not in empty:
             omitted.append(column)
-    console.print(_table(rows, shown, _LONG if _fits(console, rows, shown) else columns))
-    if omitted:
-        console.print(f"omitted: {', '.join(omitted)}; --json shows all", highlight=False)
+    folding = _LONG if _fits(console, rows, shown, numbers) else columns
+    return _table(rows, shown, folding, numbers), omitted
 
 
 def plain(value: object) -> str:
@@ -81,8 +99,13 @@ def print_json(found: Any) -> None:
     print(msgspec.json.format(json_line(found)))
 
 
-def _fits(console: Console, rows: Sequence[dict[str, str]], columns: Sequence[str]) -> bool:
-    table = _table(rows, columns, _LONG, _ENOUGH)
+def _fits(
+    console: Console,
+    rows: Sequence[dict[str, str]],
+    columns: Sequence[str],
+    numbers: Collection[str] | None,
+) -> bool:
+    table = _table(rows, columns, _LONG, numbers, _ENOUGH)
     boundless = console.options.update(width=_BOUNDLESS)
     return Measurement.get(console, boundless, table).maximum <= console.width
 
@@ -91,14 +114,16 @@ def _table(
     rows: Sequence[dict[str, str]],
     columns: Sequence[str],
     folding: Collection[str],
+    numbers: Collection[str] | None,
     longest: int | None = None,
 ) -> Table:
-    table = Table()
+    table = Table() if numbers is None else Table(box=None, pad_edge=False, header_style="reverse")
     for name in columns:
+        justify: Literal["left", "right"] = "right" if name in (numbers or ()) else "left"
         if name in folding:
-            table.add_column(name, overflow="fold", max_width=longest)
+            table.add_column(name, overflow="fold", max_width=longest, justify=justify)
         else:
-            table.add_column(name, no_wrap=True)
+            table.add_column(name, no_wrap=True, justify=justify)
     for row in rows:
         table.add_row(*(row[name] for name in columns))
     return table

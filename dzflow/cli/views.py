@@ -1,27 +1,22 @@
 """`dzflow status`, `topology`, `switches`, …: show the state of a running control plane."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.rest import checked, get, get_ready, open_client
 from dzflow.cli.tables import plain, print_json, show_list, state
 from dzflow.errors import DzflowError
-from dzflow.private_files import write_private
-
-if TYPE_CHECKING:
-    import httpx
+from dzflow.process.private_files import write_private
 
 NOT_READY = 2
 """The exit code of `dzflow status` when the service answers, but is not ready."""
-
-_TIMEOUT = 300.0  # seconds; a backup may be large
 
 
 class NoFile(DzflowError):
@@ -30,7 +25,7 @@ class NoFile(DzflowError):
 
 def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show whether the service is ready, degraded (and why) or not ready (then exits with 2)."""
-    ready, found = _ready(url, token, ca)
+    ready, found = get_ready(url, token, ca)
     if json:
         print_json(found)
     else:
@@ -70,7 +65,7 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
 
 def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show hosts, links and trees."""
-    found = _get(url, token, ca, "/topology")
+    found = get(url, token, ca, "/topology")
     if json:
         print_json(found)
         return
@@ -93,7 +88,7 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
 def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
     """Show the switches and their southbound processes."""
     _show(
-        _get(url, token, ca, "/switches"),
+        get(url, token, ca, "/switches"),
         json,
         ("id", "dpid", "state", "southbound", "hosts", "links", "reason"),
         ("dpid", "links", "hosts"),
@@ -112,29 +107,9 @@ def flows(
     ca: Ca = None,
 ) -> None:
     """Show the flow entries of a switch."""
-    found = _get(url, token, ca, f"/switches/{switch}/flows", source=source)
+    found = get(url, token, ca, f"/switches/{switch}/flows", source=source)
     columns = ("table", "priority", "match", "in_port", "actions", "goto", "space", "partition")
     _show(found, json, columns, ("goto", "table", "in_port", "space"))
-
-
-def partitions(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
-    """Show the partitions, their owners and load."""
-    _show(
-        _get(url, token, ca, "/partitions"),
-        json,
-        ("id", "space", "configurator", "state", "queued", "active", "entries", "tasks", "reason"),
-        ("tasks", "queued", "entries", "active"),
-    )
-
-
-def configurators(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
-    """Show the configurators and their load."""
-    _show(
-        _get(url, token, ca, "/configurators"),
-        json,
-        ("id", "state", "address", "pid", "partitions", "queued", "active", "tasks"),
-        ("tasks", "pid", "address", "queued", "active"),
-    )
 
 
 def backup(
@@ -144,8 +119,8 @@ def backup(
     ca: Ca = None,
 ) -> None:
     """Write the state of the control plane (spaces, hosts, records) to a file, for you only."""
-    with interruptible(), _client(url, token, ca) as client:
-        data = _answer(client.get("/backup")).content
+    with interruptible(), open_client(url, token, ca) as client:
+        data = checked(client.get("/backup")).content
     try:
         write_private(file, data)
     except OSError as error:
@@ -165,8 +140,8 @@ def restore(
     except OSError as error:
         raise NoFile(f"cannot read {file}: {error.strerror}") from None
     headers = {"Content-Type": "application/octet-stream"}
-    with interruptible(), _client(url, token, ca) as client:
-        counts = _answer(client.post("/restore", content=data, headers=headers)).json()
+    with interruptible(), open_client(url, token, ca) as client:
+        counts = checked(client.post("/restore", content=data, headers=headers)).json()
     text = f"restored {counts['spaces']} spaces and {counts['records']} records"
     console = Console(stderr=True)
     console.print(text, highlight=False)
@@ -185,8 +160,8 @@ def compact(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = 
     The service does so by itself when it pays. If the quota was reached, finished records are
     removed first. Every member of etcd is blocked for a while, one after the other.
     """
-    with interruptible(), _client(url, token, ca) as client:
-        found = _answer(client.post("/etcd/compact")).json()
+    with interruptible(), open_client(url, token, ca) as client:
+        found = checked(client.post("/etcd/compact")).json()
     if json:
         print_json(found)
     else:
@@ -208,55 +183,12 @@ def add_to(app: typer.Typer) -> None:
         topology,
         switches,
         flows,
-        partitions,
-        configurators,
         backup,
         restore,
     )
     for command in commands:
         app.command()(command)
     app.add_typer(etcd, name="etcd")
-
-
-def _get(url: str, token: str | None, ca: Path | None, path: str, **params: str) -> Any:
-    # Without the SDK's client, which repeats calls: these commands show the state at this moment.
-    with interruptible(), _client(url, token, ca) as client:
-        return _answer(client.get(path, params=params)).json()
-
-
-def _ready(url: str, token: str | None, ca: Path | None) -> tuple[bool, Any]:
-    with interruptible(), _client(url, token, ca) as client:
-        answer = client.get("/readyz")
-        if answer.status_code not in (200, 503):
-            _answer(answer)
-        return answer.status_code == 200, answer.json()
-
-
-@contextmanager
-def _client(url: str, token: str | None, ca: Path | None) -> "Iterator[httpx.Client]":
-    import httpx
-
-    from dzflow.sdk.errors import Unreachable
-    from dzflow.sdk.rest.access import ApiAccess
-
-    access = ApiAccess(url, token, ca=ca, timeout=_TIMEOUT)
-    with httpx.Client(**access.http_options()) as client:
-        try:
-            yield client
-        except httpx.HTTPError as error:
-            raise Unreachable(access.no_answer(error)) from None
-
-
-def _answer(answer: "httpx.Response") -> "httpx.Response":
-    from dzflow.sdk.errors import refused
-
-    if answer.status_code >= 400:
-        try:
-            problem = answer.json()
-        except ValueError:
-            problem = {}
-        raise refused(answer.status_code, problem)
-    return answer
 
 
 def _show(found: dict[str, Any], json: bool, columns: Sequence[str], lesser: Sequence[str]) -> None:

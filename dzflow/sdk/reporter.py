@@ -67,7 +67,8 @@ class Reporter:
         """Send one report, unless nothing has changed since the last one."""
         now = self._counters()
         with self._lock:
-            samples, self._samples, self._seen = self._samples, [], 0
+            samples, seen = self._samples, self._seen
+            self._samples, self._seen = [], 0
         increase = {
             space: found - self._reported.get(space, Counters()) for space, found in now.items()
         }
@@ -77,7 +78,8 @@ class Reporter:
             if changed != Counters()
         }
         if counters or samples:
-            body = {"host": self._host, "counters": counters, "events": samples}
+            events = [{**sample, "weight": seen / len(samples)} for sample in samples]
+            body = {"host": self._host, "counters": counters, "events": events}
             await self._protocol.post("/reports", body)
             self._reported = now
 

@@ -50,7 +50,7 @@ class Outcome(Struct):
     admitted: bool = False
 
 
-class Counters(Struct):
+class SwitchCounters(Struct):
     """The counters of a switch."""
 
     received: int = 0  # frames from the network
@@ -92,7 +92,7 @@ class Datapath:
     def __init__(self, model: SwitchModel, ports: Iterable[Port]) -> None:
         self.tables = Tables(model)
         self.ports = {port.number: port for port in ports}
-        self.counters = Counters()
+        self.counters = SwitchCounters()
 
     def set_port(self, number: int, up: bool) -> Port | None:
         """Take a port up or down; the port as it is now, None if it was so already."""

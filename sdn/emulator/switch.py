@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sdn.emulator.connection import ControllerConnection
 from sdn.emulator.control import Control
-from sdn.emulator.datapath import ACTION, NO_COOKIE, Counters, Datapath, Frames, Outcome, Punt
+from sdn.emulator.datapath import ACTION, NO_COOKIE, Datapath, Frames, Outcome, Punt, SwitchCounters
 from sdn.emulator.faults import Barriers, Faults, When, any_flow_mod
 from sdn.emulator.model import SOFTWARE, Pace, SwitchModel
 from sdn.emulator.refused import NO_PERMISSION, ErrorCode
@@ -89,7 +89,7 @@ class EmulatedSwitch:
         return tuple(self._datapath.ports.values())
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> SwitchCounters:
         """The counters of the switch."""
         return self._datapath.counters
 

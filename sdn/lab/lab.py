@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sdn.lab import prerequisites, registry
-from sdn.lab.errors import LabCommandFailed, LabError
+from sdn.lab.errors import BadController, LabCommandFailed, LabError
 from sdn.lab.namespaces import NamespaceThread
 from sdn.lab.open_vswitch import OpenVSwitch
 from sdn.lab.plan import (
@@ -262,6 +262,19 @@ class Lab:
     def reconnect(self, switch: str) -> None:
         """Let a switch connect to its controllers again."""
         self._connect(switch, self._controllers)
+
+    def set_controllers(self, controllers: Iterable[str]) -> None:
+        """Let all switches connect to these controllers, at least one, instead of those before.
+
+        Connections to controllers that stay are kept.
+        """
+        checked = check_controllers(controllers, self._tls)
+        if not checked:
+            raise BadController("name at least one: without any, switches empty their tables")
+        self._controllers = checked
+        plan = self._running.plan
+        commands = [plan.connect(switch.id, checked) for switch in self.topology.switches]
+        self._running.ovs.vsctl([each for some in commands for each in some])
 
     def _connect(self, switch: str, controllers: Sequence[str]) -> None:
         if self._controllers:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dzflow.child_environment import child_environment
+from dzflow.process.child_environment import child_environment
 from sdn.lab.errors import LabCommandFailed
 from sdn.lab.namespaces import NamespaceThread
 from sdn.lab.plan import Command

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from dzflow.child_environment import child_environment
+from dzflow.process.child_environment import child_environment
 from sdn.lab.errors import LabCommandFailed
 
 PACKAGES = {

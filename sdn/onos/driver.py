@@ -15,13 +15,13 @@ from dzflow.aio import BackgroundTasks
 from dzflow.errors import BadInput
 from sdn.fence import Fence
 from sdn.flows import Batch, FlowEntry
-from sdn.network_events import NetworkEvent, Repaired, SwitchDown, SwitchUp
+from sdn.network_events import NetworkEvent, RefusalChanged, Repaired, SwitchDown, SwitchUp
 from sdn.onos import discovery
 from sdn.onos.client import OnosAccess, OnosClient, OnosError, parsed
 from sdn.onos.options import OnosOptions
 from sdn.onos.reconciler import OnosReconciler, SwitchLayout, layout_of
 from sdn.onos.wire import Devices, Hosts, Links, device_id
-from sdn.outcomes import Acknowledged, Outcome, Undefined
+from sdn.outcomes import Failed, Outcome, Undefined
 from sdn.pipeline import Pipeline
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology, UnknownSwitch
@@ -41,7 +41,7 @@ class OnosDriver:
     """Drives switches through ONOS; an async context manager.
 
     `epochs` are in force when it starts: nothing older is ever sent. `events` has SwitchUp,
-    SwitchDown and Repaired.
+    SwitchDown, Repaired and RefusalChanged.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class OnosDriver:
         self._pipeline = pipeline
         self._trees = self.options.trees
         self._reconcilers: dict[str, OnosReconciler] = {}
+        self._refusing: dict[str, str] = {}  # switches whose last audit failed, and why
         self._assigned = frozenset(switch.id for switch in topology.switches)
         self._tasks = BackgroundTasks()
         self._checking = asyncio.Lock()
@@ -131,6 +132,15 @@ class OnosDriver:
         for switch in list(self._reconcilers if switches is None else switches):
             await self._reconciler(switch).declare(partition, epoch, wanted.get(switch, []))
 
+    async def withdraw(self, partition: str, epoch: int) -> None:
+        """Expect nothing of a partition that no longer exists, and refuse all lower epochs.
+
+        Its entries stay on the switches. StaleEpoch if the fence is higher already.
+        """
+        await self.raise_epoch(partition, epoch)
+        for reconciler in list(self._reconcilers.values()):
+            await reconciler.withdraw(partition)
+
     def declared(self, switch: str) -> Collection[str]:
         """The partitions that were declared on a switch."""
         return self._reconciler(switch).shadow.declared
@@ -199,6 +209,10 @@ class OnosDriver:
             switch for switch, reconciler in self._reconcilers.items() if reconciler.down is None
         }
 
+    def attached(self) -> set[str]:
+        """The switches that are up: every process reaches the same ones through ONOS."""
+        return self.connected()
+
     def up(self) -> set[str]:
         """The assigned switches that are up."""
         return self.connected() & self._assigned
@@ -210,6 +224,11 @@ class OnosDriver:
             for switch, reconciler in self._reconcilers.items()
             if reconciler.down is not None and switch in self._assigned
         }
+
+    def refusing(self) -> dict[str, str]:
+        """The switches that are up and refuse entries that they should hold, with the reason."""
+        up = self.up()
+        return {switch: why for switch, why in self._refusing.items() if why and switch in up}
 
     def ports_down(self) -> list[tuple[str, int]]:
         """The ports that are known to be down: none, for ONOS is not asked for them."""
@@ -240,6 +259,7 @@ class OnosDriver:
             log.warning("the audit failed: %s", outcome.reason)
             return
         reconciler.down = None
+        self._note_refusal(reconciler.switch, outcome)
         self._report(SwitchUp(reconciler.switch))
 
     def _set_down(self, reconciler: OnosReconciler, reason: str) -> None:
@@ -254,8 +274,17 @@ class OnosDriver:
                 continue
             if isinstance(outcome, Undefined):
                 self._set_down(reconciler, outcome.reason)
-            elif not isinstance(outcome, Acknowledged):
-                log.warning("switch %s cannot be brought in line: %s", switch, outcome)
+            else:
+                self._note_refusal(switch, outcome)
+
+    def _note_refusal(self, switch: str, outcome: Outcome) -> None:
+        refused = outcome.refused if isinstance(outcome, Failed) else {}
+        reason = next(iter(refused.values()), "")
+        if reason:
+            log.warning("switch %s cannot be brought in line: %s", switch, outcome)
+        if reason != self._refusing.get(switch, ""):
+            self._refusing[switch] = reason
+            self._report(RefusalChanged(switch, reason))
 
     async def _watch_devices(self) -> None:
         while True:

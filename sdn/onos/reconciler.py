@@ -159,6 +159,11 @@ class OnosReconciler:
             self._fence.check(partition, epoch)
             self.shadow.declare(partition, expected)
 
+    async def withdraw(self, partition: str) -> None:
+        """Expect nothing of a partition that no longer exists, when all earlier work is done."""
+        async with self._locks.hold():
+            self.shadow.withdraw(partition)
+
     def forget(self) -> None:
         """Forget the declarations of all partitions."""
         self.shadow = self._new_shadow()

@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Self
 
 from dzflow.aio import BackgroundTasks
+from dzflow.process.limited_log import LimitedLog
 from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
+from sdn.openflow.connections.connection import ConnectionLost, SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.options import DriverOptions
-from sdn.openflow.switches.connection import ConnectionLost, SwitchConnection
-from sdn.openflow.switches.limited_log import LimitedLog
 from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.reconciler import Control
 from sdn.openflow.switches.server import SwitchServer
@@ -125,6 +125,14 @@ class OpenFlowDriver:
         for switch in switches:
             self._switches.reconciler(switch).declare(partition, expected.get(switch, ()))
 
+    async def withdraw(self, partition: str, epoch: int) -> None:
+        """Expect nothing of a partition that no longer exists, and refuse all lower epochs.
+
+        Its entries stay on the switches. StaleEpoch if the fence is higher already.
+        """
+        await self.raise_epoch(partition, epoch)
+        self._switches.withdraw(partition)
+
     async def audit(self, *switches: str) -> dict[str, Outcome]:
         """Compare switches with the entries that they should hold, and repair differences."""
         reconcilers = [self._switches.reconciler(switch) for switch in switches]
@@ -170,6 +178,10 @@ class OpenFlowDriver:
             raise ConnectionLost(f"switch {switch} is not connected; wait for SwitchUp")
         return connection
 
+    def attached(self) -> set[str]:
+        """The switches that are connected to this process, assigned to it or not."""
+        return self._switches.attached()
+
     def connected(self) -> set[str]:
         """The assigned switches that are connected."""
         return self._switches.usable()
@@ -188,6 +200,11 @@ class OpenFlowDriver:
             for name, one in self._switches.reconcilers.items()
             if not one.up and one.control in (Control.OURS, Control.TAKING_OVER)
         }
+
+    def refusing(self) -> dict[str, str]:
+        """The switches that are up and refuse entries that they should hold, with the reason."""
+        reconcilers = self._switches.reconcilers
+        return {name: one.refusal for name, one in reconcilers.items() if one.up and one.refusal}
 
     def ports_down(self) -> list[tuple[str, int]]:
         """The ports (switch and number) of assigned switches that are known to be down."""

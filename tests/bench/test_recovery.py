@@ -8,7 +8,9 @@ import pytest
 from bench import recovery
 from bench.components import Partition, Status, last_start
 from bench.load.probes import Probe, ProbeResult, choose_probes
+from bench.migration import Wait, wait_columns
 from bench.recovery import ratios, service_columns
+from bench.report import Report
 from bench.workload import make_space
 from dzflow.filters import Conjunction, Filter
 
@@ -17,14 +19,20 @@ def test_a_small_run_sees_components_come_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tiny = recovery.Scale(
-        (100,), ("configurator", "etcd"), topology="line:3", partitions=8, reference=100
+        (100,), ("configurator", "etcd"), topology="line:3", partitions=8, reference=100, moves=2
     )
     monkeypatch.setattr(recovery, "QUICK", tiny)
     steps: list[str] = []
     report = recovery.run(True, steps.append)
     report.write(tmp_path / "recovery.json")
     written = json.loads((tmp_path / "recovery.json").read_text())
-    assert written["ratios"].keys() == {"takeover_s", "takeover_read_back_s"}
+    assert written["ratios"].keys() == {"takeover_s", "takeover_read_back_s", "move_wait_ms"}
+    (moves,) = (row for row in written["rows"] if row["measure"] == "moves")
+    assert moves["moves"] == 2
+    assert 0 < moves["usual_ms"] <= moves["usual_longest_ms"]
+    assert 0 < moves["longest_ms"] <= moves["worst_ms"]
+    each = [row for row in written["rows"] if row["measure"] == "move"]
+    assert len({row["partition"] for row in each}) == 2
     killed, restarted = (row for row in written["rows"] if row["measure"] == "recovery")
     assert (killed["component"], restarted["component"]) == ("configurator", "etcd")
     assert 0 < killed["probed"] <= killed["partitions"] < restarted["partitions"]
@@ -55,6 +63,30 @@ def test_service_has_resumed_when_every_partition_acknowledged_a_probe() -> None
     assert (row["partitions"], row["probed"]) == (3, 2)
     assert (row["first_s"], row["resumed_s"]) == (2.0, 4.0)
     assert (row["in_progress_s"], row["longest_wait_s"]) == (3.0, 4.0)
+
+
+def test_requests_in_progress_during_a_move_count_as_its_waits() -> None:
+    waits = [
+        Wait(1.0, 1.01),
+        Wait(1.0, 1.03),
+        Wait(1.98, 2.08),  # in progress when the move began
+        Wait(2.05, 2.07),
+        Wait(2.09, 2.10),
+        Wait(2.2, 2.9),  # sent after it
+    ]
+    row = wait_columns(waits, 2.0, 2.1)
+    assert row["usual_ms"] == pytest.approx(20.0)
+    assert row["usual_longest_ms"] == pytest.approx(30.0)
+    assert row["median_ms"] == pytest.approx(20.0)
+    assert row["longest_ms"] == pytest.approx(100.0)
+
+
+def test_sections_that_were_not_run_again_are_kept() -> None:
+    earlier = Report("recovery", {}, [{"measure": "recovery"}], {"takeover_s": 2.0})
+    now = Report("recovery", {}, [{"measure": "moves"}], {"move_wait_ms": 50.0})
+    both = recovery.combined(earlier, now)
+    assert both.rows == [{"measure": "recovery"}, {"measure": "moves"}]
+    assert both.ratios == {"takeover_s": 2.0, "move_wait_ms": 50.0}
 
 
 def test_ratios_are_those_of_a_configurator_with_the_reference_number_of_subscriptions() -> None:

@@ -15,8 +15,8 @@ from configurators.ownership.ownership import Mode
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess, OwnershipFactory
 from configurators.southbound.process import SouthboundProcess
 from configurators.state.loading import partials
-from configurators.state.network import Network, first_network
-from configurators.state.spaces import SpaceView, new_space
+from configurators.state.network import Network, first_network, with_host
+from configurators.state.spaces import LoadedSpace, new_space
 from configurators.store import keys
 from configurators.store.documents import decode_process, encode
 from configurators.store.etcd.client import Access, Etcd
@@ -42,6 +42,7 @@ from sdn.emulator.network import EmulatedNetwork
 from sdn.flows import FlowEntry
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
+from sdn.topology import Host
 from tests.configurators.child import ConfiguratorChild, configurator_child
 from tests.support import WAIT, running, until
 
@@ -67,7 +68,7 @@ class Cluster:
         self.mode: Mode = mode
         self.etcd = etcd
         self.doc = doc
-        self.space = SpaceView.of(space)
+        self.space = LoadedSpace.of(space)
         self.network: EmulatedNetwork
         self.records: dict[str, Record] = {}
         self.dones: dict[tuple[str, str, int], Done] = {}
@@ -332,12 +333,15 @@ async def cluster(
     model: SwitchModel = SOFTWARE,
     trees: int = 1,
     mode: Mode = "sna",
+    hosts: Iterable[Host] = (),
 ) -> AsyncIterator[Cluster]:
-    """A network with its southbound processes, and a space.
+    """A network (with `hosts` beside those of its shape), its southbound processes, and a space.
 
     In mode `sna` its partitions are assigned to c1.
     """
     doc = first_network(topology(shape), plan, trees)
+    for host in hosts:
+        doc = with_host(doc, host)
     space = new_space("small", 5, SCHEMA, plan, partitions)
     async with Etcd(access) as etcd, AsyncExitStack() as stack:
         await etcd.put(keys.NETWORK, encode(doc))

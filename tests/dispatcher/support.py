@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from configurators.engine.partials import Request
 from configurators.state.network import first_network
-from configurators.state.spaces import SpaceView, new_space
+from configurators.state.spaces import LoadedSpace, new_space
 from configurators.store.documents import decode_record, decode_space, encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import CONFIGURATORS, NETWORK, OWNERS, RECORDS, SPACES, owner_key
@@ -169,7 +169,7 @@ class World:
     ) -> SpaceDoc:
         """A space whose partitions are spread over the configurators."""
         doc = new_space(name, number, SCHEMA, plan, 5)
-        for place, partition in enumerate(SpaceView.of(doc).partitions()):
+        for place, partition in enumerate(LoadedSpace.of(doc).partitions()):
             owner = self.configurators[place % len(self.configurators)]
             await self.etcd.put(owner_key(partition), owner.id.encode())
         await self.etcd.put(SPACES + name, encode(doc))
@@ -188,7 +188,7 @@ class World:
         docs = (await self.etcd.range(SPACES)).items
         views = {}
         for item in docs:
-            view = SpaceView.of(decode_space(item.value))
+            view = LoadedSpace.of(decode_space(item.value))
             views[view.name] = view
         found: Installed = {}
         for item in (await self.etcd.range(RECORDS)).items:

@@ -86,7 +86,7 @@ async def test_all_processes_go_on_beside_bad_documents(etcd_server: TestEtcd, m
 
         await until(reported)
         await until(ready)
-        assert [space.name for space in d.spaces()] == ["stocks"]
+        assert [space.name for space in d.status.spaces()] == ["stocks"]
         await works(d)
         assert await w.check_flows(d)
         listed = {item.id for item in (await d.records("subscription")).items}

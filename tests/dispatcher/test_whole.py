@@ -29,7 +29,7 @@ async def test_switches_hold_what_the_records_say(
     rng = Random(1)
     async with whole(etcd_server.access(), plan=plan, mode=mode) as w, w.dispatcher() as d:
         space = await d.put_space("stocks", SCHEMA)
-        assert space == d.space("stocks")
+        assert space == d.status.space("stocks")
         assert (await d.put_space("stocks", SCHEMA)).number == space.number
         offers = [RecordSpec(host, "stocks", {}) for host in ("h1", "h2")]
         views(await d.begin("advertisement", offers, wait=TIMEOUT))
@@ -46,11 +46,11 @@ async def test_switches_hold_what_the_records_say(
         await w.check_flows(d)
         with pytest.raises(Conflict):
             await d.delete_space("stocks")
-        parts = d.partitions()
+        parts = d.status.partitions()
         assert {part.state for part in parts} == {"ready"}
         owners = {part.configurator for part in parts}
         assert owners == {"c1", "c2"} if mode == "sna" else owners <= {"c1", "c2"}
-        alive = d.configurators()
+        alive = d.status.configurators()
         assert sum(view.partitions for view in alive) == len(parts)
         assert {(view.id, view.state) for view in alive} == {("c1", "up"), ("c2", "up")}
 
@@ -89,6 +89,7 @@ async def test_a_schema_is_changed_under_live_records(etcd_server: TestEtcd, mod
         views(await d.begin("advertisement", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT))
         wants = [RecordSpec("h3", "stocks", random_filter(rng)) for _ in range(30)]
         records = views(await d.begin("subscription", wants, wait=TIMEOUT))
+        await until(lambda: other.status.spaces())
         narrower = {"attributes": [{"name": "volume", "type": "int", "min": 0, "max": 9}]}
         with pytest.raises(Conflict, match="do not fit") as caught:
             await d.put_space("stocks", narrower)
@@ -107,7 +108,9 @@ async def test_a_schema_is_changed_under_live_records(etcd_server: TestEtcd, mod
         assert changed.schema["attributes"][-1]["name"] == "hot"
 
         async def over() -> bool:
-            return d.space("stocks").versions == [1] and not d.space("stocks").changing
+            return (
+                d.status.space("stocks").versions == [1] and not d.status.space("stocks").changing
+            )
 
         await until(over)
         assert len((await d.records("subscription", limit=1000)).items) == 36
@@ -128,24 +131,24 @@ async def test_a_schema_is_changed_under_live_records(etcd_server: TestEtcd, mod
 async def test_hosts_come_and_go(etcd_server: TestEtcd, mode: Mode) -> None:
     async with whole(etcd_server.access(), mode=mode) as w, w.dispatcher() as d:
         await d.put_space("stocks", SCHEMA)
-        made = await d.put_host(Host("h9", "s1", 9))
-        assert made in d.hosts()
+        made = await d.hosts.put(Host("h9", "s1", 9))
+        assert made in d.hosts.views()
         views(await d.begin("advertisement", [RecordSpec("h1", "stocks", {})], wait=TIMEOUT))
         [record] = views(
             await d.begin("subscription", [RecordSpec("h9", "stocks", {})], wait=TIMEOUT)
         )
         with pytest.raises(Conflict) as caught:
-            await d.delete_host("h9")
+            await d.hosts.delete("h9")
         assert caught.value.ids == (record.id,)
-        await d.put_host(Host("h9", "s3", 9))
+        await d.hosts.put(Host("h9", "s3", 9))
         await w.check_flows(d)
         views(await d.end("subscription", [record.id], wait=TIMEOUT))
-        await d.delete_host("h9")
-        assert "h9" not in {host.id for host in d.hosts()}
+        await d.hosts.delete("h9")
+        assert "h9" not in {host.id for host in d.hosts.views()}
         with pytest.raises(NotFound):
-            await d.delete_host("h9")
+            await d.hosts.delete("h9")
         with pytest.raises(BadInput):
-            await d.put_host(Host("h10", "nowhere", 1))
+            await d.hosts.put(Host("h10", "nowhere", 1))
 
 
 async def test_explaining_tells_what_subscribing_would_do(etcd_server: TestEtcd) -> None:
@@ -199,7 +202,7 @@ async def test_the_stream_tells_of_spaces_records_and_broken_trees(etcd_server: 
                         break
             assert states == ["pending", "active"]
             views(await begun)
-            trees = {tree.number: tree for tree in d.topology().trees}
+            trees = {tree.number: tree for tree in d.status.topology().trees}
             only = set(trees[0].links) - set(trees[1].links)
             link = next(
                 link
@@ -210,7 +213,7 @@ async def test_the_stream_tells_of_spaces_records_and_broken_trees(etcd_server: 
             async for change in changes:
                 if change.type == "space" and change.data.trees == [1]:
                     break
-            assert [tree.whole for tree in d.topology().trees] == [False, True]
+            assert [tree.whole for tree in d.status.topology().trees] == [False, True]
             w.network.set_link(link, True)
             async for change in changes:
                 if change.type == "space" and len(change.data.trees) == 2:
@@ -228,7 +231,7 @@ async def test_a_backup_comes_back_under_the_same_ids(etcd_server: TestEtcd) -> 
     async with whole(etcd_server.access()) as w, w.dispatcher() as d:
         await d.put_space("other", SCHEMA)
         await d.put_space("stocks", SCHEMA)
-        await d.put_host(Host("h9", "s2", 9))
+        await d.hosts.put(Host("h9", "s2", 9))
         asks = [RecordSpec("h9", "stocks", random_filter(rng), f"label {n}") for n in range(20)]
         offers = [RecordSpec("h1", "stocks", {}), RecordSpec("h2", "other", {}, ttl=600)]
         before = views(await d.begin("advertisement", offers, wait=TIMEOUT))
@@ -270,7 +273,7 @@ async def test_what_waits_for_a_switch_says_so_everywhere_and_goes_on(
         w.network.agents["s3"].drop()
 
         async def down() -> bool:
-            return any(switch.state == "down" for switch in d.switches())
+            return any(switch.state == "down" for switch in d.status.switches())
 
         await until(down)
         far = RecordSpec("h3", "stocks", {"price": {"gte": 500}})

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from dzflow.aio import BackgroundTasks, CriticalTasks, OncePerTurn
+from dzflow.aio import BackgroundTasks, CriticalTasks, OncePerTurn, pause_until
 
 
 async def test_scheduled_work_runs_once_for_all_calls_of_a_turn() -> None:
@@ -93,3 +93,21 @@ async def test_a_watched_task_that_fails_counts_but_is_not_cancelled_at_the_end(
             await tasks.until(asyncio.Event())
     assert not other.done()
     other.cancel()
+
+
+@pytest.mark.parametrize(
+    ("now", "offset", "pause"),
+    [
+        (100.0, 0.0, 2.0),
+        (100.5, 0.0, 1.5),
+        (101.0, 0.0, 1.0),
+        (101.75, 0.0, 2.25),  # too early: the work for 102 is done
+        (102.25, 0.0, 1.75),
+        (100.0, 1.0, 1.0),
+        (101.25, 1.0, 1.75),
+    ],
+)
+def test_a_pause_ends_at_the_next_moment_that_is_due(
+    now: float, offset: float, pause: float
+) -> None:
+    assert pause_until(now, 2.0, offset) == pause

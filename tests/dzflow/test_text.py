@@ -43,6 +43,20 @@ def test_json_keeps_its_meaning(value: Any) -> None:
 
 _RECORD = {"id": EVIL, "host": EVIL, "space": EVIL, "filter": EVIL, "state": EVIL, "label": EVIL}
 _LINK = {"a": EVIL, "a_port": 1, "b": EVIL, "b_port": 2, "up": True}
+_WORK = dict.fromkeys(
+    (
+        *("queued", "oldest_s", "undefined", "arrivals_per_s", "done_per_s", "wait_ms"),
+        *("decide_ms", "push_ms", "flow_ops_per_s", "active", "entries", "utilisation"),
+        *("partitions", "memory", "cpu"),
+    ),
+    1,
+)
+_LOAD = {
+    "at": 0.0,
+    "total": _WORK,
+    "configurators": [{"id": EVIL, **_WORK}],
+    "partitions": [{"id": EVIL, "configurator": EVIL, **_WORK}],
+}
 _ANSWERS: dict[str, Any] = {
     "/readyz": {
         "status": EVIL,
@@ -63,8 +77,15 @@ _ANSWERS: dict[str, Any] = {
     },
     "/switches": {"items": [{"id": EVIL, "state": EVIL, "reason": EVIL}]},
     "/switches/s1/flows": {"items": [{"match": EVIL, "actions": [EVIL]}]},
-    "/partitions": {"items": [{"id": EVIL, "reason": EVIL}]},
-    "/configurators": {"items": [{"id": EVIL, "address": EVIL}]},
+    "/partitions": {
+        "items": [{"id": EVIL, "reason": EVIL}],
+        "moves": [{"partition": EVIL, "source": EVIL, "target": EVIL, "phase": EVIL}],
+    },
+    "/configurators": {
+        "items": [{"id": EVIL, "address": EVIL, "state": "up", "leaving": False, "reason": EVIL}],
+        "wanted": 1,
+    },
+    "/load": {"items": [_LOAD], "next": None},
     "/subscriptions": {"items": [_RECORD], "next": None},
     "/advertisements": {"items": [_RECORD], "next": None},
     "/spaces": {
@@ -88,6 +109,7 @@ COMMANDS = [
     ["flows", "s1"],
     ["partitions"],
     ["configurators"],
+    ["top", "--once"],
     ["subscriptions"],
     ["advertisements"],
     ["space", "list"],

@@ -21,7 +21,7 @@ from dzflow.sdk.events.datagrams import EventIds, encode
 from dzflow.sdk.events.links import open_link
 from dzflow.sdk.events.tags import Signer
 
-GAP = 0.002  # seconds between the events of a stream
+GAP = 0.008  # seconds between the events of a stream: Open vSwitch carries some thousand a second
 
 
 class Streaming:

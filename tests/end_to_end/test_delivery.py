@@ -1,88 +1,33 @@
 """The whole service, from REST to sockets: each host gets the matching events, and no others."""
 
 import asyncio
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import httpx
 import pytest
 
 from configurators.state.network import Network
 from configurators.store import keys
 from configurators.store.documents import decode_network, decode_space
-from configurators.store.etcd.client import Access, Etcd
-from configurators.store.server.server import free_ports
+from configurators.store.etcd.client import Etcd
 from dzflow.address import Scope
 from sdn.flows import FlowEntry, Output
-from sdn.lab import Lab
 from sdn.pipeline import PlanName
-from sdn.topologies import topology
-from tests.end_to_end.crowd import WAIT, Application, Crowd, here
+from tests.end_to_end.crowd import WAIT, Application
+from tests.end_to_end.planes import HOSTS, PLANES, Plane
 from tests.end_to_end.world import Event, Json, World, make_schema, requests
 from tests.oracle import expected_entries, receivers
 from tests.sdn.lab.support import needs_lab
-from tests.service import eventually, running
+from tests.service import eventually
 
-TOPOLOGY = "ring:4"
-HOSTS = ("h1", "h2", "h3", "h4")
-ROUNDS = 3
+ROUNDS = 2
 ROOM = 1_000_000  # numbers for the events of one stream
 
 Row = tuple[int, int, str | None, int | None, tuple[str, ...], int | None]
-
-
-class Plane:
-    """A running service, with what a test needs of its network."""
-
-    def __init__(self, url: str, access: Access, crowd: Crowd, settled: Callable[[], None]) -> None:
-        self.access = access
-        self.crowd = crowd
-        self.settled = settled  # returns when new tables are in force for events, too
-        self.rest = httpx.Client(base_url=url, timeout=WAIT, trust_env=False)
-
-
-@contextmanager
-def emulated(folder: Path, plan: PlanName, mode: str = "sna") -> Iterator[Plane]:
-    with (
-        running(folder, topology=TOPOLOGY, plan=plan, partitions=5, mode=mode) as service,
-        Crowd(service.url, HOSTS, here) as crowd,
-    ):
-        yield Plane(service.url, service.access, crowd, lambda: None)
-
-
-@contextmanager
-def open_vswitch(folder: Path, plan: PlanName) -> Iterator[Plane]:
-    """The service before switches that are not its own; the test has the lab, to ask it things."""
-    (port,) = free_ports(1)
-    with (
-        running(
-            folder,
-            topology=TOPOLOGY,
-            plan=plan,
-            partitions=5,
-            data_plane="external",
-            openflow={"ports": [port]},
-        ) as service,
-        Lab(topology(TOPOLOGY), f"tcp:127.0.0.1:{port}") as lab,
-    ):
-        lab.relay(int(service.url.rpartition(":")[2]))
-
-        def start(host: str, command: list[str]) -> "subprocess.Popen[Any]":
-            pipe = subprocess.PIPE
-            return lab.popen(host, command, stdin=pipe, stdout=pipe, text=True)
-
-        with Crowd(service.url, HOSTS, start) as crowd:
-            yield Plane(service.url, service.access, crowd, lab.wait_cache)
-
-
-PLANES: dict[str, Callable[[Path, PlanName], AbstractContextManager[Plane]]]
-PLANES = {"emulated": emulated, "shared": partial(emulated, mode="sea"), "ovs": open_vswitch}
 
 
 class Scenario:
@@ -226,12 +171,13 @@ class Scenario:
             if its_world is world:
                 point = index.point(world.space.keys(event))
                 expected += publisher == host or host in receivers(active, publisher, point)
+
+        def all_came() -> Json | None:
+            now: Json = self.plane.crowd[host].do("counters", space=world.name)
+            return now if now["received"] - before["received"] >= expected else None
+
         # What is unwanted comes last, maybe: no subscription tells when it is there.
-        now = before
-        for _ in range(2_000):
-            now = self.plane.crowd[host].do("counters", space=world.name)
-            if now["received"] - before["received"] >= expected:
-                break
+        now = eventually(all_came, f"{host} has got {expected} events of {world.name}")
         assert now["received"] - before["received"] == expected
         assert now["doubles"] == before["doubles"]
         assert now["malformed"] == 0

@@ -20,7 +20,9 @@ from uvicorn.server import ServerState
 from api.http.app import make_app
 from api.http.app_settings import ApiSettings, Token
 from api.http.border.http_protocol import Protocol
-from dzflow.connections import ConnectionLimits, ConnectionTable
+from api.http.context import Backend
+from dzflow.process.connections import ConnectionLimits, ConnectionTable
+from monitor.monitor import Monitor
 from tests.fuzz.target import Broken
 from tests.fuzz.transport import FakeTransport
 from tests.simulation.loop import VirtualLoop
@@ -95,7 +97,9 @@ class RestWorld:
         """Start the application."""
         dispatcher = self._dispatcher.main
         self._settings = _with(tokens)
-        app = make_app(self._settings, lambda: nullcontext(dispatcher))
+        monitor = Monitor(dispatcher, self.world.environment)
+        await self._stack.enter_async_context(monitor)
+        app = make_app(self._settings, lambda: nullcontext(Backend(dispatcher, monitor)))
         await self._stack.enter_async_context(app.router.lifespan_context(app))
         context = self._dispatcher.node.context
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from api.start.network_process import address_of
-from api.start.parts import switch_model
+from api.start.parts.network import switch_model
 from api.start.settings.sources import load
 from api.start.up import Service
 from configurators.store import keys
@@ -42,6 +42,11 @@ class System:
         self.lab_lock = asyncio.Lock()
         self.proxies: Mapping[str, Proxy] = {}
         self.etcd: EtcdServer | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the REST interface is."""
+        return self.service.url
 
     async def pids(self, role: str) -> list[int]:
         """The process ids that have a role now."""

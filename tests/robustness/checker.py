@@ -16,6 +16,7 @@ from msgspec import Struct
 from tests.robustness.record import (
     Entry,
     Fault,
+    Operation,
     Paths,
     Published,
     Received,
@@ -53,6 +54,7 @@ def check(entries: Sequence[Entry]) -> list[Violation]:
     requests = list(of(Request, entries))
     found = [Violation("rest", f"round {r.number}: {r.trouble}") for r in rounds if r.trouble]
     found += _answers(requests, list(of(Fault, entries)))
+    found += _operations(of(Operation, entries))
     found += _missed(entries, rounds)
     found += _unasked(entries)
     seen = [
@@ -89,6 +91,15 @@ def _answers(requests: list[Request], faults: list[Fault]) -> list[Violation]:
         Violation("answer", f"{r.action} of {r.label} was answered {r.status}: {r.detail}")
         for r in requests
         if not (200 <= r.status < 300 or r.status in allowed) or _REFUSED_BY_STORE in r.detail
+    ]
+
+
+def _operations(operations: Iterable[Operation]) -> list[Violation]:
+    """The same for operators; a move that has failed is a clear refusal (409)."""
+    return [
+        Violation("answer", f"{each.action} was answered {each.status}: {each.answer}")
+        for each in operations
+        if not (200 <= each.status < 300 or each.status in _EXPECTED)
     ]
 
 

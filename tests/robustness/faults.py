@@ -1,4 +1,4 @@
-"""Faults: the kinds that exist, which of them a round gets, and how each is injected and undone."""
+"""How each kind of fault is injected and undone."""
 
 import asyncio
 import os
@@ -6,23 +6,21 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from random import Random
 from typing import Protocol
-
-from msgspec import Struct
 
 from sdn.emulator import EmulatedNetwork
 from sdn.lab import Lab
+from tests.robustness.disturbed_work import move_in_phase, plan_in_phase
+from tests.robustness.kinds import MOVE_PHASES, PLAN_PHASES, SWITCHES, PlannedFault
+from tests.robustness.phase_faults import PhasedSystem, kill_in_phase
 from tests.robustness.proxy import Proxy
 from tests.robustness.record import Fault, Recorder
 
-SWITCHES = ("s1", "s2", "s3", "s4")
-_LEASE = 10.0  # seconds after which a process that does not renew its lease counts as dead
 _LOOK = 0.1
 _RESTART = 20.0  # seconds in which a process that is being restarted should appear
 
 
-class System(Protocol):
+class System(PhasedSystem, Protocol):
     """The system that faults are injected into."""
 
     network: EmulatedNetwork | None
@@ -30,93 +28,12 @@ class System(Protocol):
     lab_lock: asyncio.Lock
     proxies: Mapping[str, Proxy]
 
-    async def pids(self, role: str) -> list[int]:
-        """The processes that have a role now."""
-        ...
-
     async def ports(self, role: str) -> list[int]:
         """The ports at which processes of a role listen for streams of others."""
         ...
 
 
-class Kind(Struct, frozen=True):
-    """A kind of fault: its targets, how long it lasts, and whether it cuts the paths of events."""
-
-    name: str
-    targets: tuple[str, ...]
-    shortest: float = 0.0
-    longest: float = 0.0
-    cuts: bool = False  # at the target switch, or everywhere if it is the network process
-    strands: bool = False  # the switch may count as lost, which cuts off its own hosts only
-    weight: int = 2  # how often it is drawn, relative to others
-
-
-class PlannedFault(Struct, frozen=True):
-    """A fault of a round, `at` so many seconds after the round begins."""
-
-    kind: Kind
-    target: str
-    at: float
-    lasts: float
-    index: int  # which of several processes: modulo their number
-
-
 How = Callable[[PlannedFault, System], AbstractAsyncContextManager[str | None]]
-
-_PROCESSES = ("api", "configurator", "southbound", "etcd")
-_STREAMS = ("configurator", "southbound")
-
-WHOLE = (
-    Kind("kill", _PROCESSES, weight=8),
-    Kind("kill", ("raylet", "gcs", "workers")),
-    Kind("stop", (*_PROCESSES, "workers"), _LEASE + 1, _LEASE + 4, weight=4),
-    Kind("stop briefly", (*_PROCESSES, "raylet", "gcs"), 0.5, 4.0, weight=4),
-    # Rare, because they excuse missed events.
-    Kind("kill", ("network",), cuts=True, weight=1),
-    Kind("stop briefly", ("network",), 0.5, 3.0, cuts=True, weight=1),
-    Kind("cut streams", _STREAMS, 0.0, 3.0),
-)
-_LINES = (
-    Kind("kill", _PROCESSES, weight=6),
-    Kind("stop", _PROCESSES, _LEASE + 1, _LEASE + 4),
-    Kind("stop briefly", _PROCESSES, 0.5, 4.0),
-    Kind("cut", ("etcd", "openflow"), 0.0, 6.0),
-    Kind("hang", ("etcd", "openflow"), 1.0, _LEASE + 4),
-    Kind("delay", ("etcd", "openflow"), 2.0, 8.0),
-    Kind("cut streams", _STREAMS, 0.0, 3.0),
-)
-WIRED = (
-    *_LINES,
-    Kind("switch drops", SWITCHES, 0.0, 6.0, strands=True),
-    Kind("switch restarts", SWITCHES, 0.0, 4.0, cuts=True),
-    Kind("switch ignores barriers", SWITCHES, 2.0, 8.0, strands=True),
-    Kind("switch answers early", SWITCHES, 1.0, 5.0, cuts=True),
-    Kind("switch loses flow-mods", SWITCHES, 1.0, 5.0, cuts=True),
-    Kind("switch refuses", SWITCHES, 1.0, 5.0),
-)
-LAB = (
-    *_LINES,
-    Kind("Open vSwitch: bridge restarts", SWITCHES, 0.0, 4.0),
-    Kind("Open vSwitch: bridge disconnects", SWITCHES, 0.0, 6.0),
-    Kind("Open vSwitch: daemon killed", ("all",), 0.0, 4.0),
-)
-
-
-def plan_round(random: Random, kinds: Sequence[Kind], most: int = 4) -> list[PlannedFault]:
-    """The faults of a round: some, at times that may overlap."""
-    found = []
-    for _ in range(random.randint(1, most)):
-        (kind,) = random.choices(kinds, [kind.weight for kind in kinds])
-        found.append(
-            PlannedFault(
-                kind,
-                random.choice(kind.targets),
-                round(random.uniform(0.5, 5.0), 2),
-                round(random.uniform(kind.shortest, kind.longest), 2),
-                random.randrange(1000),
-            )
-        )
-    return sorted(found, key=lambda planned: planned.at)
 
 
 async def carry_out(
@@ -311,4 +228,6 @@ _HOW: dict[str, How] = {
     "Open vSwitch: daemon killed": _lab(
         lambda lab, _: lab.kill_switches(), lambda lab, _: lab.start_switches()
     ),
+    **{f"kill, move {phase}": kill_in_phase(move_in_phase(phase)) for phase in MOVE_PHASES},
+    **{f"kill, plan {phase}": kill_in_phase(plan_in_phase(phase)) for phase in PLAN_PHASES},
 }

@@ -92,6 +92,17 @@ class Fault(_Entry, frozen=True, tag="fault"):
     detail: str = ""
 
 
+class Operation(_Entry, frozen=True, tag="operation"):
+    """What an operator asked for, and the answer: a move, a map, a number of configurators."""
+
+    action: str
+    detail: str
+    start: float
+    end: float
+    status: int  # 0: no answer
+    answer: str = ""
+
+
 class Stored(Struct, frozen=True, omit_defaults=True):
     """A record as etcd has it."""
 
@@ -131,7 +142,7 @@ class Round(_Entry, frozen=True, tag="round"):
     trouble: str = ""
 
 
-Entry = Setup | Request | Steady | Published | Received | Fault | Paths | Round
+Entry = Setup | Request | Operation | Steady | Published | Received | Fault | Paths | Round
 
 T = TypeVar("T", bound=Entry)
 

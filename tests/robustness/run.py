@@ -6,6 +6,7 @@ command that repeats its session.
 
 import argparse
 import asyncio
+import shlex
 import sys
 import tempfile
 import time
@@ -25,7 +26,8 @@ def main() -> None:
     """Run sessions until the time is up, or a violation is found."""
     given = _arguments().parse_args()
     settings = {"mode": given.mode} | ({"plan": given.plan} if given.plan else {})
-    options = Options(given.rounds, given.faults, given.arrangement, settings)
+    operator = {"yes": True, "no": False}.get(given.operator)
+    options = Options(given.rounds, given.faults, given.arrangement, operator, given.only, settings)
     folder = Path(given.record or tempfile.mkdtemp(prefix="dzflow-robustness-"))
     end = time.monotonic() + 60 * given.minutes
     results: list[Result] = []
@@ -41,6 +43,8 @@ def main() -> None:
             seed, options, folder / str(seed), say, lambda: time.monotonic() < end
         )
         results.append(asyncio.run(session))
+        for violation in results[-1].violations:
+            say(f"[red]violation[/red] {violation}")
         enough = given.sessions and len(results) >= given.sessions
         if enough or (results[-1].violations and not given.keep_going):
             break
@@ -58,6 +62,13 @@ def _arguments() -> argparse.ArgumentParser:
     add("--mode", choices=("sna", "sea"), default="sna")
     add("--plan", choices=("legs", "lpm"), default="", help="default: drawn")
     add("--arrangement", choices=("whole", "wired", "lab"), default="", help="default: drawn")
+    add(
+        "--operator",
+        choices=("yes", "no"),
+        default="",
+        help="whether one moves and cuts partitions, adds and ends configurators; default: drawn",
+    )
+    add("--only", default="", help="only faults with this in their name, as 'kill, plan'")
     add("--keep-going", action="store_true", help="go on with the next seed after a violation")
     add("--record", help="folder for the records; default: a temporary one")
     return parser
@@ -66,15 +77,17 @@ def _arguments() -> argparse.ArgumentParser:
 def _report(results: Sequence[Result], given: argparse.Namespace, folder: Path) -> int:
     """Print the faults and violations; returns the exit code."""
     counts = Counter((fault.kind, fault.target) for result in results for fault in result.faults)
+    planned = Counter((each.kind.name, each.target) for r in results for each in r.planned)
     wrong = {
         (fault.kind, fault.target)
         for result in results
         if result.violations
         for fault in result.faults
     }
-    table = Table("fault", "of", "times", "result")
-    for (kind, target), count in sorted(counts.items()):
-        table.add_row(kind, target, str(count), "see below" if (kind, target) in wrong else "clean")
+    table = Table("fault", "of", "planned", "struck", "result")
+    for (kind, target), count in sorted(planned.items()):
+        found = "see below" if (kind, target) in wrong else "clean"
+        table.add_row(kind, target, str(count), str(counts[kind, target]), found)
     _console.print(table)
     rounds = sum(result.rounds for result in results)
     _console.print(f"{sum(counts.values())} faults in {rounds} rounds of {len(results)} sessions")
@@ -86,8 +99,8 @@ def _report(results: Sequence[Result], given: argparse.Namespace, folder: Path) 
             f"again: python -m tests.robustness.run --seed {result.seed} --sessions 1"
             f" --rounds {result.rounds} --faults {given.faults} --mode {given.mode}"
             + "".join(
-                f" --{name} {value}"
-                for name in ("plan", "arrangement")
+                f" --{name} {shlex.quote(value)}"
+                for name in ("plan", "arrangement", "operator", "only")
                 if (value := getattr(given, name))
             )
         )

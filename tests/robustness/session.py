@@ -6,7 +6,8 @@ Arrangement, schema, traffic and faults are drawn from the session's seed.
 import asyncio
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +20,18 @@ from tests.end_to_end.world import World, make_schema
 from tests.robustness.arrangements import ARRANGEMENTS, DRAWN, System
 from tests.robustness.calls import eventually
 from tests.robustness.checker import Violation, check
-from tests.robustness.faults import LAB, WHOLE, WIRED, Kind, PlannedFault, carry_out, plan_round
+from tests.robustness.faults import carry_out
+from tests.robustness.kinds import (
+    LAB,
+    MOVES,
+    PLANS,
+    WHOLE,
+    WIRED,
+    Kind,
+    PlannedFault,
+    plan_round,
+)
+from tests.robustness.operations import Operator
 from tests.robustness.record import Fault, Paths, Recorder, Round, Setup
 from tests.robustness.state import EtcdState, read_etcd_state, read_tables
 from tests.robustness.traffic import HOSTS, Traffic
@@ -37,6 +49,8 @@ class Options(Struct, frozen=True):
     rounds: int = 8
     most_faults: int = 4
     arrangement: str = ""  # drawn if it is empty
+    operator: bool | None = None  # whether partitions and the number of workers change
+    only: str = ""  # if given, only faults whose names have this in them
     service: dict[str, Any] = {}  # settings, such as the mode; those not given are drawn
 
 
@@ -46,7 +60,8 @@ class Result(Struct):
     seed: int
     arrangement: str
     rounds: int = 0
-    faults: list[Fault] = []
+    planned: list[PlannedFault] = []
+    faults: list[Fault] = []  # that have struck
     violations: list[Violation] = []
 
 
@@ -62,6 +77,16 @@ async def run_session(
     arrangement = options.arrangement or drawn
     pace = _pace(Random(f"pace of {seed}"))
     settings = {**_settings(random, arrangement), **pace, **options.service}
+    mode, drawing = settings.get("mode", "sna"), Random(f"operator of {seed}")
+    drawn_operator = drawing.random() < 2 / 3
+    kinds = _with_name(KINDS[arrangement], options.only)
+    # Some kinds of faults need an operator.
+    operated = (drawn_operator or not kinds) if options.operator is None else options.operator
+    if operated:
+        settings |= _operated(drawing)
+        kinds += _with_name(MOVES + PLANS if mode == "sna" else PLANS, options.only)
+    if not kinds:
+        raise ValueError(f"no kind of faults here has {options.only!r} in its name")
     say(", ".join(f"{name}: {value}" for name, value in settings.items()))
     result = Result(seed, arrangement)
     world = World("one", make_schema(random, settings["plan"]), random)
@@ -70,21 +95,30 @@ async def run_session(
     with Recorder(folder / "record.jsonl") as recorder:
         recorder.add(Setup(seed, {"arrangement": arrangement, **settings}))
         async with ARRANGEMENTS[arrangement](folder / "data", say, **settings) as system:
-            drawing = Random(f"traffic of {seed}")
             events = system.lab is None  # its hosts are reached from their namespaces only
-            async with Traffic(system.service.url, world, drawing, recorder, events) as traffic:
+            asked = Random(f"traffic of {seed}")
+            operator = Operator(system.url, mode, drawing, recorder) if operated else None
+            async with Traffic(system.url, world, asked, recorder, events) as traffic:
                 for number in range(1, options.rounds + 1):
                     faults = plan_round(
-                        Random(f"round {number} of {seed}"), KINDS[arrangement], options.most_faults
+                        Random(f"round {number} of {seed}"), kinds, options.most_faults
                     )
                     said = ", ".join(f"{f.kind.name} {f.target} {f.lasts:g} s" for f in faults)
                     say(f"round {number}: {said}")
-                    result.faults += await _round(number, faults, system, traffic, recorder)
+                    result.planned += faults
+                    result.faults += await _round(
+                        number, faults, system, traffic, operator, recorder
+                    )
                     result.rounds = number
                     result.violations = check(recorder.entries)
                     if result.violations or not go_on():
                         break
     return result
+
+
+def _with_name(kinds: Iterable[Kind], part: str) -> tuple[Kind, ...]:
+    """The kinds of faults with this in their names."""
+    return tuple(kind for kind in kinds if part in kind.name)
 
 
 def _settings(random: Random, arrangement: str) -> dict[str, Any]:
@@ -106,20 +140,30 @@ def _pace(random: Random) -> dict[str, Any]:
     return {"slices": {"limit": 2}, "emulated": {"switch_delay_ms": 120.0}}
 
 
+def _operated(random: Random) -> dict[str, Any]:
+    """The settings of a service with an operator: it balances often, to drain soon."""
+    mode = random.choice(("propose", "propose", "apply"))
+    return {"balancing": {"mode": mode, "period": 1.0, "window": 5.0, "rest": 2.0}}
+
+
 async def _round(
-    number: int, faults: list[PlannedFault], system: System, traffic: Traffic, recorder: Recorder
+    number: int,
+    faults: list[PlannedFault],
+    system: System,
+    traffic: Traffic,
+    operator: Operator | None,
+    recorder: Recorder,
 ) -> list[Fault]:
     begin = time.time()
     traffic.flowing.set()
     traffic.publishing.set()
     await _note_paths(system, recorder)
     await asyncio.sleep(_CALM)
-    done = await carry_out(faults, system, recorder)
+    async with operator.at_work() if operator else nullcontext():
+        done = await carry_out(faults, system, recorder)
     traffic.check()
     limits = httpx.Timeout(_CALL)
-    async with httpx.AsyncClient(
-        base_url=system.service.url, timeout=limits, trust_env=False
-    ) as client:
+    async with httpx.AsyncClient(base_url=system.url, timeout=limits, trust_env=False) as client:
         trouble = ""
         try:
             await traffic.drain(_REQUESTS_END)
@@ -167,6 +211,7 @@ class _Inspection:
         self.tables: dict[str, tuple[str, ...]] = {}
         self._system = system
         self._client = client
+        self._assigned = system.service.settings.mode == "sna"
 
     async def complaint(self) -> str:
         """What is not in order yet; empty if everything is."""
@@ -181,6 +226,8 @@ class _Inspection:
             self.tables = await read_tables(self._client, switches)
         except (httpx.HTTPError, StoreError) as error:
             return f"no answer: {error!r}"
+        if misplaced := state.misplaced(self._assigned):
+            return "; ".join(misplaced)
         rebuilt = state.rebuilt()
         wrong = [switch for switch in switches if self.tables[switch] != rebuilt[switch]]
         return f"the tables of {wrong} are not as they should be" if wrong else ""

@@ -9,8 +9,15 @@ from msgspec import Struct
 
 from configurators.engine.partials import Request
 from configurators.state.network import Network
+from configurators.state.wanted import read_count
 from configurators.store import keys
-from configurators.store.documents import decode_network, decode_record, decode_space
+from configurators.store.documents import (
+    decode_move,
+    decode_network,
+    decode_plan,
+    decode_record,
+    decode_space,
+)
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.model import Record, SpaceDoc
 from configurators.streams.packing import unpack_regions
@@ -29,6 +36,11 @@ class EtcdState(Struct, frozen=True):
     network: Network
     spaces: list[SpaceDoc]
     records: list[Record]
+    owners: dict[str, str] = {}  # the configurator of each partition (mode `sna`)
+    moves: dict[str, str] = {}  # the phase of each move
+    plans: dict[str, str] = {}  # the phase of each plan that is being carried out, by its space
+    configurators: frozenset[str] = frozenset()  # that are registered
+    wanted: int | None = None  # how many there should be
 
     def stored(self) -> tuple[Stored, ...]:
         """The records, for the record of the run."""
@@ -40,6 +52,33 @@ class EtcdState(Struct, frozen=True):
     def unfinished(self) -> list[str]:
         """The records that have an open operation."""
         return [f"{r.id} ({r.label}) is {r.state}: {r.reason}" for r in self.records if r.open]
+
+    def misplaced(self, assigned: bool) -> list[str]:
+        """What is wrong with owners, moves, plans and the number of configurators at the end.
+
+        Partitions have owners only where they are `assigned`, in mode `sna`.
+        """
+        wrong = [f"{name} is still moving: {phase}" for name, phase in self.moves.items()]
+        wrong += [
+            f"the map of {name} is still being changed: {p}" for name, p in self.plans.items()
+        ]
+        leaves = {
+            str(keys.PartitionName(doc.number, version, leaf))
+            for doc in self.spaces
+            for version, made in doc.versions.items()
+            for leaf in made.map.leaves()
+        }
+        if assigned:
+            for name in sorted(leaves | self.owners.keys()):
+                owner = self.owners.get(name)
+                if name not in leaves:
+                    wrong.append(f"{name} belongs to {owner}, but does not exist")
+                elif owner not in self.configurators:
+                    wrong.append(f"{name} belongs to {owner}, which is not alive")
+        if self.wanted is not None and len(self.configurators) != self.wanted:
+            there = ", ".join(sorted(self.configurators))
+            wrong.append(f"{self.wanted} configurators are wanted, but there are {there}")
+        return wrong
 
     def paths(self, hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The switches that events pass from one host to another, see `Paths`."""
@@ -99,10 +138,20 @@ async def read_etcd_state(access: Access) -> EtcdState:
         assert stored is not None
         spaces = await etcd.range(keys.SPACES)
         records = await etcd.range(keys.RECORDS)
+        owners = await etcd.range(keys.OWNERS)
+        moves = await etcd.range(keys.MOVES)
+        plans = [decode_plan(item.value) for item in (await etcd.range(keys.PLANS)).items]
+        configurators = await etcd.range(keys.CONFIGURATORS)
+        wanted = await etcd.get(keys.wanted_key("configurators"))
     return EtcdState(
         Network.of(decode_network(stored.value)),
         [decode_space(item.value) for item in spaces.items],
         [decode_record(item.value) for item in records.items],
+        {item.key.removeprefix(keys.OWNERS): item.value.decode() for item in owners.items},
+        {item.key.removeprefix(keys.MOVES): decode_move(item.value).phase for item in moves.items},
+        {plan.space: plan.phase for plan in plans if plan.running},
+        frozenset(item.key.removeprefix(keys.CONFIGURATORS) for item in configurators.items),
+        read_count(wanted.value if wanted else None),
     )
 
 

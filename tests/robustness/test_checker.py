@@ -10,6 +10,7 @@ from tests.robustness.checker import ABSENT, Step, check, in_one_order
 from tests.robustness.record import (
     Entry,
     Fault,
+    Operation,
     Paths,
     Published,
     Received,
@@ -184,6 +185,13 @@ def test_callers_get_clear_answers() -> None:
     assert rules(begin(outcome="unknown", status=503)) == set()
 
 
+def test_operators_get_clear_answers_too() -> None:
+    asked = Operation("move", "/partitions/1.0%2Fall/migrate", 1.0, 2.0, 200)
+    assert rules(asked) == set()
+    assert rules(replace(asked, status=409), replace(asked, status=0)) == set()
+    assert "answer" in rules(replace(asked, status=500, answer="internal"))
+
+
 def test_a_service_that_does_not_come_to_rest_is_a_violation() -> None:
     assert "rest" in rules(at_end(trouble="not ready"))
 
@@ -195,6 +203,7 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
         STEADY,
         begin(),
         update(B, 3, 4),
+        Operation("scale", "/configurators", 3.0, 4.0, 202),
         EVENT,
         Received(7, 10.1, "h3", "stays"),
         Fault("kill", "api", 1.0, 1.0),

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from tests.robustness.faults import LAB, WHOLE, WIRED, Kind, plan_round
+from tests.robustness.kinds import LAB, MOVES, PLANS, WHOLE, WIRED, Kind, plan_round
 from tests.robustness.proxy import Proxy
 from tests.support import until
 
 TIMEOUT = 20.0
 
 
-@pytest.mark.parametrize("kinds", [WHOLE, WIRED, LAB])
+@pytest.mark.parametrize("kinds", [WHOLE, WIRED, LAB, WHOLE + MOVES + PLANS])
 def test_a_seed_gives_the_same_faults(kinds: tuple[Kind, ...]) -> None:
     for seed in range(200):
         planned = plan_round(Random(seed), kinds)

@@ -42,7 +42,7 @@ _WAIT = 5  # seconds that the service may take before it answers 202
 _GAP = 0.05  # seconds between the events of a publisher
 _OPENING = 60.0
 _JOIN_EVERY = 5.0
-_SILENCE, _MOST_SILENCES = 0.5, 20
+_SILENCE, _MOST_SILENCES = 1.5, 20
 _SEEN: dict[str, Outcome] = {
     "active": "ok",
     "removed": "absent",

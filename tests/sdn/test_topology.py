@@ -250,16 +250,16 @@ def test_each_port_is_seen_once(topology: Topology) -> None:
 
 
 @given(topologies(), st.data())
-def test_changes_equal_building_anew(topology: Topology, data: st.DataObject) -> None:
+def test_a_changed_topology_equals_a_rebuilt_one(topology: Topology, data: st.DataObject) -> None:
     home = data.draw(st.sampled_from(topology.switches))
     name = data.draw(st.sampled_from(["h1", "h3", "h99"]))
     host = Host(name, home.id, 60_000)
     others = [h for h in topology.hosts if h.id != name]
     changed = topology.with_host(host)
-    anew = Topology.build(topology.switches, topology.links, [host, *others])
-    assert changed == anew
+    rebuilt = Topology.build(topology.switches, topology.links, [host, *others])
+    assert changed == rebuilt
     assert [changed.hosts_at(s.id) for s in changed.switches] == [
-        anew.hosts_at(s.id) for s in anew.switches
+        rebuilt.hosts_at(s.id) for s in rebuilt.switches
     ]
     assert changed.without_host(name) == Topology.build(topology.switches, topology.links, others)
 

@@ -172,7 +172,9 @@ def test_a_mistake_in_a_file_is_reported_with_its_name(tmp_path: Path) -> None:
         ("switches: [!!int '']", "a value cannot be understood"),
         ("switches: [!!bool s1]", "a value cannot be understood"),
         ("switches: [!!timestamp s1]", "a value cannot be understood"),
-        ("[" * 1_000, "nested too deeply"),
+        ("[" * 1_000, "line 1 is nested too deeply"),
+        # The parser's time grows with the square of the depth.
+        ("switches:\n- [" + "{a: [" * 16 + "]}" * 16 + "]", "line 2 is nested too deeply"),
     ],
 )
 def test_what_is_not_yaml_is_said_to_be_broken(
@@ -194,6 +196,23 @@ def test_what_is_not_yaml_is_said_to_be_broken(
 def test_what_is_not_json_is_said_to_be_broken(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(TopologyFileBroken, match=rf"net\.json: {message}"):
         load_topology(written(tmp_path, content, "net.json"))
+
+
+@pytest.mark.parametrize("name", ["net.yaml", "net.json"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        r'{"switches": [{"id": "s1", "dpid": "\ud83d"}]}',
+        r'{"switches": ["s1"], "links": [["s1", "\ud83d"]]}',
+        r'{"switches": ["s1"], "hosts": [{"id": "h1", "switch": "s1", "\ud83d": 1}]}',
+    ],
+)
+def test_halves_of_surrogate_pairs_are_refused_with_a_text_that_can_be_printed(
+    tmp_path: Path, content: str, name: str
+) -> None:
+    with pytest.raises(BadTopologyFile) as refused:
+        load_topology(written(tmp_path, content, name))
+    assert str(refused.value).encode()
 
 
 def test_aliases_that_explode_do_no_harm(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from configurators.state.network import tree_of
-from configurators.state.spaces import SpaceView, VersionView
+from configurators.state.spaces import LoadedSpace, LoadedVersion
 from configurators.store.model import NetworkDoc, RecordKind
 from dzflow.filters import parse_filter
 from dzflow.region import Region
@@ -48,8 +48,8 @@ def points(shape: Shape) -> tuple[int, ...]:
     )
 
 
-def _view(shape: Shape) -> VersionView:
-    return SpaceView.of(documents(shape)[1]).current
+def _view(shape: Shape) -> LoadedVersion:
+    return LoadedSpace.of(documents(shape)[1]).current
 
 
 class Stable(Struct, frozen=True):

@@ -8,17 +8,25 @@ from unittest import mock
 from msgspec import Struct
 
 from configurators.ownership import lock_take_over
+from configurators.ownership.copy_source import CopySource
 from configurators.ownership.lock_take_over import LockTakeOver
+from configurators.ownership.moves import Moves
 from configurators.ownership.partition_log import PartitionLog
-from configurators.partition.pusher import DecisionPusher
-from configurators.partition.queue import Queue
+from configurators.partition.followers import SpaceFollower
+from configurators.partition.slices.pusher import DecisionPusher
+from configurators.partition.tombstones import Tombstones
+from configurators.southbound import process as southbound_process
+from configurators.southbound.clients import SouthboundClients
+from configurators.state.spaces import Spaces
 from configurators.store.etcd.client import Compare
 from configurators.store.locks import Lock, Locks
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.requests.adoption import Adoption
 from dispatcher.requests.delivery.offers import OfferDelivery
 from dispatcher.requests.delivery.push import PushDelivery
-from sdn.fence import Fence
+from dispatcher.requests.intake.planning import Planner
+from sdn.driver import SwitchDriver
+from sdn.fence import Fence, StaleEpoch
 from sdn.shadow import Shadow
 from tests.simulation.world import Mode
 
@@ -35,10 +43,6 @@ def _space_only(self: Catalogue, space: Any) -> Any:
     return _guards(self, space)[:1]
 
 
-def _forgetful(self: Queue, tombstones: int = 0) -> None:
-    _new_queue(self, tombstones)
-
-
 async def _declare_nothing(_: Any, workers: Any) -> Any:
     return dict.fromkeys(workers)
 
@@ -51,19 +55,45 @@ async def _lock_anyway(self: Locks, partition: str) -> Lock:
     return Lock(partition, epoch, key, lease)
 
 
+async def _claim_anything(self: Moves, gained: Any) -> Any:
+    """Use every copy of a gained partition, however far it has come."""
+    copies = self._target._copies
+    return {name: copy for name in gained if (copy := copies.pop(name, None))}
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def _drop_instead(self: SpaceFollower, *given: Any) -> None:
+    etcd, known, partitions, drop, _, changed = given
+    _new_follower(self, etcd, known, partitions, drop, drop, changed)
+
+
+async def _withdraw_unless_taken(
+    _: Any, driver: SwitchDriver, __: str, name: str, revision: int
+) -> None:
+    with contextlib.suppress(StaleEpoch):
+        await driver.withdraw(name, revision)
+
+
+_new_follower = SpaceFollower.__init__
 _guards = Catalogue.guards
-_new_queue = Queue.__init__
 
 Patch = tuple[object, str, Any]
 """Where something is replaced, its name, and by what."""
 
 
 class Mutation(Struct, frozen=True):
-    """What is replaced, the kinds of faults that it is to be found by, and the mode."""
+    """What is replaced, the kinds of faults that it is to be found by, and the mode.
+
+    The search begins with the seed `start`, shortly before one that shows the bug today.
+    """
 
     patches: tuple[Patch, ...]
     faults: tuple[str, ...]
     mode: Mode = "sna"
+    start: int = 0
 
 
 _UNFENCED: Patch = (Fence, "stale", lambda *_: False)
@@ -71,7 +101,7 @@ _UNFENCED: Patch = (Fence, "stale", lambda *_: False)
 MUTATIONS: dict[str, Mutation] = {
     "settle-without-epochs": Mutation(((Catalogue, "guards", _space_only),), ("owner usurped",)),
     "no-fence": Mutation((_UNFENCED,), ("owner usurped",)),
-    "no-tombstones": Mutation(((Queue, "__init__", _forgetful),), ("stream slow",)),
+    "no-tombstones": Mutation(((Tombstones, "seq", lambda *_: -1),), ("stream slow",)),
     "no-undo": Mutation(((DecisionPusher, "_undo", _nothing_either),), ("switch refuses",)),
     "no-reconciliation": Mutation(((Shadow, "repair", lambda *_: []),), ("switch restarts",)),
     "no-telling-again": Mutation(
@@ -79,6 +109,28 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "no-adoption": Mutation(
         ((Adoption, "is_abandoned", lambda *_: False),), ("dispatcher killed", "owner usurped")
+    ),
+    "copy-without-later-slices": Mutation(
+        ((CopySource, "carried_out", _nothing_either),), ("partition moved", "stream slow")
+    ),
+    "copy-without-proof": Mutation(
+        ((Moves, "claim_copies", _claim_anything),), ("move disturbed", "owner changed"), start=240
+    ),
+    "settle-by-an-old-map": Mutation(
+        ((Planner, "still_routed", lambda *_: True),), ("map changed", "watch slow"), start=115
+    ),
+    "owners-of-gone-partitions": Mutation(
+        ((SouthboundClients, "wait_for_spaces", _nothing_either), (Spaces, "recut", _never)),
+        ("map changed", "map change disturbed", "watch slow"),
+    ),
+    "clear-gone-partitions": Mutation(
+        ((SpaceFollower, "__init__", _drop_instead),), ("map changed",)
+    ),
+    "sea-withdraw-unless-taken": Mutation(
+        ((southbound_process, "withdraw", _withdraw_unless_taken),),
+        ("map changed", "map change heard late"),
+        "sea",
+        start=175,
     ),
     "sea-commits-without-lock": Mutation(
         ((Lock, "holds", Compare("nothing", 0)),), ("lock usurped",), "sea"

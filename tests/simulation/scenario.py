@@ -10,15 +10,19 @@ from random import Random
 from msgspec import Struct
 
 from configurators.engine.partials import Request as Active
+from configurators.store.documents import encode
 from configurators.store.etcd.client import Put, unchanged
-from configurators.store.keys import owner_key
+from configurators.store.keys import owner_key, wanted_key
+from configurators.store.model import Wanted, WorkerKind
 from configurators.streams.packing import unpack_regions
 from sdn.flows import FlowEntry
 from tests.oracle import expected_entries
 from tests.robustness.checker import Violation, check
 from tests.robustness.record import Fault, Round, Stored
 from tests.simulation.lock_faults import LockFaults
-from tests.simulation.loop import NOWHERE, Stuck, VirtualLoop
+from tests.simulation.loop import Stuck, VirtualLoop
+from tests.simulation.map_faults import MapFaults
+from tests.simulation.move_faults import MoveFaults
 from tests.simulation.traffic import Traffic
 from tests.simulation.world import LoggedErrors, Mode, Shape, World
 
@@ -26,7 +30,7 @@ _MOMENT = 1.0  # seconds for which a fault waits for its moment
 _REST = 240.0  # virtual seconds after which a healed world must be at rest
 SHAPES = (
     Shape(),
-    Shape(ordering="fifo"),
+    Shape(ordering="fifo", at_once=1),
     Shape(plan="lpm"),
     Shape(southbound=2),
     Shape(topology="ring:3", configurators=3),
@@ -135,6 +139,7 @@ class Scenario:
         self.faults: list[Fault] = []
         self.found: list[Violation] = []
         self._extra: list[asyncio.Task[None]] = []
+        maps = MapFaults(world, random, self._extra)
         self._menu: list[tuple[str, int, Callable[[], str]]] = [
             ("configurator killed", 4, lambda: self._kill("configurator")),
             ("dispatcher killed", 3, lambda: self._kill("dispatcher")),
@@ -147,12 +152,17 @@ class Scenario:
             ("stream cut", 4, self._cut_stream),
             ("unreachable", 2, self._block),
             ("switch hangs up", 4, self._hang_up),
+            ("connection lost", 3, self._cut_connection),
             ("switch restarts", 3, self._restart_switch),
             ("switch refuses", 3, self._fill_switch),
             ("etcd flaky", 2, self._flaky_etcd),
             ("etcd away", 1, self._etcd_away),
             ("etcd slow", 1, self._slow_etcd),
             ("etcd compacted", 2, self._compact_etcd),
+            ("map changed", 6, maps.change),
+            ("map change disturbed", 12, maps.disturb),
+            ("map change aborted", 3, maps.abort),
+            ("map change heard late", 3, maps.late),
         ]
         self.locks: LockFaults | None = None
         if world.shape.mode == "sea":
@@ -163,10 +173,16 @@ class Scenario:
                 ("lock usurped", 6, locks.usurp),
             ]
         else:
+            moves = MoveFaults(world, random, self._extra, self._end_soon)
             self._menu += [
                 ("owner changed", 4, self._reassign),
                 ("owner usurped", 6, self._usurp),
+                ("partition moved", 6, moves.ask),
+                ("move disturbed", 12, moves.disturb),
+                ("configurator leaves", 2, lambda: self._send_away("configurators")),
             ]
+        if world.shape.southbound > 1:
+            self._menu.append(("southbound leaves", 3, lambda: self._send_away("southbound")))
         if only:
             self._menu = [item for item in self._menu if item[0] in only]
 
@@ -305,13 +321,10 @@ class Scenario:
             self.world.note(f"FAULT {kind}: {target}")
             self.faults.append(Fault(kind, target, begin, begin))
 
-    def _after(self, seconds: float, call: Callable[..., object], *args: object) -> None:
-        self.loop.at(self.loop.now + seconds, NOWHERE, call, *args)
-
     def _kill(self, kind: str) -> str:
         process = self.random.choice(self.world.of(kind))
         process.kill()
-        self._after(self.random.choice((0.5, 2.0, 8.0)), process.start)
+        self.world.after(self.random.choice((0.5, 2.0, 8.0)), process.start)
         return process.name
 
     def _pause(self, kind: str) -> str:
@@ -402,7 +415,7 @@ class Scenario:
         for stream in wires.of(first.node):
             if {stream.node.name, stream.other.node.name} == pair:
                 wires.cut(stream, "the connection broke")
-        self._after(self.random.choice((1.0, 4.0, 9.0)), wires.blocked.discard, pair)
+        self.world.after(self.random.choice((1.0, 4.0, 9.0)), wires.blocked.discard, pair)
         return " and ".join(sorted(pair))
 
     def _switch(self) -> str:
@@ -413,6 +426,30 @@ class Scenario:
         self.world.switches[name].hang_up("the connection broke")
         return name
 
+    def _cut_connection(self) -> str:
+        """A switch loses its connection to one southbound process; it dials again."""
+        switch = self.world.switches[self._switch()]
+        connections = list(switch.connections.values())
+        if not connections:
+            return ""
+        connection = self.random.choice(connections)
+        connection.cut("the connection broke")
+        return f"{switch.name} to {connection.node.name}"
+
+    def _send_away(self, kind: WorkerKind) -> str:
+        """The last worker of a kind is to leave, for a while."""
+        count = self._count(kind)
+        self._want(kind, count - 1)
+        self.world.after(self.random.choice((1.0, 4.0, 9.0)), self._want, kind, count)
+        return f"the last of {count}"
+
+    def _count(self, kind: WorkerKind) -> int:
+        shape = self.world.shape
+        return shape.southbound if kind == "southbound" else shape.configurators
+
+    def _want(self, kind: WorkerKind, count: int) -> None:
+        self.world.store.transact([], [Put(wanted_key(kind), encode(Wanted(count)))], [])
+
     def _restart_switch(self) -> str:
         name = self._switch()
         switch = self.world.switches[name]
@@ -420,14 +457,14 @@ class Scenario:
         switch.restart(how)
         if how != "kept":
             self.traffic.events.dark.add(name)
-        self._after(self.random.choice((0.1, 1.0, 5.0)), switch.come_back)
+        self.world.after(self.random.choice((0.1, 1.0, 5.0)), switch.come_back)
         return f"{name}, tables {how}"
 
     def _fill_switch(self) -> str:
         name = self._switch()
         switch = self.world.switches[name]
         switch.room = len(switch.tables.entries) + self.random.randint(0, 3)
-        self._after(self.random.choice((1.0, 4.0)), self._make_room, name)
+        self.world.after(self.random.choice((1.0, 4.0)), self._make_room, name)
         return name
 
     def _make_room(self, name: str) -> None:
@@ -435,17 +472,17 @@ class Scenario:
 
     def _flaky_etcd(self) -> str:
         self.world.store.flaky = 0.3
-        self._after(self.random.choice((0.5, 3.0)), self._steady_etcd)
+        self.world.after(self.random.choice((0.5, 3.0)), self._steady_etcd)
         return "etcd"
 
     def _etcd_away(self) -> str:
         self.world.store.down = True
-        self._after(self.random.choice((0.5, 3.0, 12.0)), self._steady_etcd)
+        self.world.after(self.random.choice((0.5, 3.0, 12.0)), self._steady_etcd)
         return "etcd"
 
     def _slow_etcd(self) -> str:
         self.world.store.slow = 100.0
-        self._after(self.random.choice((1.0, 3.0)), self._steady_etcd)
+        self.world.after(self.random.choice((1.0, 3.0)), self._steady_etcd)
         return "etcd"
 
     def _compact_etcd(self) -> str:
@@ -461,6 +498,8 @@ class Scenario:
         world = self.world
         world.note("all faults end")
         self._steady_etcd()
+        self._want("southbound", world.shape.southbound)
+        self._want("configurators", world.shape.configurators)
         world.wires.blocked.clear()
         for switch in world.switches.values():
             switch.room = None

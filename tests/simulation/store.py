@@ -8,15 +8,14 @@ from typing import Any, Self
 
 from configurators.store.etcd.client import (
     Access,
-    Change,
     Compacted,
     Compare,
     Delete,
     Etcd,
+    KeyPage,
     Lease,
     LeaseGone,
     Op,
-    Page,
     Put,
     Stored,
     StoreError,
@@ -24,6 +23,7 @@ from configurators.store.etcd.client import (
     StoreUnavailable,
     TxnResult,
     WatchBatch,
+    WatchEvent,
 )
 from configurators.store.etcd.maintenance import Maintenance, MemberState
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
@@ -39,11 +39,11 @@ class Store:
         self.random = loop.random
         self.revision = 1
         self.keys: dict[str, Stored] = {}
-        self.log: list[Change] = []
+        self.log: list[WatchEvent] = []
         self.down = False
         self.flaky = 0.0  # the probability that a call fails, carried out or not
         self.slow = 1.0
-        self.on_change: Callable[[Change], None] = lambda _: None
+        self.on_change: Callable[[WatchEvent], None] = lambda _: None
         self._leases: dict[int, tuple[float, float]] = {}  # time to live, end
         self._numbers = count(1)
         self._watches: list[_Watch] = []
@@ -64,11 +64,11 @@ class Store:
         """All keys that begin with a prefix, in order."""
         return [self.keys[key] for key in sorted(self.keys) if key.startswith(prefix)]
 
-    def range(self, prefix: str, after: str | None, limit: int) -> Page:
+    def range(self, prefix: str, after: str | None, limit: int) -> KeyPage:
         """Keys in order, at most `limit` after a key."""
         items = [item for item in self.under(prefix) if after is None or item.key > after]
         more = bool(limit) and len(items) > limit
-        return Page(items[:limit] if limit else items, self.revision, more)
+        return KeyPage(items[:limit] if limit else items, self.revision, more)
 
     def transact(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]
@@ -81,7 +81,7 @@ class Store:
             raise StoreRefused("duplicate key given in txn request")
         if any(op.lease and op.lease not in self._leases for op in puts):
             raise LeaseGone("the lease has expired or was revoked")
-        changes: list[Change] = []
+        changes: list[WatchEvent] = []
         gets: list[list[Stored]] = []
         revision = self.revision + 1
         for op in ops:
@@ -89,7 +89,7 @@ class Store:
                 before = self.keys.get(op.key)
                 created = before.created if before else revision
                 self.keys[op.key] = Stored(op.key, op.value, revision, created, op.lease)
-                changes.append(Change(op.key, op.value, revision))
+                changes.append(WatchEvent(op.key, op.value, revision))
             elif isinstance(op, Delete):
                 gone = self.under(op.key) if op.prefix else [self.keys.get(op.key)]
                 changes += [self._remove(item.key, revision) for item in gone if item]
@@ -133,9 +133,9 @@ class Store:
             else:
                 self.loop.at(end, NOWHERE, self._check_expiry, lease)
 
-    def _remove(self, key: str, revision: int) -> Change:
+    def _remove(self, key: str, revision: int) -> WatchEvent:
         del self.keys[key]
-        return Change(key, None, revision)
+        return WatchEvent(key, None, revision)
 
     def _holds(self, compare: Compare) -> bool:
         if compare.newest:
@@ -145,7 +145,7 @@ class Store:
 
     # Watches
 
-    def _publish(self, changes: list[Change], revision: int) -> None:
+    def _publish(self, changes: list[WatchEvent], revision: int) -> None:
         if not changes:
             return
         self.revision = revision
@@ -209,7 +209,7 @@ class _Watch:
         self.compacted = True
         self.come.set()
 
-    def note(self, changes: list[Change]) -> None:
+    def note(self, changes: list[WatchEvent]) -> None:
         """Send the changes that the watch is about."""
         mine = [change for change in changes if change.key.startswith(self._prefix)]
         if mine and not self.over and not self._node.dead:
@@ -272,9 +272,9 @@ class SimEtcd(Etcd):
 
     async def range(
         self, prefix: str, after: str | None = None, limit: int = 0, revision: int = 0
-    ) -> Page:
+    ) -> KeyPage:
         assert not revision
-        page: Page = await self._call(False, self.store.range, prefix, after, limit)
+        page: KeyPage = await self._call(False, self.store.range, prefix, after, limit)
         return page
 
     async def transact(

@@ -12,6 +12,14 @@ from typing import Any
 from configurators.southbound.drivers import DriverFactory, OpenDriver
 from dzflow.aio import BackgroundTasks
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp
+from sdn.openflow.connections.arrivals import Arrival
+from sdn.openflow.connections.connection import (
+    ConnectionLost,
+    Finished,
+    RequestRefused,
+    Run,
+    SwitchConnection,
+)
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import (
     STALE_GENERATION,
@@ -29,14 +37,6 @@ from sdn.openflow.protocol.events import (
 )
 from sdn.openflow.protocol.messages import FlowStat, GroupDesc
 from sdn.openflow.protocol.session import Sent
-from sdn.openflow.switches.arrivals import Arrival
-from sdn.openflow.switches.connection import (
-    ConnectionLost,
-    Finished,
-    RequestRefused,
-    Run,
-    SwitchConnection,
-)
 from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.server import SwitchServer
 from sdn.pipeline import Pipeline

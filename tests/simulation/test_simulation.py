@@ -35,6 +35,12 @@ def test_seeds_run_without_a_violation() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("seed", ["608", "1326", "1462", "1478"])
+def test_seeds_that_once_showed_a_bug_run_without_a_violation(seed: str) -> None:
+    done = run("--from", seed, "--seeds", "1", "--mode", "sna")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("mode", ["sna", "sea"])
 def test_a_seed_can_be_replayed(mode: str) -> None:
     given = "--replay", "7", "--mode", mode
@@ -45,6 +51,7 @@ def test_a_seed_can_be_replayed(mode: str) -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_bug_is_found(mutation: str) -> None:
-    done = run("--seeds", "300", "--stop", "1", "--mutation", mutation)
+    start = str(MUTATIONS[mutation].start)
+    done = run("--from", start, "--seeds", "300", "--stop", "1", "--mutation", mutation)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 seeds with violations" in done.stdout

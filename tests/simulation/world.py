@@ -2,28 +2,37 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from configurators.engine.partition_map import Node, PartitionMap
-from configurators.environment import Clock, Environment
+from configurators.environment import Clock, Environment, Usage
 from configurators.ownership.partition_log import LogOptions
 from configurators.partition.worker import PartitionWorker
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.southbound.process import SouthboundProcess
 from configurators.state.healing import coming
 from configurators.state.network import first_network, topology_of
-from configurators.state.spaces import SpaceView
-from configurators.store.documents import decode_network, decode_record, encode
-from configurators.store.etcd.client import Access, Change, Put, StoreError
+from configurators.state.spaces import LoadedSpace
+from configurators.store.documents import (
+    decode_network,
+    decode_plan,
+    decode_record,
+    decode_space,
+    encode,
+)
+from configurators.store.etcd.client import Access, Put, StoreError, WatchEvent
 from configurators.store.keys import (
     FINISHED,
     LOCKS,
+    MOVES,
     NETWORK,
     NUMBERS,
     OWNERS,
+    PLANS,
     RECORDS,
     SPACES,
     locks_of,
@@ -32,6 +41,8 @@ from configurators.store.keys import (
 from configurators.store.model import NetworkDoc, Record, SpaceDoc, Version
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.options import DispatcherOptions
+from monitor.balancing.balancer import BalancerOptions
+from monitor.monitor import Monitor
 from sdn.pipeline import PlanName
 from sdn.simulate import SimulatedNetwork
 from sdn.topologies import topology
@@ -68,7 +79,7 @@ class Shape(Struct, frozen=True):
     southbound: int = 1
     ordering: str = "net"
     mode: Mode = "sna"
-    at_once: int = 4
+    at_once: int = 0
     patience: float = 0.1
 
 
@@ -116,6 +127,7 @@ class Process:
         self.runs = 0
         self.paused = False
         self.main: Any = None  # the product's object
+        self.monitor: Monitor | None = None  # of a dispatcher
         self.calls: set[asyncio.Future[Any]] = set()  # of clients that wait for it
 
     @property
@@ -129,7 +141,7 @@ class Process:
             return
         self.runs += 1
         self.node = ProcessNode(self.name)
-        self.main = None
+        self.main = self.monitor = None
         self.paused = False
         self.world.note(f"{self.name} starts")
         self.world.loop.create_task(self._run(), context=self.node.context)
@@ -167,7 +179,7 @@ class Process:
     def _gone(self) -> None:
         world, node = self.world, self.node
         node.dead = node.stopped = True
-        self.main = None
+        self.main = self.monitor = None
         for stream in world.wires.of(node):
             world.wires.cut(stream, "the process has ended")
         world.servers.pop(node, None)
@@ -220,8 +232,15 @@ class Process:
                     plan=self.world.shape.plan,
                 )
                 environment = self.world.environment
-                async with Dispatcher(_ACCESS, b"", me, environment) as made:
-                    self.main = made
+                async with (
+                    Dispatcher(_ACCESS, b"", me, environment) as made,
+                    Monitor(
+                        made,
+                        environment,
+                        options=BalancerOptions(mode="apply"),
+                    ) as monitor,
+                ):
+                    self.main, self.monitor = made, monitor
                     await asyncio.Event().wait()
             self.world.errors.found.append(f"{self.name} has ended")
         except StoreError as error:
@@ -249,6 +268,7 @@ class World:
         self.wires = Wires(loop)
         self.environment = Environment(
             clock=Clock(lambda: loop.now, lambda: _WALL + loop.now, lambda: 0.0),
+            usage=Usage(lambda: 0, lambda: 0.0),
             new_id=lambda size: self.random.randbytes(size).hex(),
             pid=1,
             store=lambda access: SimEtcd(access, self.store),
@@ -258,7 +278,7 @@ class World:
         network_doc, space_doc = documents(shape)
         self._network = 0, network_doc
         self.topology = topology_of(network_doc)
-        self.space = SpaceView.of(space_doc)
+        self._space = 0, LoadedSpace.of(space_doc)
         self.network = SimulatedNetwork(self.topology, network_doc.pipeline)
         self.servers: dict[ProcessNode, SimServer] = {}
         self.switches = {
@@ -279,7 +299,6 @@ class World:
             for kind, letter, count in names
             for n in range(1, count + 1)
         }
-        self.partitions = self.space.partitions()
         owners = self.of("configurator") if shape.mode == "sna" else []
         self.store.transact(
             [],
@@ -289,7 +308,7 @@ class World:
                 Put(f"{NUMBERS}1", SPACE.encode()),
                 *(
                     Put(owner_key(name), owners[n % len(owners)].name.encode())
-                    for n, name in enumerate(self.partitions if owners else ())
+                    for n, name in enumerate(self._space[1].partitions() if owners else ())
                 ),
             ],
             [],
@@ -300,7 +319,7 @@ class World:
         if self.steps is not None:
             self.steps.append(f"{self.loop.now - 1000:9.4f}  {text}")
 
-    def note_change(self, change: Change) -> None:
+    def note_change(self, change: WatchEvent) -> None:
         """Add the change of a key to the steps."""
         text = "is gone" if change.value is None else f"is {change.value[:20]!r}"
         if change.value is not None and change.key.startswith((RECORDS, FINISHED)):
@@ -308,6 +327,10 @@ class World:
             following = f", next {record.next.filter}" if record.next else ""
             text = f"is {record.state} {record.filter}{following}, seq {record.seq}, by {record.by}"
         self.note(f"etcd {change.revision}: {change.key} {text}")
+
+    def after(self, seconds: float, call: Callable[..., object], *args: object) -> None:
+        """Make a call later, whatever processes run then."""
+        self.loop.at(self.loop.now + seconds, NOWHERE, call, *args)
 
     def of(self, kind: str) -> list[Process]:
         """The processes of a kind."""
@@ -317,6 +340,20 @@ class World:
         """Start all processes."""
         for process in self.processes.values():
             process.start()
+
+    @property
+    def space(self) -> LoadedSpace:
+        """The stored space."""
+        stored = self.store.get(SPACES + SPACE)
+        assert stored
+        if stored.revision != self._space[0]:
+            self._space = stored.revision, LoadedSpace.of(decode_space(stored.value))
+        return self._space[1]
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions of the space."""
+        return self.space.partitions()
 
     @property
     def network_doc(self) -> NetworkDoc:
@@ -364,6 +401,11 @@ class World:
         for record in self.records():
             if record.open:
                 return f"{record.id} is open: {record.state} by {record.by}, {record.reason}"
+        if moves := self.store.under(MOVES):
+            return f"{moves[0].key} stands"
+        for item in self.store.under(PLANS):
+            if (plan := decode_plan(item.value)).running:
+                return f"{item.key} is {plan.phase}"
         workers = self.workers()
         for name in self.partitions:
             worker = workers.get(name)

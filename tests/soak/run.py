@@ -1,4 +1,4 @@
-"""Drives a service at full rate for long: `python -m tests.soak.run --minutes 60 --mode sna`.
+"""Drives a service for long: `python -m tests.soak.run --minutes 60 --mode sna`.
 
 Reports memory, disk and latency over time, and whether they stay flat from the tenth minute on. The
 exit code is 1 if one of them gets worse, or if a call got no answer.
@@ -17,6 +17,7 @@ from msgspec import Struct
 from rich.console import Console
 
 from api.start.up import Service
+from bench.load.arrivals import arrival_times
 from bench.load.generator import LoadFailed, LoadGenerator, LoadResult
 from bench.load.http_client import CallFailed
 from bench.load.traffic import Traffic
@@ -26,9 +27,10 @@ from tests.soak.flatness import Verdict
 from tests.soak.report import Series, all_series, minute_table, verdict_table, verdicts, write
 from tests.soak.sampling import Sample, Sampler
 
-# Requests wait instead of being refused, as in the benchmarks. Traces reach their limit early, so
-# that the run shows that it holds.
-LIMITS: dict[str, Any] = {"queue": 200_000, "wait": 120.0, "traces": 64 << 20}
+# Requests wait instead of being refused, as in the benchmarks. Traces and idempotency keys reach
+# their limits early, so that the run shows that these hold.
+LIMITS: dict[str, Any] = {"queue": 200_000, "wait": 120.0, "traces": 16 << 20}
+KEEP: dict[str, Any] = {"key_s": 600.0}
 _console = Console(highlight=False, width=220)
 
 
@@ -39,7 +41,8 @@ class Options(Struct, frozen=True):
     every: float = 10.0  # seconds between samples
     active: int = 5_000
     keyed: float = 0.2  # share of calls with an idempotency key
-    batch: int = 250  # requests per call
+    batch: int = 250  # requests per call, at full rate
+    rate: float = 0.0  # requests per second; 0: full rate
     settings: dict[str, Any] = {}
     topology: str = "fat-tree:102"
 
@@ -55,6 +58,7 @@ def main() -> None:
         every=given.every,
         active=given.active,
         keyed=given.keyed,
+        rate=given.rate,
         topology=given.topology,
         settings={
             "mode": given.mode,
@@ -63,7 +67,8 @@ def main() -> None:
             **nested(given.option),
         },
     )
-    folder = Path(given.folder or f"build/soak/{given.mode}-{given.active}")
+    name = f"{given.mode}-{given.active}" + (f"-{given.rate:g}" if given.rate else "")
+    folder = Path(given.folder or f"build/soak/{name}")
     samples = soak(options, folder, given.begin, _console.print)
     found = verdicts(all_series(samples), given.begin, given.tolerance)
     _console.print(minute_table(samples))
@@ -79,6 +84,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--mode", choices=("sna", "sea"), default="sna")
     add("--active", type=int, default=5_000, help="subscriptions that are active all the time")
     add("--keyed", type=float, default=0.2, help="share of calls with an idempotency key")
+    add("--rate", type=float, default=0.0, help="requests per second; default: full rate")
     add("--every", type=float, default=10.0, help="seconds between samples")
     add("--begin", type=float, default=10.0, help="the minute from which on series must be flat")
     add("--tolerance", type=float, default=0.05, help="share by which a flat series may change")
@@ -86,7 +92,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--partitions", type=int, default=64)
     add("--configurators", type=int, default=2)
     add("--option", action="append", default=[], help="a setting, such as limits.traces=1000000")
-    add("--folder", help="for samples and the plot; default: build/soak/MODE-ACTIVE")
+    add("--folder", help="for samples and the plot; default: build/soak/MODE-ACTIVE-RATE")
     return parser
 
 
@@ -107,8 +113,11 @@ def soak(options: Options, folder: Path, begin: float, say: Say) -> list[Sample]
     """Run a service under load, and sample it. Samples are written as they come."""
     settings = dict(options.settings)
     limits = {**LIMITS, **settings.pop("limits", {})}
+    keep = {**KEEP, **settings.pop("keep", {})}
     say("starting the service")
-    with running_service(topology=options.topology, limits=limits, **settings) as service:
+    with running_service(
+        topology=options.topology, limits=limits, keep=keep, **settings
+    ) as service:
         return uvloop.run(_drive(service, options, folder, begin, say))
 
 
@@ -125,7 +134,7 @@ async def _drive(
     began = time.monotonic()
     end = began + 60 * options.minutes
     while time.monotonic() < end:
-        result, failed = await _load_for(load, traffic, options)
+        result, failed = await _load_for(load, options)
         minute = (time.monotonic() - began) / 60
         samples.append(await sampler.sample(minute, result, failed, traffic.active))
         await asyncio.to_thread(write, folder, samples, begin)
@@ -133,16 +142,19 @@ async def _drive(
     return samples
 
 
-async def _load_for(
-    load: LoadGenerator, traffic: Traffic, options: Options
-) -> tuple[LoadResult, int]:
-    """Full rate for the time between two samples; the number of calls that got no answer."""
+async def _load_for(load: LoadGenerator, options: Options) -> tuple[LoadResult, int]:
+    """Load for the time between two samples; the number of calls that got no answer."""
     failed = 0
     result = LoadResult()
     try:
-        if traffic.active < options.active:
-            await load.fill(options.active)
-        result = await load.saturate(options.every, "batch", options.batch)
+        # Calls that are in progress when a stretch ends would let the number drift.
+        await load.fill(options.active)
+        await load.drain(options.active)
+        if options.rate:
+            arrivals = arrival_times("uniform", options.rate, options.every)
+            result = await load.send_arrivals(arrivals, "batch")
+        else:
+            result = await load.saturate(options.every, "batch", options.batch)
     except* (CallFailed, LoadFailed, OSError, TimeoutError) as group:
         failed = len(group.exceptions)
         _console.print(f"calls without an answer: {group.exceptions!r}"[:500], markup=False)

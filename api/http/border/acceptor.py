@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
-from dzflow.connections import ConnectionTable
+from dzflow.process.connections import ConnectionTable
 
 log = logging.getLogger(__name__)
 

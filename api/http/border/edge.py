@@ -10,13 +10,18 @@ from api.http.app_settings import ApiSettings
 from api.http.border.http_protocol import RESERVED
 from api.http.border.request_ids import id_for, request_id
 from api.http.border.sites import Sites
-from api.http.metrics import Metrics
+from api.http.metrics.registry import Metrics
 from api.http.problems import problem, respond, respond_internal
+from configurators.tracing import Span, Tracer
 from dispatcher.errors import Problem
 
 access_log = logging.getLogger("dzflow.api.access")
 
+SPAN = "dzflow.span"
+"""Where the scope of a request has its span, if traces are on."""
+
 _ALWAYS = ("/healthz", "/readyz")  # answered even when there are too many requests
+_UNTRACED = (*_ALWAYS, "/metrics", "/stream")  # asked again and again; open for hours
 _CLOSE = {"Connection": "close"}
 # Browsers then keep answers from pages of other sites, and guess no other type.
 _FOR_BROWSERS = (
@@ -33,8 +38,11 @@ class SlowReader(Exception):
 class Edge:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, settings: ApiSettings, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ApiSettings, metrics: Metrics, tracer: Tracer | None = None
+    ) -> None:
         self._app = app
+        self._tracer = tracer
         self._settings = settings
         self._metrics = metrics
         self._sites = Sites(settings)
@@ -65,6 +73,9 @@ class Edge:
             except TimeoutError:
                 raise SlowReader from None
 
+        span = None
+        if self._tracer is not None and scope["path"] not in _UNTRACED:
+            span = scope[SPAN] = _begin_span(self._tracer, scope)
         counted = scope["path"] != "/stream"  # streams stay open, and have their own limit
         self._in_flight += counted
         self._metrics.in_flight.set(self._in_flight)
@@ -88,6 +99,8 @@ class Edge:
             self._metrics.in_flight.set(self._in_flight)
             seconds = perf_counter() - started
             self._metrics.answered(scope.get("dzflow.route", "other"), status, seconds)
+            if span is not None:
+                _end_span(span, scope, status)
             access_log.info(
                 "%s %s %d %.1f ms",
                 scope["method"],
@@ -110,6 +123,24 @@ class Edge:
             " raise http.connections and http.address_connections"
         )
         return problem("overloaded", text)
+
+
+def _begin_span(tracer: Tracer, scope: Scope) -> Span | None:
+    """The first span of a request, in the caller's trace if it has one; None if not sampled."""
+    given = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
+    return tracer.accept(scope["method"], given.decode("latin-1"))
+
+
+def _end_span(span: Span, scope: Scope, status: int) -> None:
+    route = scope.get("dzflow.route", "other")
+    span.set(
+        {
+            "http.request.method": scope["method"],
+            "http.route": route.partition(" ")[2] or route,
+            "http.response.status_code": status,
+        }
+    )
+    span.end("" if 0 < status < 500 else f"status {status}", route)
 
 
 def _fields(scope: Scope) -> dict[str, object]:

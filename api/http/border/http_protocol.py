@@ -11,7 +11,7 @@ from uvicorn.server import ServerState
 from api.http.app_settings import ApiSettings
 from api.http.border.acceptor import Guest
 from api.http.schema.models import ProblemOut
-from dzflow.connections import ConnectionTable
+from dzflow.process.connections import ConnectionTable
 
 RESERVED = "dzflow.reserved"
 """The key in the scope of a request on a connection of the reserve."""

@@ -12,10 +12,13 @@ from starlette.types import Receive, Scope
 
 from api.http.border.auth import ACCESS, EVERYBODY, Access, Caller
 from api.http.border.bodies import BYTES, JSON, check_media_type, check_no_body, decode, read_body
-from api.http.context import Context
+from api.http.border.edge import SPAN
+from api.http.context import Backend, Context
 from api.http.problems import ApiProblem
 from api.http.schema.msgspec_types import JsonResponse
+from configurators.tracing import Span
 from dispatcher.dispatcher import Dispatcher
+from monitor.monitor import Monitor
 
 MAX_KEY = 255
 
@@ -32,11 +35,14 @@ class ApiRequest(Request):
         super().__init__(scope, receive)
         state = scope["app"].state
         self.context: Context = state.context
-        self.dispatcher: Dispatcher = state.dispatcher
+        backend: Backend = state.backend
+        self.dispatcher: Dispatcher = backend.dispatcher
+        self.monitor: Monitor = backend.monitor
         self.caller: Caller = EVERYBODY
         if self.context.guard.on:
             given = self.headers.get("authorization")
             self.caller = self.context.guard.admit(access, given)
+        self.span: Span | None = scope.get(SPAN)
         self.raw = b""  # the body, once it was read
         self._media = media
         self._value: Any = None
@@ -89,7 +95,7 @@ class Route(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler, behind the checks; KeyError if the table of roles lacks the route."""
         handle = super().get_route_handler()
-        name = f"{' '.join(sorted(self.methods or ()))} {self.path}"
+        name = f"{' '.join(sorted(self.methods or ()))} {self.path_format}"
         access = ACCESS[name]
         parameters = {field.alias for field in self.dependant.query_params}
         media = JSON

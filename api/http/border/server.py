@@ -13,7 +13,7 @@ import uvicorn
 from api.http.app_settings import ApiSettings
 from api.http.border.acceptor import Acceptor
 from api.http.border.http_protocol import Protocol
-from dzflow.connections import ConnectionLimits, ConnectionTable
+from dzflow.process.connections import ConnectionLimits, ConnectionTable
 
 log = logging.getLogger("dzflow.api")
 

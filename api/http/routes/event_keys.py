@@ -27,7 +27,7 @@ async def get_publishing_key(
     record = await dispatcher.record(id, "advertisement")
     caller.must_act_for(record.host, "id")
     response.headers.update(_SECRET)
-    return await dispatcher.publishing_key(id)
+    return await dispatcher.event_keys.publishing_key(id)
 
 
 @router.get(
@@ -41,7 +41,7 @@ async def get_receiving_keys(
     record = await dispatcher.record(id, "subscription")
     caller.must_act_for(record.host, "id")
     response.headers.update(_SECRET)
-    return await dispatcher.receiving_keys(id)
+    return await dispatcher.event_keys.receiving_keys(id)
 
 
 @router.get(
@@ -58,7 +58,7 @@ async def list_publishers(
     """What hosts advertise in the space of an active subscription, page by page."""
     record = await dispatcher.record(id, "subscription")
     caller.must_act_for(record.host, "id")
-    return await dispatcher.publishers(id, limit=limit, after=after)
+    return await dispatcher.event_keys.publishers(id, limit=limit, after=after)
 
 
 @router.post(

@@ -1,4 +1,4 @@
-"""Hosts, switches, links, trees, flow entries; partitions and configurators."""
+"""Hosts, switches, links, trees, flow entries; configurators."""
 
 from fastapi import Response
 
@@ -9,7 +9,6 @@ from api.http.schema.models import (
     FlowsOut,
     HostIn,
     HostsOut,
-    PartitionsOut,
     SwitchesOut,
 )
 from api.http.schema.msgspec_types import Json, JsonBody
@@ -30,7 +29,7 @@ _HOST_LINKS = {**link("putHost", id="/id"), **link("deleteHost", id="/id")}
 )
 async def list_hosts(dispatcher: DispatcherDep) -> Json[HostsOut]:
     """All hosts, and the switch and port that each is connected to."""
-    return HostsOut(dispatcher.hosts())
+    return HostsOut(dispatcher.hosts.views())
 
 
 @router.put(
@@ -47,8 +46,8 @@ async def put_host(
     id: NewHostPath, host: JsonBody[HostIn], dispatcher: DispatcherDep, response: Response
 ) -> Json[HostView]:
     """Add a host, or move it to another switch or port."""
-    known = any(view.id == id for view in dispatcher.hosts())
-    view = await dispatcher.put_host(Host(id, host.switch, host.port, host.mac, host.ipv6))
+    known = any(view.id == id for view in dispatcher.hosts.views())
+    view = await dispatcher.hosts.put(Host(id, host.switch, host.port, host.mac, host.ipv6))
     response.status_code = 200 if known else 201
     return view
 
@@ -60,13 +59,13 @@ async def put_host(
 )
 async def delete_host(id: HostPath, dispatcher: DispatcherDep) -> Json[HostView]:
     """Remove a host that has no subscriptions and advertisements."""
-    return await dispatcher.delete_host(id)
+    return await dispatcher.hosts.delete(id)
 
 
 @router.get("/topology", tags=["network"], responses={200: answer("The network.")})
 async def get_topology(dispatcher: DispatcherDep) -> Json[TopologyView]:
     """Switches, links, hosts and trees."""
-    return dispatcher.topology()
+    return dispatcher.status.topology()
 
 
 @router.get(
@@ -76,7 +75,7 @@ async def get_topology(dispatcher: DispatcherDep) -> Json[TopologyView]:
 )
 async def list_switches(dispatcher: DispatcherDep) -> Json[SwitchesOut]:
     """All switches, and whether each is connected."""
-    return SwitchesOut(dispatcher.switches())
+    return SwitchesOut(dispatcher.status.switches())
 
 
 @router.get(
@@ -91,13 +90,8 @@ async def list_flows(
     return FlowsOut(id, source, await dispatcher.flows(id, source))
 
 
-@router.get("/partitions", tags=["control"], responses={200: answer("All partitions.")})
-async def list_partitions(dispatcher: DispatcherDep) -> Json[PartitionsOut]:
-    """All partitions, their owners and load."""
-    return PartitionsOut(dispatcher.partitions())
-
-
 @router.get("/configurators", tags=["control"], responses={200: answer("All configurators.")})
 async def list_configurators(dispatcher: DispatcherDep) -> Json[ConfiguratorsOut]:
-    """All configurators and their load."""
-    return ConfiguratorsOut(dispatcher.configurators())
+    """All configurators and their load, and how many there should be."""
+    wanted = dispatcher.scaling.view("configurators").wanted
+    return ConfiguratorsOut(dispatcher.status.configurators(), wanted)

@@ -55,6 +55,7 @@ async def _begin(request: ApiRequest, kind: RecordKind) -> Response:
         key=request.idempotency_key(),
         who=caller.name,
         restricted=not caller.is_operator,
+        span=request.span,
     )
     return respond_all(request, answers, many)
 
@@ -70,6 +71,7 @@ async def _end(request: ApiRequest, kind: RecordKind) -> Response:
         wait=wait_of(request, elements),
         key=request.idempotency_key(),
         who=request.caller.name,
+        span=request.span,
     )
     return respond_all(request, answers, many)
 
@@ -292,7 +294,7 @@ def _router(kind: RecordKind, verb: str, request_example: dict[str, Any]) -> API
         restricted = not request.caller.is_operator
         return respond_one(
             await request.dispatcher.update(
-                kind, id, asked.filter, wait=wait, restricted=restricted
+                kind, id, asked.filter, wait=wait, restricted=restricted, span=request.span
             )
         )
 
@@ -308,7 +310,7 @@ def _router(kind: RecordKind, verb: str, request_example: dict[str, Any]) -> API
         await _check_owner(request, kind, id)
         seconds = request.wait_seconds(wait)
         (found,) = await request.dispatcher.end(
-            kind, [id], wait=seconds, key=None, who=request.caller.name
+            kind, [id], wait=seconds, key=None, who=request.caller.name, span=request.span
         )
         return respond_one(found)
 

@@ -11,7 +11,7 @@ from api.http.border.bodies import BYTES
 from api.http.border.route import ApiRequest, new_router
 from api.http.dependencies import DispatcherDep, OnceDep
 from api.http.live_stream import EventStream
-from api.http.metrics import MEDIA_TYPE as METRICS_TYPE
+from api.http.metrics.registry import MEDIA_TYPE as METRICS_TYPE
 from api.http.problems import ApiProblem
 from api.http.routes.spaces import space_out
 from api.http.schema.models import HealthOut, ReadyOut, ReportIn, ReportOut
@@ -23,6 +23,7 @@ from dispatcher.views import Change, ChangeType, Compaction, RecordView, Restore
 router = new_router("service")
 
 TYPES = tuple(name for name in get_args(ChangeType) if name != "lagged")
+_DEFAULT_TYPES = tuple(name for name in TYPES if name != "load")  # which comes every second
 _FOR_HOSTS = ("record", "space", "network")
 
 
@@ -68,7 +69,7 @@ async def get_metrics(request: ApiRequest) -> Response:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
 async def stream(request: ApiRequest, types: TypesQuery = None) -> Response:
-    """Everything that changes, as server-sent events.
+    """Everything that changes, as server-sent events; with the type `load` also the load.
 
     A reader that is too slow gets `lagged` as the last event, and the stream ends.
     """
@@ -81,7 +82,7 @@ async def stream(request: ApiRequest, types: TypesQuery = None) -> Response:
 
 def _wanted_types(named: str | None, caller: Caller) -> tuple[ChangeType, ...]:
     """The types of changes that the caller asks for and may see."""
-    wanted = TYPES if named is None else tuple(named.split(","))
+    wanted = _DEFAULT_TYPES if named is None else tuple(named.split(","))
     for name in wanted:
         if name not in TYPES:
             text = f"there is no type {name[:40]!r}; there are {', '.join(TYPES)}"
@@ -114,7 +115,12 @@ async def _visible(changes: AsyncIterator[Change], caller: Caller) -> AsyncItera
             "host": "h2",
             "counters": {"stocks": {"received": 120, "matched": 117}},
             "events": [
-                {"space": "stocks", "time_us": 1_763_289_600_000_000, "values": {"price": 421.5}},
+                {
+                    "space": "stocks",
+                    "time_us": 1_763_289_600_000_000,
+                    "values": {"price": 421.5},
+                    "weight": 50.0,
+                },
             ],
         }
     ),
@@ -127,7 +133,7 @@ async def report(
 
     async def count() -> ReportOut:
         # Reports on spaces that were deleted are of no use any more.
-        spaces = {view.name for view in dispatcher.spaces()}
+        spaces = {view.name for view in dispatcher.status.spaces()}
         counters = {space: counts for space, counts in told.counters.items() if space in spaces}
         request.context.metrics.report(counters)
         samples = [event for event in told.events if event.space in spaces]

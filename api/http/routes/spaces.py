@@ -59,7 +59,7 @@ _SPACE_LINKS = {
 )
 async def list_spaces(dispatcher: DispatcherDep) -> Json[SpacesOut]:
     """All spaces."""
-    return SpacesOut([space_out(view) for view in dispatcher.spaces()])
+    return SpacesOut([space_out(view) for view in dispatcher.status.spaces()])
 
 
 @router.get(
@@ -68,7 +68,7 @@ async def list_spaces(dispatcher: DispatcherDep) -> Json[SpacesOut]:
 )
 async def get_space(name: SpacePath, dispatcher: DispatcherDep) -> Json[SpaceOut]:
     """A space: its schema, and what publishers need to address events in it."""
-    for view in dispatcher.spaces():
+    for view in dispatcher.status.spaces():
         if view.name == name:
             return space_out(view)
     raise ApiProblem("not-found", f"there is no space {name[:64]!r}")
@@ -90,7 +90,7 @@ async def put_space(
     response: Response,
 ) -> Json[SpaceOut]:
     """Make a space, or change its schema while it is in use."""
-    known = any(view.name == name for view in request.dispatcher.spaces())
+    known = any(view.name == name for view in request.dispatcher.status.spaces())
     view = await request.dispatcher.put_space(name, await request.json())
     if schema.authentication == "tagged" and not request.context.guard.on:
         text = "space %s asks for tags, but without tokens every caller can get every key"

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from configurators.state.wanted import MAX_WORKERS
 from configurators.store.model import Authentication
 from dispatcher.calls import MAX_LABEL, MAX_TTL, MIN_TTL
 from dispatcher.views import (
@@ -13,14 +14,20 @@ from dispatcher.views import (
     Part,
     PartitionView,
     RecordView,
+    SouthboundView,
     StoreView,
     SwitchView,
 )
+from monitor.balancing.balancer import BalancerStatus, Decision
+from monitor.views import MapView, MoveView
 
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
 SPACE_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 
 HostId = Annotated[str, Meta(pattern=ID_PATTERN, description="A host's id.", examples=["h1"])]
+PartitionId = Annotated[
+    str, Meta(min_length=1, max_length=1_024, description="As `GET /partitions` lists it.")
+]
 SwitchId = Annotated[str, Meta(pattern=ID_PATTERN, description="A switch's id.", examples=["s1"])]
 SpaceName = Annotated[
     str, Meta(pattern=SPACE_PATTERN, description="A space's name.", examples=["stocks"])
@@ -135,6 +142,19 @@ class HostIn(In, frozen=True):
     ipv6: Annotated[str, Meta(max_length=45)] | None = None
 
 
+class MigrateIn(In, frozen=True):
+    """The configurator that a partition is to move to."""
+
+    to: Annotated[str, Meta(min_length=1, max_length=128)]
+    wait: Wait = True
+
+
+class CountIn(In, frozen=True):
+    """How many workers there should be."""
+
+    count: Annotated[int, Meta(ge=1, le=MAX_WORKERS)]
+
+
 class ExplainIn(In, frozen=True):
     """A filter to explain, and the host that would subscribe with it."""
 
@@ -149,6 +169,9 @@ class SampledEvent(In, frozen=True):
     space: SpaceName
     time_us: Annotated[int, Meta(ge=0, le=2**53)]
     values: dict[str, Any]
+    weight: Annotated[
+        float, Meta(ge=1, le=2**53, description="How many published events it stands for.")
+    ] = 1.0
 
 
 class ReportIn(In, frozen=True):
@@ -250,16 +273,34 @@ class FlowsOut(Struct, frozen=True):
 
 
 class PartitionsOut(Struct, frozen=True):
-    """All partitions."""
+    """All partitions, the moves in progress, and the partition maps."""
 
     items: list[PartitionView]
+    moves: list[MoveView]
+    maps: list[MapView]
     next: str | None = None
 
 
+class BalancingOut(Struct, frozen=True):
+    """What the balancer of this API process does, and what its policy would propose now."""
+
+    status: BalancerStatus
+    dry_run: Decision
+
+
 class ConfiguratorsOut(Struct, frozen=True):
-    """All configurators."""
+    """All configurators, and how many there should be."""
 
     items: list[ConfiguratorView]
+    wanted: int
+    next: str | None = None
+
+
+class SouthboundOut(Struct, frozen=True):
+    """All southbound processes, and how many there should be."""
+
+    items: list[SouthboundView]
+    wanted: int
     next: str | None = None
 
 

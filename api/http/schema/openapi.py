@@ -24,7 +24,7 @@ TAGS = (
     ("records", "Subscriptions and advertisements."),
     ("spaces", "Event spaces, and how filters are indexed in them."),
     ("network", "Hosts, switches, links, trees and flow entries."),
-    ("control", "Partitions and configurators."),
+    ("control", "Partitions, configurators, southbound processes and load."),
     ("service", "Health, metrics, a stream of changes, reports, backup."),
 )
 

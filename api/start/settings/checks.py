@@ -1,20 +1,23 @@
 """Checks of the settings before anything is started."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from api.start.settings.certificates import stream_tls
 from api.start.settings.cluster_token import find_cluster_token
-from api.start.settings.sections import OnosSettings
+from api.start.settings.sections.switches import OnosSettings
 from api.start.settings.settings import BadSettings, Settings, is_loopback
 from configurators.store.etcd.endpoints import host_of
 from dzflow import expr
 from dzflow.errors import BadInput
-from dzflow.private_files import find_exposure
+from dzflow.process.private_files import find_exposure
 from sdn.lab import missing_prerequisites
 from sdn.topologies import topology
+
+_TELEMETRY = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 Only = Literal["workers", "api"]
 """The parts to start, if not all: workers and network, or the API."""
@@ -48,6 +51,12 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             " without TLS; allow it with openflow.allow_plain = true in a network that you trust"
         )
     _check_permissions(settings)
+    if settings.telemetry.enabled and not _has_telemetry():
+        raise BadSettings(
+            "telemetry.enabled: the packages of OpenTelemetry are not installed; run"
+            " `pip install 'dzflow-control[otel]'`, or in a checkout"
+            " `.venv/bin/pip install --require-hashes -r requirements/otel.txt`"
+        )
     if settings.data_plane == "ovs":
         missing = missing_prerequisites()
         if missing:
@@ -56,6 +65,14 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             raise BadSettings(
                 "data_plane: the lab's switches connect on loopback; leave ray.address out"
             )
+
+
+def _has_telemetry() -> bool:
+    """Whether the packages of the extra `otel` are installed."""
+    try:
+        return all(map(find_spec, _TELEMETRY))
+    except ModuleNotFoundError:
+        return False  # not even the package around it
 
 
 def _emulated_elsewhere(settings: Settings) -> bool:
@@ -115,6 +132,10 @@ def find_hints(settings: Settings) -> list[str]:
         found.append(
             "onos.password travels unencrypted; give ONOS a certificate, and onos.url https"
         )
+    telemetry = settings.telemetry
+    plain = telemetry.endpoint.startswith("http://") and not _is_near(telemetry.endpoint)
+    if telemetry.enabled and telemetry.headers and plain:
+        found.append("telemetry.headers travel unencrypted; give telemetry.endpoint https")
     return found + [text for path in _secret_files(settings) if (text := find_exposure(path))]
 
 

@@ -15,45 +15,51 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from api.start.settings.sections import (
-    EmulatedSettings,
-    EtcdSettings,
+from api.start.settings.sections.balancing import BalancingSettings
+from api.start.settings.sections.base import Names, Port
+from api.start.settings.sections.callers import (
     HttpSettings,
-    KeepSettings,
-    LimitSettings,
-    LogSettings,
-    Names,
-    OnosSettings,
-    OpenFlowSettings,
     PermissionSettings,
-    Port,
-    RaySettings,
-    SharedSettings,
-    SliceSettings,
-    StreamSettings,
-    SwitchSettings,
-    TimeSettings,
     TlsSettings,
     TokenSettings,
     check_token,
 )
+from api.start.settings.sections.limits import KeepSettings, LimitSettings
+from api.start.settings.sections.processes import (
+    EtcdSettings,
+    LogSettings,
+    RaySettings,
+    SharedSettings,
+    SliceSettings,
+    StreamSettings,
+    TelemetrySettings,
+    TimeSettings,
+)
+from api.start.settings.sections.switches import (
+    EmulatedSettings,
+    OnosSettings,
+    OpenFlowSettings,
+    SwitchSettings,
+)
+from configurators.state.wanted import MAX_WORKERS
 from dzflow.errors import BadInput
 
 PREFIX = "DZFLOW_"
 DEFAULT_TOPOLOGY = "fat-tree:10"
 
 Count = Annotated[int, Field(ge=1, le=256)]
+WorkerCount = Annotated[int, Field(ge=1, le=MAX_WORKERS)]
 
 
 Part = Literal["api", "network", "workers", "configurator", "southbound"]
 """A process of the service. `workers` is the one that starts the workers."""
 
 _SECRET_SECTIONS: Mapping[Part, frozenset[str]] = {
-    "api": frozenset({"stream_token", "tokens", "tls"}),
+    "api": frozenset({"stream_token", "tokens", "tls", "telemetry"}),
     "network": frozenset(),
-    "workers": frozenset({"stream_token", "onos"}),
-    "configurator": frozenset({"stream_token"}),
-    "southbound": frozenset({"stream_token", "onos"}),
+    "workers": frozenset({"stream_token", "onos", "telemetry"}),
+    "configurator": frozenset({"stream_token", "telemetry"}),
+    "southbound": frozenset({"stream_token", "onos", "telemetry"}),
 }
 """The secrets that each process gets; all get those of etcd."""
 
@@ -77,8 +83,12 @@ class Settings(BaseSettings):
         default=DEFAULT_TOPOLOGY,
         description="line:N, ring:N, tree:D,F, fat-tree:10 or 102, or a file",
     )
-    configurators: Count = Field(default=2, description="workers that decide flow changes")
-    southbound: Count = Field(default=1, description="workers that hold the switch connections")
+    configurators: WorkerCount = Field(
+        default=2, description="workers that decide flow changes; at the first start"
+    )
+    southbound: WorkerCount = Field(
+        default=1, description="workers that hold the switch connections; at the first start"
+    )
     dispatchers: Count = Field(default=1, description="API processes, all on the same port")
     mode: Literal["sna", "sea"] = Field(
         default="sna", description="shared nothing, or shared everything"
@@ -123,12 +133,14 @@ class Settings(BaseSettings):
     keep: KeepSettings = KeepSettings()
     slices: SliceSettings = SliceSettings()
     sea: SharedSettings = SharedSettings()
+    balancing: BalancingSettings = BalancingSettings()
     times: TimeSettings = TimeSettings()
     openflow: OpenFlowSettings = OpenFlowSettings()
     switches: SwitchSettings = SwitchSettings()
     onos: OnosSettings = OnosSettings()
     emulated: EmulatedSettings = EmulatedSettings()
     log: LogSettings = LogSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
 
     @classmethod
     def settings_customise_sources(
@@ -148,10 +160,15 @@ class Settings(BaseSettings):
             raise ValueError("plan: ONOS can match prefixes only; choose lpm")
         if self.stream_token is not None:
             check_token(self.stream_token, "stream_token")
-        if self.openflow.ports and len(self.openflow.ports) != self.southbound:
+        if self.openflow.ports and len(self.openflow.ports) < self.southbound:
             raise ValueError(
                 f"openflow.ports: there are {len(self.openflow.ports)} for {self.southbound}"
-                " southbound processes; give one for each"
+                " southbound processes; give one for each, and more to start more of them later"
+            )
+        if self.http.process_ports and len(self.http.process_ports) != self.dispatchers:
+            raise ValueError(
+                f"http.process_ports: there are {len(self.http.process_ports)} for"
+                f" {self.dispatchers} API processes; give one for each"
             )
         if not (self.tokens.given or self.allow_anonymous or is_loopback(self.listen)):
             raise ValueError(
@@ -173,11 +190,6 @@ class Settings(BaseSettings):
                 " openflow.allow_plain = true in a network that you trust"
             )
 
-    @property
-    def partition_count(self) -> int:
-        """Partitions of a new space."""
-        return self.partitions or 4 * self.configurators
-
     def for_part(self, part: Part) -> "Settings":
         """The settings for one process, without the secrets that it does not need."""
         needs = _SECRET_SECTIONS[part]
@@ -186,6 +198,7 @@ class Settings(BaseSettings):
             "tls": TlsSettings(),
             "onos": self.onos.model_copy(update={"password": SecretStr("")}),
             "stream_token": None,
+            "telemetry": self.telemetry.model_copy(update={"headers": {}}),
         }
         changes = {name: value for name, value in without.items() if name not in needs}
         if "tokens" in changes:

@@ -19,7 +19,7 @@ from pydantic_settings import (
 
 from api.start.settings.secret_values import secrets_of
 from api.start.settings.settings import PREFIX, BadSettings, Settings
-from dzflow.private_files import find_exposure
+from dzflow.process.private_files import find_exposure
 
 CLIENT_VARIABLES = frozenset({"DZFLOW_URL", "DZFLOW_TOKEN", "DZFLOW_HOST", "DZFLOW_CA"})
 """Variables that are for the SDK and for the commands that talk to a running service."""

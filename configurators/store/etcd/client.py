@@ -24,8 +24,8 @@ from configurators.store.etcd.operations import (
     Compare,
     Delete,
     Get,
+    KeyPage,
     Op,
-    Page,
     Put,
     Stored,
     TxnResult,
@@ -38,20 +38,19 @@ from configurators.store.etcd.operations import (
     txn_result,
     unchanged,
 )
-from configurators.store.etcd.watch import Change, WatchBatch, changes
+from configurators.store.etcd.watch import WatchBatch, WatchEvent, changes
 
 __all__ = [
     "Access",
-    "Change",
     "Compacted",
     "Compare",
     "Delete",
     "Etcd",
     "Get",
+    "KeyPage",
     "Lease",
     "LeaseGone",
     "Op",
-    "Page",
     "Put",
     "StoreError",
     "StoreFull",
@@ -60,6 +59,7 @@ __all__ = [
     "Stored",
     "TxnResult",
     "WatchBatch",
+    "WatchEvent",
     "absent",
     "none_newer",
     "unchanged",
@@ -118,7 +118,7 @@ class Etcd:
 
     async def range(
         self, prefix: str, after: str | None = None, limit: int = 0, revision: int = 0
-    ) -> Page:
+    ) -> KeyPage:
         """Keys that begin with the prefix, in order, beginning after the key `after`.
 
         At most `limit` of them if it is not 0; as they were at `revision` if it is not 0, else as
@@ -144,7 +144,7 @@ class Etcd:
             # Read all pages at the revision of the first one.
             request.revision = request.revision or answer.header.revision
             if not answer.more or len(items) == limit:
-                return Page(items, request.revision, answer.more)
+                return KeyPage(items, request.revision, answer.more)
             request.key = answer.kvs[-1].key + b"\0"
 
     async def count(self, prefix: str) -> int:
@@ -191,7 +191,7 @@ class Etcd:
         return int(answer.deleted)
 
     def watch(self, prefix: str, after: int) -> AsyncGenerator[WatchBatch, None]:
-        """The changes under a prefix after a revision (that of a `Page`, say), each change once.
+        """The changes under a prefix after a revision (that of a `KeyPage`, say), each change once.
 
         Never ends by itself, and reconnects after lost connections. Compacted if etcd no longer
         keeps the next changes; `mirror.follow` reads the prefix again then.

@@ -21,7 +21,7 @@ class Stored(Struct, frozen=True, gc=False):
     lease: int
 
 
-class Page(Struct, frozen=True):
+class KeyPage(Struct, frozen=True):
     """Keys in order, all at one revision. With `more`, other keys follow."""
 
     items: list[Stored]

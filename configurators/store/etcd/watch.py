@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds before another attempt
 
 
-class Change(Struct, frozen=True, gc=False):
+class WatchEvent(Struct, frozen=True, gc=False):
     """A key has a new value, or was deleted (None); `revision` is that of the change."""
 
     key: str
@@ -29,7 +29,7 @@ class Change(Struct, frozen=True, gc=False):
 class WatchBatch(Struct, frozen=True):
     """Changes in order; no others have happened up to the revision."""
 
-    events: list[Change]
+    events: list[WatchEvent]
     revision: int
 
 
@@ -63,7 +63,7 @@ async def changes(
                 fragment=True,
             )
             await call.write(rpc.WatchRequest(create_request=create))
-            fragments: list[Change] = []
+            fragments: list[WatchEvent] = []
             while (answer := await _next(connection, call)) is not None:
                 if answer.canceled:
                     if answer.compact_revision:
@@ -130,7 +130,7 @@ async def _next(connection: EtcdConnection, call: Any) -> Any | None:
     return None if answer is grpc.aio.EOF else answer
 
 
-def _change(skip: int, event: Any) -> Change:
+def _change(skip: int, event: Any) -> WatchEvent:
     kv = event.kv
     value = kv.value if event.type == 0 else None
-    return Change(kv.key[skip:].decode(), value, kv.mod_revision)
+    return WatchEvent(kv.key[skip:].decode(), value, kv.mod_revision)

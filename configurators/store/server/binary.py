@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from configurators.store.etcd.errors import StoreError
-from dzflow.child_environment import child_environment
+from dzflow.process.child_environment import child_environment
 
 TOOLS = Path(__file__).resolve().parents[3] / ".tools"
 """Where `make etcd` puts an etcd that it had to build or fetch."""

@@ -28,8 +28,8 @@ from configurators.store.etcd.endpoints import UNIX, ReachableSocket
 from configurators.store.etcd.errors import StoreError
 from configurators.store.server.binary import Binary, NoEtcd, find_etcd
 from configurators.store.server.tether import tethered
-from dzflow.child_environment import child_environment
-from dzflow.private_files import private_opener
+from dzflow.process.child_environment import child_environment
+from dzflow.process.private_files import private_opener
 
 __all__ = ["Binary", "EtcdFailed", "EtcdServer", "NoEtcd", "TlsPorts", "find_etcd", "free_ports"]
 

@@ -10,6 +10,7 @@ from configurators.store.etcd.client import Etcd
 from configurators.store.keys import record_key
 from configurators.store.model import KeyUse, Record, RecordKind, State
 from configurators.store.upkeep import SharedLeases
+from configurators.tracing import Span
 from dispatcher.calls import Answer, Page, RecordSpec
 from dispatcher.errors import Conflict, NotFound, Problem, QuotaReached, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
@@ -20,7 +21,8 @@ from dispatcher.requests.calls.pending_reply import PendingReply
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.replies import Replies
 from dispatcher.requests.operation import Action, Operation
-from dispatcher.requests.pipeline import Pipeline
+from dispatcher.requests.pipeline import RequestPipeline
+from dispatcher.requests.spans import begin_span
 from dispatcher.requests.writing.stored_records import StoredRecord, list_records, read_many
 from dispatcher.views import RecordView
 from dzflow.aio import PauseByTime
@@ -44,7 +46,7 @@ class Records:
         self,
         etcd: Etcd,
         catalogue: Catalogue,
-        pipeline: Pipeline,
+        pipeline: RequestPipeline,
         views: RecordViews,
         replies: Replies,
         followed: FollowedRecords,
@@ -85,6 +87,7 @@ class Records:
         key: str | None = None,
         who: str = "",
         restricted: bool = False,
+        span: Span | None = None,
     ) -> list[Answer]:
         """Subscribe or advertise; waits so many seconds for the switches to acknowledge."""
         received = self._clock.monotonic()
@@ -108,6 +111,8 @@ class Records:
                     repeatable=True,
                     restricted=restricted,
                 )
+            if span is not None:
+                begin_span(operation, span, place)
             self._pipeline.intake.add(operation)
         return await self._answered(reply, wait)
 
@@ -229,6 +234,7 @@ class Records:
         wait: float,
         key: str | None = None,
         who: str = "",
+        span: Span | None = None,
     ) -> list[Answer]:
         """Unsubscribe or unadvertise; waits so many seconds for the switches to acknowledge."""
         reply = PendingReply(len(ids))
@@ -254,7 +260,10 @@ class Records:
                 if stored.record.state == "removing":
                     self._replies.follow(caller, "end", stored.record)
                 else:
-                    self._pipeline.intake.add(Operation.end(stored, now, caller))
+                    operation = Operation.end(stored, now, caller)
+                    if span is not None:
+                        begin_span(operation, span, place)
+                    self._pipeline.intake.add(operation)
             elif id in finished:
                 reply.answer(place, self._replies.answer_for("end", finished[id].record))
             else:
@@ -262,7 +271,14 @@ class Records:
         return await self._answered(reply, wait)
 
     async def update(
-        self, kind: RecordKind, id: str, filter: Any, *, wait: float, restricted: bool = False
+        self,
+        kind: RecordKind,
+        id: str,
+        filter: Any,
+        *,
+        wait: float,
+        restricted: bool = False,
+        span: Span | None = None,
     ) -> Answer:
         """Replace a filter; events that both filters match are delivered all the time."""
         deadline = self._clock.monotonic() + wait
@@ -282,6 +298,8 @@ class Records:
         now = self._clock.monotonic()
         caller = reply.element(0)
         operation = Operation.update(stored, filter, now, caller, restricted=restricted)
+        if span is not None:
+            begin_span(operation, span, 0)
         self._pipeline.intake.add(operation)
         return (await self._answered(reply, max(0.0, deadline - now)))[0]
 

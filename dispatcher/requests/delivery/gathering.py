@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from configurators.environment import Clock
-from configurators.state.spaces import SpaceView
+from configurators.state.spaces import LoadedSpace
 from configurators.store.documents import decode_record
 from configurators.store.etcd.client import Stored, StoreError
 from configurators.store.keys import PartitionName
@@ -113,6 +113,7 @@ class Gatherer:
         counts, in_flight = self._metrics.tasks_done, self._in_flight.get
         self._delivery.answered(message.dones)
         sent_back: list[Done] = []
+        adds = modifies = deletes = 0
         for done in message.dones:
             counts[done.outcome] += 1
             operation = in_flight(done.id)
@@ -124,9 +125,15 @@ class Gatherer:
                     self._trace.task_ended(operation, done, configurator)
                 if done.outcome == "done":
                     operation.last_done = self._clock.monotonic()
+                    adds += done.adds
+                    modifies += done.modifies
+                    deletes += done.deletes
             if done.outcome == "moved" or rollout.by_former_owner(done):
                 sent_back.append(done)
             self._act(operation, rollout.done(done))
+        self._metrics.adds += adds
+        self._metrics.modifies += modifies
+        self._metrics.deletes += deletes
         if sent_back:
             self._delivery.sent_back(sent_back)
 
@@ -200,7 +207,8 @@ class Gatherer:
             self._steps.record_changed(operation, found, self._steps.restart)
 
 
-def _has(space: SpaceView, partition: str) -> bool:
+def _has(space: LoadedSpace, partition: str) -> bool:
     """Whether a space still has a partition; also true for partitions of other spaces."""
     name = PartitionName.parse(partition)
-    return name.space != space.number or name.version in space.versions
+    view = space.versions.get(name.version)
+    return name.space != space.number or (view is not None and view.has(name.leaf))

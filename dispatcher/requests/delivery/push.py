@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from configurators.environment import Clock
 from configurators.streams.messages import Done, Task, Tasks
 from configurators.streams.stream import Stream, StreamClosed, TooLarge
 from dispatcher.knowledge.catalogue import Catalogue
@@ -35,6 +36,7 @@ class PushDelivery:
         reasons: WaitReasons,
         metrics: Metrics,
         tasks: BackgroundTasks,
+        clock: Clock,
     ) -> None:
         self._catalogue = catalogue
         self._in_flight = in_flight
@@ -42,14 +44,28 @@ class PushDelivery:
         self._tasks = tasks
         self._outbox = Outbox(fleet.stream_to, metrics, self._unreachable)
         self._to_resend: dict[Operation, None] = {}
+        self._metrics = metrics
+        self._clock = clock
+        self._held: dict[str, _Held] = {}  # by partition: tasks that wait for the next owner
         fleet.connected.subscribe(self.connected)
+        catalogue.move_changed.subscribe(self.move_changed)
 
     def send(self, operation: Operation) -> None:
         """Send the tasks that partitions have not done yet."""
         for partition, task in operation.rollout.to_send():
-            owner = self._catalogue.owners.get(partition)
-            if owner:
-                self._outbox.post(owner, partition, task)
+            self._post(partition, task)
+
+    def _post(self, partition: str, task: Task) -> None:
+        owner = self._catalogue.owners.get(partition)
+        if not owner:
+            return
+        if self._catalogue.holds_back(partition):
+            held = self._held.get(partition)
+            if held is None:
+                held = self._held[partition] = _Held(self._clock.monotonic())
+            held.ids.add(task.id)
+        else:
+            self._outbox.post(owner, partition, task)
 
     def answered(self, dones: Sequence[Done]) -> None:
         """Nothing is remembered of tasks that were sent."""
@@ -68,10 +84,12 @@ class PushDelivery:
 
     def owner_changed(self, partition: str, epoch: int) -> Iterable[Operation]:  # noqa: ARG002
         """All operations of the partition: its new owner reads only settled ones from etcd."""
+        self._release(partition)
         return self._in_flight.in_partition(partition)
 
     def partition_gone(self, partition: str) -> None:
-        """Nothing is remembered of partitions."""
+        """Hold nothing back for a partition that no longer exists."""
+        self._held.pop(partition, None)
 
     def outdated(self, operation: Operation) -> Sequence[str]:
         """Partitions whose present owner has not done what a former owner did."""
@@ -83,9 +101,27 @@ class PushDelivery:
         for partition in self._in_flight.partitions():
             owner = owners.get(partition)
             if owner and owner[0] == configurator:
-                for operation in self._in_flight.in_partition(partition):
-                    if partition in operation.rollout.open:
-                        self._outbox.post(owner, partition, operation.rollout.latest[partition])
+                self._send_open(partition)
+
+    def move_changed(self, partition: str) -> None:
+        """Send what was held back, if the partition stays where it is.
+
+        If it has moved, `owner_changed` does the same for the new owner.
+        """
+        if not self._catalogue.holds_back(partition) and self._release(partition):
+            self._send_open(partition)
+
+    def _release(self, partition: str) -> bool:
+        """Hold nothing of a partition back any more; whether something was."""
+        held = self._held.pop(partition, None)
+        if held:
+            self._metrics.migrations.held(self._clock.monotonic() - held.since, len(held.ids))
+        return held is not None
+
+    def _send_open(self, partition: str) -> None:
+        for operation in self._in_flight.in_partition(partition):
+            if partition in operation.rollout.open:
+                self._post(partition, operation.rollout.latest[partition])
 
     def _resend(self) -> None:
         operations, self._to_resend = self._to_resend, {}
@@ -101,6 +137,16 @@ class PushDelivery:
                 if operation and partition in operation.rollout.open:
                     operation.rollout.waiting = f"configurator {configurator} cannot be reached"
                     self._reasons.store_soon(operation)
+
+
+class _Held:
+    """Tasks of a partition that are held back, and since when."""
+
+    __slots__ = ("ids", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.ids: set[str] = set()
 
 
 class _Letter(NamedTuple):

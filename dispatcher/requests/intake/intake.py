@@ -12,6 +12,7 @@ from dispatcher.requests.in_flight import InFlight
 from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.operation import Operation, Stage
+from dispatcher.requests.spans import end_span
 from dispatcher.requests.steps import Steps
 from dzflow.aio import OncePerTurn
 from dzflow.errors import DzflowError
@@ -171,6 +172,7 @@ class Intake:
             operation = operations[0]
             if operation.caller and operation.caller.cancelled:
                 operation.enter(Stage.ENDED)
+                end_span(operation, "cancelled")
                 self._admission.release(operation.host)
             elif operation.action == "end":
                 self._steps.write(operation)
@@ -206,6 +208,7 @@ class Intake:
 def refuse(operation: Operation, error: DzflowError) -> None:
     """End an operation that is not stored, and tell its caller why."""
     operation.enter(Stage.ENDED)
+    end_span(operation, "refused")
     if operation.caller:
         operation.caller.refuse(error)
     else:

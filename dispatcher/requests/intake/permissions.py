@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, msgpack
 
-from configurators.state.spaces import SpaceView
+from configurators.state.spaces import LoadedSpace
 from configurators.store.model import RecordKind
 from dispatcher.errors import Forbidden
 from dzflow.attribute import shown
@@ -50,7 +50,7 @@ class Permissions:
         self._cpu = cpu
         self._known = lru_cache(_REMEMBERED)(self._decide)
 
-    def check(self, host: str, kind: RecordKind, space: SpaceView, given: Any) -> None:
+    def check(self, host: str, kind: RecordKind, space: LoadedSpace, given: Any) -> None:
         """Forbidden if a host may not subscribe to this filter, or advertise it."""
         if not self._given:
             return
@@ -75,7 +75,7 @@ class Permissions:
         )
         return [scope for scope in found if scope is not False]
 
-    def _decide(self, space: SpaceView, limits: tuple[bytes, ...], given: bytes) -> str | None:
+    def _decide(self, space: LoadedSpace, limits: tuple[bytes, ...], given: bytes) -> str | None:
         """Why a filter is not permitted in one of the versions of a space; None if it is."""
         began = self._cpu()
         try:

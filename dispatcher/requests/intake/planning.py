@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from configurators.environment import Clock
-from configurators.state.spaces import SpaceView
+from configurators.state.spaces import LoadedSpace
 from configurators.store.keys import new_record_id
 from configurators.store.model import NextFilter, Record, RecordKind
 from dispatcher.calls import RecordSpec
@@ -57,6 +57,21 @@ class Planner:
             self._plan_change(operation)
         else:
             self._plan_new(operation, operation.spec)
+        operation.map_numbers = self._catalogue.spaces.named(operation.record.space).map_numbers
+
+    def still_routed(self, operation: Operation, space: LoadedSpace) -> bool:
+        """Whether an operation has told all partitions that have a part in it by now."""
+        if operation.map_numbers == space.map_numbers:
+            return True
+        record = operation.record
+        advertised = record.kind == "advertisement"
+        names = set(self._routing.route(space, advertised, record.regions))
+        if record.next:
+            names |= set(self._routing.route(space, advertised, record.next.regions))
+        if names != set(operation.rollout.partitions):
+            return False
+        operation.map_numbers = space.map_numbers
+        return True
 
     def new_record_id(self, kind: RecordKind, spec: RecordSpec, restricted: bool) -> str:
         """An id for a record that can be begun; `restricted` if a host asks for it.
@@ -140,7 +155,7 @@ class Planner:
         operation.record = changed
         operation.rollout = Rollout(changed, before, indexed.shares, sure)
 
-    def _index(self, operation: Operation, space: SpaceView, filter: Any) -> Indexed:
+    def _index(self, operation: Operation, space: LoadedSpace, filter: Any) -> Indexed:
         """Index the filter of an operation, if the caller may have it."""
         advertised = operation.kind == "advertisement"
         most = self._max_filter if operation.limited else None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import msgpack
 
 from configurators.engine.partials import Request
-from configurators.state.spaces import SpaceView
+from configurators.state.spaces import LoadedSpace
 from configurators.store.model import Record
 from configurators.streams.packing import pack_regions, unpack_regions
 from dispatcher.errors import TooLarge
@@ -28,7 +28,7 @@ _TEXTS = 65_536  # lists of regions of up to so many bytes
 _SMALL_TEXT = 400
 
 _encode = msgpack.Encoder().encode
-_RefusalKey = tuple[SpaceView, bytes, int]
+_RefusalKey = tuple[LoadedSpace, bytes, int]
 _PLAIN = int.from_bytes(b"\x01" * WIDTH, "big") * (7 * ord("0") - ord("*"))
 
 
@@ -73,7 +73,7 @@ class Routing:
 
     def index(
         self,
-        space: SpaceView,
+        space: LoadedSpace,
         advertised: bool,
         given: Any,
         most: int | None = None,
@@ -91,7 +91,7 @@ class Routing:
         check_size(size, most)
         return self._known_large(space, advertised, packed, work)
 
-    def _indexed(self, space: SpaceView, advertised: bool, given: bytes, work: int) -> Indexed:
+    def _indexed(self, space: LoadedSpace, advertised: bool, given: bytes, work: int) -> Indexed:
         if self._refusals and (known := self._refusals.get(_refusal_key(space, given, work))):
             raise copy(known)
         began = self._cpu()
@@ -106,16 +106,16 @@ class Routing:
         finally:
             self.spent += self._cpu() - began
 
-    def shares(self, space: SpaceView, record: Record) -> Shares:
+    def shares(self, space: LoadedSpace, record: Record) -> Shares:
         """What each partition has of a record that is in force."""
         return self.route(space, record.kind == "advertisement", record.regions)
 
-    def route(self, space: SpaceView, advertised: bool, regions: dict[int, bytes]) -> Shares:
+    def route(self, space: LoadedSpace, advertised: bool, regions: dict[int, bytes]) -> Shares:
         """The shares of partitions for regions by version; versions that are gone are left out."""
         return self._routed(space, advertised, tuple(regions.items()))
 
 
-def _indexed(space: SpaceView, advertised: bool, given: bytes, work: int) -> Indexed:
+def _indexed(space: LoadedSpace, advertised: bool, given: bytes, work: int) -> Indexed:
     regions = space.regions(msgpack.decode(given), work)
     shares: dict[str, Share] = {}
     for version, found in regions.items():
@@ -123,11 +123,11 @@ def _indexed(space: SpaceView, advertised: bool, given: bytes, work: int) -> Ind
     return Indexed({v: pack_regions(found) for v, found in regions.items()}, shares)
 
 
-def _refusal_key(space: SpaceView, given: bytes, work: int) -> _RefusalKey:
+def _refusal_key(space: LoadedSpace, given: bytes, work: int) -> _RefusalKey:
     return space, hashlib.blake2b(given, digest_size=16).digest(), work
 
 
-def _routed(space: SpaceView, advertised: bool, regions: tuple[tuple[int, bytes], ...]) -> Shares:
+def _routed(space: LoadedSpace, advertised: bool, regions: tuple[tuple[int, bytes], ...]) -> Shares:
     shares: dict[str, Share] = {}
     for version, packed in regions:
         if version in space.versions:
@@ -136,7 +136,7 @@ def _routed(space: SpaceView, advertised: bool, regions: tuple[tuple[int, bytes]
 
 
 def _shares(
-    space: SpaceView, advertised: bool, version: int, regions: tuple[Region, ...]
+    space: LoadedSpace, advertised: bool, version: int, regions: tuple[Region, ...]
 ) -> dict[str, Share]:
     view = space.versions[version]
     routed = view.route(Request(advertised, "", "", regions))

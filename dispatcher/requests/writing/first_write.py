@@ -76,6 +76,8 @@ class OperationWriter:
         operation.write_began = self._clock.monotonic()
         if operation.action != "end":
             operation.indexed += operation.write_began - began
+        if operation.span is not None:
+            operation.rollout.trace = operation.span.context
         record = operation.record
         operation.key = key = record_key(record.id)
         value = encode(record)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from configurators.environment import Clock
-from configurators.state.spaces import SpaceView
+from configurators.state.spaces import LoadedSpace
 from configurators.store.documents import decode_record, encode
 from configurators.store.etcd.client import Compare, Delete, Put, StoreError
 from configurators.store.keys import record_key, ttl_key
@@ -15,6 +15,7 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.requests.delivery.delivery import Delivery
+from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.operation import Ending, Operation, Stage
 from dispatcher.requests.steps import Steps
 from dispatcher.requests.timers import call_after
@@ -37,6 +38,7 @@ class Settling:
         catalogue: Catalogue,
         fleet: Fleet,
         reachability: Reachability,
+        planner: Planner,
         writer: RecordWriter,
         delivery: Delivery,
         reasons: WaitReasons,
@@ -46,6 +48,7 @@ class Settling:
     ) -> None:
         self._catalogue = catalogue
         self._reachability = reachability
+        self._planner = planner
         self._writer = writer
         self._delivery = delivery
         self._reasons = reasons
@@ -74,7 +77,10 @@ class Settling:
             _log.error("%s: its space %r does not exist any more", record.id, record.space)
             call_after(self._tasks, _PAUSE, partial(self.settle, operation))
             return
-        if not operation.rollout.refusal and not _in_all_versions(operation, space):
+        refused = operation.rollout.refusal is not None
+        if not (refused or _in_all_versions(operation, space)) or not self._planner.still_routed(
+            operation, space
+        ):
             self._steps.restart(operation)
             return
         if self._told_again(operation) or self._waits_for_switch(operation):
@@ -208,7 +214,7 @@ class Settling:
             self._steps.end(operation, now, Ending.SUPERSEDED)
 
 
-def _in_all_versions(operation: Operation, space: SpaceView) -> bool:
+def _in_all_versions(operation: Operation, space: LoadedSpace) -> bool:
     """Whether an operation leads to regions in every version that its space has now."""
     record = operation.record
     if operation.action == "end":

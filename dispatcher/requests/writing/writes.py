@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from configurators.state.spaces import SpaceView
+from configurators.state.spaces import LoadedSpace
 from configurators.store.etcd.client import Compare, Op, Put, Stored, StoreError
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Write:
         revision: int,
         ops: Sequence[Op],
         on_result: "Callable[[Write, WriteResult], None]",
-        space: SpaceView | None = None,
+        space: LoadedSpace | None = None,
         compares: Sequence[Compare] = (),
         leased: Sequence[Put] = (),
     ) -> None:

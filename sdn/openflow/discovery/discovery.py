@@ -22,7 +22,7 @@ from dzflow.errors import BadInput
 from sdn.network_events import HostSeen, LinkChanged, NetworkEvent
 from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
-from sdn.openflow.discovery.limits import Budget, Counters, Settings
+from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, Settings
 from sdn.openflow.discovery.probing import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
 from sdn.topology import MAX_PORT, Host, Link, Topology
 
@@ -48,7 +48,7 @@ class Discovery:
             raise BadKey(
                 f"a key of {len(key)} bytes; take {SHORTEST_KEY} to {LONGEST_KEY} random ones"
             )
-        self.counters = Counters()
+        self.counters = DiscoveryCounters()
         self._key = key
         self.settings = settings or Settings()
         self._hosts = HostTable(self.settings, self.counters)

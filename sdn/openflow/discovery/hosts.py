@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from ipaddress import IPv6Address
 
 from sdn.openflow.discovery.frames import Announced, is_link_local
-from sdn.openflow.discovery.limits import Counters, Settings
+from sdn.openflow.discovery.limits import DiscoveryCounters, Settings
 from sdn.topology import Host
 
 End = tuple[str, int]
@@ -23,7 +23,7 @@ class _Learned:
 class HostTable:
     """Hosts by their MAC; a port that has shown one has a host until it goes down."""
 
-    def __init__(self, settings: Settings, counters: Counters) -> None:
+    def __init__(self, settings: Settings, counters: DiscoveryCounters) -> None:
         self._settings = settings
         self._counters = counters
         self._learned: dict[bytes, _Learned] = {}

@@ -34,7 +34,7 @@ class Settings(Struct, frozen=True):
                 raise BadSettings(f"discovery: {name} is {value}; it must be greater than 0")
 
 
-class Counters(Struct):
+class DiscoveryCounters(Struct):
     """Counters; all after the first three lines count what was refused."""
 
     probes_sent: int = 0

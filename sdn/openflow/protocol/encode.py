@@ -10,7 +10,7 @@ from struct import Struct
 
 from dzflow.address import ALL, Match
 from dzflow.errors import BadInput
-from sdn.flows import Action, Change, FlowEntry, FlowOp, GroupOp, Output
+from sdn.flows import Action, Change, FlowEntry, FlowOp, GroupOp, Output, cookie_of
 from sdn.openflow.protocol.constants import (
     ANY,
     GROUP_ALL,
@@ -227,13 +227,12 @@ def _match(in_port: int | None, match: Match | None) -> bytes:
     return TYPE_LENGTH.pack(1, length) + fields + bytes(-length % 8)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)  # about 7 MB
 def _masked(match: Match) -> tuple[int, bytes] | None:
     """Cookie, and address and mask, of a match that has a mask; None if it has none to write."""
     if not 0 < match.mask < ALL:
         return None
-    cookie = FlowEntry(0, 0, match).cookie
-    return cookie, match.address.to_bytes(16, "big") + match.mask.to_bytes(16, "big")
+    return cookie_of(match), match.address.to_bytes(16, "big") + match.mask.to_bytes(16, "big")
 
 
 @lru_cache(maxsize=4096)

@@ -1,1 +1,1 @@
-"""Connected switches: accepting them, sending flow-mods, and reconciling their tables."""
+"""Connected switches: sending flow-mods to them, and reconciling their tables."""

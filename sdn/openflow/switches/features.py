@@ -1,8 +1,8 @@
 """Checks whether a switch can hold our pipeline."""
 
 from dzflow.errors import BadInput
+from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.protocol.events import Ready
-from sdn.openflow.switches.connection import SwitchConnection
 from sdn.pipeline import Pipeline
 
 

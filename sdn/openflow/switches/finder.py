@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 
 from sdn.network_events import NetworkEvent
+from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.punts import punt_mods
 from sdn.openflow.protocol.constants import Type
 from sdn.openflow.protocol.wire import HEADER
-from sdn.openflow.switches.connection import SwitchConnection
 from sdn.topology import Topology
 
 

@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Change, FlowKey, FlowOp
+from sdn.openflow.connections.connection import ConnectionLost, Run, SwitchConnection
 from sdn.openflow.protocol.codec import NotEncodable
-from sdn.openflow.switches.connection import ConnectionLost, Run, SwitchConnection
 from sdn.openflow.switches.jobs import Job, Part, Settle
 from sdn.openflow.switches.make_before_break import hold_from
 from sdn.openflow.switches.send_batcher import SendBatcher
@@ -48,6 +48,10 @@ class QueueState(Enum):
     CLOSED = auto()  # nothing
     REPAIRS_ONLY = auto()  # it accepts batches, and sends repairs only
     OPEN = auto()
+
+
+# Looking up a member costs as much as a call, and these are asked for with each batch.
+_CLOSED, _REPAIRS_ONLY = QueueState.CLOSED, QueueState.REPAIRS_ONLY
 
 
 class QueueOwner(Protocol):
@@ -117,7 +121,7 @@ class FlowModQueue:
 
     def submit(self, partition: str, epoch: int, ops: Sequence[FlowOp], settle: Settle) -> None:
         """Put a batch at the end; `settle` is called with its outcome."""
-        if self.state is QueueState.CLOSED:
+        if self.state is _CLOSED:
             settle(self._switch, self._undefined(self._closed_because))
         elif len(self._waiting) >= self._limits.queue:
             reason = f"{self._limits.queue} batches wait for it already"
@@ -132,7 +136,7 @@ class FlowModQueue:
 
         Make-before-break holds, unless all operations are to be sent at once.
         """
-        if self.state is QueueState.CLOSED:
+        if self.state is _CLOSED:
             return self._undefined(self._closed_because)
         done: asyncio.Future[Outcome] = self._loop.create_future()
 
@@ -238,7 +242,7 @@ class FlowModQueue:
     def _may_send(self, connection: SwitchConnection) -> bool:
         if not self._waiting or connection.lost:
             return False
-        if self.state is QueueState.REPAIRS_ONLY and not self._waiting[0].repair:
+        if self.state is _REPAIRS_ONLY and not self._waiting[0].repair:
             return False
         if self.load >= self._limits.window or not connection.writable:
             return False
@@ -259,7 +263,7 @@ class FlowModQueue:
         room = PIECE
         while self._waiting and room > 0:
             job = self._waiting[0]
-            if self.state is QueueState.REPAIRS_ONLY and not job.repair:
+            if self.state is _REPAIRS_ONLY and not job.repair:
                 break
             if self._held and self._would_overtake(job):
                 break
@@ -307,11 +311,7 @@ class FlowModQueue:
 
     def _send_until(self, ops: Sequence[FlowOp], start: int = 0) -> int:
         """How many operations can be sent before the switch has to acknowledge some."""
-        if (
-            self._capacity
-            and not self._was_full
-            and len(self._shadow.entries) < self._capacity * _ROOMY
-        ):
+        if self._capacity and not self._was_full and len(self._shadow) < self._capacity * _ROOMY:
             return len(ops)
         return hold_from(ops, start)
 

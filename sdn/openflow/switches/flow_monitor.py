@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
 
-from sdn.openflow.switches.connection import SwitchConnection
+from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.switches.flow_mod_queue import FlowModQueue
 
 MOST_PER_SECOND = 40  # operations, beyond which the monitor rests

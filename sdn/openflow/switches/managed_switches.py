@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable, Iterable
 
 from dzflow.aio import BackgroundTasks
+from dzflow.process.limited_log import LimitedLog
 from sdn.fence import Fence
 from sdn.network_events import (
+    ConnectionChanged,
     MastershipLost,
     NetworkEvent,
     PortStateChanged,
@@ -13,6 +15,8 @@ from sdn.network_events import (
     SwitchUnusable,
     SwitchUp,
 )
+from sdn.openflow.connections.claims import ClaimRefused, Claims
+from sdn.openflow.connections.connection import ConnectionLost, RequestRefused, SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.punts import is_punt
 from sdn.openflow.options import DriverOptions
@@ -28,12 +32,9 @@ from sdn.openflow.protocol.events import (
     SwitchError,
 )
 from sdn.openflow.switches.auditor import Auditor
-from sdn.openflow.switches.claims import ClaimRefused, Claims
-from sdn.openflow.switches.connection import ConnectionLost, RequestRefused, SwitchConnection
 from sdn.openflow.switches.features import Unusable, check_features
 from sdn.openflow.switches.finder import Finder, send_punts
 from sdn.openflow.switches.flow_mod_queue import Limits
-from sdn.openflow.switches.limited_log import LimitedLog
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
@@ -99,6 +100,10 @@ class ManagedSwitches:
         except KeyError:
             raise UnknownSwitch(f"there is no switch {switch!r} in the topology") from None
 
+    def attached(self) -> set[str]:
+        """The switches that are connected, ours to change or not."""
+        return {name for name, one in self.reconcilers.items() if one.connection is not None}
+
     def usable(self) -> set[str]:
         """The switches that are connected, and ours to change."""
         return {name for name, one in self.reconcilers.items() if one.usable}
@@ -119,6 +124,12 @@ class ManagedSwitches:
     def declared_everywhere(self, partition: str) -> None:
         """A partition is declared on all switches, also on those that are added later."""
         self._declared.add(partition)
+
+    def withdraw(self, partition: str) -> None:
+        """A partition no longer exists: no switch is expected to have anything of it."""
+        self._declared.discard(partition)
+        for reconciler in self.reconcilers.values():
+            reconciler.withdraw(partition)
 
     def assign(self, switches: Iterable[str], generation: int) -> None:
         """Control exactly these switches, with a new generation where control was lost."""
@@ -210,6 +221,7 @@ class ManagedSwitches:
         peer.admit()
         reconciler.connected(connection, capacity)
         self._peers[name] = peer
+        self._report(ConnectionChanged(name, True))
         try:
             # A superseded one stays connected, and waits until it is assigned again.
             if reconciler.control is Control.TAKING_OVER:
@@ -225,6 +237,7 @@ class ManagedSwitches:
         reconciler.connection_lost(connection, reason)
         if self._finder:
             self._finder.switch_down(name)
+        self._report(ConnectionChanged(name, False))
         if reconciler.control is not Control.NOT_ASSIGNED:
             self._report(SwitchDown(name, reason))
 

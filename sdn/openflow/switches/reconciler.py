@@ -10,14 +10,14 @@ from enum import Enum
 
 from sdn.fence import Fence
 from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
-from sdn.network_events import MastershipLost, NetworkEvent, Repaired
-from sdn.openflow.protocol.messages import FlowStat, Foreign
-from sdn.openflow.switches.connection import (
+from sdn.network_events import MastershipLost, NetworkEvent, RefusalChanged, Repaired
+from sdn.openflow.connections.connection import (
     ConnectionLost,
     RequestRefused,
     Run,
     SwitchConnection,
 )
+from sdn.openflow.protocol.messages import FlowStat, Foreign
 from sdn.openflow.switches.flow_mod_queue import FlowModQueue, Limits, QueueState
 from sdn.openflow.switches.flow_monitor import FlowMonitor
 from sdn.openflow.switches.send_batcher import SendBatcher
@@ -43,8 +43,9 @@ class Control(Enum):
 class SwitchReconciler:
     """One switch: its shadow, its queue and, while it is connected, its connection.
 
-    `trouble` says why it is not up. `report` gets network events. The reconciler calls `audit_soon`
-    or, where there is no hurry, `schedule_audit` to be audited.
+    `trouble` says why it is not up, `refusal` why it does not hold what it should. `report` gets
+    network events. The reconciler calls `audit_soon` or, where there is no hurry, `schedule_audit`
+    to be audited.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class SwitchReconciler:
         self.control = Control.OURS
         self.connection: SwitchConnection | None = None
         self.trouble = _NOT_CONNECTED_YET
+        self.refusal = ""  # of the last audit
         self.lacks_room = False
         self.shadow = Shadow(partition_of)
         self.queue = FlowModQueue(switch, self.shadow, fence, limits, batcher, self)
@@ -175,6 +177,11 @@ class SwitchReconciler:
         self.queue.supersede(partition)
         self.shadow.declare(partition, entries)
 
+    def withdraw(self, partition: str) -> None:
+        """Expect nothing of a partition that no longer exists; its entries stay."""
+        self.queue.supersede(partition)
+        self.shadow.withdraw(partition)
+
     def declare_base(self, topology: Topology, pipeline: Pipeline) -> None:
         """Declare the base entries and groups of this switch in a network."""
         self._base = list(pipeline.base_entries(topology, self.switch))
@@ -198,13 +205,17 @@ class SwitchReconciler:
         async with self._auditing:
             self._next_audit = None
             outcome = await self._audit_now()
-            self._note_room(outcome)
+            if not isinstance(outcome, Undefined):
+                self._note_refusal(outcome)
             return outcome
 
-    def _note_room(self, outcome: Outcome) -> None:
+    def _note_refusal(self, outcome: Acknowledged | Failed) -> None:
         """Schedule another audit of a switch that lacks room for what it should hold."""
-        if isinstance(outcome, Undefined):
-            return
+        refused = outcome.refused if isinstance(outcome, Failed) else {}
+        reason = next(iter(refused.values()), "")
+        if reason != self.refusal:
+            self.refusal = reason
+            self._report(RefusalChanged(self.switch, reason))
         self.lacks_room = isinstance(outcome, Failed) and outcome.table_full
         if not self.lacks_room:
             self._pause = SHORTEST_PAUSE

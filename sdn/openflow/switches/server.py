@@ -7,12 +7,12 @@ from typing import Protocol
 
 from dzflow.aio import BackgroundTasks
 from sdn.flows import Change
+from sdn.openflow.connections.arrivals import Arrival, Arrivals
+from sdn.openflow.connections.claims import ClaimRefused
+from sdn.openflow.connections.connection import ConnectionLost, RequestRefused, SwitchConnection
+from sdn.openflow.connections.listener import SwitchListener
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.protocol.events import Event, PortChanged, Ready
-from sdn.openflow.switches.arrivals import Arrival, Arrivals
-from sdn.openflow.switches.claims import ClaimRefused
-from sdn.openflow.switches.connection import ConnectionLost, RequestRefused, SwitchConnection
-from sdn.openflow.switches.listener import SwitchListener
 
 MAX_PORTS = 10_000  # of a switch that have come or changed since the handshake
 

@@ -11,11 +11,11 @@ import pytest
 from api.http.app import make_app
 from api.http.app_settings import ApiSettings
 from api.http.border import route
-from dispatcher.dispatcher import Dispatcher
+from api.http.context import Backend
 
 
 @asynccontextmanager
-async def not_opened() -> AsyncIterator[Dispatcher]:
+async def not_opened() -> AsyncIterator[Backend]:
     raise AssertionError("these tests do not start the application")
     yield
 
@@ -28,7 +28,7 @@ async def test_an_internal_error_while_a_body_is_read_is_not_the_callers_mistake
 
     monkeypatch.setattr(route, "decode", fail)
     app = make_app(ApiSettings(), not_opened)
-    app.state.dispatcher = cast("Dispatcher", None)
+    app.state.backend = Backend(cast("Any", None), cast("Any", None))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         with caplog.at_level(logging.ERROR):

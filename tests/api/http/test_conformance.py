@@ -16,7 +16,7 @@ import schemathesis
 from api.http.app import make_app
 from api.http.app_settings import ApiSettings, Token
 from api.http.border.auth import ACCESS
-from dispatcher.dispatcher import Dispatcher
+from api.http.context import Backend
 from tests.etcd import TestEtcd
 from tests.rest import SCHEMA, advertisement, subscription
 from tests.stack import Stack
@@ -28,8 +28,8 @@ def document(*tokens: Token) -> dict[str, Any]:
     """The OpenAPI document of a service that knows these tokens."""
 
     @asynccontextmanager
-    async def not_opened() -> AsyncIterator[Dispatcher]:
-        raise AssertionError("the document needs no dispatcher")
+    async def not_opened() -> AsyncIterator[Backend]:
+        raise AssertionError("the document needs no backend")
         yield
 
     return make_app(ApiSettings(tokens=tokens), not_opened).openapi()

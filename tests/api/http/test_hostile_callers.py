@@ -16,6 +16,7 @@ from dzflow.sdk.errors import Refused
 from tests.etcd import TestEtcd
 from tests.rest import SCHEMA, advertisement, problem_of, subscription
 from tests.stack import Stack, StackOptions
+from tests.support import until_sync
 
 WIDE = {
     "attributes": [
@@ -170,7 +171,7 @@ def test_a_backup_that_the_api_would_refuse_changes_nothing(
     found = problem_of(answer, 422)
     assert any(place in found["detail"] for place in ("spaces[", "hosts[", "records["))
     assert saved(attacker) == before
-    assert attacker.get("/readyz").json()["status"] == "ready"
+    until_sync(lambda: attacker.get("/readyz").json()["status"] == "ready")
     assert attacker.post("/restore", content=json.dumps(before), headers=BYTES).status_code == 200
 
 

@@ -74,13 +74,13 @@ async def test_an_answer_that_is_not_read_is_given_up() -> None:
 @LOOPS
 async def test_an_answer_that_is_read_slowly_arrives() -> None:
     """The client reads a little more than it must within each timeout."""
-    async with serving(long, send_timeout=2.0) as bare, bare.connection(GET) as (reader, _):
+    async with serving(long, send_timeout=4.0) as bare, bare.connection(GET) as (reader, _):
         head = await reader.readuntil(b"\r\n\r\n")
         assert b"content-length: 33554432" in head
         left = 32 << 20
         async with asyncio.timeout(WAIT):
             while left:
-                left -= len(await reader.readexactly(min(left, 4 << 20)))
+                left -= len(await reader.readexactly(min(left, 2 << 20)))
                 await asyncio.sleep(0.4)  # in all longer than the timeout, each time shorter
 
 

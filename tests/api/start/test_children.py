@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.start.children import ChildProcess, keep_running
+from configurators.store.etcd.errors import StoreError
 from tests.support import until
 
 _NAMELESS = r"""
@@ -23,6 +24,10 @@ async def _fail(_: str) -> None:
     raise OSError("no such place")
 
 
+async def _refuse(_: str) -> None:
+    raise StoreError("etcd is away")
+
+
 async def _hang(_: str) -> None:
     await asyncio.Event().wait()
 
@@ -32,7 +37,13 @@ async def _succeed(_: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unregister", "logged"), [(_succeed, ""), (_fail, "no such place"), (_hang, "TimeoutError")]
+    ("unregister", "logged"),
+    [
+        (_succeed, ""),
+        (_fail, "no such place"),
+        (_refuse, "over: etcd is away"),
+        (_hang, "not answered in time"),
+    ],
 )
 async def test_a_child_that_has_died_is_unregistered_and_restarted(
     unregister: Callable[[str], Awaitable[None]],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.start.data_folder import DataFolder, FolderInUse, find_open_parent
-from dzflow.private_files import NotPrivate
+from dzflow.process.private_files import NotPrivate
 
 ELSE = 12345  # the number of another user
 

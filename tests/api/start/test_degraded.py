@@ -38,7 +38,7 @@ def status(url: str, *words: str) -> "subprocess.CompletedProcess[str]":
 
 def impaired(url: str) -> dict[str, Any]:
     """What /readyz says is impaired, by id."""
-    return {each["id"]: each for each in httpx.get(f"{url}/readyz").json()["impaired"]}
+    return {each["id"]: each for each in httpx.get(f"{url}/readyz", timeout=60).json()["impaired"]}
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def connected(port: int) -> Iterator[None]:
 
 
 def test_without_switches_the_service_is_degraded_and_names_them(service: Service) -> None:
-    answer = httpx.get(f"{service.url}/readyz")
+    answer = httpx.get(f"{service.url}/readyz", timeout=60)
     found = answer.json()
     assert (answer.status_code, found["status"], found["ready"]) == (200, "degraded", True)
     assert (found["switches_up"], found["switches"], found["reasons"]) == (0, 3, [])
@@ -73,7 +73,8 @@ def test_without_switches_the_service_is_degraded_and_names_them(service: Servic
     with Rest(service.url) as rest:
         rest.put_space("stocks", SCHEMA)
     assert impaired(service.url)["s1"]["since"] == first["since"]
-    assert 'dzflow_impaired{kind="switch"} 3.0' in httpx.get(f"{service.url}/metrics").text
+    metrics = httpx.get(f"{service.url}/metrics", timeout=60).text
+    assert 'dzflow_impaired{kind="switch"} 3.0' in metrics
 
 
 def test_the_command_shows_what_is_degraded(service: Service) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from api.http.border.request_ids import request_id
-from api.start import logs, parts
+from api.start import logs
+from api.start.parts.southbound import southbound_options
 from api.start.settings.settings import Settings
 from api.start.settings.sources import load
 
@@ -107,7 +108,7 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path, root: logging.Logger)
 
 
 def test_the_password_of_onos_is_not_shown() -> None:
-    access = parts.southbound_options(load(None, {"onos": {"password": "geheim"}}, {}), "n")
+    access = southbound_options(load(None, {"onos": {"password": "geheim"}}, {}), "n")
     assert "geheim" not in repr(access)
 
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from api.start.children import ChildFailed, ChildProcess, keep_running
-from api.start.settings.sections import EtcdSettings
+from api.start.settings.sections.processes import EtcdSettings
 from api.start.settings.settings import Settings
 from configurators.state.network import first_network, with_host, without_host
 from configurators.store import keys
@@ -71,9 +71,12 @@ async def wires(etcd: Etcd) -> Wires:
 
 async def wires_of(etcd: Etcd, hosts: set[str]) -> Wires:
     """Wait until just these hosts have wires."""
-    while set(found := await wires(etcd)) != hosts:
-        await asyncio.sleep(0.02)
-    return found
+
+    async def wired() -> bool:
+        return set(await wires(etcd)) == hosts
+
+    await until(wired, LIMIT)
+    return await wires(etcd)
 
 
 async def test_switches_connect_to_the_southbound_processes_that_are_alive(

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from api.start import parts
 from api.start.network_process import address_of
+from api.start.parts.southbound import make_southbound
 from api.start.settings.sources import load
 from configurators.state.network import first_network
 from configurators.store import keys
@@ -24,7 +24,7 @@ async def test_a_southbound_process_closes_a_silent_connection_after_its_timeout
     async with Etcd(access) as etcd:
         doc = first_network(topology("line:3"), "legs", 1)
         await etcd.put(keys.NETWORK, encode(doc))
-    process = parts.southbound(load(None, options, {}), "s", "n", "127.0.0.1:0", "127.0.0.1:0")
+    process = make_southbound(load(None, options, {}), "s", "n", "127.0.0.1:0", "127.0.0.1:0")
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(process.run(stop))

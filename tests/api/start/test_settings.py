@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from api.start import parts
+from api.start.parts.api import api_settings, balancer_options, balancing_policy, dispatcher_options
+from api.start.parts.configurator import make_configurator
+from api.start.parts.southbound import southbound_options
 from api.start.settings.checks import Only, check_settings, find_hints
 from api.start.settings.secret_values import secrets_of
 from api.start.settings.settings import BadSettings, Part, Settings
@@ -15,8 +17,21 @@ from dispatcher.changes.damping import Patience
 from dispatcher.knowledge.usage import Quotas
 from dispatcher.options import DispatcherOptions
 from dispatcher.requests.intake.permissions import Permission
+from monitor.balancing.balancer import BalancerOptions
+from monitor.balancing.draining import DrainFirst
+from monitor.balancing.policy import ProposedMove
+from monitor.balancing.predictive import PredictivePolicy
+from monitor.balancing.thesis import ThesisPolicy
+from tests.monitor.balancing.situations import part, situation
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
+UNEVEN = situation(
+    lambda age: [
+        part("a", "c1", arrived=100, work=0.4, queued=400 - age, active=100, entries=100),
+        part("b", "c1", arrived=100, work=0.4, queued=400 - age, active=100, entries=100),
+        part("c", "c2", arrived=100, work=0.1, queued=100, active=100, entries=100),
+    ]
+)
 SECRETS = {
     "DZFLOW_ETCD__PASSWORD": "etcd-geheim",
     "DZFLOW_STREAM_TOKEN": "stream-geheim-stream",
@@ -30,7 +45,6 @@ def test_without_any_source_the_defaults_hold() -> None:
     found = load(None, {}, {})
     assert found == Settings()
     assert (found.data_plane, found.port, found.configurators) == ("emulated", 8080, 2)
-    assert found.partition_count == 8
 
 
 @pytest.mark.parametrize("name", ["s.toml", "s.yaml"])
@@ -82,6 +96,7 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
             "two callers have the same token",
         ),
         ({"southbound": 2, "openflow": {"ports": [1]}}, {}, "give one for each"),
+        ({"dispatchers": 2}, {"DZFLOW_HTTP__PROCESS_PORTS": "9001"}, "http.process_ports: there"),
         ({"switches": {"rate": -1}}, {}, "switches.rate: "),
         ({"switches": {"window": 0}}, {}, "switches.window: "),
         ({}, {"DZFLOW_SWITCHES__TIMEOUT": "0"}, "switches.timeout: "),
@@ -94,6 +109,12 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
         ({"http": {"origins": ["https://ops.example/"]}}, {}, "not an origin such as"),
         ({"http": {"proxies": ["proxy.example"]}}, {}, "http.proxies: 'proxy.example'"),
         ({}, {"DZFLOW_HTTP__CONNECTIONS": "0"}, "http.connections: "),
+        ({"balancing": {"mode": "on"}}, {}, "balancing.mode: "),
+        ({"balancing": {"threshold": 1}}, {}, "balancing.threshold: "),
+        ({"balancing": {"window": 9}}, {}, "twice the period, 10 s, or a shorter period"),
+        ({"balancing": {"min_configurators": 17}}, {}, "above max_configurators; swap them"),
+        ({"balancing": {"busy_target": 0.7}}, {}, "busy_target must be below busy_limit"),
+        ({}, {"DZFLOW_BALANCING__REST": "3601"}, "balancing.rest: "),
     ],
 )
 def test_invalid_settings_are_refused_by_name(
@@ -158,7 +179,7 @@ def test_openflow_beyond_loopback_needs_tls_or_an_explicit_flag() -> None:
 
 
 def test_emulated_switches_of_a_ray_cluster_need_the_flag_too() -> None:
-    cluster = {"DZFLOW_RAY__ADDRESS": "m1:6379"}
+    cluster = {"DZFLOW_RAY__ADDRESS": "m1:6379", "DZFLOW_RAY__ALLOW_ANONYMOUS": "true"}
     with pytest.raises(BadSettings, match=r"openflow\.allow_plain"):
         check_settings(load(None, {}, cluster), None)
     check_settings(load(None, {}, {**cluster, "DZFLOW_OPENFLOW__ALLOW_PLAIN": "1"}), None)
@@ -284,7 +305,7 @@ def test_certificates_that_cannot_be_used_are_refused_at_the_start(tmp_path: Pat
 
 def test_times_reach_the_parts_that_they_are_for() -> None:
     given = {
-        "DZFLOW_SEA__AT_ONCE": "7",
+        "DZFLOW_SLICES__AT_ONCE": "7",
         "DZFLOW_SEA__PATIENCE_MS": "250",
         "DZFLOW_TIMES__CONFIGURATOR_LEASE": "3",
         "DZFLOW_TIMES__DISPATCHER_LEASE": "4",
@@ -299,13 +320,13 @@ def test_times_reach_the_parts_that_they_are_for() -> None:
         "DZFLOW_LIMITS__HOST_WINDOW": "15",
     }
     settings = load(None, {"mode": "sea", "stream_token": "t" * 16}, given)
-    asks = parts.dispatcher_options(settings, "n")
+    asks = dispatcher_options(settings, "n")
     assert (asks.lease_ttl, asks.grace, asks.window_per_host) == (4, 0.5, 15)
     assert asks.patience == Patience(down_after=8, absent_after=12, back_after=13, longest=14)
-    found = parts.configurator(settings, "c1", "n", "127.0.0.1:0").options
+    found = make_configurator(settings, "c1", "n", "127.0.0.1:0").options
     assert (found.at_once, found.patience_s, found.lease_s) == (7, 0.25, 3)
     assert (found.take_over_after_s, found.take_over_first_s) == (1.5, 11)
-    assert parts.southbound_options(settings, "n").ttl == 6
+    assert southbound_options(settings, "n").ttl == 6
 
 
 def test_limits_of_callers_reach_the_dispatcher() -> None:
@@ -318,11 +339,11 @@ def test_limits_of_callers_reach_the_dispatcher() -> None:
         "DZFLOW_LIMITS__HOST_RECORDS": "7",
         "DZFLOW_LIMITS__SPACE_BYTES": "0",
     }
-    asks = parts.dispatcher_options(load(None, {}, given), "n")
+    asks = dispatcher_options(load(None, {}, given), "n")
     assert (asks.work, asks.work_per_host) == (None, 20.0)
     assert (asks.max_filter, asks.max_record, asks.max_page) == (2000, 5000, 3000)
     assert asks.quotas == Quotas(7, 256 << 20, 2_000_000, None)
-    assert parts.dispatcher_options(Settings(), "n").quotas == DispatcherOptions().quotas
+    assert dispatcher_options(Settings(), "n").quotas == DispatcherOptions().quotas
 
 
 RULES = """
@@ -343,10 +364,10 @@ def test_permissions_reach_the_dispatcher(tmp_path: Path) -> None:
     settings = load(file, {}, {})
     check_settings(settings, None)
     wanted = (Permission("h1", "stocks", "price < 500", True),)
-    assert parts.dispatcher_options(settings, "n").permissions == wanted
+    assert dispatcher_options(settings, "n").permissions == wanted
     again = restore(settings.revealed())
-    assert parts.dispatcher_options(again, "n").permissions == wanted
-    assert parts.dispatcher_options(Settings(), "n").permissions == ()
+    assert dispatcher_options(again, "n").permissions == wanted
+    assert dispatcher_options(Settings(), "n").permissions == ()
 
 
 @pytest.mark.parametrize(
@@ -372,12 +393,12 @@ def test_the_treatment_of_switches_reaches_the_southbound_process() -> None:
         "DZFLOW_SWITCHES__ECHO_EVERY": "3.5",
         "DZFLOW_SWITCHES__AUDIT_EVERY": "4.5",
     }
-    found = parts.southbound_options(load(None, {}, given), "n")
+    found = southbound_options(load(None, {}, given), "n")
     assert (found.rate, found.window, found.queue) == (500, 21, 22)
     assert (found.timeout, found.echo_every, found.audit_every) == (2.5, 3.5, 4.5)
     assert found.onos_options is not None
     assert (found.onos_options.queue, found.onos_options.audit_every) == (22, 4.5)
-    assert parts.southbound_options(load(None, {}, {}), "n").rate is None
+    assert southbound_options(load(None, {}, {}), "n").rate is None
 
 
 def test_limits_of_connections_reach_the_api() -> None:
@@ -392,7 +413,7 @@ def test_limits_of_connections_reach_the_api() -> None:
         "DZFLOW_HTTP__SEND_TIMEOUT": "36",
         "DZFLOW_HTTP__IDLE_TIMEOUT": "37",
     }
-    found = parts.api_settings(load(None, {}, given))
+    found = api_settings(load(None, {}, given))
     assert found.origins == ("https://ops.example",)
     assert found.proxies == ("192.0.2.1", "2001:db8::/32")
     assert (found.max_connections, found.max_address_connections, found.reserve) == (31, 32, 33)
@@ -417,8 +438,62 @@ def test_limits_of_connections_reach_the_api() -> None:
 def test_the_names_of_the_api_follow_from_where_it_listens(
     options: dict[str, object], names: tuple[str, ...], any_address: bool
 ) -> None:
-    found = parts.api_settings(load(None, options, {}))
+    found = api_settings(load(None, options, {}))
     assert (found.names, found.any_address) == (names, any_address)
+
+
+def test_settings_of_balancing_reach_the_balancer() -> None:
+    given = {
+        "DZFLOW_BALANCING__MODE": "apply",
+        "DZFLOW_BALANCING__PERIOD": "2",
+        "DZFLOW_BALANCING__WINDOW": "11",
+        "DZFLOW_BALANCING__MIN_CONFIGURATORS": "3",
+        "DZFLOW_BALANCING__MAX_CONFIGURATORS": "5",
+        "DZFLOW_BALANCING__BUSY_TARGET": "0.3",
+        "DZFLOW_BALANCING__BUSY_LIMIT": "0.4",
+    }
+    found = balancer_options(load(None, {}, given))
+    assert (found.mode, found.policy, found.period) == ("apply", "predictive", 2)
+    sizing = found.sizing
+    assert (sizing.smallest, sizing.largest, sizing.forecast.window) == (3, 5, 11)
+    assert (sizing.target, sizing.grow_at) == (0.3, 0.4)
+
+
+def test_the_defaults_of_balancing_are_those_of_the_policies() -> None:
+    defaults = load(None, {}, {})
+    assert balancer_options(defaults) == BalancerOptions()
+    assert balancing_policy(defaults).propose(UNEVEN) == PredictivePolicy().propose(UNEVEN)
+    thesis = balancing_policy(load(None, {"balancing": {"policy": "thesis"}}, {}))
+    assert thesis.propose(UNEVEN) == DrainFirst(ThesisPolicy()).propose(UNEVEN)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("imbalance", 0.9),
+        ("floor", 1.0),
+        ("horizon", 0.01),
+        ("move_ms", 1e6),
+        ("record_us", 1e6),
+        ("entry_us", 1e6),
+        ("window", 100.0),
+    ],
+)
+def test_each_setting_of_our_policy_can_keep_a_partition_where_it_is(
+    option: str, value: float
+) -> None:
+    assert balancing_policy(load(None, {}, {})).propose(UNEVEN)
+    settings = load(None, {"balancing": {option: value}}, {})
+    assert balancing_policy(settings).propose(UNEVEN) == []
+
+
+def test_the_threshold_of_the_thesiss_policy_is_a_setting() -> None:
+    def proposals(threshold: float) -> list[ProposedMove]:
+        options = {"balancing": {"policy": "thesis", "threshold": threshold}}
+        return balancing_policy(load(None, options, {})).propose(UNEVEN)
+
+    assert proposals(1.2)
+    assert not proposals(1.9)
 
 
 def test_with_tokens_the_openness_of_the_emulated_network_is_mentioned() -> None:
@@ -432,5 +507,5 @@ def test_with_tokens_the_openness_of_the_emulated_network_is_mentioned() -> None
 def test_the_documentation_lists_all_settings() -> None:
     page = Path("docs/reference/configuration.md").read_text()
     assert table() in page, (
-        "run: .venv/bin/python -m api.start.settings_table docs/reference/configuration.md"
+        "run: .venv/bin/python -m api.start.settings.table docs/reference/configuration.md"
     )

@@ -11,17 +11,13 @@ from msgspec.structs import replace
 from configurators.engine.engine import (
     Decision,
     DecisionPending,
-    DuplicateId,
     Engine,
-    MixedSlice,
-    NoRegions,
     NotContinued,
-    NotLoadable,
     NotPending,
     Ordering,
-    UnknownId,
 )
 from configurators.engine.partials import Kind, Partial
+from configurators.engine.steps import DuplicateId, MixedSlice, NoRegions, NotLoadable, UnknownId
 from configurators.engine.validation import Invalid, validate
 from dzflow.address import Scope
 from dzflow.region import Region

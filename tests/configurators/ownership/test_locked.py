@@ -70,10 +70,12 @@ class Gate:
         self._apply = process.southbound.apply
         process.southbound.apply = self.apply  # type: ignore[method-assign]
 
-    async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
+    async def apply(
+        self, partition: str, epoch: int, batch: Batch, trace: bytes = b""
+    ) -> dict[str, Outcome]:
         self.reached.set()
         await self.open.wait()
-        return await self._apply(partition, epoch, batch)
+        return await self._apply(partition, epoch, batch, trace)
 
 
 @asynccontextmanager
@@ -83,10 +85,8 @@ async def small(etcd_server: TestEtcd, partitions: int = 1) -> AsyncIterator[Clu
     Under the plan `lpm` a region has one flow on a switch, with all its legs.
     """
     access = etcd_server.access()
-    async with cluster(access, plan="lpm", partitions=partitions, mode="sea") as it:
-        for number, host in enumerate("ab"):
-            it.doc = with_host(it.doc, Host(host, "s3", 8 + number))
-        await it.etcd.put(keys.NETWORK, encode(it.doc))
+    more = [Host(host, "s3", 8 + number) for number, host in enumerate("ab")]
+    async with cluster(access, plan="lpm", partitions=partitions, mode="sea", hosts=more) as it:
         yield it
 
 
@@ -354,3 +354,30 @@ async def test_a_configurator_that_missed_dropped_log_entries_rebuilds_the_parti
             await it.do(it.subscribe("x < 5", "h3"), id="c3")
             await it.do(still_open, gone=True, id="c3")
             it.check()
+
+
+async def test_a_partition_that_is_lost_again_while_it_is_left_is_locked_again(
+    etcd_server: TestEtcd,
+) -> None:
+    made: list[LockedOwnership] = []
+
+    def keep(context: OwnershipContext) -> LockedOwnership:
+        made.append(LockedOwnership(context, OPTIONS.for_locked()))
+        return made[-1]
+
+    async with small(etcd_server) as it:
+        await begin(it)
+        async with it.configurator("c1", OPTIONS, ownership=keep) as c1:
+            await it.ready("c1")
+            [(name, former)] = c1.partitions.owned.items()
+            made[0].lose(name, "the map has changed")
+            await asyncio.sleep(0)  # its work is being stopped now
+            made[0].lose(name, "the map has changed again")
+
+            def owned_again() -> bool:
+                worker = c1.partitions.owned.get(name)
+                return worker is not None and worker is not former and worker.ready
+
+            await until(owned_again)
+            more = it.subscribe("x < 50", "a")
+            assert {done.outcome for done in await it.offer(it.tasks([more]), "c1")} == {"done"}

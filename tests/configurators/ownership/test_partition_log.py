@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
+from configurators.ownership.log_commits import LogCommits
 from configurators.ownership.partition_log import CleanMark, LogOptions, PartitionLog
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd
@@ -20,7 +22,7 @@ OPTIONS = LogOptions(kept=5, dropped_at_once=8)
 
 
 def opened(etcd: Etcd, lock: Lock, position: str = "") -> PartitionLog:
-    return PartitionLog(etcd, lock, OPTIONS, position)
+    return PartitionLog(etcd, LogCommits(etcd), lock, OPTIONS, position)
 
 
 def task(number: int, seq: int = 4, regions: bytes = b"r" * 24) -> Task:
@@ -68,6 +70,13 @@ async def test_the_next_owner_reads_what_was_done_since_its_position(
         found = await again.read()
         assert (found.tasks, found.gap) == ([task(1, 8, b""), task(3)], False)
         assert not (await again.read()).tasks
+
+
+async def test_the_log_does_not_keep_the_traces_of_requests(etcd_server: TestEtcd) -> None:
+    async with owners(etcd_server) as (etcd, first, _):
+        written = opened(etcd, await locked(first))
+        await written.write([replace(task(1), trace=b"t" * 25), task(2)])
+        assert (await opened(etcd, await locked(first)).read()).tasks == [task(1), task(2)]
 
 
 async def test_only_the_last_task_of_each_id_is_read(etcd_server: TestEtcd) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from configurators.partition.leftovers import LeftoverRemover
-from configurators.partition.queue import Item
+from configurators.partition.slices.queue import Item
 from configurators.streams.messages import Task
 from configurators.streams.stream import Stream
 from tests.support import until

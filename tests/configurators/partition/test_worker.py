@@ -10,7 +10,7 @@ import pytest
 
 from configurators.engine.engine import Engine, Ordering
 from configurators.partition.options import PartitionOptions
-from configurators.partition.replies import TaskSource
+from configurators.partition.slices.replies import TaskSource
 from configurators.partition.worker import PartitionWorker
 from configurators.state.network import Network, first_network, with_host
 from configurators.streams.messages import Done, Task, Waiting
@@ -39,12 +39,16 @@ class Tables:
         self.down: set[str] = set()
         self.changed = asyncio.Event()
         self.batches: list[Batch] = []
+        self.traces: list[bytes] = []
         self.stale = False
         self.gate: asyncio.Event | None = None  # batches wait for it
         self.asked = asyncio.Event()
         self.after: Callable[[], None] | None = None  # called after each batch
 
-    async def apply(self, partition: str, epoch: int, batch: Batch) -> dict[str, Outcome]:
+    async def apply(
+        self, partition: str, epoch: int, batch: Batch, trace: bytes = b""
+    ) -> dict[str, Outcome]:
+        self.traces.append(trace)
         batch = dict(batch)
         self.asked.set()
         if self.gate:
@@ -142,6 +146,8 @@ class Bench:
         assert self.tables.entries() == expected
         assert self.worker.entries == again.count()
         assert not self.worker.engine.pending
+        counters = self.worker.counters
+        assert counters.arrived == counters.ended + self.worker.unfinished
 
 
 @asynccontextmanager
@@ -444,3 +450,71 @@ async def test_clearing_deletes_all_entries_of_a_partition() -> None:
         assert bench.worker.declaration(["s1", "s2", "s3"]) == {}
         bench.tables.gate.set()
         await clearing
+
+
+async def test_counters_say_what_was_done() -> None:
+    async with working(gather=0.01) as bench:
+        await bench.do(advertise("a", "0"))
+        await bench.do(subscribe("s1", "00"), subscribe("s2", "01"))
+        load = bench.worker.load()
+        counters = load.counters
+        assert (counters.since, counters.arrived, counters.ended, counters.slices) == (7, 3, 3, 2)
+        assert counters.flow_ops == sum(map(len, bench.tables.tables.values()))
+        assert counters.waited_s > 0
+        assert counters.decided_s > 0
+        assert counters.pushed_s > 0
+        assert (load.undefined, load.oldest_s, load.queued) == (0, 0.0, 0)
+        # A report stays what it was.
+        await bench.do(subscribe("s3", "01"))
+        assert counters.ended == 3
+
+
+async def test_a_task_counts_once_however_often_it_comes_and_whatever_becomes_of_it() -> None:
+    bench = Bench("legs", "net", 1_000, 0)
+    counters = bench.worker.counters
+    bench.put(advertise("a", "0"), subscribe("s", "0"))
+    bench.put(subscribe("s", "0"))  # the same
+    assert (counters.arrived, counters.ended) == (2, 0)
+    bench.put(subscribe("s", "00", seq=8))  # replaces it
+    bench.put(subscribe("s", "1"))  # is too old
+    bench.put(subscribe("t", "0", host="nobody"))  # fails
+    assert (counters.arrived, counters.ended, bench.worker.unfinished) == (5, 2, 3)
+    running = asyncio.create_task(bench.worker.run())
+    await bench.dones(3)
+    bench.check()
+    assert (counters.arrived, counters.ended) == (5, 5)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    bench.put(subscribe("u", "0"))
+    bench.worker.leave()
+    assert (counters.arrived, counters.ended) == (6, 5)  # another owner does it
+
+
+async def test_the_load_shows_what_waits_for_a_switch_and_for_how_long() -> None:
+    async with working() as bench:
+        await bench.do(advertise("a", "*"))
+        bench.tables.down.add("s2")
+        bench.put(subscribe("s", "0"), subscribe("t", "1"))
+        async with asyncio.timeout(WAIT):
+            assert isinstance(await bench.answers.get(), Waiting)
+        bench.put(subscribe("u", "11"))
+        load = bench.worker.load()
+        assert (load.undefined, load.queued) == (2, 3)
+        assert load.oldest_s > 0
+        bench.tables.up()
+        await bench.dones(3)
+        load = bench.worker.load()
+        assert (load.undefined, load.oldest_s) == (0, 0.0)
+        bench.check()
+
+
+async def test_a_refused_slice_counts_with_all_its_parts() -> None:
+    async with working(gather=0.01) as bench:
+        await bench.do(advertise("a", "*"))
+        before = bench.worker.load().counters
+        bench.tables.room["s2"] = 1
+        await bench.do(*(subscribe(f"s{n}", f"{n:02b}") for n in range(4)))
+        counters = bench.worker.load().counters
+        assert counters.ended - before.ended == 4
+        assert counters.slices - before.slices > 4
+        assert counters.flow_ops - before.flow_ops == 3  # of the one that fits

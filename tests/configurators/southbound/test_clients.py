@@ -26,8 +26,8 @@ from dzflow.errors import DzflowError
 from sdn.flows import Change, FlowEntry, FlowOp
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from tests.etcd import TestEtcd
+from tests.support import WAIT, until
 
-WAIT = 30.0
 TOKEN = b"token"
 
 
@@ -38,8 +38,17 @@ class Partition:
     epoch = 7
     reason: str | None = None
 
+    def __init__(self) -> None:
+        self.refusals: dict[str, str] = {}
+
     def say_why(self, reason: str | None) -> None:
         self.reason = reason
+
+    def note_refusal(self, switch: str, reason: str) -> None:
+        self.refusals[switch] = reason
+
+    def keep_refusals(self, switches: Collection[str]) -> None:
+        self.refusals = {s: why for s, why in self.refusals.items() if s in switches}
 
     def declaration(self, switches: Collection[str]) -> dict[str, list[FlowEntry]]:
         return {"s1": [FlowEntry(1, 100, None)]} if "s1" in switches else {}
@@ -73,10 +82,17 @@ class Southbound:
             case Apply():
                 return Applied(dict.fromkeys(message.batch, self.outcome))
 
-    def hold(self, *switches: str, down: Collection[str] = ()) -> None:
-        """Say that it holds these switches, and would hold others."""
+    def hold(
+        self, *switches: str, down: Collection[str] = (), refusing: Collection[str] = ()
+    ) -> None:
+        """Say that it holds these switches, and would hold others; some refuse entries."""
         self._report = SwitchReport(
-            self.name, list(switches), dict.fromkeys(down, "it is away"), 1, []
+            self.name,
+            list(switches),
+            dict.fromkeys(down, "it is away"),
+            1,
+            [],
+            refusing=dict.fromkeys(refusing, "it is full"),
         )
         for stream in self._listener.streams:
             stream.tell(self._report)
@@ -103,7 +119,7 @@ class Southbound:
 def clients(etcd: Etcd, partition: Partition | None = None) -> SouthboundClients:
     ours = partition or Partition()
     return SouthboundClients(
-        etcd, TOKEN, "c1", lambda: [ours], lambda: {ours.name: ours.epoch}, print
+        etcd, TOKEN, "c1", lambda: [ours], lambda: {ours.name: ours.epoch}, print, lambda: 0
     )
 
 
@@ -160,11 +176,13 @@ async def test_a_lost_switch_is_behind_until_it_was_declared_again(
         assert made.all_caught_up
         b1.hold(down=["s1"])
         made.set_lost(["s1"])
-        async with asyncio.timeout(WAIT):
-            while made.all_caught_up:
-                op = FlowOp(Change.DELETE, FlowEntry(1, 100, None))
-                assert await made.apply("1.0/all", 7, {"s1": [op]}) == {"s1": Acknowledged()}
-                await asyncio.sleep(0.01)
+
+        async def is_behind() -> bool:
+            op = FlowOp(Change.DELETE, FlowEntry(1, 100, None))
+            assert await made.apply("1.0/all", 7, {"s1": [op]}) == {"s1": Acknowledged()}
+            return not made.all_caught_up
+
+        await until(is_behind)
         b1.hold("s1")
         made.set_lost([])
         await usable(made, "s1")
@@ -185,7 +203,9 @@ async def test_a_process_that_could_not_be_prepared_is_connected_again(
 
     async with Etcd(etcd_server.access()) as etcd, a.serving(etcd):
         epochs = {ours.name: ours.epoch}
-        async with SouthboundClients(etcd, TOKEN, "c1", owned, lambda: epochs, print) as made:
+        async with SouthboundClients(
+            etcd, TOKEN, "c1", owned, lambda: epochs, print, lambda: 0
+        ) as made:
             await usable(made, "s1")
             assert a.declared() == [{"s1"}]
 
@@ -195,14 +215,31 @@ async def test_partitions_show_why_a_switch_does_not_take_their_entries(
 ) -> None:
     a, ours = Southbound("a"), Partition()
     a.compared = Failed({0: "table full"}, table_full=True)
-    a.hold("s2")
+    a.hold("s2", refusing=["s2"])
     async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), clients(etcd, ours) as made:
         await usable(made, "s2")
-        assert ours.reason is None
-        a.hold("s1", "s2")
+        assert not ours.refusals  # it has no entries there
+        a.hold("s1", "s2", refusing=["s1", "s2"])
         await usable(made, "s1")
-        assert "s1" in str(ours.reason)
-        assert "table full" in str(ours.reason)
+        assert ours.refusals.keys() == {"s1"}
+        assert "table full" in ours.refusals["s1"]
+        assert not made.all_hold(["s1", "s2"])
+        a.hold("s1", "s2")  # there was room later
+        await until(lambda: not ours.refusals)
+        assert made.all_hold(["s1", "s2"])
+        assert not made.all_hold(["s1", "s2", "s3"])
+
+
+async def test_a_refusal_that_is_over_when_it_is_answered_is_not_shown(
+    etcd_server: TestEtcd,
+) -> None:
+    a, ours = Southbound("a"), Partition()
+    a.compared = Failed({0: "table full"}, table_full=True)
+    a.hold("s1")  # it has been audited again meanwhile, and takes everything
+    async with Etcd(etcd_server.access()) as etcd, a.serving(etcd), clients(etcd, ours) as made:
+        await usable(made, "s1")
+        assert not ours.refusals
+        assert made.all_hold(["s1"])
 
 
 async def test_the_processes_that_are_waited_for_are_named(etcd_server: TestEtcd) -> None:

@@ -1,11 +1,7 @@
 """Southbound processes: the fence, restarts, shared switches, and reports."""
 
 import asyncio
-import contextlib
-import signal
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,31 +14,24 @@ from configurators.southbound.process import SouthboundProcess
 from configurators.southbound.rendezvous import share
 from configurators.state.network import first_network, with_host
 from configurators.state.spaces import (
-    SpaceView,
+    LoadedSpace,
     new_space,
     new_version,
     with_current,
     without_version,
 )
 from configurators.store.documents import decode_process, encode
-from configurators.store.etcd.client import Access, Compacted, Etcd, WatchBatch
+from configurators.store.etcd.client import Compacted, Etcd, WatchBatch
 from configurators.store.keys import GENERATION, NETWORK, SOUTHBOUND, SPACES, owner_key
 from configurators.store.registration import Superseded
-from configurators.streams.addresses import split_address
 from configurators.streams.listener import CannotConnect, connect
 from configurators.streams.messages import (
     Applied,
-    Apply,
     Declare,
-    Flows,
     FromSouthbound,
-    Raised,
-    RaiseEpochs,
-    ReadFlows,
-    SwitchReport,
+    SwitchCounters,
 )
-from configurators.streams.packing import pack_entries, pack_ops, unpack_entries
-from configurators.streams.stream import Stream
+from configurators.streams.packing import pack_ops, unpack_entries
 from dzflow.address import Scope
 from dzflow.errors import BadInput
 from dzflow.region import Region
@@ -53,149 +42,36 @@ from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.outcomes import Acknowledged, Undefined
-from sdn.pipeline import MATCH_PRIORITY, PlanName
-from sdn.topologies import topology
-from sdn.topology import Host, Topology
+from sdn.pipeline import MATCH_PRIORITY
+from sdn.topology import Host
 from tests.certificates import make_keys
+from tests.configurators.southbound.support import (
+    FOUR,
+    LINE,
+    NAMES,
+    PARTITION,
+    SCHEMA,
+    SPACE,
+    TOKEN,
+    Client,
+    adds,
+    child,
+    client,
+    controllers,
+    entry,
+    on_switch,
+    process,
+    running,
+    store,
+    view,
+)
 from tests.etcd import TestEtcd
 from tests.onos_standin import OnosStandIn
 from tests.sdn.southbound.planes import switch_keys
 from tests.support import WAIT, until
 
-LINE = topology("line:3")
-NAMES = {"s1", "s2", "s3"}
-TOKEN = b"token"
-SCHEMA = {"attributes": [{"name": "x", "type": "int", "min": 0, "max": 65535, "bits": 16}]}
-SPACE = 5
-
-
-def view(plan: PlanName = "legs") -> SpaceView:
-    return SpaceView.of(new_space("stocks", SPACE, SCHEMA, plan, 1))
-
-
-PARTITION = view().partitions()[0]
-
-
-def entry(number: int, port: int = 1, space: int = SPACE) -> FlowEntry:
-    match = Scope(space).match(Region(number << 80, 0xFFFF << 80), 0)
-    return FlowEntry(1, MATCH_PRIORITY, match, (Output(port),), 2)
-
-
-def adds(*numbers: int) -> bytes:
-    return pack_ops([FlowOp(Change.ADD, entry(number)) for number in numbers])
-
-
-async def store(access: Access, network: Topology = LINE, plan: PlanName = "legs") -> int:
-    """Store a network, a space and an owner; returns the owner's epoch."""
-    async with Etcd(access) as etcd:
-        await etcd.put(SPACES + "stocks", encode(view(plan).doc))
-        await etcd.put(NETWORK, encode(first_network(network, plan, 1)))
-        return await etcd.put(owner_key(view(plan).partitions()[0]), b"c1")
-
-
-class Client:
-    """A configurator's end of a stream."""
-
-    def __init__(self) -> None:
-        self.stream: Stream
-        self.report: SwitchReport | None = None
-        self.seen: list[SwitchReport] = []
-        self._changed = asyncio.Event()
-
-    def hear(self, _: Stream, message: Any) -> None:
-        assert isinstance(message, SwitchReport)
-        self.report = message
-        self.seen.append(message)
-        self._changed.set()
-
-    async def until(self, condition: Callable[[SwitchReport], bool]) -> SwitchReport:
-        async with asyncio.timeout(WAIT):
-            while not (self.report and condition(self.report)):
-                self._changed.clear()
-                await self._changed.wait()
-        return self.report
-
-    async def holding(self, *switches: str) -> SwitchReport:
-        return await self.until(lambda report: set(report.switches) == set(switches))
-
-    async def apply(
-        self, batch: Mapping[str, bytes], epoch: int, partition: str = PARTITION
-    ) -> Applied:
-        answer = await self.stream.ask(Apply(partition, epoch, dict(batch)), WAIT)
-        assert isinstance(answer, Applied)
-        return answer
-
-    async def declare(
-        self,
-        epoch: int,
-        entries: Mapping[str, list[FlowEntry]] | None = None,
-        switches: list[str] | None = None,
-        check: bool = True,
-        partition: str = PARTITION,
-    ) -> Applied:
-        packed = {switch: pack_entries(found) for switch, found in (entries or {}).items()}
-        message = Declare({partition: epoch}, {partition: packed}, check, switches)
-        answer = await self.stream.ask(message, WAIT)
-        assert isinstance(answer, Applied)
-        return answer
-
-    async def raise_epoch(self, epoch: int) -> Raised:
-        answer = await self.stream.ask(RaiseEpochs({PARTITION: epoch}), WAIT)
-        assert isinstance(answer, Raised)
-        return answer
-
-    async def flows(self, switch: str) -> Flows:
-        answer = await self.stream.ask(ReadFlows(switch), WAIT)
-        assert isinstance(answer, Flows)
-        return answer
-
-
-@contextlib.asynccontextmanager
-async def process(
-    access: Access,
-    id: str = "b1",
-    openflow: str = "127.0.0.1:0",
-    environment: Environment | None = None,
-    **options: Any,
-) -> AsyncIterator[SouthboundProcess]:
-    settings = SouthboundOptions(**{"timeout": WAIT, **options})
-    made = SouthboundProcess(
-        access, TOKEN, id, "127.0.0.1:0", openflow, options=settings, environment=environment
-    )
-    async with running(made):
-        yield made
-
-
 sweeping = partial(process, sweep_after=0.0)
 """A process that removes entries of deleted spaces at once."""
-
-
-@contextlib.asynccontextmanager
-async def running(made: SouthboundProcess) -> AsyncIterator[None]:
-    stop = asyncio.Event()
-    task = asyncio.create_task(made.run(stop))
-    try:
-        ready = asyncio.create_task(made.ready.wait())
-        await asyncio.wait([ready, task], timeout=WAIT, return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
-        if task.done():
-            task.result()
-        assert made.ready.is_set()
-        yield
-    finally:
-        stop.set()
-        await asyncio.wait_for(task, WAIT)
-
-
-@contextlib.asynccontextmanager
-async def client(address: str) -> AsyncIterator[Client]:
-    made = Client()
-    made.stream = await connect(address, TOKEN, made.hear, FromSouthbound, "c1")
-    try:
-        yield made
-    finally:
-        made.stream.close()
-        await made.stream.closed.wait()
 
 
 async def until_gone(client: Client, *switches: str) -> None:
@@ -210,8 +86,10 @@ async def until_gone(client: Client, *switches: str) -> None:
 async def sweep(etcd: Etcd, client: Client) -> None:
     """Have all switches compared because of a deleted space, and wait until that is done."""
     other = new_space("other", SPACE + 1, SCHEMA, "legs", 1)
-    await etcd.put(SPACES + "other", encode(other))
-    partition = SpaceView.of(other).partitions()[0]
+    stored = await etcd.put(SPACES + "other", encode(other))
+    # Only a space that the process knows can be seen to be deleted.
+    await client.until(lambda report: report.spaces >= stored)
+    partition = LoadedSpace.of(other).partitions()[0]
     await client.declare(1, partition=partition)
     add = pack_ops([FlowOp(Change.ADD, entry(1, space=SPACE + 1))])
     applied = await client.apply({"s3": add}, 1, partition)  # the last to be compared
@@ -222,17 +100,6 @@ async def sweep(etcd: Etcd, client: Client) -> None:
         return not await on_switch(client, "s3", SPACE + 1)
 
     await until(swept)
-
-
-def controllers(*processes: SouthboundProcess) -> list[tuple[str, int]]:
-    return [split_address(one.openflow) for one in processes]
-
-
-async def on_switch(client: Client, switch: str, space: int = SPACE) -> set[FlowEntry]:
-    """Entries of a space as the switch has them."""
-    found = unpack_entries((await client.flows(switch)).entries)
-    ours = Scope(space).match(Region(0, 0))
-    return {e for e in found if e.match and ours.holds(e.match.address)}
 
 
 # One process
@@ -259,6 +126,31 @@ async def test_operations_are_acknowledged_and_read_back(etcd_server: TestEtcd) 
         assert isinstance(unknown.outcomes.pop("s9"), Undefined)
         assert unknown.outcomes == {"s1": Acknowledged()}
         assert "s9" in ((await c.flows("s9")).reason or "")
+
+
+async def test_what_was_counted_is_reported_when_a_stream_opens_and_when_it_changes(
+    etcd_server: TestEtcd,
+) -> None:
+    access = etcd_server.access()
+    epoch = await store(access)
+    async with (
+        process(access) as p,
+        EmulatedNetwork(LINE, controllers(p)),
+        client(p.listen) as c,
+    ):
+        await c.holding(*NAMES)
+        await c.declare(epoch)
+        await c.apply({"s1": adds(1, 2), "s3": adds(3)}, epoch)
+
+        def of(reader: Client, switch: str) -> SwitchCounters:
+            found = reader.counters.switches.get(switch) if reader.counters else None
+            return found or SwitchCounters()
+
+        await until(lambda: of(c, "s1").operations == 2 and of(c, "s3").acknowledged == 1)
+        assert (of(c, "s2").connections, of(c, "s2").acknowledged) == (1, 0)
+        async with client(p.listen) as later:
+            await until(lambda: later.counters)
+            assert later.counters == c.counters
 
 
 async def test_requests_do_not_overtake_a_declaration(
@@ -581,9 +473,6 @@ def test_shares_are_disjoint_complete_and_stable() -> None:
     assert share(switches, {"b1"}, "b1") == set(switches)
 
 
-FOUR = topology("line:4")
-
-
 async def test_two_processes_share_the_switches_and_one_takes_over(etcd_server: TestEtcd) -> None:
     both = {me: share([s.id for s in FOUR.switches], {"b1", "b2"}, me) for me in ("b1", "b2")}
     assert all(both.values())
@@ -652,27 +541,6 @@ async def test_a_process_that_comes_gets_its_share_and_they_count_as_new(
         assert both["b1"] in gone
 
 
-SCRIPT = """
-import asyncio, sys
-from configurators.southbound.options import SouthboundOptions
-from configurators.southbound.process import SouthboundProcess
-from configurators.store.etcd.client import Access
-
-async def main():
-    endpoint, prefix, token = sys.argv[1:]
-    process = SouthboundProcess(
-        Access((endpoint,), prefix), token.encode(), "b2", "127.0.0.1:0", "127.0.0.1:0",
-        options=SouthboundOptions(ttl=2),
-    )
-    running = asyncio.create_task(process.run(asyncio.Event()))
-    await process.ready.wait()
-    print(process.listen, process.openflow, flush=True)
-    await running
-
-asyncio.run(main())
-"""
-
-
 async def test_the_switches_of_a_killed_process_are_taken_over(etcd_server: TestEtcd) -> None:
     both = {me: share([s.id for s in FOUR.switches], {"b1", "b2"}, me) for me in ("b1", "b2")}
 
@@ -683,26 +551,14 @@ async def test_the_switches_of_a_killed_process_are_taken_over(etcd_server: Test
         process(access, "b1") as one,
         client(one.listen) as c,
     ):
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", SCRIPT, access.endpoints[0], access.prefix, TOKEN.decode(),
-            stdout=subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            assert child.stdout
-            line = await asyncio.wait_for(child.stdout.readline(), WAIT)
-            listen, openflow = line.decode().split()
-            network.set_controllers([*controllers(one), split_address(openflow)])
+        async with child(access, "b2") as two, client(two.listen) as d:
+            network.set_controllers(controllers(one, two))
             await c.holding(*both["b1"])
-            async with client(listen) as d:
-                await d.holding(*both["b2"])
-                await d.declare(epoch)
-                await d.apply({s: adds(1) for s in both["b2"]}, epoch)
-                child.send_signal(signal.SIGKILL)
-                await asyncio.wait_for(d.stream.closed.wait(), WAIT)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                child.kill()
-            await child.wait()
+            await d.holding(*both["b2"])
+            await d.declare(epoch)
+            await d.apply({s: adds(1) for s in both["b2"]}, epoch)
+            await two.kill()
+            await asyncio.wait_for(d.stream.closed.wait(), WAIT)
         await c.holding(*both["b1"], *both["b2"])
         for switch in both["b2"]:
             assert await on_switch(c, switch) == {entry(1)}
@@ -730,7 +586,7 @@ async def test_a_process_that_lost_its_lease_registers_again_and_releases_its_sw
     access = etcd_server.access()
     epoch = await store(access)
     async with (
-        process(access, ttl=2) as p,
+        process(access, ttl=6) as p,
         EmulatedNetwork(LINE, controllers(p)),
         client(p.listen) as c,
         Etcd(access) as etcd,

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from configurators.environment import Clock
+from configurators.southbound.connection_publisher import ConnectionPublisher
 from configurators.southbound.reporter import Reporter
 from configurators.southbound.request_handler import RequestHandler
 from configurators.southbound.responsibility import Responsibility
@@ -27,10 +29,13 @@ async def test_a_process_claims_nothing_while_another_one_has_its_id(
     async with Etcd(etcd_server.access()) as etcd:
         driver = OpenFlowDriver(LINE, pipeline, lambda _: None, {})
         handler = RequestHandler(driver)
-        reporter = Reporter("b1", driver, 1)
+        reporter = Reporter("b1", driver, 1, 1)
         ours = Process("b1", "host:1", 1, "here")
         registration = Registration(etcd, SOUTHBOUND + "b1", ours)
-        responsibility = Responsibility(etcd, "b1", handler, reporter, SWITCHES)
+        publisher = ConnectionPublisher(
+            etcd, "b1", driver.attached, lambda: handler.switches, Clock(), 2.0, 60.0
+        )
+        responsibility = Responsibility(etcd, "b1", handler, reporter, publisher, SWITCHES)
         await etcd.put(SOUTHBOUND + "b1", encode(Process("b1", "host:2", 2, "there")))
         await etcd.put(SOUTHBOUND + "b2", encode(Process("b2", "host:3", 3, "there")))
         running = asyncio.create_task(responsibility.run(registration))

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from configurators.state.loading import last_seq, partials
-from configurators.state.spaces import SpaceView, new_space
+from configurators.state.spaces import LoadedSpace, new_space
 from configurators.store.model import NextFilter, Record, RecordKind
 from configurators.streams.packing import pack_regions
 from configurators.streams.task_numbers import last_number
@@ -19,7 +19,7 @@ def record(kind: RecordKind, regions: dict[int, bytes]) -> Record:
 
 
 def loaded(
-    view: SpaceView, found: Record, settled: bool = False
+    view: LoadedSpace, found: Record, settled: bool = False
 ) -> dict[str, tuple[set[Region], set[Region]]]:
     return {
         name: (set(one.partial.regions), set(one.partial.edge))
@@ -32,7 +32,7 @@ def loaded(
 def test_during_an_update_a_partition_has_what_both_filters_want(
     plan: PlanName, kind: RecordKind
 ) -> None:
-    view = SpaceView.of(new_space("small", 5, SCHEMA, plan, 5))
+    view = LoadedSpace.of(new_space("small", 5, SCHEMA, plan, 5))
     packed = [
         {n: pack_regions(found) for n, found in view.regions(text).items()}
         for text in ("x < 20000", "x > 10000")

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from configurators.engine.partials import Request
+from configurators.engine.partition_map import Node, PartitionMap
 from configurators.state.spaces import (
+    LoadedSpace,
     Spaces,
-    SpaceView,
     TooManyVersions,
     UnfitIndex,
     UnknownSpace,
@@ -16,6 +17,8 @@ from configurators.state.spaces import (
     new_version,
     same_schema,
     with_current,
+    with_map,
+    with_settled_map,
     without_version,
 )
 from configurators.store.keys import PartitionName
@@ -38,7 +41,7 @@ def test_a_space_is_rebuilt_from_its_document() -> None:
     doc = new_space("stocks", 31, SCHEMA, "legs", 5)
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(doc), type=SpaceDoc)
     assert again == doc
-    view = SpaceView.of(again)
+    view = LoadedSpace.of(again)
     assert view.space.name == "stocks"
     assert len(view.partitions()) == 5
     assert all(PartitionName.parse(name).space == 31 for name in view.partitions())
@@ -51,7 +54,7 @@ def test_a_space_is_rebuilt_from_its_document() -> None:
 def test_a_version_that_was_seen_is_not_built_again() -> None:
     doc = new_space("stocks", 31, SCHEMA, "legs", 5)
     copy = msgspec.msgpack.decode(msgspec.msgpack.encode(doc), type=SpaceDoc)
-    assert SpaceView.of(doc).current is SpaceView.of(copy).current
+    assert LoadedSpace.of(doc).current is LoadedSpace.of(copy).current
 
 
 @pytest.mark.parametrize("number", [0, 1024])
@@ -67,12 +70,12 @@ def test_a_bad_schema_is_refused() -> None:
 
 def test_attributes_that_do_not_fit_into_an_address_are_reported() -> None:
     wide = {"attributes": [{"name": f"s{n}", "type": "string"} for n in range(40)]}
-    assert SpaceView.of(new_space("wide", 1, wide, "legs", 1)).current.index.lost
+    assert LoadedSpace.of(new_space("wide", 1, wide, "legs", 1)).current.index.lost
 
 
 def test_under_lpm_prefixes_are_the_default_and_the_only_choice() -> None:
     doc = new_space("stocks", 1, SCHEMA, "lpm", 4)
-    view = SpaceView.of(doc)
+    view = LoadedSpace.of(doc)
     assert view.space.index.kind == "zorder"
     assert same_schema(doc, SCHEMA)
     assert new_space("stocks", 1, {**SCHEMA, "index": {"budget": 2}}, "lpm", 4)
@@ -97,7 +100,7 @@ def test_a_changed_schema_takes_the_next_version_beside_the_old_one() -> None:
 
 
 def test_a_filter_has_regions_in_each_version_or_is_refused() -> None:
-    view = SpaceView.of(new_version(new_space("stocks", 1, SCHEMA, "legs", 3), WIDER, 3))
+    view = LoadedSpace.of(new_version(new_space("stocks", 1, SCHEMA, "legs", 3), WIDER, 3))
     regions = view.regions("price > 900")
     assert set(regions) == {0, 1}
     assert all(regions.values())
@@ -126,6 +129,24 @@ def test_an_entry_of_no_space_has_no_partition() -> None:
         assert spaces.partition_of(FlowEntry(3, 100, scope.match(region, 0))) is None
     assert spaces.partition_of(FlowEntry(3, 100, None)) is None
     assert spaces.partition_of(FlowEntry(3, 100, Match(0xFF1E << 112, 0xFFFF << 112))) is None
+
+
+def test_no_partition_may_remove_an_entry_until_the_map_has_settled() -> None:
+    # Seed 608 of the simulation: a full table had no room for what replaced the removed entry.
+    doc = new_space("weather", 2, SCHEMA, "lpm", 1)
+    spaces = Spaces([doc])
+    entry = FlowEntry(3, 100, Scope(2).match(Region.parse(""), 0))
+    assert spaces.partitions_beside(entry) == ("2.0/all",)
+    cut = with_map(doc, 0, PartitionMap("lpm", Node(0)))
+    spaces.put(cut)
+    assert spaces.partitions_beside(entry) == ()
+    assert spaces.unsettled() == {(2, 0)}
+    assert spaces.cutting("2.0/0")
+    assert spaces.recut("2.0/all")
+    spaces.put(with_settled_map(cut, 0))
+    assert spaces.partitions_beside(entry) == ("2.0/0", "2.0/1")
+    assert not spaces.unsettled()
+    assert not spaces.cutting("2.0/0")
 
 
 def test_spaces_are_found_by_name_and_number() -> None:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd, StoreUnavailable
 from configurators.store.keys import DISPATCHERS
 from configurators.store.model import Process
@@ -69,7 +70,7 @@ async def test_a_process_registers_again_after_its_lease_was_lost(etcd_server: T
             assert not registration.known.is_set()
             lost_at.append(registration.revision)
 
-        registration = Registration(etcd, KEY, OURS, ttl=2, on_lost=on_lost)
+        registration = Registration(etcd, KEY, OURS, ttl=6, on_lost=on_lost)
         async with kept(registration):
             first = registration.revision
             stored = await etcd.get(KEY)
@@ -78,3 +79,22 @@ async def test_a_process_registers_again_after_its_lease_was_lost(etcd_server: T
             await until(lambda: lost_at and registration.known.is_set())
             assert lost_at == [first]
             assert registration.revision > first
+
+
+async def test_other_keys_of_a_process_disappear_with_its_registration(
+    etcd_server: TestEtcd,
+) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        registration = Registration(etcd, KEY, OURS)
+        with pytest.raises(StoreUnavailable, match="not registered"):
+            await registration.put("more/d1", b"value")
+        async with kept(registration):
+            await registration.put("more/d1", b"value")
+            stored = await etcd.get("more/d1")
+            assert stored
+            assert stored.value == b"value"
+            # Another process has the id by now.
+            await etcd.put(KEY, encode(OTHER))
+            with pytest.raises(StoreUnavailable, match="has just been changed"):
+                await registration.put("more/d1", b"other")
+        assert await etcd.get("more/d1") is None

@@ -1,5 +1,8 @@
 """Regions, operations and entries survive being packed; broken bytes are refused."""
 
+import tracemalloc
+from itertools import islice, permutations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +63,22 @@ def test_equal_matches_are_the_same_object() -> None:
     (two,) = unpack_entries(pack_entries([entry]))
     assert one.match is two.match
     assert one.actions is two.actions
+
+
+def test_ever_new_lists_of_tails_take_little_memory() -> None:
+    lists = islice(permutations(range(10), 5), 12_000)
+    packed = [
+        pack_entries([FlowEntry(1, 2, None, (Output(port),), 3) for port in ports])
+        for ports in lists
+    ]
+    tracemalloc.start()
+    try:
+        for each in packed:
+            unpack_entries(each)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 4_000_000
 
 
 @given(st.lists(operations, min_size=1), st.data())

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import socket
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import uvloop
 from msgspec import Struct
 
+from configurators.streams import stream as stream_module
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake, NotTrusted
 from configurators.streams.listener import CannotConnect, Listener, connect
@@ -170,6 +172,23 @@ async def test_an_ask_that_is_not_answered_in_time_is_given_up() -> None:
         assert await stream.ask(Say("next"), WAIT) == Say("NEXT")
 
 
+async def test_asks_leave_nothing_behind() -> None:
+    async with pair() as (stream, end, _):
+        for _ in range(100):
+            await stream.ask(Say("once"), WAIT)
+            end.heard.get_nowait()
+        tracemalloc.start()
+        try:
+            for _ in range(2_000):
+                await stream.ask(Say("again"), WAIT)
+                end.heard.get_nowait()
+            kept = tracemalloc.take_snapshot()
+        finally:
+            tracemalloc.stop()
+    ours = kept.filter_traces([tracemalloc.Filter(True, stream_module.__file__)])
+    assert sum(each.size for each in ours.statistics("filename")) < 20_000
+
+
 async def test_asks_fail_when_the_stream_ends() -> None:
     async with pair() as (stream, end, listener):
         end.go_on.clear()
@@ -316,6 +335,16 @@ async def test_strangers_of_many_addresses_are_limited_in_total() -> None:
         another.close()
         await another.closed.wait()
         assert await stream.ask(Say("well"), WAIT) == Say("WELL")
+
+
+async def test_refused_strangers_do_not_fill_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("configurators.streams.listener.REFUSALS_EVERY", 3600.0)
+    addresses = [f"127.0.0.{2 + number}" for number in range(30)]
+    async with pair() as (_, _, listener), silent(listener, addresses):
+        pass
+    assert caplog.text.count(" refused 127.0.0.") == 1
 
 
 async def cut(reader: asyncio.StreamReader) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +14,6 @@ from msgspec import Struct
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake, NotTrusted
 from configurators.streams.listener import CannotConnect, Listener, connect
-from configurators.streams.refusal_log import EVERY, RefusalLog
 from configurators.streams.stream import Stream, StreamOptions
 from configurators.streams.tls import BadCertificates, StreamTls
 from tests.certificates import Keys, make_keys, sign
@@ -281,15 +279,3 @@ def test_files_that_do_not_fit_are_refused(keys: Keys, tmp_path: Path) -> None:
         StreamTls(keys.certificate, other.key, keys.authority)
     with pytest.raises(BadCertificates, match="no certificate"):
         StreamTls(keys.key, keys.key, keys.authority)
-
-
-def test_refusals_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    now = 100.0
-    refusals = RefusalLog(logging.getLogger("test"), "a listener", lambda: now)
-    for number in range(1_000):
-        refusals.note("192.0.2.1:7", f"reason {number}")
-    now += EVERY
-    refusals.note("192.0.2.1:8", "the last one")
-    first, second = (record.getMessage() for record in caplog.records)
-    assert first == "a listener refused 192.0.2.1:7: reason 0"
-    assert second.startswith("a listener refused 192.0.2.1:8: the last one (and 999 others")

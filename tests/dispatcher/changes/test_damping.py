@@ -108,7 +108,7 @@ def test_switches_that_were_not_seen_yet_have_more_time() -> None:
     clock.see(frozenset(["s2"]))
     assert clock.after(29) == Lost()
     assert clock.after(1) == Lost(("s2",))
-    # The same after a southbound process has started anew: it has to be found by the switches.
+    # The same after a southbound process was restarted: it has to be found by the switches.
     clock = Clock()
     clock.see()
     clock.nobody_tells()

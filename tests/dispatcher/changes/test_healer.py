@@ -33,7 +33,7 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
             w.network.agents["s3"].drop()
 
             async def noticed() -> bool:
-                return any(s.state == "down" for s in second.switches())
+                return any(s.state == "down" for s in second.status.switches())
 
             await until(noticed)
             [waits] = await second.begin("subscription", [RecordSpec("h3", "stocks", {})], wait=1.0)
@@ -67,7 +67,9 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
 
         async def settled() -> bool:
             d = second
-            held = [await d.flows(s.id, "dp") == await d.flows(s.id, "cp") for s in d.switches()]
-            return len(d.topology().trees) == 1 and all(held)
+            held = [
+                await d.flows(s.id, "dp") == await d.flows(s.id, "cp") for s in d.status.switches()
+            ]
+            return len(d.status.topology().trees) == 1 and all(held)
 
         await until(settled)

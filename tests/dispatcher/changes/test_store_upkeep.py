@@ -70,11 +70,13 @@ async def test_a_full_etcd_is_made_usable_again_by_itself_and_only_finished_reco
                 return answer.status == 201
 
             await until(works)
-            assert level(d) == "normal"
+            assert level(d) in ("normal", "high")
             assert d.health().etcd.ok
             [again] = views(await d.begin("subscription", specs(1), wait=TIMEOUT, key="k"))
             assert again.id == lives.id
-            assert not (await w.etcd.range(FINISHED)).items
+            # If removing history made enough room, finished records stay.
+            enough = "removed to make room: history\n" in caplog.text
+            assert enough or not (await w.etcd.range(FINISHED)).items
             assert w.installed() == await w.expected()
     assert "has reached its quota" in caplog.text
     assert "etcd accepts writes again" in caplog.text
@@ -290,7 +292,7 @@ async def test_upkeep_goes_on_after_etcd_was_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with running(tmp_path) as server:
-        async with Etcd(server.access(timeout=0.2)) as etcd:
+        async with Etcd(server.access(timeout=2.0)) as etcd:
             siblings, time = Siblings(etcd, "d1"), Time()
             kept = upkeep(etcd, siblings, time)
             first = await etcd.put("a", b"1")

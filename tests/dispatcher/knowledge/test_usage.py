@@ -7,7 +7,7 @@ import pytest
 
 from configurators.environment import Clock
 from configurators.store.documents import encode
-from configurators.store.etcd.client import Access, Compacted, Etcd, Page, Stored
+from configurators.store.etcd.client import Access, Compacted, Etcd, KeyPage, Stored
 from configurators.store.keys import record_key
 from configurators.store.model import Record
 from dispatcher.calls import Answer, RecordSpec
@@ -186,13 +186,13 @@ class CompactedEtcd(Etcd):
         after: str | None = None,
         limit: int = 0,  # noqa: ARG002
         revision: int = 0,  # noqa: ARG002
-    ) -> Page:
+    ) -> KeyPage:
         if after is None:
-            return Page(list(self._pages[0]), 7, bool(self._pages[0]))
+            return KeyPage(list(self._pages[0]), 7, bool(self._pages[0]))
         if self.times:
             self.times -= 1
             raise Compacted("it is gone")
-        return Page(list(self._pages[1]), 7, False)
+        return KeyPage(list(self._pages[1]), 7, False)
 
 
 def stored(n: int, host: str = "h1") -> Stored:
@@ -232,7 +232,7 @@ async def test_invented_spaces_are_not_remembered(etcd_server: TestEtcd) -> None
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
         answers = await begin(d, *(RecordSpec("h1", f"space-{n}", {}) for n in range(20)))
         assert {answer.status for answer in answers} == {404}
-        assert not [name for name in d._usage._spaces if name != "stocks"]
+        assert not [name for name in d._parts.usage._spaces if name != "stocks"]
 
 
 async def test_pages_of_publishers_have_a_limit_of_bytes(etcd_server: TestEtcd) -> None:
@@ -246,7 +246,7 @@ async def test_pages_of_publishers_have_a_limit_of_bytes(etcd_server: TestEtcd) 
         found = 0
         after: str | None = None
         while True:
-            page = await d.publishers(mine.record.id, limit=100, after=after)
+            page = await d.event_keys.publishers(mine.record.id, limit=100, after=after)
             assert 1 <= len(page.items) <= 3
             found += len(page.items)
             after = page.next
@@ -296,16 +296,16 @@ async def test_a_join_during_a_count_spoils_no_tally() -> None:
     scene.make(60)
     joined = False
 
-    async def join_meanwhile(*_: object) -> Page:
+    async def join_meanwhile(*_: object) -> KeyPage:
         nonlocal joined
         if not joined:
             joined = True
             scene.join("d2")
-        return Page([], 7, False)
+        return KeyPage([], 7, False)
 
     pages = scene.etcd.range
 
-    async def read(prefix: str, after: str | None = None, **options: int) -> Page:
+    async def read(prefix: str, after: str | None = None, **options: int) -> KeyPage:
         return await (join_meanwhile() if after else pages(prefix, after, **options))
 
     scene.etcd.range = read  # type: ignore[assignment]

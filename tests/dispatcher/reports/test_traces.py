@@ -14,12 +14,14 @@ from dispatcher.reports import traces as traces_module
 from dispatcher.reports.traces import REQUESTS, Traces
 from tests.dispatcher.support import TIMEOUT, specs, views, world
 from tests.etcd import TestEtcd
+from tests.support import warnings_of
 
 
 class Event(Struct, frozen=True):
     space: str
     time_us: int
     values: dict[str, Any]
+    weight: float = 1.0
 
 
 async def test_each_partial_leaves_a_row_in_the_traces(
@@ -31,7 +33,7 @@ async def test_each_partial_leaves_a_row_in_the_traces(
     ):
         begun = views(await d.begin("subscription", specs(20), wait=TIMEOUT))
         await d.end("subscription", [begun[0].id], wait=TIMEOUT)
-        assert d.sample_events("h1", [Event("stocks", 5, {"price": 1.5})]) == 1
+        assert d.sample_events("h1", [Event("stocks", 5, {"price": 1.5}, 2.5)]) == 1
     table = pq.read_table(tmp_path / "requests")
     assert table.schema.equals(REQUESTS)
     rows = table.to_pylist()
@@ -42,11 +44,18 @@ async def test_each_partial_leaves_a_row_in_the_traces(
         assert row["received_us"] < row["done_us"]
         assert row["configurator"] in ("c1", "c2")
         assert row["outcome"] == "done"
+        assert (row["slice"], row["slice_size"]) == (1, 1)  # as the stand-ins answer
     first = next(row for row in rows if row["request_id"] == begun[0].id)
     assert set(first["regions"]) <= set(begun[0].regions)
     assert first["filter"] == '{"price":{"gte":0,"lt":5}}'
     [event] = pq.read_table(tmp_path / "events").to_pylist()
-    assert event == {"space": "stocks", "host": "h1", "time_us": 5, "values": '{"price":1.5}'}
+    assert event == {
+        "space": "stocks",
+        "host": "h1",
+        "time_us": 5,
+        "values": '{"price":1.5}',
+        "weight": 2.5,
+    }
     assert not list(tmp_path.glob("*/.*"))
 
 
@@ -64,7 +73,7 @@ def test_a_full_disk_costs_rows_and_nothing_else(
         assert traces.sample("h1", [Event("stocks", number, {})]) == 1
         traces.events.write(last=True)
     assert traces.dropped == 2
-    assert len(caplog.records) == 1
+    assert len(warnings_of(caplog, traces_module.__name__)) == 1
     monkeypatch.setattr(pq, "ParquetWriter", real)
     traces.sample("h1", [Event("stocks", 3, {})])
     traces.events.write(last=True)
@@ -78,6 +87,42 @@ def test_rows_beyond_the_queue_are_dropped_and_counted(
     traces = Traces(tmp_path, "d1", "sna")
     assert traces.sample("h1", [Event("stocks", number, {}) for number in range(5)]) == 3
     assert traces.dropped == 2
+
+
+def test_rows_come_in_groups_and_files_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces_module, "_BATCH", 2)
+    monkeypatch.setattr(traces_module, "_GROUP", 4)
+    traces = Traces(tmp_path, "d1", "sna", roll_rows=8)
+    traces.sample("h1", [Event("stocks", number, {}) for number in range(11)])
+    traces.events.write()
+    (complete,) = (tmp_path / "events").glob("2*.parquet")
+    assert pq.read_metadata(complete).num_row_groups == 2
+    assert pq.read_table(complete)["time_us"].to_pylist() == list(range(8))
+    traces.events.write(last=True)
+    (rest,) = set((tmp_path / "events").iterdir()) - {complete}
+    assert pq.read_table(rest)["time_us"].to_pylist() == [8, 9, 10]
+
+
+def test_a_write_that_fails_costs_the_rows_that_were_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces_module, "_BATCH", 2)
+    monkeypatch.setattr(traces_module, "_GROUP", 4)
+    traces = Traces(tmp_path, "d1", "sna")
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetWriter", full)
+        traces.sample("h1", [Event("stocks", number, {}) for number in range(5)])
+        traces.events.write()
+    assert traces.dropped == 4
+    traces.events.write(last=True)
+    assert traces.dropped == 4
+    assert pq.read_table(tmp_path / "events")["time_us"].to_pylist() == [4]
 
 
 def test_an_event_larger_than_can_be_sent_is_dropped(tmp_path: Path) -> None:
@@ -118,7 +163,7 @@ def test_unfinished_files_of_dead_processes_are_deleted(tmp_path: Path) -> None:
 
 def test_a_row_that_cannot_be_written_does_not_stop_the_writer(tmp_path: Path) -> None:
     traces = Traces(tmp_path, "d1", "sna")
-    traces.events.put(("stocks", "h1", "no number", ""))
+    traces.events.put(("stocks", "h1", "no number", "", 1.0))
     traces.events.write(last=True)
     assert traces.dropped == 1
     traces.sample("h1", [Event("stocks", 3, {})])

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from configurators.environment import Clock
-from configurators.state.spaces import SpaceView, new_space
+from configurators.state.spaces import LoadedSpace, new_space
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd, Stored
 from configurators.store.keys import record_key
@@ -28,7 +28,7 @@ from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.intake.routing import Routing
 from dispatcher.requests.operation import Operation
-from dispatcher.requests.pipeline import Pipeline
+from dispatcher.requests.pipeline import RequestPipeline
 from dispatcher.requests.writing.record_writer import RecordWriter
 from dispatcher.requests.writing.stored_records import StoredRecord
 from dispatcher.requests.writing.writes import Write, WriteResult
@@ -57,7 +57,7 @@ class Scene:
         catalogue = Catalogue(etcd)
         doc = new_space("stocks", 1, SCHEMA, "legs", 1)
         catalogue.spaces.put(doc)
-        [self.partition] = SpaceView.of(doc).partitions()
+        [self.partition] = LoadedSpace.of(doc).partitions()
         catalogue.owners[self.partition] = "c1", 20
         self.writer = HeldWriter(etcd, catalogue)
         self.metrics = Metrics()
@@ -65,7 +65,7 @@ class Scene:
         routing = Routing()
         views = RecordViews(catalogue, routing, ExpiryTimes(etcd, CLOCK))
         admission: Admission[Operation] = Admission(10, 10, 10, 10)
-        self.pipeline = Pipeline(
+        self.pipeline = RequestPipeline(
             "d1",
             catalogue,
             self.fleet,
@@ -82,7 +82,7 @@ class Scene:
             None,
             CLOCK,
         )
-        regions = routing.index(SpaceView.of(doc), False, {}).regions
+        regions = routing.index(LoadedSpace.of(doc), False, {}).regions
         pending = Record(
             "s1-0000000000000001",
             "subscription",

@@ -38,7 +38,7 @@ async def offered(d: Dispatcher) -> None:
 
 async def owner(d: Dispatcher, alive: list[ConfiguratorChild]) -> ConfiguratorChild:
     """The configurator that has most partitions."""
-    counts = {view.id: view.partitions for view in d.configurators()}
+    counts = {view.id: view.partitions for view in d.status.configurators()}
     return max(alive, key=lambda process: counts.get(process.id, 0))
 
 
@@ -72,7 +72,7 @@ async def test_what_a_configurator_leaves_half_done_others_finish(
             assert await w.check_flows(d) > 100
 
             async def without_it() -> bool:
-                return gone.id not in {part.configurator for part in d.partitions()}
+                return gone.id not in {part.configurator for part in d.status.partitions()}
 
             await until(without_it)
             if how == "paused":
@@ -93,7 +93,7 @@ async def test_several_dispatchers_share_configurators(etcd_server: TestEtcd) ->
         await offered(d1)
 
         async def known() -> bool:
-            return [space.name for space in d2.spaces()] == ["stocks"]
+            return [space.name for space in d2.status.spaces()] == ["stocks"]
 
         await until(known)
 
@@ -155,13 +155,13 @@ async def test_a_partition_that_cannot_be_locked_does_not_keep_others_waiting(
                 stack.enter_context(configurator_child(access, TOKEN, "c2"))
 
                 async def taken_over() -> bool:
-                    parts = {p.id: p for p in d.partitions()}
+                    parts = {p.id: p for p in d.status.partitions()}
                     return all(
                         parts[p].configurator == "c2" and parts[p].state == "ready" for p in others
                     )
 
                 await until(taken_over)
-                assert sum(p.tasks for p in d.partitions() if p.id in others) == 0
+                assert sum(p.tasks for p in d.status.partitions() if p.id in others) == 0
                 again = await d.record(open_one.record.id)
                 assert again.state == "pending"
                 await locks.release(lock, None)
@@ -215,13 +215,59 @@ async def test_tasks_of_a_partition_are_done_in_the_order_they_came(
 
 async def _move_locks(w: Whole) -> None:
     """Want every lock, again and again, so that whoever has it lets it go."""
-    async with Locks(w.etcd, "somebody", 10) as locks:
+    changed = asyncio.Event()
+    async with Locks(w.etcd, "somebody", 10, lambda _: changed.set()) as locks:
         while True:
+            changed.clear()
             for name in list(locks.table.holders()):
                 lock = await locks.wait(name, lambda: True)
                 if lock:
                     await locks.release(lock, lock.mark)
-            await asyncio.sleep(0.01)
+            await changed.wait()
+
+
+async def _lock_keys(w: Whole) -> set[tuple[str, int]]:
+    return {(item.key, item.created) for item in (await w.etcd.range(LOCKS)).items}
+
+
+async def test_locks_stay_where_they_are_while_no_task_waits_for_long(
+    etcd_server: TestEtcd,
+) -> None:
+    patient = ConfiguratorOptions(tune_gc=False, lease_s=20, patience_s=TIMEOUT)
+    async with (
+        whole(etcd_server.access(), mode="sea", configurators=3, options=patient) as w,
+        w.dispatcher(partitions=4) as d,
+    ):
+        await offered(d)
+        before = await _lock_keys(w)
+        for seed in range(10):
+            views(await d.begin("subscription", wants(Random(seed), 20), wait=TIMEOUT))
+        assert await _lock_keys(w) == before
+        await w.check_flows(d)
+
+
+async def test_an_idle_configurator_relieves_an_overloaded_one(etcd_server: TestEtcd) -> None:
+    options = ConfiguratorOptions(
+        tune_gc=False, lease_s=20, mode="sea", patience_s=0.05, at_once=1, slice_limit=5
+    )
+    access = etcd_server.access()
+    async with (
+        whole(access, mode="sea", configurators=1, model=SLOW, options=options) as w,
+        w.dispatcher(partitions=4) as d,
+    ):
+        await offered(d)
+        with configurator_child(access, TOKEN, "c2", options):
+            owners: set[str] = set()
+            spread = [
+                RecordSpec("h3", "stocks", {"volume": {"between": [low + n, low + 2 * n]}})
+                for n in range(50)
+                for low in (0, 90_000)  # in two partitions
+            ]
+            async with asyncio.timeout(TIMEOUT):
+                while owners != {"c1", "c2"}:
+                    views(await d.begin("subscription", spread, wait=TIMEOUT))
+                    owners = {part.configurator for part in d.status.partitions()}
+            await w.check_flows(d)
 
 
 async def test_locks_and_journals_go_with_their_space(etcd_server: TestEtcd) -> None:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from configurators.state.spaces import SpaceView, new_space
+from configurators.state.spaces import LoadedSpace, new_space
 from configurators.store.model import RecordKind
 from dispatcher.errors import Forbidden
 from dispatcher.requests.intake.permissions import Permission, Permissions
 from tests.dispatcher.support import SCHEMA
 
-STOCKS = SpaceView.of(new_space("stocks", 1, SCHEMA, "legs", 1))
-SPORTS = SpaceView.of(new_space("sports", 2, SCHEMA, "legs", 1))
+STOCKS = LoadedSpace.of(new_space("stocks", 1, SCHEMA, "legs", 1))
+SPORTS = LoadedSpace.of(new_space("sports", 2, SCHEMA, "legs", 1))
 GIVEN = Permissions(
     [
         Permission("h1", "stocks", subscribe=True),
@@ -21,7 +21,7 @@ GIVEN = Permissions(
 )
 
 
-def allowed(host: str, kind: RecordKind, space: SpaceView, given: object) -> bool:
+def allowed(host: str, kind: RecordKind, space: LoadedSpace, given: object) -> bool:
     try:
         GIVEN.check(host, kind, space, given)
     except Forbidden:
@@ -46,7 +46,7 @@ def test_without_permissions_everything_is_allowed() -> None:
     ],
 )
 def test_what_lies_within_a_permission_is_allowed(
-    host: str, kind: RecordKind, space: SpaceView, given: object
+    host: str, kind: RecordKind, space: LoadedSpace, given: object
 ) -> None:
     for _ in range(2):
         assert allowed(host, kind, space, given)
@@ -66,7 +66,7 @@ def test_what_lies_within_a_permission_is_allowed(
     ],
 )
 def test_everything_else_is_forbidden(
-    host: str, kind: RecordKind, space: SpaceView, given: object
+    host: str, kind: RecordKind, space: LoadedSpace, given: object
 ) -> None:
     for _ in range(2):
         assert not allowed(host, kind, space, given)

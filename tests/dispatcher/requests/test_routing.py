@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configurators.state.spaces import SpaceView, new_space
+from configurators.state.spaces import LoadedSpace, new_space
 from configurators.streams.packing import pack_regions
 from dispatcher.errors import TooLarge
 from dispatcher.requests.intake.routing import Routing, region_texts
@@ -14,7 +14,7 @@ from dzflow.filters import TooManyConjunctions
 from dzflow.region import FULL, Region
 from tests.dispatcher.support import SCHEMA
 
-SPACE = SpaceView.of(new_space("stocks", 1, SCHEMA, "legs", 1))
+SPACE = LoadedSpace.of(new_space("stocks", 1, SCHEMA, "legs", 1))
 TOO_MANY = [{"price": i, "volume": i} for i in range(65)]
 LARGE = {"volume": {"in": list(range(0, 3000, 2))}}
 
@@ -57,7 +57,7 @@ def test_what_took_long_to_be_refused_is_refused_at_once_the_next_time() -> None
     with pytest.raises(TooManyConjunctions):
         routing.index(SPACE, False, TOO_MANY)
     assert routing.spent == cost
-    changed = SpaceView.of(new_space("stocks", 1, SCHEMA, "legs", 1))
+    changed = LoadedSpace.of(new_space("stocks", 1, SCHEMA, "legs", 1))
     with pytest.raises(TooManyConjunctions):
         routing.index(changed, False, TOO_MANY)
     assert routing.spent > cost  # the space may be another one now

@@ -4,6 +4,7 @@ Engine, HTTP, sockets and emulated switches are the real ones.
 """
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -278,19 +279,27 @@ class FakeService:
         ]
         app = Starlette(routes=routes, lifespan=lifespan)
         config = uvicorn.Config(app, "127.0.0.1", 0, log_config=None, ws="none", loop="asyncio")
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config, self._listens)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        asyncio.run(self._listen())
+        asyncio.run(self._server.serve())
 
-    async def _listen(self) -> None:
+    def _listens(self) -> None:
         self._loop = asyncio.get_running_loop()
-        serving = asyncio.ensure_future(self._server.serve())
-        while not self._server.started:
-            assert not serving.done()
-            await asyncio.sleep(0.005)
         self.port = self._server.servers[0].sockets[0].getsockname()[1]
         self._started.set()
-        await serving
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, listens: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._listens = listens
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._listens()
 
 
 class _Broken(Response):

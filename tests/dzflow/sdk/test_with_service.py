@@ -96,8 +96,8 @@ def test_a_changed_schema_interrupts_no_event(stack: Stack) -> None:
 
 def test_the_record_of_a_crashed_application_ends_by_itself(stack: Stack) -> None:
     with at(stack, "h1") as living, ControlPlane(stack.url) as operator:
-        subscription = living.subscribe("stocks", {}, ttl=1.5)
-        crashed = operator.rest.begin("subscription", "h1", "stocks", {}, ttl=1.5)["id"]
+        subscription = living.subscribe("stocks", {}, ttl=6)
+        crashed = operator.rest.begin("subscription", "h1", "stocks", {}, ttl=6)["id"]
 
         def ended() -> bool:
             found = operator.rest.get(f"/requests/{crashed}")

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from configurators.histogram import HistogramCounts
 from configurators.streams import messages
 from configurators.streams.handshake import (
     MAGIC,
@@ -112,7 +113,10 @@ _OPS = pack_ops([FlowOp(change, _ENTRY) for change in Change])
 _REGIONS = pack_regions([Region(0, 0), Region(1 << 95, 3 << 94), Region(FULL, FULL)])
 _TASK = messages.Task("s1-abc", 3, "h1", False, _REGIONS, b"")
 _DONE = messages.Done("1.0.0", "s1-abc", 3, 77, "done")
-_LOAD = messages.PartitionLoad("1.0.0", 7, "ready", 1, 2, 3, 4)
+_WORK = messages.WorkCounters(7, 9, 8, 0.5, 0.25, 0.125, 3, 40)
+_LOAD = messages.PartitionLoad("1.0.0", 7, "ready", 1, 2, 3, 4, None, 1, 0.5, _WORK)
+_WAITS = HistogramCounts((0, 2, 1), 0.5)
+_COUNTERS = messages.ConfiguratorCounters(1.5e9, 7, 1, 2, 3, _WAITS)
 _MESSAGES: tuple[tuple[Any, tuple[msgspec.Struct, ...]], ...] = (
     (
         messages.ToConfigurator,
@@ -123,7 +127,7 @@ _MESSAGES: tuple[tuple[Any, tuple[msgspec.Struct, ...]], ...] = (
         (
             messages.Dones([_DONE]),
             messages.Waiting("1.0.0", [("s1-abc", 3)], "s2 does not answer"),
-            messages.Load("c1", 5, [_LOAD]),
+            messages.Load("c1", 5, [_LOAD], 1 << 28, 12.5, [_LOAD], [], True, _COUNTERS),
             messages.Take("1.0.0", 7, 10),
         ),
     ),
@@ -143,6 +147,9 @@ _MESSAGES: tuple[tuple[Any, tuple[msgspec.Struct, ...]], ...] = (
             messages.Raised({"1.0.0": "older"}, ["1.0.1"]),
             messages.Flows(_OPS),
             messages.SwitchReport("b1", ["s1"], {"s2": "no connection"}, 5, [("s1", 2)]),
+            messages.SouthboundCounters(
+                "b1", 1.5e9, {"s1": messages.SwitchCounters(1, 2, 3, 4, 5, 6)}, _WAITS
+            ),
         ),
     ),
 )

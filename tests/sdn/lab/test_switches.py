@@ -13,7 +13,7 @@ import pytest
 
 from dzflow.address import EVENT_PORT
 from sdn.lab import Certificates, Lab
-from sdn.lab.errors import LabCommandFailed
+from sdn.lab.errors import BadController, LabCommandFailed
 from sdn.topologies import topology
 from sdn.topology import Host, Link, UnknownHost, UnknownLink, UnknownSwitch
 from tests.sdn.lab.support import SECONDS, needs_lab
@@ -139,6 +139,27 @@ def test_a_switch_connects_to_each_of_several_controllers(
         stack.enter_context(Lab(topology("line:1"), [c.target() for c in both], root=root))
         for each in both:
             assert receive(each.accept())[1] == HELLO
+
+
+def test_switches_connect_to_controllers_that_are_named_later(
+    root: Path, controller: Controller
+) -> None:
+    with ExitStack() as stack:
+        other = Controller(stack)
+        lab = stack.enter_context(Lab(topology("line:2"), root=root))
+        lab.set_controllers([controller.target()])
+        kept = [controller.greet(), controller.greet()]
+        lab.set_controllers([controller.target(), other.target()])
+        gone = [other.greet(), other.greet()]
+        lab.set_controllers([controller.target()])
+        for connection in gone:
+            await_end(connection)
+        for switch in ("s1", "s2"):
+            lab.ofctl(switch, "add-flow", "priority=1,actions=drop")
+        with pytest.raises(BadController, match="at least one"):
+            lab.set_controllers([])
+        assert all(any("drop" in flow for flow in lab.dump_flows(s)) for s in ("s1", "s2"))
+        assert not any(map(has_ended, kept))
 
 
 def test_switches_speak_tls(root: Path, controller: Controller, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from dzflow.address import Scope
-from sdn.network_events import Repaired, SwitchDown, SwitchUp
+from sdn.network_events import RefusalChanged, Repaired, SwitchDown, SwitchUp
 from sdn.onos.client import OnosUnauthorized, OnosUnreachable
 from sdn.onos.driver import OnosDriver
 from sdn.onos.wire import ADDED
@@ -200,9 +200,12 @@ async def test_a_repair_that_is_refused_or_not_confirmed_says_so() -> None:
         failed = (await on.driver.audit("s1"))["s1"]
         assert isinstance(failed, Failed)
         assert "ff1e:1d0::/33" in failed.refused[0]
+        assert on.driver.refusing() == {"s1": failed.refused[0]}
+        assert await on.told(RefusalChanged) == RefusalChanged("s1", failed.refused[0])
         on.onos.set_behaviour("s1", Behaviour.STUCK)
         assert isinstance((await on.driver.audit("s1"))["s1"], Undefined)
         assert "s1" not in on.driver.connected()
+        assert on.driver.refusing() == {}
 
 
 async def test_a_switch_that_goes_is_down_and_one_that_returns_is_brought_in_line() -> None:

@@ -24,9 +24,9 @@ from sdn.lab import Certificates, Lab
 from sdn.onos.client import OnosAccess
 from sdn.onos.driver import OnosDriver
 from sdn.onos.options import OnosOptions
+from sdn.openflow.connections.certificates import dpid_name
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import V1_4
-from sdn.openflow.switches.certificates import dpid_name
 from sdn.outcomes import Acknowledged
 from sdn.pipeline import Pipeline, PlanName
 from sdn.shadow import PartitionOf

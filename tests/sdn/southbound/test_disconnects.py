@@ -111,7 +111,7 @@ async def test_events_on_untouched_paths_are_not_lost_while_a_switch_flaps() -> 
 
 
 async def test_a_barrier_without_an_answer_ends_the_connection_and_tables_agree_later() -> None:
-    async with rig(timeout=2.0) as r:
+    async with rig(timeout=5.0) as r:
         assert await r.apply("s2", adds(1)) == Acknowledged()
         switch = r.network.switches["s2"]
         switch.ignore_barriers()

@@ -7,9 +7,7 @@ import pytest
 from sdn.emulator.model import SwitchModel
 from sdn.fence import StaleEpoch
 from sdn.flows import Change, FlowOp
-from sdn.network_events import (
-    Repaired,
-)
+from sdn.network_events import RefusalChanged, Repaired
 from sdn.outcomes import Acknowledged, Failed, Undefined
 from tests.sdn.southbound.support import (
     FlowModsReceived,
@@ -117,6 +115,20 @@ async def test_an_entry_that_did_not_fit_is_tried_again() -> None:
         ].tables.model = SwitchModel()  # room that the switch does not report
         assert await next_event(r.driver, Repaired) == Repaired("s2", 1)
         await r.agrees("s2", entry(1), entry(2), entry(3))
+
+
+async def test_the_driver_says_which_switches_refuse_entries_and_when_that_is_over() -> None:
+    small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+    async with rig(models=small) as r:
+        assert r.driver.refusing() == {}
+        await r.driver.declare("p", 1, {"s2": [entry(1), entry(2), entry(3)]}, ["s2"])
+        await r.driver.audit("s2")
+        refusal = await next_event(r.driver, RefusalChanged)
+        assert isinstance(refusal, RefusalChanged)
+        assert r.driver.refusing() == {"s2": refusal.reason}
+        r.network.switches["s2"].tables.model = SwitchModel()
+        assert await next_event(r.driver, RefusalChanged) == RefusalChanged("s2", "")
+        assert r.driver.refusing() == {}
 
 
 async def test_a_full_table_is_repaired_with_a_gap_only_if_it_has_no_room() -> None:

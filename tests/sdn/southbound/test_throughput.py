@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from sdn.emulator.model import SwitchModel
 from sdn.flows import FlowEntry, FlowOp, Output
-from sdn.openflow.switches.connection import Finished
+from sdn.openflow.connections.connection import Finished
 from sdn.openflow.switches.flow_mod_queue import BARRIERS, PIECE
 from sdn.outcomes import Acknowledged, Failed
 from tests.sdn.southbound.support import WAIT, Rig, adds, deletes, entry, rig

@@ -236,7 +236,7 @@ async def test_a_write_that_was_surely_not_sent_is_sent_when_etcd_is_back(tmp_pa
 
 async def test_a_write_without_an_answer_may_have_been_applied(tmp_path: Path) -> None:
     with running(tmp_path) as server:
-        async with Etcd(server.access(timeout=1)) as etcd:
+        async with Etcd(server.access(timeout=5)) as etcd:
             await etcd.put("a", b"1")
             server.pause()
             with pytest.raises(StoreUnavailable, match="may have been") as caught:

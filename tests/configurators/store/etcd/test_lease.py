@@ -17,10 +17,10 @@ async def test_keys_of_a_lease_live_as_long_as_its_block_even_beyond_its_ttl(
     etcd_server: TestEtcd,
 ) -> None:
     async with Etcd(etcd_server.access()) as etcd:
-        async with etcd.lease(2) as lease:
+        async with etcd.lease(6) as lease:
             revision = await etcd.put("p", b"", lease=lease.id)
             # Another one, which nobody keeps alive, measures the time.
-            await etcd.put("q", b"", lease=await etcd.grant(4))
+            await etcd.put("q", b"", lease=await etcd.grant(8))
             await gone(etcd, "q", revision)
             found = await etcd.get("p")
             assert found is not None
@@ -41,7 +41,7 @@ async def test_a_lease_that_somebody_revoked_is_lost(etcd_server: TestEtcd) -> N
 
 async def test_a_lease_that_cannot_be_renewed_is_lost_by_our_own_clock(tmp_path: Path) -> None:
     with running(tmp_path) as server:
-        async with Etcd(server.access(timeout=1)) as etcd, etcd.lease(2) as lease:
+        async with Etcd(server.access(timeout=10)) as etcd, etcd.lease(2) as lease:
             assert lease.alive
             server.pause()
             await asyncio.wait_for(lease.lost.wait(), 60)

@@ -8,20 +8,20 @@ import pytest
 from configurators.store.etcd import connection
 from configurators.store.etcd.client import (
     Access,
-    Change,
     Compacted,
     Delete,
     Etcd,
     Put,
     StoreUnavailable,
     WatchBatch,
+    WatchEvent,
 )
 from tests.etcd import TestEtcd, running
 
 
-async def collect(batches: AsyncGenerator[WatchBatch, None], last: str) -> list[Change]:
+async def collect(batches: AsyncGenerator[WatchBatch, None], last: str) -> list[WatchEvent]:
     """All changes up to the one of a key."""
-    found: list[Change] = []
+    found: list[WatchEvent] = []
     async with asyncio.timeout(60), aclosing(batches):
         async for batch in batches:
             assert batch.revision == batch.events[-1].revision
@@ -40,10 +40,10 @@ async def test_a_watch_tells_what_changed_after_a_revision_in_order(etcd_server:
         watching = asyncio.create_task(collect(etcd.watch("w/", after), "w/end"))
         last = await etcd.put("w/end", b"")
         assert sorted(await watching, key=lambda change: (change.revision, change.key)) == [
-            Change("w/a", b"1", first),
-            Change("w/a", None, both.revision),
-            Change("w/b", b"2", both.revision),
-            Change("w/end", b"", last),
+            WatchEvent("w/a", b"1", first),
+            WatchEvent("w/a", None, both.revision),
+            WatchEvent("w/b", b"2", both.revision),
+            WatchEvent("w/end", b"", last),
         ]
 
 
@@ -103,7 +103,7 @@ async def test_a_watch_leaves_a_member_that_stands_still(
                 last = await writer.put("w/b", b"")
                 frozen.pause()
                 async with asyncio.timeout(60):
-                    assert (await anext(batches)).events[-1] == Change("w/b", b"", last)
+                    assert (await anext(batches)).events[-1] == WatchEvent("w/b", b"", last)
 
 
 async def test_a_watch_of_what_was_compacted_says_so(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdn.network_events import LinkChanged
+from sdn.openflow.discovery import discovery
 from sdn.openflow.discovery.discovery import BadKey, Discovery
 from sdn.openflow.discovery.limits import BadSettings, Settings
 from sdn.topologies import topology
 from sdn.topology import Host, Link, Topology
 from tests.sdn.openflow.cables import KEY, Cables, advertisement, hosts_of, links_of
 from tests.strategies import topologies
+from tests.support import warnings_of
 
 LINE = topology("line:2")
 (LINK,) = LINE.links
@@ -294,7 +296,8 @@ def test_a_cable_that_was_moved_unnoticed_is_found_once_the_old_link_is_lost(
     assert links_of(found) == [(Link("s1", 1, "s2", 1), False), (Link("s1", 1, "s3", 1), True)]
     assert cables.discovery.counters.lldp_conflict > 0
     assert "s1:1 - s2:1 is a link already, which stays" in caplog.text
-    assert len(caplog.records) == 2  # one for each end, not one for each probe
+    # One for each end, not one for each probe.
+    assert len(warnings_of(caplog, discovery.__name__)) == 2
 
 
 def test_a_cable_from_a_switch_to_itself_is_no_link() -> None:
@@ -367,7 +370,7 @@ def test_what_is_closed_has_no_other_links_than_declared_ones() -> None:
     assert {end for _, end in cables.sent} == set(RING.links[0].ends)
 
 
-def test_declaring_anew_takes_back_what_no_longer_fits() -> None:
+def test_another_declaration_takes_back_what_no_longer_fits() -> None:
     cables = Cables(RING)
     cables.connect()
     cables.rounds()

@@ -1,14 +1,14 @@
 """Which ports of a switch are remembered."""
 
 from sdn.flows import Change
+from sdn.openflow.connections.arrivals import Arrival
+from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.protocol.constants import V1_3
 from sdn.openflow.protocol.events import PortChanged, Ready
 from sdn.openflow.protocol.messages import Port
-from sdn.openflow.switches.arrivals import Arrival
-from sdn.openflow.switches.connection import SwitchConnection
 from sdn.openflow.switches.server import MAX_PORTS, SwitchPeer
-from tests.sdn.openflow.switches.quiet_owner import QuietOwner
+from tests.sdn.openflow.connections.quiet_owner import QuietOwner
 
 
 def port(number: int) -> Port:

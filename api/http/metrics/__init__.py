@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: of this process, and of the control plane as its dispatcher sees it."""

@@ -1,0 +1,36 @@
+"""What all sections of the settings have in common, and how their values are written."""
+
+import json
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """A section of the settings: `[etcd]`, `[limits]` and so on in a file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def parse_list(value: Any) -> Any:
+    """A list in an environment variable is written with commas, or as JSON."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return parse_json(value)
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def parse_json(value: Any) -> Any:
+    """A table in an environment variable is written as JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        # The message does not repeat the value: it may be a secret.
+        raise ValueError("this is not JSON") from None
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(parse_list)]
+Port = Annotated[int, Field(ge=0, le=65535)]

@@ -1,0 +1,90 @@
+"""The workers that a service wants: the settings say how many at the first start, then etcd."""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from api.start.settings.settings import BadSettings, Part, Settings
+from configurators.state.wanted import read_count
+from configurators.store.documents import encode
+from configurators.store.etcd.client import Etcd, Put, absent
+from configurators.store.keys import wanted_key
+from configurators.store.mirror import follow_key
+from configurators.store.model import Wanted, WorkerKind
+
+Counts = Mapping[WorkerKind, int]
+
+KINDS: tuple[WorkerKind, ...] = ("southbound", "configurators")
+"""The kinds of workers, in the order of their start."""
+
+_PARTS: dict[WorkerKind, Part] = {"configurators": "configurator", "southbound": "southbound"}
+
+
+class Worker(Struct, frozen=True):
+    """A worker: the numbers of each kind begin with 1."""
+
+    kind: WorkerKind
+    number: int
+
+    @property
+    def part(self) -> Part:
+        """The part of the service that it is."""
+        return _PARTS[self.kind]
+
+    @property
+    def id(self) -> str:
+        """Its name, which never changes: it owns partitions under it."""
+        return f"{self.part}-{self.number}"
+
+
+async def load_or_store_counts(etcd: Etcd, settings: Settings) -> Counts:
+    """The stored counts; where there is none, that of the settings is stored.
+
+    BadSettings if the settings have too few ports for the stored count.
+    """
+    counts: dict[WorkerKind, int] = {}
+    for kind in KINDS:
+        first = _setting(settings, kind)
+        put = Put(wanted_key(kind), encode(Wanted(first)))
+        await etcd.transact([absent(wanted_key(kind))], [put])
+        stored = await etcd.get(wanted_key(kind))
+        counts[kind] = read_count(stored.value if stored else None) or first
+    ports = settings.openflow.ports
+    if ports and len(ports) < counts["southbound"]:
+        raise BadSettings(
+            f"openflow.ports: there are {len(ports)}, but {counts['southbound']} southbound"
+            " processes are wanted by now (`dzflow southbound scale`); give one for each"
+        )
+    return counts
+
+
+async def read_counts(etcd: Etcd) -> Counts:
+    """The stored counts, as soon as there are any."""
+    counts: dict[WorkerKind, int] = {}
+    for kind in KINDS:
+        async with aclosing(follow_key(etcd, wanted_key(kind))) as values:
+            async for stored in values:
+                if (count := read_count(stored.value)) is not None:
+                    counts[kind] = count
+                    break
+    return counts
+
+
+def find_other_counts(settings: Settings, counts: Counts) -> list[str]:
+    """Remarks on counts that are given explicitly, but are not the stored ones."""
+    return [
+        f"{count} {_words(kind)} are started, not {_setting(settings, kind)}: from the second start"
+        f" on, the stored number counts. Change it with `dzflow {kind} scale"
+        f" {_setting(settings, kind)}`"
+        for kind, count in counts.items()
+        if kind in settings.model_fields_set and count != _setting(settings, kind)
+    ]
+
+
+def _setting(settings: Settings, kind: WorkerKind) -> int:
+    return settings.configurators if kind == "configurators" else settings.southbound
+
+
+def _words(kind: WorkerKind) -> str:
+    return "configurators" if kind == "configurators" else "southbound processes"

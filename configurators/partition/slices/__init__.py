@@ -1,0 +1,1 @@
+"""Slices of tasks: queues and decides them, pushes them, undoes what a full table refuses."""

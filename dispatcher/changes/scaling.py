@@ -1,0 +1,58 @@
+"""Changes how many workers there should be; the process that places them on Ray follows."""
+
+from configurators.state.wanted import leaving, read_count
+from configurators.store.documents import encode
+from configurators.store.etcd.client import Etcd, Put, unchanged
+from configurators.store.keys import RAY, wanted_key
+from configurators.store.model import Wanted, WorkerKind
+from dispatcher.errors import Conflict, Unavailable
+from dispatcher.knowledge.fleet import Fleet
+from dispatcher.knowledge.workers import Workers
+from dispatcher.options import Limit
+from dispatcher.views import ScaleView
+
+_TRIES = 10
+
+
+class Scaling:
+    """Changes the wanted numbers; there are at most `southbound_limit` southbound processes."""
+
+    def __init__(
+        self, etcd: Etcd, fleet: Fleet, workers: Workers, southbound_limit: Limit | None
+    ) -> None:
+        self._etcd = etcd
+        self._fleet = fleet
+        self._workers = workers
+        self._limits: dict[WorkerKind, Limit | None] = {"southbound": southbound_limit}
+
+    async def scale(self, kind: WorkerKind, count: int) -> ScaleView:
+        """Have so many workers of a kind; returns at once. Conflict if that is not possible."""
+        limit = self._limits.get(kind)
+        if limit and count > limit.most:
+            raise Conflict(f"there can be {limit.most} at the most: {limit.reason}")
+        for _ in range(_TRIES):
+            if await self._etcd.get(RAY) is None:
+                raise Conflict(
+                    "no process starts and ends workers now: start `dzflow up --only workers`, or"
+                    " wait until /readyz says that ray can be used"
+                )
+            stored = await self._etcd.get(wanted_key(kind))
+            if stored and read_count(stored.value) == count:
+                return self._view(kind, count)
+            compare = unchanged(wanted_key(kind), stored.revision if stored else 0)
+            put = Put(wanted_key(kind), encode(Wanted(count)))
+            if (await self._etcd.transact([compare], [put])).succeeded:
+                return self._view(kind, count)
+        raise Unavailable("other calls are changing the number at the same time; try again")
+
+    def view(self, kind: WorkerKind) -> ScaleView:
+        """How many workers of a kind there are and should be."""
+        return self._view(kind, self._workers.wanted(kind))
+
+    def _view(self, kind: WorkerKind, wanted: int | None) -> ScaleView:
+        fleet = self._fleet
+        peers = fleet.configurators if kind == "configurators" else fleet.southbound
+        there = peers.processes
+        # Where nothing manages the workers, there are as many as there should be.
+        count = len(there) if wanted is None else wanted
+        return ScaleView(len(there), count, sorted(leaving(there, wanted)))

@@ -1,0 +1,181 @@
+"""The parts of a dispatcher, and which of them each one needs."""
+
+import platform
+from pathlib import Path
+
+from configurators.environment import Environment
+from configurators.store.etcd.client import Access
+from configurators.store.keys import DISPATCHERS
+from configurators.store.model import Process
+from configurators.store.registration import Registration
+from configurators.store.upkeep import SharedLeases
+from dispatcher.changes.backups import Backups
+from dispatcher.changes.event_keys import EventKeys
+from dispatcher.changes.expiry import Expiry
+from dispatcher.changes.healer import Healer
+from dispatcher.changes.hosts import Hosts
+from dispatcher.changes.retention import Retention
+from dispatcher.changes.scaling import Scaling
+from dispatcher.changes.schema_change import SchemaChanges
+from dispatcher.changes.spaces import SpaceChanges
+from dispatcher.changes.store_upkeep import StoreUpkeep
+from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.expiry_times import ExpiryTimes
+from dispatcher.knowledge.fleet import Fleet
+from dispatcher.knowledge.reachability import Reachability
+from dispatcher.knowledge.siblings import Siblings
+from dispatcher.knowledge.usage import Usage
+from dispatcher.knowledge.workers import Workers
+from dispatcher.metrics import Metrics
+from dispatcher.options import DispatcherOptions
+from dispatcher.reports.change_feed import ChangeFeed
+from dispatcher.reports.flows import FlowReader
+from dispatcher.reports.status import Status
+from dispatcher.reports.traces import Traces
+from dispatcher.requests.adoption import Adoption
+from dispatcher.requests.calls.followed import FollowedRecords
+from dispatcher.requests.calls.record_view import RecordViews
+from dispatcher.requests.calls.records import Records
+from dispatcher.requests.calls.replies import Replies
+from dispatcher.requests.intake.limits import Admission, Rates, WorkRates
+from dispatcher.requests.intake.permissions import Permissions
+from dispatcher.requests.intake.planning import Planner
+from dispatcher.requests.intake.routing import Routing
+from dispatcher.requests.operation import Operation
+from dispatcher.requests.pipeline import RequestPipeline
+from dispatcher.requests.writing.record_writer import RecordWriter
+
+
+class DispatcherParts:
+    """All parts of a dispatcher; nothing is started yet."""
+
+    def __init__(
+        self, access: Access, token: bytes, options: DispatcherOptions, environment: Environment
+    ) -> None:
+        clock = environment.clock
+        shared = options.mode == "sea"
+        self.id = me = options.id or f"d-{environment.new_id(4)}"
+        self.metrics = metrics = Metrics()
+        self.etcd = etcd = environment.store(access)
+        process = Process(me, "", environment.pid, options.node or platform.node())
+        self.registration = Registration(etcd, DISPATCHERS + me, process, options.lease_ttl)
+
+        # Knowledge
+        self.catalogue = catalogue = Catalogue(etcd, shared)
+        self.fleet = fleet = Fleet(etcd, token, me, environment.connect)
+        self.siblings = siblings = Siblings(etcd, me)
+        self.workers = workers = Workers(etcd)
+        reachability = Reachability(catalogue, fleet)
+        times = ExpiryTimes(etcd, clock)
+
+        # Requests
+        self.traces = traces = (
+            Traces(Path(options.traces), me, options.mode, options.traces_bytes, clock)
+            if options.traces
+            else None
+        )
+        routing = Routing(clock.cpu)
+        permissions = Permissions(options.permissions, clock.cpu)
+        planner = Planner(
+            me, catalogue, routing, clock, environment.new_id, permissions, options.max_filter
+        )
+        self.usage = usage = Usage(etcd, siblings, options.quotas, clock)
+        record_views = RecordViews(catalogue, routing, times)
+        self.followed = followed = FollowedRecords(etcd)
+        replies = Replies(record_views, followed)
+        monotonic, wall = clock.monotonic, clock.wall
+        finished = SharedLeases(
+            etcd, "finished", options.finished_ttl, monotonic=monotonic, wall=wall
+        )
+        keys = SharedLeases(etcd, "keys", options.key_ttl, monotonic=monotonic, wall=wall)
+        self.writer = writer = RecordWriter(etcd, catalogue, finished, self.registration, clock)
+        admission: Admission[Operation] = Admission(
+            options.window,
+            options.window_per_host,
+            options.queue,
+            options.queue_per_host,
+            options.most_per_host,
+        )
+        rates = Rates(options.rate, options.rate_per_host, options.burst_s)
+        work = WorkRates(options.work, options.work_per_host, options.burst_s)
+        self.pipeline = pipeline = RequestPipeline(
+            me,
+            catalogue,
+            fleet,
+            reachability,
+            planner,
+            writer,
+            replies,
+            admission,
+            rates,
+            work,
+            usage,
+            options.max_record,
+            metrics,
+            traces,
+            clock,
+            shared,
+        )
+        self.intake = intake = pipeline.intake
+        self.adoption = adoption = Adoption(etcd, me, siblings, pipeline, metrics, clock)
+        self.records = Records(
+            etcd,
+            catalogue,
+            pipeline,
+            record_views,
+            replies,
+            followed,
+            times,
+            keys,
+            options.finished_ttl,
+            options.max_page,
+            clock,
+        )
+
+        # Changes of the whole
+        self.retention = retention = Retention(
+            etcd, siblings, (finished, keys), options.bounds, metrics, clock
+        )
+        self.upkeep = upkeep = StoreUpkeep(
+            etcd, siblings, retention, options.quota, options.history, clock
+        )
+        self.expiry = Expiry(
+            etcd, times, intake, siblings, metrics, clock, lambda: upkeep.usable_since
+        )
+        self.schema_changes = SchemaChanges(
+            etcd, me, options.grace, catalogue, siblings, adoption, intake, writer, clock
+        )
+        self.space_changes = SpaceChanges(
+            etcd, me, options, catalogue, fleet, workers, self.schema_changes, environment.new_id
+        )
+        self.scaling = Scaling(etcd, fleet, workers, options.southbound_limit)
+        self.event_keys = EventKeys(etcd, catalogue, clock, environment.new_id, options.max_page)
+        self.hosts = hosts = Hosts(
+            etcd, catalogue, fleet, reachability, options.network_timeout, clock
+        )
+        self.healer = Healer(
+            etcd,
+            me,
+            siblings,
+            catalogue,
+            fleet,
+            reachability,
+            options.patience,
+            options.grace,
+            clock,
+        )
+        self.backups = Backups(
+            etcd,
+            catalogue,
+            intake,
+            usage,
+            hosts,
+            self.space_changes,
+            options.max_filter,
+            clock,
+        )
+
+        # Reports
+        self.status = status = Status(catalogue, fleet, hosts, workers)
+        self.flows = FlowReader(etcd, catalogue, fleet, status, clock.cpu)
+        self.change_feed = ChangeFeed(etcd, catalogue, fleet, workers, status, record_views)

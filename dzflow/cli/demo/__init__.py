@@ -1,0 +1,1 @@
+"""`dzflow demo`: a service, hosts that publish stock quotes, and a check of every delivery."""

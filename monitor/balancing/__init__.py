@@ -1,0 +1,1 @@
+"""Decides which partitions should move from one configurator to another."""

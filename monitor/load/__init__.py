@@ -1,0 +1,1 @@
+"""The load of partitions and configurators over time."""

@@ -1,0 +1,1 @@
+"""Moves partitions from one configurator to another while both are alive (mode `sna`)."""

@@ -1,0 +1,60 @@
+"""The settings say how many workers there are at the first start, etcd from then on."""
+
+import asyncio
+
+import pytest
+
+from api.start.settings.sections.switches import OpenFlowSettings
+from api.start.settings.settings import BadSettings, Settings
+from api.start.workers.wanted import (
+    Counts,
+    Worker,
+    find_other_counts,
+    load_or_store_counts,
+    read_counts,
+)
+from configurators.store.documents import encode
+from configurators.store.etcd.client import Etcd
+from configurators.store.keys import wanted_key
+from configurators.store.model import Wanted
+from tests.etcd import TestEtcd
+from tests.support import WAIT
+
+FOUR = Settings(configurators=4)
+
+
+def test_a_worker_is_named_after_its_part_and_number() -> None:
+    assert Worker("configurators", 2).id == "configurator-2"
+    assert Worker("southbound", 1).id == "southbound-1"
+
+
+async def test_the_first_start_stores_the_settings_and_later_ones_read_them(
+    etcd_server: TestEtcd,
+) -> None:
+    async with Etcd(etcd_server.access()) as etcd, asyncio.timeout(WAIT):
+        waiting = asyncio.create_task(read_counts(etcd))
+        assert await load_or_store_counts(etcd, FOUR) == {"configurators": 4, "southbound": 1}
+        assert await waiting == {"configurators": 4, "southbound": 1}
+        await etcd.put(wanted_key("southbound"), encode(Wanted(3)))
+        again = await load_or_store_counts(etcd, Settings(configurators=2))
+        assert again == {"configurators": 4, "southbound": 3}
+
+
+def test_a_number_that_is_given_but_not_used_is_named_with_what_to_do() -> None:
+    stored: Counts = {"configurators": 2, "southbound": 3}
+    (hint,) = find_other_counts(FOUR, stored)
+    assert hint.startswith("2 configurators are started, not 4:")
+    assert "`dzflow configurators scale 4`" in hint
+    assert find_other_counts(Settings(), stored) == [], "the default is not asked for"
+    (hint,) = find_other_counts(Settings(configurators=2, southbound=1), stored)
+    assert hint.startswith("3 southbound processes are started, not 1:")
+
+
+async def test_each_wanted_southbound_process_needs_one_of_the_ports(etcd_server: TestEtcd) -> None:
+    settings = Settings(southbound=1, openflow=OpenFlowSettings(ports=(6653, 6654)))
+    async with Etcd(etcd_server.access()) as etcd:
+        await etcd.put(wanted_key("southbound"), encode(Wanted(2)))
+        assert (await load_or_store_counts(etcd, settings))["southbound"] == 2
+        await etcd.put(wanted_key("southbound"), encode(Wanted(3)))
+        with pytest.raises(BadSettings, match=r"openflow\.ports: there are 2, but 3"):
+            await load_or_store_counts(etcd, settings)

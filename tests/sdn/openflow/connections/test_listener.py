@@ -1,0 +1,38 @@
+"""What the listener cleans up."""
+
+import asyncio
+import socket
+
+from dzflow.aio import BackgroundTasks
+from sdn.openflow.connections.arrivals import Arrivals
+from sdn.openflow.connections.listener import SwitchListener
+from sdn.openflow.options import Admission, DriverOptions
+from tests.sdn.openflow.connections.quiet_owner import QuietOwner
+
+WAIT = 20.0
+
+
+async def test_connections_that_go_before_they_were_served_are_closed() -> None:
+    limits = Admission(connections=2, address_connections=2, unfinished=2)
+    options = DriverOptions(port=0, admission=limits)
+    arrivals, tasks = Arrivals(limits, lambda: 0), BackgroundTasks()
+    listener = SwitchListener(options, arrivals, QuietOwner(), tasks)
+    port = await listener.start()
+    # Without a turn of the event loop, so that many are accepted in one.
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
+    ends = [await asyncio.open_connection(sock=client) for client in clients]
+    try:
+        async with asyncio.timeout(WAIT):
+            for reader, _ in ends[:10]:
+                try:
+                    while await reader.read(100):
+                        pass
+                except ConnectionError:
+                    pass
+        assert len(listener._held) == 2
+    finally:
+        await listener.stop()
+        assert not listener._held
+        for _, writer in ends:
+            writer.transport.abort()
+        await tasks.cancel()
