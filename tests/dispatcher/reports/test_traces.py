@@ -10,6 +10,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from msgspec import Struct
 
+from dispatcher.reports import trace_table
 from dispatcher.reports import traces as traces_module
 from dispatcher.reports.traces import REQUESTS, Traces
 from tests.dispatcher.support import TIMEOUT, specs, views, world
@@ -73,7 +74,7 @@ def test_a_full_disk_costs_rows_and_nothing_else(
         assert traces.sample("h1", [Event("stocks", number, {})]) == 1
         traces.events.write(last=True)
     assert traces.dropped == 2
-    assert len(warnings_of(caplog, traces_module.__name__)) == 1
+    assert len(warnings_of(caplog, trace_table.__name__)) == 1
     monkeypatch.setattr(pq, "ParquetWriter", real)
     traces.sample("h1", [Event("stocks", 3, {})])
     traces.events.write(last=True)
@@ -92,8 +93,8 @@ def test_rows_beyond_the_queue_are_dropped_and_counted(
 def test_rows_come_in_groups_and_files_and_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traces_module, "_BATCH", 2)
-    monkeypatch.setattr(traces_module, "_GROUP", 4)
+    monkeypatch.setattr(trace_table, "_BATCH", 2)
+    monkeypatch.setattr(trace_table, "_GROUP", 4)
     traces = Traces(tmp_path, "d1", "sna", roll_rows=8)
     traces.sample("h1", [Event("stocks", number, {}) for number in range(11)])
     traces.events.write()
@@ -108,8 +109,8 @@ def test_rows_come_in_groups_and_files_and_in_order(
 def test_a_write_that_fails_costs_the_rows_that_were_to_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traces_module, "_BATCH", 2)
-    monkeypatch.setattr(traces_module, "_GROUP", 4)
+    monkeypatch.setattr(trace_table, "_BATCH", 2)
+    monkeypatch.setattr(trace_table, "_GROUP", 4)
     traces = Traces(tmp_path, "d1", "sna")
 
     def full(*_: Any, **__: Any) -> Any:
