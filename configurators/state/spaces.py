@@ -1,7 +1,6 @@
 """Stored spaces, and what follows from them: indexes, regions, partitions."""
 
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Self
@@ -12,13 +11,14 @@ from msgspec.structs import replace
 from configurators.engine.map_planner import first_map
 from configurators.engine.partials import Partial, Request
 from configurators.engine.partition_map import PartitionMap, route
+from configurators.state.indexes import quiet_index
 from configurators.store.documents import BadDocument, decode_space
 from configurators.store.keys import PartitionName
 from configurators.store.model import SpaceDoc, Version
 from dzflow.address import MAX_VERSION, PREFIX, BadAddress, Scope, read_match
-from dzflow.errors import BadInput, LossWarning
+from dzflow.errors import BadInput
 from dzflow.filters import MAX_WORK, Filter, parse_filter
-from dzflow.index import FieldsIndex, Index, Shape, build_index
+from dzflow.index import FieldsIndex, Shape
 from dzflow.region import Region
 from dzflow.space import Space
 from sdn.flows import FlowEntry
@@ -111,7 +111,7 @@ def _planned(
     schema: str, plan: PlanName, partitions: int
 ) -> tuple[tuple[Shape, ...] | None, PartitionMap]:
     """The shapes and the first map for a schema; remembered, because planning takes up to 1 s."""
-    index = _quiet_index(Space.from_json("planned", json.loads(schema)), 0)
+    index = quiet_index(Space.from_json("planned", json.loads(schema)), 0)
     shapes = index.shapes if isinstance(index, FieldsIndex) else None
     return shapes, first_map(index, plan, partitions)
 
@@ -130,13 +130,6 @@ def _space(name: str, schema: object, plan: PlanName) -> Space:
     return space
 
 
-def _quiet_index(space: Space, version: int, shapes: Iterable[Shape] | None = None) -> Index:
-    # `index.lost` says what is lost; the dispatcher tells the user.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LossWarning)
-        return build_index(space, version, shapes)
-
-
 class LoadedVersion:
     """One version of a space: its schema, index and partition map, ready for use."""
 
@@ -144,7 +137,7 @@ class LoadedVersion:
         self.number = number
         self.version = version
         self.space = Space.from_json(name, stored.schema)
-        self.index = _quiet_index(self.space, version, stored.shapes)
+        self.index = quiet_index(self.space, version, stored.shapes)
         self.map: PartitionMap = stored.map
         self.map_number = stored.map_number
         self.leaves = tuple(stored.map.leaves())
