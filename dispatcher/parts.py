@@ -70,7 +70,14 @@ class DispatcherParts:
 
         # Requests
         self.traces = traces = (
-            Traces(Path(options.traces), me, options.mode, options.traces_bytes, clock)
+            Traces(
+                Path(options.traces),
+                me,
+                options.mode,
+                options.traces_bytes,
+                clock,
+                spaces=lambda: catalogue.space_docs,
+            )
             if options.traces
             else None
         )

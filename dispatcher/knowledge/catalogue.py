@@ -28,6 +28,9 @@ class Catalogue:
 
     def __init__(self, etcd: Etcd, shared: bool = False) -> None:
         self.spaces = Spaces()
+        self.space_docs: tuple[SpaceDoc, ...] = ()
+        """The documents of all spaces, for other threads, which must not iterate over `spaces`:
+        it may change meanwhile. This is replaced as a whole, and its documents are immutable."""
         self.network_doc: NetworkDoc | None = None
         self.network_revision = 0
         self.wires: dict[str, tuple[str, int]] = {}
@@ -167,6 +170,7 @@ class Catalogue:
                 raise BadDocument(f"it is stored as {name[:64]!r}, but called {value.name[:64]!r}")
             self.spaces.put(value)
             self._revisions[name] = revision
+        self.space_docs = tuple(space.doc for space in self.spaces)
         self._guards.pop(name, None)
         self._owners.spaces_changed()
         self.space_changed.emit(name)

@@ -5,7 +5,7 @@ The event loop calls `put`; the thread that writes calls everything else.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,9 @@ class TraceTable:
         roll_seconds: float,
         roll_rows: int,
         most_queued: int,
+        footer: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
+        """`footer` gives what is added to the footer of each file when it is closed."""
         self.dropped = 0
         self._folder = folder
         self._name = name
@@ -49,6 +51,7 @@ class TraceTable:
         self._tidy = tidy
         self._clock = clock
         self._most_queued = most_queued
+        self._footer = footer
         self._roll_seconds = roll_seconds
         self._roll_rows = roll_rows
         self._queue: deque[Row] = deque()
@@ -124,6 +127,7 @@ class TraceTable:
 
     def _roll(self) -> None:
         if self._writer and self._file:
+            self._add_footer(self._writer, self._file)
             self._writer.close()
             self._file.rename(self._file.with_name(self._file.name.removeprefix(".")))
             self.tidy()
@@ -133,6 +137,15 @@ class TraceTable:
         self._reported = False
         pa.default_memory_pool().release_unused()  # Arrow keeps tens of megabytes otherwise
         return_free_memory()
+
+    def _add_footer(self, writer: pq.ParquetWriter, file: Path) -> None:
+        if self._footer is None:
+            return
+        try:
+            writer.add_key_value_metadata(self._footer())
+        except Exception:  # whatever it is, the rows are worth more
+            text = "%s has all its rows, but its footer lacks the description of them"
+            _log.exception(text, file.name.removeprefix("."))
 
     def tidy(self) -> None:
         """Make room for the next files."""

@@ -7,10 +7,13 @@ take a bounded amount of disk space: the oldest are deleted first.
 `received_us` and `done_us` are times (microseconds since the epoch); `queued_us`, `decided_us` and
 `pushed_us` say how long that took. Each row has the times of its whole slice, in which `slice_size`
 partials were decided and pushed together.
+
+The footer of each file of requests describes the spaces: readers need no service.
 """
 
+import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +22,15 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from configurators.environment import Clock
+from configurators.state.trace_spaces import encode_footer
+from configurators.store.model import SpaceDoc
 from configurators.streams.messages import Done
 from dispatcher.reports.trace_table import Row, TraceTable, delete_old_files
 from dispatcher.requests.intake.routing import region_texts
 from dispatcher.requests.operation import Operation
 from dzflow.host_protocol import MAX_PAYLOAD
+
+_log = logging.getLogger(__name__)
 
 _QUEUED = 100_000  # rows that wait for the writer
 _EVENTS_QUEUED = 40_000
@@ -110,8 +117,11 @@ class Traces:
         clock: Clock | None = None,
         roll_seconds: float = _ROLL_SECONDS,
         roll_rows: int = _ROLL_ROWS,
+        spaces: Callable[[], tuple[SpaceDoc, ...]] = tuple,
     ) -> None:
+        """`spaces` gives the documents of all spaces; the thread that writes calls it."""
         self._mode = mode
+        self._spaces = spaces
         self._clock = clock = clock or Clock()
         self._began = clock.wall() - clock.monotonic()
         tidy = partial(delete_old_files, folder, most_bytes, clock)
@@ -125,6 +135,7 @@ class Traces:
             roll_seconds,
             roll_rows,
             _QUEUED,
+            self._footer,
         )
         self.events = TraceTable(
             folder / "events",
@@ -176,6 +187,13 @@ class Traces:
     def dropped(self) -> int:
         """How many rows were dropped."""
         return self.requests.dropped + self.events.dropped
+
+    def _footer(self) -> dict[str, str]:
+        footer = encode_footer(self._spaces())
+        if footer.left_out:
+            text = "the footer of a trace file has no room for some spaces (%d, such as %s)"
+            _log.warning(text, len(footer.left_out), footer.left_out[0])
+        return footer.entries
 
     def _run(self) -> None:
         self.requests.tidy()

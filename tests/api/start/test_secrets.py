@@ -4,6 +4,7 @@ The service is the real one, with all its processes. The operator gives it the s
 environment variables, beside others that are none of its business.
 """
 
+import json
 import os
 import resource
 import signal
@@ -11,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from api.start.workers.ray_environment import folder_of
+from configurators.state.trace_spaces import decode_footer
+from dzflow.filters import parse_filter
 from dzflow.sdk import Rest
 from tests.service import SCHEMA, Up, eventually, processes_with
 
@@ -124,13 +128,20 @@ def test_new_files_are_private_and_no_process_leaves_a_core_dump(up: Up) -> None
     assert resource.getrlimit(resource.RLIMIT_CORE)[1] != 0, "the check would prove nothing"
 
 
-def test_traces_are_private_when_they_are_written(up: Up) -> None:
+def test_traces_are_private_and_describe_their_spaces_when_they_are_written(up: Up) -> None:
     """The API process writes them when it stops."""
     api = _only(up, "api.start.api_server")
     with Rest(up.at, OPERATOR) as rest:
         rest.begin("subscription", "h1", "stocks", "price > 1")
     os.kill(api, signal.SIGTERM)
     folder = up.folder / "traces" / "requests"
-    written = eventually(lambda: [*folder.glob("*.parquet")], "traces are written")
+    written = eventually(lambda: [*folder.glob("[!.]*.parquet")], "traces are written")
     for path in (folder.parent, folder, *written):
         assert path.stat().st_mode & 0o077 == 0, path
+    for path in written:
+        (row,) = pq.read_table(path).to_pylist()
+        stored = decode_footer(pq.read_metadata(path).metadata)["stocks"].versions[0]
+        index = stored.index("stocks", 0)
+        regions = index.regions(parse_filter(index.space, json.loads(row["filter"])))
+        assert row["regions"] == [str(region) for region in regions]
+        assert row["partition"].endswith(stored.map.parts(regions[0])[0][0])

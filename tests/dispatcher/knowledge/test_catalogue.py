@@ -1,4 +1,4 @@
-"""The catalogue: a document that cannot be read does not keep others from being followed."""
+"""The catalogue: follows documents, whatever others look like, and shows them to other threads."""
 
 import pytest
 
@@ -29,3 +29,21 @@ async def test_an_unreadable_document_is_left_out_and_others_are_followed(
         assert not any(task.done() for task in catalogue.tasks())
         await catalogue.stop()
     assert caplog.text.count("is left out") == 3
+
+
+async def test_other_threads_get_a_snapshot_of_the_spaces_that_never_changes(
+    etcd_server: TestEtcd,
+) -> None:
+    access = etcd_server.access()
+    async with world(access) as w, Etcd(access) as etcd:
+        catalogue = Catalogue(etcd)
+        await catalogue.start()
+        first = catalogue.space_docs
+        await w.space("sports", 2)
+        await catalogue.refresh_spaces()
+        second = catalogue.space_docs
+        await w.etcd.delete("spaces/stocks")
+        await catalogue.refresh_spaces()
+        snapshots = [[doc.name for doc in docs] for docs in (first, second, catalogue.space_docs)]
+        assert snapshots == [["stocks"], ["stocks", "sports"], ["sports"]]
+        await catalogue.stop()
