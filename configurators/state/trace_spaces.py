@@ -17,6 +17,7 @@ from configurators.store.model import SpaceDoc
 from dzflow.address import Scope
 from dzflow.errors import BadInput
 from dzflow.index import Index
+from dzflow.region import WIDTH
 from dzflow.space import Space
 
 VERSION_KEY = "dzflow.version"
@@ -140,9 +141,19 @@ def _check(name: str, space: TraceSpace) -> None:
         for version, stored in space.versions.items():
             Scope(space.number, version).check()
             Space.from_json(name, stored.schema)
-            stored.map.leaves()
+            _check_map(stored.map)
     except _UNUSABLE as error:
         raise _unusable(name, error) from error
+
+
+def _check_map(given: PartitionMap) -> None:
+    todo = [given.root]
+    while todo:
+        node = todo.pop()
+        if node is not None:
+            if not 0 <= node.bit < WIDTH:
+                raise BadInput(f"its map tests bit {node.bit}; there are bits 0 to {WIDTH - 1}")
+            todo += (node.zero, node.one, node.open)
 
 
 def _unusable(name: str, error: Exception) -> BadTraceSpaces:

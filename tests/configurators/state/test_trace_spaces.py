@@ -100,6 +100,7 @@ def test_an_index_with_losses_is_built_without_a_warning() -> None:
 
 def test_spaces_that_were_used_can_be_sent_to_other_processes() -> None:
     space = decode_footer(_metadata(new_space("stocks", 1, SCHEMA, "legs", 5)))["stocks"]
+    assert space.versions[0].map.leaves()
     assert pickle.loads(pickle.dumps(space)) == space  # noqa: S301
 
 
@@ -157,7 +158,7 @@ def _bad_schema(space: dict[str, Any]) -> None:
 
 
 def _bad_map(space: dict[str, Any]) -> None:
-    space["versions"]["0"]["map"]["root"] = {"bit": 96}
+    space["versions"]["0"]["map"]["root"] = {"bit": 3, "open": {"bit": 96}}
 
 
 @pytest.mark.parametrize("spoil", [_no_current, _bad_number, _bad_schema, _bad_map])
