@@ -1,1 +1,1 @@
-"""Runs PySpark jobs on request traces, to propose better partition maps. Not built yet."""
+"""Runs PySpark jobs on request traces: what they say, and how partitions should be cut."""

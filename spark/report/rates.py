@@ -1,0 +1,102 @@
+"""Requests over time, by kind and by host."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from spark.report.histograms import quantiles
+from spark.report.model import Bucket, HostRow, KindRow, Skew, Source, Timeline
+from spark.report.skew import skew_of
+from spark.work import SECOND
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_BUCKETS = 240
+MOST_HOSTS = 20
+_LENGTHS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
+
+
+def bucket_length(seconds: float) -> int:
+    """The length of the timeline's buckets in seconds, for a time of this length."""
+    for length in _LENGTHS:
+        if seconds <= length * MOST_BUCKETS:
+            return length
+    days = -(-int(seconds) // (MOST_BUCKETS * _LENGTHS[-1]))
+    return days * _LENGTHS[-1]
+
+
+def find_timeline(requests: "DataFrame", source: Source) -> Timeline:
+    """Requests and latency in buckets of equal length."""
+    length = bucket_length((source.end_us - source.begin_us) / SECOND)
+    begin = F.floor(F.col("received_us") / (length * SECOND)) * (length * SECOND)
+    placed = requests.withColumn("begin_us", begin.cast("long"))
+    kinds = placed.groupBy("begin_us", "kind").count().collect()
+    counts: dict[int, dict[str, int]] = {}
+    for row in kinds:
+        counts.setdefault(row["begin_us"], {})[row["kind"]] = row["count"]
+    about = placed.groupBy("begin_us").agg(
+        F.count_if("failed").alias("failed"), quantiles(F.col("total_us")).alias("shares")
+    )
+    buckets = []
+    for row in sorted(about.collect(), key=lambda row: row["begin_us"]):
+        p50, _, p99 = row["shares"] or (0, 0, 0)
+        by_kind = dict(sorted(counts[row["begin_us"]].items()))
+        buckets.append(Bucket(row["begin_us"], by_kind, row["failed"], p50 / 1_000, p99 / 1_000))
+    return Timeline(float(length), tuple(buckets))
+
+
+def find_kinds(requests: "DataFrame", timeline: Timeline, source: Source) -> tuple[KindRow, ...]:
+    """Requests by kind, the most frequent first."""
+    found = requests.groupBy("kind").agg(
+        F.count("*").alias("requests"),
+        F.count_if("failed").alias("failed"),
+        F.avg("partials").alias("partials"),
+        F.avg("adds").alias("adds"),
+        F.avg("modifies").alias("modifies"),
+        F.avg("deletes").alias("deletes"),
+    )
+    seconds = max((source.end_us - source.begin_us) / SECOND, 1e-6)
+    rows = []
+    for row in found.collect():
+        busiest = max(bucket.requests.get(row["kind"], 0) for bucket in timeline.buckets)
+        rows.append(
+            KindRow(
+                row["kind"],
+                row["requests"],
+                row["failed"],
+                row["requests"] / seconds,
+                busiest / timeline.bucket_s,
+                row["partials"],
+                row["adds"],
+                row["modifies"],
+                row["deletes"],
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: (-row.requests, row.kind)))
+
+
+def find_hosts(requests: "DataFrame") -> tuple[tuple[HostRow, ...], Skew | None]:
+    """The hosts with most requests, all others as one, and how unevenly requests are spread.
+
+    How many hosts there are depends on the network, not on the length of the traces.
+    """
+    found = requests.groupBy("host").agg(
+        F.count("*").alias("requests"),
+        F.count_if("failed").alias("failed"),
+        (F.sum("work_us") / 1_000).alias("work_ms"),
+    )
+    hosts = sorted(found.collect(), key=lambda row: (-row["requests"], row["host"]))
+    total = sum(row["requests"] for row in hosts)
+    rows = [
+        HostRow(
+            row["host"], row["requests"], row["requests"] / total, row["failed"], row["work_ms"]
+        )
+        for row in hosts[:MOST_HOSTS]
+    ]
+    if others := hosts[MOST_HOSTS:]:
+        count = sum(row["requests"] for row in others)
+        failed = sum(row["failed"] for row in others)
+        work = sum(row["work_ms"] for row in others)
+        rows.append(HostRow("", count, count / total, failed, work))
+    return tuple(rows), skew_of("hosts", (row["requests"] for row in hosts))
