@@ -7,8 +7,8 @@ written, are damaged, or lack columns. To find damage, all rows are read once an
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import functions as F
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import functions as sql
 
 from dzflow.errors import BadInput
 from spark.schema import ADDED, PARQUET, REQUESTS
@@ -73,9 +73,9 @@ def read_rows(
     paths = [file.path for file in traces.files]
     rows = _read(spark, paths) if paths else spark.createDataFrame([], REQUESTS)
     if since_us is not None:
-        rows = rows.where(F.col("received_us") >= since_us)
+        rows = rows.where(sql.col("received_us") >= since_us)
     if until_us is not None:
-        rows = rows.where(F.col("received_us") < until_us)
+        rows = rows.where(sql.col("received_us") < until_us)
     return rows
 
 
@@ -89,9 +89,9 @@ def _count_rows(spark: "SparkSession", files: Iterable[TraceFile]) -> dict[str, 
     if not paths:
         return {}
     named = _read(spark, paths).select(
-        F.col("_metadata.file_name").alias("name"), F.xxhash64(*REQUESTS.names).alias("content")
+        sql.col("_metadata.file_name").alias("name"), sql.xxhash64(*REQUESTS.names).alias("content")
     )
-    counted = named.groupBy("name").agg(F.count("content").alias("rows"))
+    counted = named.groupBy("name").agg(sql.count("content").alias("rows"))
     return {row["name"]: row["rows"] for row in counted.collect()}
 
 

@@ -45,7 +45,7 @@ class SparkOptions(Struct, frozen=True):
 def open_session(options: SparkOptions, name: str = "dzflow") -> "Iterator[SparkSession]":
     """A session that ends with the block; SparkUnavailable says what is missing."""
     check_installation()
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -89,7 +89,7 @@ def find_java() -> str | None:
 def java_version(java: str) -> int | None:
     """The major version of a Java; None if it does not run, or does not say."""
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - the Java that Spark will start
             [java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -119,7 +119,7 @@ def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
             "spark.driver.host": _LOOPBACK,
             "spark.local.dir": folder,
             "spark.driver.memory": "2g",
-            # The default of 200 is for clusters; small results would take longer to plan than to do.
+            # The default of 200 is for clusters.
             "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         }
     else:

@@ -7,7 +7,7 @@ its work is added up. Pushing is waiting for switches, and no work.
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,33 +20,33 @@ def with_work(rows: "DataFrame") -> "DataFrame":
 
     Rows of an earlier release do not say how large their slice was; they count as slices of one.
     """
-    size = F.greatest(F.coalesce("slice_size", F.lit(1)), F.lit(1))
+    size = sql.greatest(sql.coalesce("slice_size", sql.lit(1)), sql.lit(1))
     return rows.withColumns(
         {
-            "work_us": F.greatest(F.col("decided_us"), F.lit(0)) / size,
-            "operations": F.col("adds") + F.col("modifies") + F.col("deletes"),
-            "backwards": F.col("done_us") < F.col("received_us"),
+            "work_us": sql.greatest(sql.col("decided_us"), sql.lit(0)) / size,
+            "operations": sql.col("adds") + sql.col("modifies") + sql.col("deletes"),
+            "backwards": sql.col("done_us") < sql.col("received_us"),
         }
     )
 
 
 def requests_of(rows: "DataFrame") -> "DataFrame":
     """One row per request. `total_us` is null if a clock was set back meanwhile."""
-    total = F.max("done_us") - F.min("received_us")
+    total = sql.max("done_us") - sql.min("received_us")
     return rows.groupBy("request_id").agg(
-        F.any_value("kind").alias("kind"),
-        F.any_value("space").alias("space"),
-        F.any_value("host").alias("host"),
-        F.any_value("target_id").alias("target_id"),
-        F.min("received_us").alias("received_us"),
-        F.max("done_us").alias("done_us"),
-        F.when(total >= 0, total).alias("total_us"),
-        F.sum("work_us").alias("work_us"),
-        F.count("*").alias("partials"),
-        F.sum(F.greatest(F.size("regions"), F.lit(0))).alias("regions"),
-        F.sum("adds").alias("adds"),
-        F.sum("modifies").alias("modifies"),
-        F.sum("deletes").alias("deletes"),
-        F.sum("operations").alias("operations"),
-        F.max(F.col("outcome") != "done").alias("failed"),
+        sql.any_value("kind").alias("kind"),
+        sql.any_value("space").alias("space"),
+        sql.any_value("host").alias("host"),
+        sql.any_value("target_id").alias("target_id"),
+        sql.min("received_us").alias("received_us"),
+        sql.max("done_us").alias("done_us"),
+        sql.when(total >= 0, total).alias("total_us"),
+        sql.sum("work_us").alias("work_us"),
+        sql.count("*").alias("partials"),
+        sql.sum(sql.greatest(sql.size("regions"), sql.lit(0))).alias("regions"),
+        sql.sum("adds").alias("adds"),
+        sql.sum("modifies").alias("modifies"),
+        sql.sum("deletes").alias("deletes"),
+        sql.sum("operations").alias("operations"),
+        sql.max(sql.col("outcome") != "done").alias("failed"),
     )

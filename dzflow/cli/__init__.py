@@ -13,6 +13,7 @@ from dzflow.cli import (
     records,
     token,
     top,
+    trace,
     up,
     views,
     workers,
@@ -37,6 +38,7 @@ app.command()(top.top)
 partitions.add_to(app)
 workers.add_to(app)
 app.add_typer(lab.app, name="lab")
+app.add_typer(trace.app, name="trace")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)
 

@@ -102,7 +102,9 @@ def parse_time(text: str, option: str) -> int | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise BadOption(f"{option} takes a time such as 2026-01-31T12:00, got {text[:40]!r}") from None
+        raise BadOption(
+            f"{option} takes a time such as 2026-01-31T12:00, got {text[:40]!r}"
+        ) from None
     zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
     return round(zoned.timestamp() * 1_000_000)
 
@@ -129,8 +131,14 @@ def show(console: Console, found: "Report") -> None:
         "Requests",
         ("kind", "requests", "failed", "per s", "peak per s", "operations each"),
         [
-            (k.kind, f"{k.requests:,}", f"{k.failed:,}", f"{k.per_s:.1f}", f"{k.peak_per_s:.1f}",
-             f"{k.adds + k.modifies + k.deletes:.1f}")
+            (
+                k.kind,
+                f"{k.requests:,}",
+                f"{k.failed:,}",
+                f"{k.per_s:.1f}",
+                f"{k.peak_per_s:.1f}",
+                f"{k.adds + k.modifies + k.deletes:.1f}",
+            )
             for k in found.kinds
         ],
     )
@@ -152,10 +160,8 @@ def show(console: Console, found: "Report") -> None:
         [(h.space, h.text, f"{h.share:.1%}") for h in found.hot[:_SHOWN]],
     )
     for skew in found.skew:
-        console.print(
-            f"{skew.over}: the busiest of {skew.count:,} has {skew.max_over_mean:.1f} times the mean",
-            highlight=False,
-        )
+        busiest = f"the busiest of {skew.count:,} has {skew.max_over_mean:.1f} times the mean"
+        console.print(f"{skew.over}: {busiest}", highlight=False)
 
 
 def _print_loads(console: Console, title: str, loads: "tuple[LoadRow, ...]") -> None:
@@ -164,8 +170,14 @@ def _print_loads(console: Console, title: str, loads: "tuple[LoadRow, ...]") -> 
         title,
         ("name", "partials", "work in ms", "share", "queued p99", "pushed p99"),
         [
-            (f"{one.space} {one.name}".strip(), f"{one.partials:,}", f"{one.work_ms:,.1f}",
-             f"{one.share:.1%}", f"{one.queued_p99_ms:,.2f}", f"{one.pushed_p99_ms:,.2f}")
+            (
+                f"{one.space} {one.name}".strip(),
+                f"{one.partials:,}",
+                f"{one.work_ms:,.1f}",
+                f"{one.share:.1%}",
+                f"{one.queued_p99_ms:,.2f}",
+                f"{one.pushed_p99_ms:,.2f}",
+            )
             for one in loads[:_SHOWN]
         ],
     )

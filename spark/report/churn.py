@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark.report.histograms import histogram
 from spark.report.model import Churn
@@ -18,20 +18,21 @@ _END = {"subscription": "unsubscribe", "advertisement": "unadvertise"}
 
 def find_churn(requests: "DataFrame") -> tuple[Churn, ...]:
     """Begun, changed and ended records by space, and how long they lived."""
-    done = requests.where(~F.col("failed"))
+    done = requests.where(~sql.col("failed"))
     found = []
     for kind, begin in _BEGIN.items():
-        begun = F.col("kind") == begin
-        ended = F.col("kind") == _END[kind]
+        begun = sql.col("kind") == begin
+        ended = sql.col("kind") == _END[kind]
         # Whether an update changes a subscription or an advertisement is not in the traces.
-        concerned = done.where(begun | ended | (F.col("kind") == "update"))
+        concerned = done.where(begun | ended | (sql.col("kind") == "update"))
         records = concerned.groupBy("space", "target_id").agg(
-            F.max(begun).alias("begun"),
-            F.max(ended).alias("ended"),
-            F.count_if(F.col("kind") == "update").alias("updated"),
-            (F.max(F.when(ended, F.col("done_us"))) - F.min(F.when(begun, F.col("done_us")))).alias(
-                "lifetime_us"
-            ),
+            sql.max(begun).alias("begun"),
+            sql.max(ended).alias("ended"),
+            sql.count_if(sql.col("kind") == "update").alias("updated"),
+            (
+                sql.max(sql.when(ended, sql.col("done_us")))
+                - sql.min(sql.when(begun, sql.col("done_us")))
+            ).alias("lifetime_us"),
         )
         records = records.where("begun or ended").persist()
         try:
@@ -43,15 +44,15 @@ def find_churn(requests: "DataFrame") -> tuple[Churn, ...]:
 
 def _by_space(records: "DataFrame", kind: str) -> list[Churn]:
     counts = records.groupBy("space").agg(
-        F.count_if("begun").alias("begun"),
-        F.sum("updated").alias("updated"),
-        F.count_if("ended").alias("ended"),
+        sql.count_if("begun").alias("begun"),
+        sql.sum("updated").alias("updated"),
+        sql.count_if("ended").alias("ended"),
     )
     spaces = sorted(counts.collect(), key=lambda row: (-row["begun"] - row["ended"], row["space"]))
     found = []
     for row in spaces[:MOST_SPACES]:
-        lived = records.where((F.col("space") == row["space"]) & (F.col("lifetime_us") >= 0))
-        lifetimes = lived.select((F.col("lifetime_us") / SECOND).alias("lifetime_s"))
+        lived = records.where((sql.col("space") == row["space"]) & (sql.col("lifetime_us") >= 0))
+        lifetimes = lived.select((sql.col("lifetime_us") / SECOND).alias("lifetime_s"))
         spread = histogram(lifetimes, "lifetime_s")
         found.append(Churn(row["space"], kind, row["begun"], row["updated"], row["ended"], spread))
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark.report.model import Bin, Histogram
 
@@ -15,32 +15,27 @@ SHARES = (0.5, 0.9, 0.99)
 
 def quantiles(value: "Column") -> "Column":
     """An array of the median, the 90th and the 99th percentile."""
-    return F.percentile_approx(value, list(SHARES), 1_000)
+    return sql.percentile_approx(value, list(SHARES), 1_000)
 
 
 def histogram(values: "DataFrame", name: str) -> Histogram | None:
     """How a column is distributed, with bars that double in width; None if there is no value."""
-    power = F.when(F.col(name) <= 1, 0).otherwise(F.ceil(F.log2(name))).cast("int")
-    bars = values.where(F.col(name).isNotNull()).groupBy(power.alias("power")).count().collect()
+    power = sql.when(sql.col(name) <= 1, 0).otherwise(sql.ceil(sql.log2(name))).cast("int")
+    bars = values.where(sql.col(name).isNotNull()).groupBy(power.alias("power")).count().collect()
     if not bars:
         return None
-    value = F.col(name)
+    value = sql.col(name)
     about = values.agg(
-        F.count(value).alias("count"),
-        F.avg(value).alias("mean"),
+        sql.count(value).alias("count"),
+        sql.avg(value).alias("mean"),
         quantiles(value).alias("shares"),
-        F.max(value).alias("max"),
+        sql.max(value).alias("max"),
     ).first()
     assert about is not None  # an aggregation without groups has one row
-    shares = about["shares"]
+    p50, p90, p99 = (float(share) for share in about["shares"])
     counts = {row["power"]: row["count"] for row in bars}
-    return Histogram(
-        about["count"],
-        float(about["mean"]),
-        *(float(share) for share in shares),
-        float(about["max"]),
-        doubling_bins(counts),
-    )
+    bins = doubling_bins(counts)
+    return Histogram(about["count"], float(about["mean"]), p50, p90, p99, float(about["max"]), bins)
 
 
 def doubling_bins(counts: Mapping[int, int]) -> tuple[Bin, ...]:

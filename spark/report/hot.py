@@ -7,7 +7,7 @@ of this is done on their text, by Spark; only the words are found here, for the 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from configurators.state.trace_spaces import BadTraceSpaces, TraceSpace
 from dzflow.filter_text import ranges_text
@@ -36,16 +36,17 @@ class _Field(NamedTuple):
 
 def find_hot(
     rows: "DataFrame", spaces: Mapping[str, TraceSpace]
-) -> tuple[tuple[HotRegion, ...], tuple[AttributeHeat, ...]]:
-    """The hot regions of the busiest spaces, and the work along their attributes.
+) -> tuple[tuple[HotRegion, ...], tuple[AttributeHeat, ...], list[str]]:
+    """The hot regions of the busiest spaces, the work along their attributes, and what lacks.
 
     Only spaces whose schema the traces describe can be put into words.
     """
-    wanted = rows.where(F.col("kind").isin("subscribe", "unsubscribe", "update"))
-    work = wanted.groupBy("space").agg(F.sum("work_us").alias("work_us")).collect()
+    wanted = rows.where(sql.col("kind").isin("subscribe", "unsubscribe", "update"))
+    work = wanted.groupBy("space").agg(sql.sum("work_us").alias("work_us")).collect()
     busiest = sorted(work, key=lambda row: (-(row["work_us"] or 0.0), row["space"]))
     hot: list[HotRegion] = []
     heat: list[AttributeHeat] = []
+    lacking: list[str] = []
     for row in busiest[:MOST_SPACES]:
         name = row["space"]
         if name not in spaces:
@@ -53,11 +54,12 @@ def find_hot(
         space = spaces[name]
         try:
             index = space.versions[space.current].index(name, space.current)
-        except BadTraceSpaces:
-            continue  # its regions stay without words; the report has the rest
+        except BadTraceSpaces as error:
+            lacking.append(f"Hot regions of {name} cannot be put into words: {error}.")
+            continue
         own = wanted.where(
-            (F.col("space") == name)
-            & F.col("partition").startswith(f"{space.number}.{space.current}/")
+            (sql.col("space") == name)
+            & sql.col("partition").startswith(f"{space.number}.{space.current}/")
         )
         groups = _coarse_groups(own, index).persist()
         try:
@@ -65,30 +67,30 @@ def find_hot(
             heat += _heat(groups, index)
         finally:
             groups.unpersist()
-    return tuple(hot), tuple(heat)
+    return tuple(hot), tuple(heat), lacking
 
 
 def _coarse_groups(rows: "DataFrame", index: Index) -> "DataFrame":
     """The work by coarse region; that of a row is shared among its regions."""
-    told = rows.where(F.size("regions") > 0).select(
-        F.explode("regions").alias("region"),
-        (F.col("work_us") / F.size("regions")).alias("work_us"),
+    told = rows.where(sql.size("regions") > 0).select(
+        sql.explode("regions").alias("region"),
+        (sql.col("work_us") / sql.size("regions")).alias("work_us"),
     )
-    region = F.rpad("region", WIDTH, "*")
+    region = sql.rpad("region", WIDTH, "*")
     if index.space.index.kind == "zorder":
-        coarse: Column = F.substring(region, 1, _DZ_BITS)
+        coarse: Column = sql.substring(region, 1, _DZ_BITS)
     else:
         fields = _fields(index)
-        coarse = F.concat(*(F.substring(region, f.start + 1, f.length) for f in fields))
+        coarse = sql.concat(*(sql.substring(region, f.start + 1, f.length) for f in fields))
     return told.groupBy(coarse.alias("coarse")).agg(
-        F.count("*").alias("partials"), F.sum("work_us").alias("work_us")
+        sql.count("*").alias("partials"), sql.sum("work_us").alias("work_us")
     )
 
 
 def _hot_regions(groups: "DataFrame", index: Index) -> list[HotRegion]:
-    total = groups.agg(F.sum("work_us")).first()
+    total = groups.agg(sql.sum("work_us")).first()
     whole = (total[0] if total else None) or 1.0
-    top = groups.orderBy(F.desc("work_us"), "coarse").limit(MOST_REGIONS).collect()
+    top = groups.orderBy(sql.desc("work_us"), "coarse").limit(MOST_REGIONS).collect()
     found = []
     for row in top:
         words = conjunction_text(index.space, index.conjunction(_region(row["coarse"], index)))
@@ -127,17 +129,17 @@ def _heat(groups: "DataFrame", index: Index) -> list[AttributeHeat]:
         return []
     fields = _fields(index)
     places = [sum(f.length for f in fields[:n]) for n in range(len(fields))]
-    parts = F.array(
+    parts = sql.array(
         *(
-            F.struct(
-                F.lit(n).alias("field"),
-                F.substring("coarse", at + 1, field.length).alias("bits"),
+            sql.struct(
+                sql.lit(n).alias("field"),
+                sql.substring("coarse", at + 1, field.length).alias("bits"),
             )
             for n, (field, at) in enumerate(zip(fields, places, strict=True))
         )
     )
-    spread = groups.select(F.explode(parts).alias("part"), "work_us")
-    counted = spread.groupBy("part.field", "part.bits").agg(F.sum("work_us").alias("work_us"))
+    spread = groups.select(sql.explode(parts).alias("part"), "work_us")
+    counted = spread.groupBy("part.field", "part.bits").agg(sql.sum("work_us").alias("work_us"))
     work: dict[int, dict[str, float]] = {}
     for row in counted.collect():
         work.setdefault(row["field"], {})[row["bits"]] = row["work_us"]

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from configurators.state.trace_spaces import BadTraceSpaces, TraceSpace, decode_footer
 from spark.reading import read_rows, vanished
@@ -41,7 +41,8 @@ def make_report(
         hosts, host_skew = find_hosts(requests)
         partitions, partition_skew = find_partitions(rows)
         configurators, configurator_skew = find_configurators(rows)
-        hot, heat = find_hot(rows, _spaces(traces))
+        spaces, notices = _spaces(traces)
+        hot, heat, more = find_hot(rows, spaces)
         report = Report(
             source,
             find_kinds(requests, timeline, source),
@@ -61,15 +62,16 @@ def make_report(
     finally:
         requests.unpersist()
     gone = vanished(spark, traces)
-    return replace(report, source=replace(source, skipped=(*source.skipped, *gone)))
+    skipped = (*source.skipped, *gone)
+    return replace(report, source=replace(source, skipped=skipped, notices=(*notices, *more)))
 
 
 def _source(path: str, traces: Traces, rows: "DataFrame", requests: "DataFrame") -> Source:
     about = rows.agg(
-        F.count("*").alias("rows"),
-        F.count_if("backwards").alias("backwards"),
-        F.min("received_us").alias("begin"),
-        F.max(F.greatest("done_us", "received_us")).alias("end"),
+        sql.count("*").alias("rows"),
+        sql.count_if("backwards").alias("backwards"),
+        sql.min("received_us").alias("begin"),
+        sql.max(sql.greatest("done_us", "received_us")).alias("end"),
     ).first()
     assert about is not None  # an aggregation without groups has one row
     return Source(
@@ -85,20 +87,20 @@ def _source(path: str, traces: Traces, rows: "DataFrame", requests: "DataFrame")
     )
 
 
-def _spaces(traces: Traces) -> dict[str, TraceSpace]:
-    """The spaces that the newest file describes; none if it does not."""
+def _spaces(traces: Traces) -> tuple[dict[str, TraceSpace], list[str]]:
+    """The spaces that the newest file describes; if it does not, why."""
     footer = {key.encode(): value.encode() for key, value in traces.newest_footer.items()}
     try:
-        return decode_footer(footer)
-    except BadTraceSpaces:
-        return {}
+        return decode_footer(footer), []
+    except BadTraceSpaces as error:
+        return {}, [f"Hot regions cannot be put into words: {error}."]
 
 
 def _expensive(requests: "DataFrame", rows: "DataFrame") -> tuple[ExpensiveRequest, ...]:
     """The requests that took most work. Their filters are looked up for these few only."""
-    top = requests.orderBy(F.desc("work_us"), "request_id").limit(MOST_EXPENSIVE).collect()
-    wanted = rows.where(F.col("request_id").isin([row["request_id"] for row in top]))
-    filters = wanted.groupBy("request_id").agg(F.any_value("filter").alias("filter")).collect()
+    top = requests.orderBy(sql.desc("work_us"), "request_id").limit(MOST_EXPENSIVE).collect()
+    wanted = rows.where(sql.col("request_id").isin([row["request_id"] for row in top]))
+    filters = wanted.groupBy("request_id").agg(sql.any_value("filter").alias("filter")).collect()
     filter_of = {row["request_id"]: row["filter"] for row in filters}
     return tuple(
         ExpensiveRequest(

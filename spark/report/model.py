@@ -21,6 +21,7 @@ class Source(Struct, frozen=True):
     requests: int
     skipped: tuple[SkippedFile, ...] = ()
     backwards: int = 0  # rows that end before they begin: a clock was set back
+    notices: tuple[str, ...] = ()  # what the report lacks, and why
 
 
 class KindRow(Struct, frozen=True):
@@ -78,8 +79,8 @@ class StageRow(Struct, frozen=True):
 class LoadRow(Struct, frozen=True):
     """The work of one partition or configurator.
 
-    `work_ms` is the processor time of deciding: a slice's time is shared among its partials. Pushing
-    is waiting for switches, and no work.
+    `work_ms` is the processor time of deciding: a slice's time is shared among its partials.
+    Pushing is waiting for switches, and no work.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark.report.histograms import quantiles
 from spark.report.model import Bucket, HostRow, KindRow, Skew, Source, Timeline
@@ -29,14 +29,14 @@ def bucket_length(seconds: float) -> int:
 def find_timeline(requests: "DataFrame", source: Source) -> Timeline:
     """Requests and latency in buckets of equal length."""
     length = bucket_length((source.end_us - source.begin_us) / SECOND)
-    begin = F.floor(F.col("received_us") / (length * SECOND)) * (length * SECOND)
+    begin = sql.floor(sql.col("received_us") / (length * SECOND)) * (length * SECOND)
     placed = requests.withColumn("begin_us", begin.cast("long"))
     kinds = placed.groupBy("begin_us", "kind").count().collect()
     counts: dict[int, dict[str, int]] = {}
     for row in kinds:
         counts.setdefault(row["begin_us"], {})[row["kind"]] = row["count"]
     about = placed.groupBy("begin_us").agg(
-        F.count_if("failed").alias("failed"), quantiles(F.col("total_us")).alias("shares")
+        sql.count_if("failed").alias("failed"), quantiles(sql.col("total_us")).alias("shares")
     )
     buckets = []
     for row in sorted(about.collect(), key=lambda row: row["begin_us"]):
@@ -49,12 +49,12 @@ def find_timeline(requests: "DataFrame", source: Source) -> Timeline:
 def find_kinds(requests: "DataFrame", timeline: Timeline, source: Source) -> tuple[KindRow, ...]:
     """Requests by kind, the most frequent first."""
     found = requests.groupBy("kind").agg(
-        F.count("*").alias("requests"),
-        F.count_if("failed").alias("failed"),
-        F.avg("partials").alias("partials"),
-        F.avg("adds").alias("adds"),
-        F.avg("modifies").alias("modifies"),
-        F.avg("deletes").alias("deletes"),
+        sql.count("*").alias("requests"),
+        sql.count_if("failed").alias("failed"),
+        sql.avg("partials").alias("partials"),
+        sql.avg("adds").alias("adds"),
+        sql.avg("modifies").alias("modifies"),
+        sql.avg("deletes").alias("deletes"),
     )
     seconds = max((source.end_us - source.begin_us) / SECOND, 1e-6)
     rows = []
@@ -82,9 +82,9 @@ def find_hosts(requests: "DataFrame") -> tuple[tuple[HostRow, ...], Skew | None]
     How many hosts there are depends on the network, not on the length of the traces.
     """
     found = requests.groupBy("host").agg(
-        F.count("*").alias("requests"),
-        F.count_if("failed").alias("failed"),
-        (F.sum("work_us") / 1_000).alias("work_ms"),
+        sql.count("*").alias("requests"),
+        sql.count_if("failed").alias("failed"),
+        (sql.sum("work_us") / 1_000).alias("work_ms"),
     )
     hosts = sorted(found.collect(), key=lambda row: (-row["requests"], row["host"]))
     total = sum(row["requests"] for row in hosts)

@@ -16,11 +16,11 @@ from spark.report.model import (
     LoadRow,
     Report,
     Skew,
-    SkippedFile,
     Source,
     StageRow,
     Timeline,
 )
+from spark.traces import SkippedFile
 
 BEGIN_US = 1_772_622_125_250_000  # 2026-03-04 11:02:05 UTC
 _SECOND = 1_000_000
@@ -111,7 +111,9 @@ def one_row_report() -> Report:
             for stage, ms in (("total", 9.1), ("queued", 1.2), ("decided", 0.4), ("pushed", 7.5))
         ),
         partitions=(load,),
-        configurators=(LoadRow("configurator-1", "", 1, 0.4, 1.0, *[1.0] * 6, 1),),
+        configurators=(
+            LoadRow("configurator-1", "", 1, 0.4, 1.0, 1.2, 1.2, 0.4, 0.4, 7.5, 7.5, 1),
+        ),
         slices=one,
         operations=one,
         churn=(Churn("stocks", "subscription", 1, 0, 0, None),),
@@ -186,7 +188,7 @@ def _partitions(random: Random) -> tuple[LoadRow, ...]:
     whole = sum(weights)
     return tuple(
         LoadRow(
-            name=f"{1 + (at % 6 == 0)}.1/{3 + at % 4}-{at % 2}.{11 + at % 5}-{'01x'[at % 3]}.{20 + at}-1",
+            name=f"{1 if at % 6 else 2}.1/{3 + at % 4}-{at % 2}.{11 + at % 5}-{'01x'[at % 3]}",
             space="stocks" if at % 6 else "sensors",
             partials=round(210_000 * weight / whole),
             work_ms=222_000 * weight / whole,

@@ -143,7 +143,7 @@ def histogram(data: Histogram, what: str, show: Show = short_count, whole: bool 
     shown = range(filled[0], filled[-1] + 1)
     scale = linear([data.bins[at].count for at in shown], 3, whole=True)
     labels = [_bin_label(bounds, at, show, whole) for at in shown]
-    wanted = (max(map(len, labels)) * _CHARACTER + 10) * len(labels)  # pixels
+    wanted = (max(map(len, labels)) * _CHARACTER + 6) * len(labels)  # pixels
     every, seldom = ceil(wanted / _WIDER), ceil(wanted / _NARROWEST)
     seldom = ceil(seldom / every) * every
     bars: list[Html] = []
@@ -177,7 +177,7 @@ def histogram(data: Histogram, what: str, show: Show = short_count, whole: bool 
 
 
 def strip(labels: Sequence[str], shares: Sequence[float], most: float, what: str) -> Html:
-    """A row of cells, the darker the denser; one with a density of `most` is darkest."""
+    """A row of cells, the denser the stronger; one with a density of `most` is strongest."""
     height = 28
     cells = [element("rect", width="100%", height=height, class_="track")]
     for at, value in enumerate(shares):
@@ -226,9 +226,15 @@ def summary(data: Histogram, one: str, show: Show) -> str:
 
 
 def _hover(left: float, wide: float, height: int, text: str, top: int = 0) -> Html:
-    title = element("title", text)
-    place = {"x": percent(left), "width": percent(wide), "y": top, "height": height}
-    return element("rect", title, class_="hover", **place)
+    return element(
+        "rect",
+        element("title", text),
+        x=percent(left),
+        width=percent(wide),
+        y=top,
+        height=height,
+        class_="hover",
+    )
 
 
 def _bar(begin: float, end: float, middle: int, class_: str) -> Html:

@@ -92,14 +92,13 @@ def _skew_item(skew: Skew) -> Html:
     title = element("strong", f"{skew.over.capitalize()}: {_verdict(skew)}.")
     if skew.count <= 1:
         return element("li", title, f" There is only one {one}.")
-    what = "requests" if skew.over == "hosts" else "work"
-    tenth = f"busiest tenth of the {skew.over}" if skew.count >= _TENTH else f"busiest {one} alone"
+    mean, all_ = ("number of requests", "requests") if skew.over == "hosts" else ("work", "work")
+    tenth = "tenth of them" if skew.count >= _TENTH else "one alone"
     return element(
         "li",
         title,
-        f" The busiest {one} has {in_words(skew.max_over_mean)} the mean of"
-        f" {count(skew.count)} {skew.over} in {what}. The {tenth} has {share(skew.top_share)} of"
-        f" the {what}.",
+        f" The busiest of {count(skew.count)} {skew.over} has {in_words(skew.max_over_mean)} the"
+        f" mean {mean}. The busiest {tenth} has {share(skew.top_share)} of all {all_}.",
     )
 
 

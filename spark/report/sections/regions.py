@@ -42,7 +42,7 @@ def heat(report: Report) -> Section:
     )
     text = (
         "Each strip is the range of an attribute, from the lowest value to the highest, in equal"
-        " parts: the darker, the more of its space's work. “Open” is the share of the work in"
+        " parts: the stronger the colour, the more of its space's work. “Open” is the share of the work in"
         " regions that leave the attribute open."
     )
     parts: list[Html] = [lead(text)]

@@ -60,8 +60,8 @@ def churn(report: Report) -> Section:
     plots = [_lifetime_plot(each) for each in with_lifetime[:_LIFETIMES]]
     parts = [
         lead(
-            "A lifetime is known if a record began and ended within the traces; longer ones are"
-            " missing, so that these are shorter than all are."
+            "A lifetime is known only if both its begin and its end are within the traces, so the"
+            " longest are missing."
         ),
         foldable(title, columns, [_churn_row(each) for each in report.churn], "row"),
     ]
