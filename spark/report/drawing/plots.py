@@ -17,6 +17,7 @@ from spark.report.model import Histogram
 WIDTH = 1_000  # units across a `stretched` drawing
 _CHARACTER = 6.6  # pixels of a label's character, about
 _NARROWEST, _WIDER = 220.0, 400.0  # pixels of a histogram on a phone, and on a wide screen
+_FEW = 7  # bars that are as wide as their labels
 _ROW = 34  # pixels of a row of ranges
 _BAR = 14
 
@@ -165,7 +166,9 @@ def histogram(data: Histogram, what: str, show: Show = short_count, whole: bool 
             _hover(left, wide, height, told),
         ]
         if place % every == 0:
-            ticks.append(Tick(left + wide / 2, labels[place], minor=place % seldom != 0))
+            # The last label of narrow bars would reach beyond the plot.
+            is_end = place == len(shown) - 1 > _FEW
+            ticks.append(Tick(1 if is_end else left + wide / 2, labels[place], place % seldom != 0))
     return figure(
         what,
         height,

@@ -5,7 +5,7 @@ _COLOURS = """
   color-scheme: light dark;
   --page: #f4f6f9; --card: #ffffff; --ink: #1a2330; --muted: #566375; --line: #dce1e8;
   --grid: #e7ebf0; --base: #9aa5b3; --hover: rgb(30 60 110 / 8%); --stripe: #f7f9fb;
-  --accent: #2366b0; --soft: #9cc3ea; --warm: #b4540a; --bad: #bd2431; --bad-page: #fdf0f0;
+  --shade: rgb(20 30 50 / 15%); --accent: #2366b0; --soft: #9cc3ea; --bad: #bd2431;
   --notice: #8a5a00; --notice-page: #fff6e0;
   --subscribe: #2366b0; --unsubscribe: #74ace0; --advertise: #b4540a; --unadvertise: #eb9f4c;
   --update: #2f8a5b; --other: #7d8794; --p50: #2366b0; --p99: #8b3fa8;
@@ -14,7 +14,7 @@ _COLOURS = """
   :root {
     --page: #11151b; --card: #1a2029; --ink: #e5eaf1; --muted: #9ba8b9; --line: #2e3744;
     --grid: #29313d; --base: #667384; --hover: rgb(160 200 255 / 10%); --stripe: #1e2530;
-    --accent: #62a5e8; --soft: #2f5f92; --warm: #f09a4a; --bad: #ff7a82; --bad-page: #3a2024;
+    --shade: rgb(0 0 0 / 45%); --accent: #62a5e8; --soft: #2f5f92; --bad: #ff7a82;
     --notice: #f2c14e; --notice-page: #332b18;
     --subscribe: #62a5e8; --unsubscribe: #3a6ea5; --advertise: #f09a4a; --unadvertise: #9c5f26;
     --update: #55b583; --other: #8b96a5; --p50: #62a5e8; --p99: #cf8ee8;
@@ -72,7 +72,13 @@ nav a:hover { text-decoration: underline; }
 """
 
 _TABLES = """
-.scroll { overflow-x: auto; max-width: 100%; }
+.scroll {
+  overflow-x: auto; max-width: 100%;
+  /* A shadow while there is more to the right: the first layer scrolls, and hides it there. */
+  background:
+    linear-gradient(var(--card), var(--card)) right / 24px 100% no-repeat local,
+    linear-gradient(to left, var(--shade), transparent) right / 12px 100% no-repeat scroll;
+}
 .scroll:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 table { border-collapse: separate; border-spacing: 0; width: 100%; font-size: 13.5px; }
 caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
@@ -81,10 +87,10 @@ thead th {
   color: var(--muted); font-size: 12.5px; font-weight: 600; vertical-align: bottom;
   padding-bottom: 4px;
 }
-thead tr:last-child th, thead th[rowspan] { border-bottom: 1px solid var(--base); }
 thead .group { text-align: center; padding-bottom: 0; }
 thead th[title] { text-decoration: underline dotted; text-underline-offset: 3px; cursor: help; }
 tbody th { font-weight: 500; }
+tbody tr:first-child > * { border-top: 1px solid var(--base); }
 tbody tr + tr > * { border-top: 1px solid var(--grid); }
 tbody tr:hover > * { background: var(--stripe); }
 th:first-child { padding-left: 0; position: sticky; left: 0; background: var(--card); }
@@ -117,6 +123,8 @@ svg { display: block; }
 .tick { fill: var(--muted); font-size: 12px; font-variant-numeric: tabular-nums; }
 .tick.y { text-anchor: end; }
 .tick.x { text-anchor: middle; }
+.tick.x.first { text-anchor: start; }
+.tick.x.last { text-anchor: end; }
 .tick.name { fill: var(--ink); font-size: 13px; }
 .grid { stroke: var(--grid); }
 .base { stroke: var(--base); }
@@ -149,6 +157,7 @@ svg { display: block; }
   fill: none; stroke: var(--colour); stroke-width: 2px; vector-effect: non-scaling-stroke;
   stroke-linejoin: round; stroke-linecap: round;
 }
+.plot path.dot { stroke-width: 6px; }
 .plot .whisker { stroke: var(--colour); stroke-width: 2px; }
 .plot .middle { stroke: var(--card); stroke-width: 2px; }
 .plot .bar { fill: var(--accent); }
@@ -170,7 +179,7 @@ figcaption p { font-size: 13px; color: var(--muted); }
 .hot-head { display: flex; flex-wrap: wrap; gap: 0 5px; overflow-wrap: anywhere; }
 .hot-head .muted { margin-left: auto; font-size: 13px; }
 .hot-text { margin-bottom: 5px; overflow-wrap: anywhere; }
-.heat { margin-bottom: 18px; }
+.heat:not(:last-child) { margin-bottom: 14px; }
 .heat-row {
   display: grid; gap: 2px 16px; padding: 10px 0; border-top: 1px solid var(--grid);
   grid-template-columns: 130px minmax(0, 1fr) 90px;
@@ -193,7 +202,10 @@ _WIDTHS = """
   .beside { grid-template-columns: minmax(0, 1.25fr) minmax(0, 1fr); }
 }
 @media (max-width: 999px) {
+  .tiles { grid-template-columns: repeat(3, minmax(0, 1fr)); }
   .histogram .minor { display: none; }
+  .ends { grid-template-columns: 1fr 1fr; }
+  .ends .told { grid-row: 2; grid-column: 1 / 3; }
 }
 @media (max-width: 640px) {
   main { padding: 18px 12px 40px; }
@@ -210,8 +222,6 @@ _WIDTHS = """
   .heat-row { grid-template-columns: minmax(0, 1fr) 90px; }
   .heat-name { line-height: inherit; }
   .heat-strip { grid-row: 2; grid-column: 1 / 3; }
-  .ends { grid-template-columns: 1fr 1fr; }
-  .ends .told { grid-row: 2; grid-column: 1 / 3; }
 }
 @media print {
   @page { margin: 12mm; }
@@ -220,9 +230,9 @@ _WIDTHS = """
   main { max-width: none; padding: 0; }
   nav { display: none; }
   section { border: 0; border-top: 1px solid var(--line); border-radius: 0; padding: 10px 0; }
-  .scroll { overflow: visible; }
-  table { font-size: 9px; }
-  thead th { font-size: 9px; }
+  .scroll { overflow: visible; background: none; }
+  table, thead th { font-size: 10px; }
+  code, pre { font-size: 9.5px; }
   th, td { padding: 2px 5px; }
   th.bar, td.bar { min-width: 90px; }
   tr, figure, .plot, .heat-row, .hot li, .tiles > div { break-inside: avoid; }

@@ -16,7 +16,8 @@ _PLAIN = 1e15  # larger numbers have so many digits that nobody counts them
 _SECOND, _MINUTE, _HOUR, _DAY = 1.0, 60.0, 3_600.0, 86_400.0
 _LONG = ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", _SECOND, "s"))
 _LARGE_UNITS = ((_DAY * 1e3, 2, "d"), (_HOUR * 1e3, 2, "h"), (_MINUTE * 1e3, 10, "min"))
-_KEPT = 20_000  # characters of a text that is shown as a whole
+_HINT = 1_000  # characters of a title
+_WHOLE = 20_000  # characters of a text that is unfolded
 
 
 def count(value: float) -> str:
@@ -174,28 +175,30 @@ def name(text: str, most: int = 32, empty: str = NOTHING) -> Html:
         return element("span", empty, class_="muted")
     if len(text) <= most:
         return element("span", text)
-    return element("span", _shortened(text, most), title=_kept(text))
+    return element("span", short(text, most), title=_bounded(text, _HINT))
 
 
-def folded(text: str, most: int = 120) -> Html:
+def folded(text: str, most: int = 120, tag: str = "code") -> Html:
     """A text such as a filter; a long one is shortened, and unfolds to the whole."""
     if not text:
         return element("span", NOTHING, class_="muted")
     if len(text) <= most:
-        return element("code", text)
-    summary = element("summary", element("code", _shortened(text, most)))
-    return element("details", summary, element("pre", _kept(text)), class_="text")
+        return element(tag, text)
+    summary = element("summary", element(tag, short(text, most)))
+    return element("details", summary, element("pre", _bounded(text, _WHOLE)), class_="text")
 
 
-def _shortened(text: str, most: int) -> str:
-    # Names often differ at their ends: configurator-eu-west-1, configurator-eu-west-2.
+def short(text: str, most: int = 32) -> str:
+    """The begin and the end of a long text: names such as configurator-eu-west-2 differ there."""
+    if len(text) <= most:
+        return text
     end = most // 3
     return f"{text[: most - end - 1]}…{text[len(text) - end :]}"
 
 
-def _kept(text: str) -> str:
-    left = len(text) - _KEPT
-    return text if left <= 0 else f"{text[:_KEPT]}… ({count(left)} more characters)"
+def _bounded(text: str, most: int) -> str:
+    left = len(text) - most
+    return text if left <= 0 else f"{text[:most]}… ({count(left)} more characters)"
 
 
 def _with_unit(text: str, unit: str) -> str:

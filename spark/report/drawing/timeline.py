@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from spark.report.drawing.markup import Html, element, joined
 from spark.report.drawing.plots import (
@@ -22,6 +23,7 @@ from spark.report.drawing.text import (
     milliseconds,
     per,
     plural,
+    short,
     short_count,
     span,
     tick_milliseconds,
@@ -49,7 +51,7 @@ def timeline_plots(timeline: Timeline) -> Html:
         [
             *_titled(
                 f"Requests per {per(timeline.bucket_s)}",
-                legend((colour(kind), kind) for kind in kinds),
+                legend((colour(kind), short(kind)) for kind in kinds),
                 plots.requests(kinds),
             ),
             *failed,
@@ -159,16 +161,23 @@ class _Plots:
         return element("path", d="".join(steps), class_=class_)
 
     def _line(self, parts: Sequence[float], class_: str) -> Html:
-        steps = []
-        before = None
-        for bucket, place, part in zip(self._buckets, self._places, parts, strict=True):
+        """A line through the buckets; those without neighbours are dots."""
+        steps, dots = [], []
+        begins = [bucket.begin_us for bucket in self._buckets]
+        near = [after - before < 1.5 * self._length for before, after in pairwise(begins)]
+        for at, (place, part) in enumerate(zip(self._places, parts, strict=True)):
             x = coordinate((place + self._width / 2) * WIDTH)
             y = coordinate((1 - part) * _LATENCY)
-            follows = before is not None and bucket.begin_us - before < 1.5 * self._length
-            # A line of no length is drawn as a dot: a bucket that stands alone.
-            steps.append(f"L{x} {y}" if follows else f"M{x} {y}h0")
-            before = bucket.begin_us
-        return element("path", d="".join(steps), class_=f"line {class_}")
+            follows, goes_on = at > 0 and near[at - 1], at < len(near) and near[at]
+            if follows or goes_on:
+                steps.append(f"{'L' if follows else 'M'}{x} {y}")
+            else:
+                dots.append(f"M{x} {y}h0")  # a line of no length, whose ends are round
+        return joined(
+            element("path", d="".join(drawn), class_=f"{shape} {class_}")
+            for drawn, shape in ((steps, "line"), (dots, "line dot"))
+            if drawn
+        )
 
 
 def _axis(buckets: Sequence[Bucket], length: int) -> TimeScale:
@@ -183,7 +192,7 @@ def _in_order(kinds: Iterable[str]) -> list[str]:
 
 
 def _told(bucket: Bucket, length: int) -> str:
-    kinds = [f"{kind} {count(bucket.requests[kind])}" for kind in _in_order(bucket.requests)]
+    kinds = [f"{short(kind)} {count(bucket.requests[kind])}" for kind in _in_order(bucket.requests)]
     total = plural(sum(bucket.requests.values()), "request")
     failed = f", {count(bucket.failed)} failed" if bucket.failed else ""
     return (

@@ -8,6 +8,7 @@ from spark.report.drawing.text import (
     NOTHING,
     count,
     milliseconds,
+    name,
     number,
     plural,
     share,
@@ -56,7 +57,7 @@ def whole_work(rows: Sequence[LoadRow]) -> float | None:
 
 
 def _path(source: Source) -> Html:
-    return element("code", source.path)
+    return element("code", name(source.path, 200))
 
 
 def _summary(report: Report) -> Html:
@@ -102,10 +103,12 @@ def _tiles(report: Report) -> list[_Tile]:
 
 def _rate(report: Report) -> _Tile:
     mean = sum(kind.per_s for kind in report.kinds)
-    bucket_s = report.timeline.bucket_s
-    most = max((sum(bucket.requests.values()) for bucket in report.timeline.buckets), default=0)
-    peak = f"peak {number(most / bucket_s)}/s" if bucket_s > 0 else ""
-    return _Tile("Requests per second", number(mean), peak)
+    timeline = report.timeline
+    if not timeline.buckets or timeline.bucket_s <= 0:
+        return _Tile("Requests per second", number(mean), "")
+    peak = max(sum(bucket.requests.values()) for bucket in timeline.buckets) / timeline.bucket_s
+    # Traces that are shorter than a bucket have no mean of their own.
+    return _Tile("Requests per second", number(min(mean, peak)), f"peak {number(peak)}/s")
 
 
 def _latency(report: Report) -> list[_Tile]:

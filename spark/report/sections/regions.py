@@ -6,11 +6,13 @@ from itertools import groupby
 from spark.report.drawing.markup import Html, element
 from spark.report.drawing.plots import density, meter, strip
 from spark.report.drawing.scales import drawable
-from spark.report.drawing.text import count, milliseconds, name, plural, share
+from spark.report.drawing.text import count, folded, milliseconds, name, plural, share, short
 from spark.report.model import AttributeHeat, HotRegion, Report
 from spark.report.sections.section import Section, lead, nothing
 
 _SHOWN = 5  # regions of a space; what is more is folded
+_TEXT = 300  # characters of a region in words; longer ones are folded
+_LABEL = 80  # characters of a part of an attribute
 _NEEDS = "This needs subscriptions, in spaces that the traces describe"
 
 
@@ -42,8 +44,8 @@ def heat(report: Report) -> Section:
     )
     text = (
         "Each strip is the range of an attribute, from the lowest value to the highest, in equal"
-        " parts: the stronger the colour, the more of its space's work. “Open” is the share of the work in"
-        " regions that leave the attribute open."
+        " parts: the stronger the colour, the more of its space's work. “Open” is the share of the"
+        " work in regions that leave the attribute open."
     )
     parts: list[Html] = [lead(text)]
     for space, group in groupby(report.heat, key=lambda each: each.space):
@@ -73,13 +75,15 @@ def _hot_item(region: HotRegion) -> Html:
         ),
         class_="hot-head",
     )
-    text = element("div", region.text or "the whole space", class_="hot-text")
+    words = folded(region.text or "the whole space", _TEXT, "span")
+    text = element("div", words, class_="hot-text")
     return element("li", head, text, meter(region.share))
 
 
 def _heat_row(each: AttributeHeat, most: float) -> Html:
-    told = _told(each)
-    first, last = _ends(each.labels)
+    labels = [short(label, _LABEL) for label in each.labels]
+    told = _told(labels, each.shares)
+    first, last = _ends(labels)
     below = element(
         "div",
         element("span", first, class_="low", title=first),
@@ -92,7 +96,7 @@ def _heat_row(each: AttributeHeat, most: float) -> Html:
         element("div", name(each.attribute, 24), class_="heat-name"),
         element(
             "div",
-            strip(each.labels, each.shares, most, f"{each.attribute}: {told}"),
+            strip(labels, each.shares, most, f"{short(each.attribute)}: {told}"),
             below,
             class_="heat-strip",
         ),
@@ -110,9 +114,9 @@ def _ends(labels: Sequence[str]) -> tuple[str, str]:
     return (labels[0], labels[-1] if len(labels) > 1 else "") if labels else ("", "")
 
 
-def _told(each: AttributeHeat) -> str:
-    if not each.shares or not any(map(drawable, each.shares)):
+def _told(labels: Sequence[str], shares: Sequence[float]) -> str:
+    if not any(map(drawable, shares)):
         return "no region fixes it"
-    hottest = max(range(len(each.shares)), key=lambda at: drawable(each.shares[at]))
-    label = each.labels[hottest] if hottest < len(each.labels) else f"part {count(hottest + 1)}"
-    return f"most at {label} ({share(each.shares[hottest])})"
+    hottest = max(range(len(shares)), key=lambda at: drawable(shares[at]))
+    label = labels[hottest] if hottest < len(labels) else f"part {count(hottest + 1)}"
+    return f"most at {label} ({share(shares[hottest])})"

@@ -15,6 +15,7 @@ from spark.report.drawing.text import (
     name,
     number,
     seconds,
+    short,
     short_count,
     tick_seconds,
     utc,
@@ -114,7 +115,7 @@ def skipped(report: Report) -> Section | None:
     """Files that could not be used, if there are any."""
     if not report.source.skipped:
         return None
-    rows = [Row([name(each.name, 64), each.why]) for each in report.source.skipped]
+    rows = [Row([name(each.name, 64), name(each.why, 300)]) for each in report.source.skipped]
     columns = [Column("File", "text"), Column("Why", "text prose")]
     return Section("skipped", "Skipped files", [foldable("Skipped files", columns, rows, "file")])
 
@@ -132,12 +133,8 @@ def _plotted(title: str, data: Histogram, told: str, show: Show, whole: bool) ->
 def _lifetime_plot(each: Churn) -> Html:
     assert each.lifetime_s is not None
     told = summary(each.lifetime_s, "lifetime", seconds)
-    title = f"Lifetimes in {_short(each.space)}: {each.kind}s"
+    title = f"Lifetimes in {short(each.space)}: {short(each.kind)}s"
     return _plotted(title, each.lifetime_s, told, tick_seconds, whole=False)
-
-
-def _short(space: str) -> str:
-    return space if len(space) <= 24 else f"{space[:23]}…"
 
 
 def _churn_row(each: Churn) -> Row:

@@ -11,6 +11,7 @@ from spark.report.drawing.text import (
     plural,
     seconds,
     share,
+    short,
     tick_milliseconds,
 )
 from spark.report.drawing.timeline import colour, timeline_plots
@@ -69,12 +70,12 @@ def latency(report: Report) -> Section:
         return Section("latency", title, [nothing("There are no times of stages.")])
     plot = ranges(
         [
-            Range(_label(row.stage), row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms)
+            Range(short(row.stage, _MOST), row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms)
             for row in report.latency
         ],
         "Latency by stage: "
         + "; ".join(
-            f"{row.stage} p50 {milliseconds(row.p50_ms)}, p99 {milliseconds(row.p99_ms)}"
+            f"{short(row.stage)} p50 {milliseconds(row.p50_ms)}, p99 {milliseconds(row.p99_ms)}"
             for row in report.latency
         ),
         tick_milliseconds,
@@ -126,7 +127,3 @@ def _kind_row(row: KindRow, total: int, most: int) -> Row:
 def _stage_row(row: StageRow) -> Row:
     times = (row.mean_ms, row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms)
     return Row([name(row.stage), *map(milliseconds, times)])
-
-
-def _label(stage: str) -> str:
-    return stage if len(stage) <= _MOST else f"{stage[: _MOST - 1]}…"

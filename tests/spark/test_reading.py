@@ -1,0 +1,119 @@
+"""Files of traces that can be used are read; the others are named, with the reason."""
+
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from pyspark.sql import SparkSession
+
+from dispatcher.reports.traces import REQUESTS
+from spark.reading import NoTraces, find_traces, read_rows, vanished
+from tests.spark.rows import BEGAN, row, write_rows
+
+
+def why(skipped: object, name: str) -> str:
+    found = {file.name: file.why for file in skipped}  # type: ignore[attr-defined]
+    return str(found[name])
+
+
+def ids(spark: SparkSession, path: Path, *times: int | None) -> list[str]:
+    rows = read_rows(spark, find_traces(spark, str(path)), *times)
+    return sorted(found["request_id"] for found in rows.collect())
+
+
+@pytest.mark.parametrize("inner", ["traces/requests", "requests", ""])
+def test_traces_are_found_in_a_data_folder_and_below(
+    spark: SparkSession, tmp_path: Path, inner: str
+) -> None:
+    write_rows(tmp_path / inner, [row("s1-1"), row("s1-2")])
+    assert ids(spark, tmp_path) == ["s1-1", "s1-2"]
+
+
+def test_one_file_can_be_named(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_rows(tmp_path, [row("s1-1")])
+    write_rows(tmp_path, [row("s1-2")], "20231114T230000-a-2.parquet")
+    assert ids(spark, path) == ["s1-1"]
+
+
+def test_a_path_without_traces_is_an_error_that_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(NoTraces, match="does not exist; name the data folder"):
+        find_traces(spark, str(tmp_path / "nowhere"))
+    with pytest.raises(NoTraces, match="cannot be read"):
+        find_traces(spark, "nosuch://storage/traces")
+
+
+def test_an_empty_folder_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    found = find_traces(spark, str(tmp_path))
+    assert (found.files, found.skipped) == ((), ())
+    assert read_rows(spark, found).columns == REQUESTS.names
+    assert ids(spark, tmp_path) == []
+
+
+def test_requests_are_chosen_by_the_time_at_which_they_arrived(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_rows(tmp_path, [row(f"s1-{n}", received_us=BEGAN + n) for n in range(4)])
+    assert ids(spark, tmp_path, BEGAN + 1, BEGAN + 3) == ["s1-1", "s1-2"]
+    assert ids(spark, tmp_path, BEGAN + 2, None) == ["s1-2", "s1-3"]
+    assert ids(spark, tmp_path, None, BEGAN + 2) == ["s1-0", "s1-1"]
+
+
+def test_files_that_cannot_be_used_are_named_and_left_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    good = write_rows(tmp_path, [row("s1-1")], "a.parquet")
+    whole = write_rows(tmp_path, [row(f"s1-{n}") for n in range(2_000)], "b.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "c.parquet").write_bytes(b"")
+    (tmp_path / ".d.parquet").write_bytes(whole)
+    write_rows(tmp_path, [row("s1-9")], "e.parquet", schema=REQUESTS.remove(0))
+    at = REQUESTS.get_field_index("received_us")
+    other = REQUESTS.set(at, pa.field("received_us", pa.int32()))
+    write_rows(tmp_path, [row("s1-9", received_us=1, done_us=2)], "f.parquet", schema=other)
+    # A footer is right, and a page in the middle is not.
+    middle = bytearray(whole)
+    middle[4 : len(middle) // 2] = bytes(len(middle) // 2 - 4)
+    (tmp_path / "g.parquet").write_bytes(middle)
+    (tmp_path / "notes.txt").write_text("no Parquet")
+
+    found = find_traces(spark, str(tmp_path))
+    assert [file.path.rsplit("/", 1)[-1] for file in found.files] == [good.name]
+    assert [file.name for file in found.skipped] == [
+        ".d.parquet",
+        *(f"{letter}.parquet" for letter in "bcefg"),
+    ]
+    assert "still being written" in why(found.skipped, ".d.parquet")
+    assert "is damaged" in why(found.skipped, "b.parquet")
+    assert "is damaged" in why(found.skipped, "c.parquet")
+    assert "lacks the column request_id" in why(found.skipped, "e.parquet")
+    assert "received_us is of type INT32" in why(found.skipped, "f.parquet")
+    assert "of its 2000 rows can be read" in why(found.skipped, "g.parquet")
+    assert ids(spark, tmp_path) == ["s1-1"]
+
+
+def test_columns_of_other_releases_do_no_harm(spark: SparkSession, tmp_path: Path) -> None:
+    at = REQUESTS.get_field_index("slice_size")
+    write_rows(tmp_path, [row("s1-1")], "a.parquet", schema=REQUESTS.remove(at))
+    newer = REQUESTS.append(pa.field("colour", pa.string()))
+    write_rows(tmp_path, [row("s1-2", colour="red")], "b.parquet", schema=newer)
+    rows = read_rows(spark, find_traces(spark, str(tmp_path))).orderBy("request_id").collect()
+    assert [found["slice_size"] for found in rows] == [None, 1]
+
+
+def test_a_file_that_vanishes_is_named_afterwards(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path, [row("s1-1")], "a.parquet")
+    gone = write_rows(tmp_path, [row("s1-2")], "b.parquet")
+    found = find_traces(spark, str(tmp_path))
+    rows = read_rows(spark, found)
+    gone.unlink()
+    assert [one["request_id"] for one in rows.collect()] == ["s1-1"]
+    assert [file.name for file in vanished(spark, found)] == ["b.parquet"]
+
+
+def test_the_newest_file_describes_the_spaces(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path, [row("s1-1")], "20260101T000000-a-1.parquet", {"dzflow.spaces": "old"})
+    write_rows(tmp_path, [row("s1-2")], "20260102T000000-a-2.parquet", {"dzflow.spaces": "new"})
+    found = find_traces(spark, str(tmp_path))
+    assert found.newest_footer["dzflow.spaces"] == "new"
