@@ -61,6 +61,7 @@ def example_report() -> Report:
                 SkippedFile("20260304T121000-api-2-000019.parquet", "lacks the column `pushed_us`"),
             ),
             backwards=12,
+            notices=("The space `old` is not described in the traces: it has no hot regions.",),
         ),
         kinds=tuple(_kind(kind, totals[kind], buckets) for kind in _KINDS),
         timeline=Timeline(_BUCKET_S, buckets),

@@ -186,6 +186,7 @@ def test_the_headline_says_what_when_and_how_many() -> None:
     assert "0.18 % failed (152)." in text
     assert "2 files were skipped ( which and why )" in text
     assert "12 rows end before the request arrived" in text
+    assert "The space `old` is not described in the traces" in text
 
 
 def test_sections_come_most_useful_first() -> None:

@@ -29,14 +29,14 @@ body {
   margin: 0; background: var(--page); color: var(--ink);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
 }
-main { max-width: 1240px; margin: 0 auto; padding: 28px 24px 56px; }
+main { max-width: 1240px; margin: 0 auto; padding: 28px 24px 56px; overflow-wrap: anywhere; }
 h1 { font-size: 26px; line-height: 1.2; margin: 0 0 4px; letter-spacing: -0.01em; }
 h2 { font-size: 18px; line-height: 1.3; margin: 0 0 6px; }
-h3 { font-size: 14px; line-height: 1.4; margin: 0; overflow-wrap: anywhere; }
+h3 { font-size: 14px; line-height: 1.4; margin: 0; }
 p { margin: 0; }
 a { color: var(--accent); }
 code, pre { font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
-header { margin-bottom: 20px; overflow-wrap: anywhere; }
+header { margin-bottom: 20px; }
 .when { font-size: 17px; color: var(--muted); }
 .summary { margin-top: 10px; font-size: 16px; }
 .made, .muted { color: var(--muted); }
@@ -96,12 +96,12 @@ tbody tr:hover > * { background: var(--stripe); }
 th:first-child { padding-left: 0; position: sticky; left: 0; background: var(--card); }
 th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; }
 th.bar, td.bar { width: 26%; min-width: 150px; }
-td.prose { white-space: normal; min-width: 220px; overflow-wrap: anywhere; }
+td.prose { white-space: normal; min-width: 220px; }
 td.note { padding: 0 12px 9px 0; white-space: normal; }
 tbody tr + tr > .note { border-top: 0; }
 td.note > div {
   position: sticky; left: 0; width: fit-content; max-width: min(1100px, 100vw - 56px);
-  overflow-wrap: anywhere; color: var(--muted);
+  color: var(--muted);
 }
 .share { display: grid; grid-template-columns: 4.2em 1fr; gap: 8px; align-items: center; }
 .share span { text-align: right; font-variant-numeric: tabular-nums; }
@@ -110,7 +110,7 @@ details summary { cursor: pointer; }
 .more > summary { color: var(--accent); margin-bottom: 6px; }
 .text pre {
   margin: 6px 0 4px; padding: 8px 10px; max-height: 300px;
-  overflow: auto; white-space: pre-wrap; overflow-wrap: anywhere; border-radius: 6px;
+  overflow: auto; white-space: pre-wrap; border-radius: 6px;
   background: var(--page);
 }
 """
@@ -134,7 +134,6 @@ svg { display: block; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 14px; margin: 0; padding: 0; }
 .legend { font-size: 13px; color: var(--muted); }
 .legend li { list-style: none; display: flex; align-items: center; gap: 6px; }
-.legend li { overflow-wrap: anywhere; }
 .key { flex: none; width: 12px; height: 12px; border-radius: 3px; background: var(--colour); }
 .key.line { height: 3px; width: 16px; }
 .key.whisker { height: 2px; }
@@ -176,15 +175,15 @@ figcaption p { font-size: 13px; color: var(--muted); }
 .hot + h3, .more + h3 { margin-top: 18px; }
 .hot .meter { height: 6px; }
 .hot li { list-style: none; }
-.hot-head { display: flex; flex-wrap: wrap; gap: 0 5px; overflow-wrap: anywhere; }
+.hot-head { display: flex; flex-wrap: wrap; gap: 0 5px; }
 .hot-head .muted { margin-left: auto; font-size: 13px; }
-.hot-text { margin-bottom: 5px; overflow-wrap: anywhere; }
+.hot-text { margin-bottom: 5px; }
 .heat:not(:last-child) { margin-bottom: 14px; }
 .heat-row {
   display: grid; gap: 2px 16px; padding: 10px 0; border-top: 1px solid var(--grid);
   grid-template-columns: 130px minmax(0, 1fr) 90px;
 }
-.heat-name { font-weight: 500; overflow-wrap: anywhere; line-height: 28px; }
+.heat-name { font-weight: 500; line-height: 28px; }
 .heat-open { font-size: 13px; }
 .strip { border-radius: 4px; }
 .track { fill: var(--grid); }
@@ -193,7 +192,7 @@ figcaption p { font-size: 13px; color: var(--muted); }
 .ends { display: grid; grid-template-columns: 1fr auto 1fr; gap: 0 16px; font-size: 12.5px; }
 .ends { margin-top: 3px; color: var(--muted); }
 .ends span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-.ends .told { color: var(--ink); white-space: normal; overflow-wrap: anywhere; }
+.ends .told { color: var(--ink); white-space: normal; }
 .ends .high { text-align: right; }
 """
 
@@ -207,13 +206,15 @@ _WIDTHS = """
   .ends { grid-template-columns: 1fr 1fr; }
   .ends .told { grid-row: 2; grid-column: 1 / 3; }
 }
+@media (max-width: 800px) {
+  .tick.minor { display: none; }
+}
 @media (max-width: 640px) {
   main { padding: 18px 12px 40px; }
   section { padding: 15px 14px 16px; }
   .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 8px; }
   .tiles > div { padding: 10px 12px; }
   .tiles .value { font-size: 21px; }
-  .tick.minor { display: none; }
   .plot { margin-left: 48px; width: calc(100% - 54px); }
   .ranges { margin-left: 58px; width: calc(100% - 68px); }
   th, td { padding-left: 8px; padding-right: 8px; }

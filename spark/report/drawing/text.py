@@ -226,6 +226,9 @@ def _ratio(value: float) -> str:
 
 
 def _stripped(value: float) -> str:
+    """As few characters as will do, for an axis."""
+    if isfinite(value) and abs(value) >= 99_999.5:
+        return f"{value:.2g}".replace("e+", "e")
     text = number(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -17,7 +17,7 @@ def empty(report: Report) -> Section:
             element("strong", "The path. "),
             "API processes write traces of requests to ",
             element("code", "<data-dir>/traces/requests/"),
-            ". The path should be this folder or a file in it.",
+            ". The path is the data folder, this folder, or a file in it.",
         ),
         element(
             "li",
@@ -35,8 +35,11 @@ def empty(report: Report) -> Section:
         element(
             "li",
             element("strong", "The time. "),
-            "If the report is on a part of the time only, requests must have arrived in it. Times"
-            " are UTC.",
+            "With ",
+            element("code", "--since"),
+            " or ",
+            element("code", "--until"),
+            ", only requests that arrived in this time count. Times without a zone are UTC.",
         ),
         element(
             "li",

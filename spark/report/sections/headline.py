@@ -12,11 +12,14 @@ from spark.report.drawing.text import (
     number,
     plural,
     share,
+    short,
     span,
     times,
     utc,
 )
 from spark.report.model import LoadRow, Report, Source
+
+_NOTICE = 600  # characters
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def _notices(source: Source) -> list[Html]:
             " API processes keep time (NTP)."
         )
         notices.append(joined([text]))
+    notices += [joined([short(notice, _NOTICE)]) for notice in source.notices]
     return [element("p", notice, class_="notice", role="note") for notice in notices]
 
 

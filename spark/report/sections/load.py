@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from spark.report.drawing.markup import Html, element
 from spark.report.drawing.tables import Column, Row, foldable, share_bar
-from spark.report.drawing.text import count, in_words, milliseconds, name, share
+from spark.report.drawing.text import count, in_words, milliseconds, name, share, short
 from spark.report.model import LoadRow, Report, Skew
 from spark.report.sections.section import Section, lead, nothing
 
@@ -88,8 +88,9 @@ def _left_out(over: str, shown: int, skews: Sequence[Skew]) -> str:
 
 
 def _skew_item(skew: Skew) -> Html:
-    one = skew.over.removesuffix("s")
-    title = element("strong", f"{skew.over.capitalize()}: {_verdict(skew)}.")
+    over = short(skew.over)
+    one = over.removesuffix("s")
+    title = element("strong", f"{over.capitalize()}: {_verdict(skew)}.")
     if skew.count <= 1:
         return element("li", title, f" There is only one {one}.")
     mean, all_ = ("number of requests", "requests") if skew.over == "hosts" else ("work", "work")
@@ -97,7 +98,7 @@ def _skew_item(skew: Skew) -> Html:
     return element(
         "li",
         title,
-        f" The busiest of {count(skew.count)} {skew.over} has {in_words(skew.max_over_mean)} the"
+        f" The busiest of {count(skew.count)} {over} has {in_words(skew.max_over_mean)} the"
         f" mean {mean}. The busiest {tenth} has {share(skew.top_share)} of all {all_}.",
     )
 

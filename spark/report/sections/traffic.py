@@ -24,7 +24,7 @@ _STAGES = {
     "decided": "computing the flow changes of the slice",
     "pushed": "until the switches have acknowledged the slice",
 }
-_MOST = 12  # characters of a stage's name beside its bar
+_MOST = 9  # characters of a stage's name beside its bar
 
 
 def timeline(report: Report) -> Section:
