@@ -1,0 +1,210 @@
+"""The figures of a report, worked out by hand for small traces."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from configurators.state.spaces import new_space
+from configurators.state.trace_spaces import encode_footer
+from spark.reading import find_traces
+from spark.report.job import make_report
+from spark.report.model import Bin, Histogram, Report, Skew
+from spark.report.rates import MOST_BUCKETS, bucket_length
+from spark.report.skew import skew_of
+from tests.spark.rows import BEGAN, row, write_rows
+
+SECOND = 1_000_000
+SCHEMA = {
+    "attributes": [
+        {"name": "price", "type": "int", "min": 0, "max": 1023, "bits": 10},
+        {"name": "volume", "type": "int", "min": 0, "max": 15, "bits": 4},
+    ]
+}
+A, B = "1.0/3-0", "1.0/3-1"
+
+
+def report(spark: SparkSession, path: Path, *times: int | None) -> Report:
+    return make_report(spark, str(path), find_traces(spark, str(path)), *times)
+
+
+@pytest.fixture(scope="module")
+def known(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """A subscription with two partials, one of another host, an end, and a failure."""
+    folder = tmp_path_factory.mktemp("known")
+    rows = [
+        row("s1-1", partition=A, received_us=BEGAN, decided_us=400, slice_size=4),
+        row("s1-1", partition=B, received_us=BEGAN, done_us=BEGAN + 9_000, configurator="c2"),
+        row("s1-2", partition=A, received_us=BEGAN + SECOND, decided_us=400, slice_size=4)
+        | {"host": "h2", "queued_us": 7_000},
+        row("s1-1.2", kind="unsubscribe", partition=A, received_us=BEGAN + 10 * SECOND)
+        | {"adds": 0, "deletes": 4, "decided_us": 50},
+        row("a1-3", kind="advertise", partition=A, received_us=BEGAN + 10 * SECOND)
+        | {"host": "h3", "outcome": "failed", "slice": 0, "slice_size": 0, "decided_us": 0},
+    ]
+    write_rows(folder, rows)
+    return report(spark, folder)
+
+
+def test_a_request_with_several_partials_is_counted_once(known: Report) -> None:
+    source = known.source
+    assert (source.rows, source.requests, source.files) == (5, 4, 1)
+    assert (source.begin_us, source.end_us) == (BEGAN, BEGAN + 10 * SECOND + 5_000)
+    assert [(kind.kind, kind.requests, kind.failed, kind.partials) for kind in known.kinds] == [
+        ("subscribe", 2, 0, 1.5),
+        ("advertise", 1, 1, 1.0),
+        ("unsubscribe", 1, 0, 1.0),
+    ]
+
+
+def test_flow_operations_are_added_up_by_request(known: Report) -> None:
+    found = {kind.kind: (kind.adds, kind.modifies, kind.deletes) for kind in known.kinds}
+    assert found["subscribe"] == (3.0, 0.0, 0.0)  # 2 + 2, and 2
+    assert found["unsubscribe"] == (0.0, 0.0, 4.0)
+    assert known.operations == Histogram(4, 3.0, 2, 4, 4, 4, (Bin(2.0, 2), Bin(4.0, 2)))
+
+
+def test_work_is_the_share_of_a_slices_decision_time(known: Report) -> None:
+    work = {load.name: (load.partials, pytest.approx(load.work_ms)) for load in known.partitions}
+    assert work == {A: (4, 0.25), B: (1, 0.1)}  # 400/4 + 400/4 + 50, and 100
+    assert [load.share for load in known.partitions] == pytest.approx([0.25 / 0.35, 0.1 / 0.35])
+    assert [load.name for load in known.configurators] == ["configurator-1", "c2"]
+    assert {load.space for load in known.partitions} == {"stocks"}
+    by_host = {host.host: (host.requests, pytest.approx(host.work_ms)) for host in known.hosts}
+    assert by_host == {"h1": (2, 0.25), "h2": (1, 0.1), "h3": (1, 0.0)}
+
+
+def test_latency_is_that_of_requests_and_its_stages_those_of_partials(known: Report) -> None:
+    stages = {stage.stage: stage for stage in known.latency}
+    assert list(stages) == ["total", "queued", "decided", "pushed"]
+    assert (stages["total"].p50_ms, stages["total"].max_ms) == (5.0, 9.0)
+    assert stages["total"].mean_ms == 6.0  # 9, 5, 5, 5
+    assert (stages["queued"].p50_ms, stages["queued"].max_ms) == (1.0, 7.0)
+    assert stages["pushed"].mean_ms == 3.0
+    partition = known.partitions[0]
+    assert (partition.queued_p50_ms, partition.queued_p99_ms) == (1.0, 7.0)
+
+
+def test_the_timeline_has_a_bucket_for_each_second_with_requests(known: Report) -> None:
+    assert known.timeline.bucket_s == 1.0
+    assert [
+        ((bucket.begin_us - BEGAN) // SECOND, bucket.requests, bucket.failed)
+        for bucket in known.timeline.buckets
+    ] == [(0, {"subscribe": 1}, 0), (1, {"subscribe": 1}, 0), (10, OTHERS, 1)]
+    assert known.timeline.buckets[0].p99_ms == 9.0
+    assert known.kinds[0].peak_per_s == 1.0
+
+
+OTHERS = {"advertise": 1, "unsubscribe": 1}
+
+
+def test_slices_are_counted_by_their_size(known: Report) -> None:
+    # Two rows of slices of four are half a slice; two rows are slices of one.
+    slices = known.slices
+    assert slices is not None
+    assert slices.mean == pytest.approx((4 * 0.5 + 1 * 2) / 2.5)
+    assert (slices.p50, slices.max) == (1.0, 4.0)
+
+
+def test_lifetimes_are_from_begin_to_end(known: Report) -> None:
+    subscriptions = next(churn for churn in known.churn if churn.kind == "subscription")
+    assert (subscriptions.begun, subscriptions.updated, subscriptions.ended) == (2, 0, 1)
+    assert subscriptions.lifetime_s is not None
+    assert subscriptions.lifetime_s.mean == pytest.approx(10 - 0.009 + 0.005)
+
+
+def test_the_most_expensive_requests_come_with_their_filters(known: Report) -> None:
+    first = known.expensive[0]
+    assert (first.id, first.host, first.partials, first.regions) == ("s1-1", "h1", 2, 2)
+    assert (first.work_ms, first.total_ms, first.operations) == (pytest.approx(0.2), 9.0, 4)
+    assert first.filter == "{}"
+    assert len(known.expensive) == 4
+
+
+def test_skew_compares_the_busiest_with_the_mean(known: Report) -> None:
+    by = {skew.over: skew for skew in known.skew}
+    assert by["partitions"].max_over_mean == pytest.approx(0.25 / 0.175)
+    assert (by["hosts"].count, by["hosts"].max_over_mean) == (3, pytest.approx(1.5))
+
+
+def test_files_without_schemas_give_a_notice_instead_of_hot_regions(known: Report) -> None:
+    assert known.hot == ()
+    assert "cannot be put into words" in known.source.notices[0]
+
+
+def test_hot_regions_are_told_in_words(spark: SparkSession, tmp_path: Path) -> None:
+    doc = new_space("stocks", 1, SCHEMA, "legs", 1)
+    half = {"partition": "1.0/all", "decided_us": 300}
+    rows = [
+        row("s1-1", regions=["111101", "111011"], **half),  # price above 896, both
+        row("s1-2", regions=["111"], **half),
+        row("s1-3", regions=["0" + "*" * 9 + "0001"], **half),
+        row("s1-4", regions=["*"], **half),
+        row("s1-5", regions=["111"], partition="1.1/all"),  # of another version of the index
+    ]
+    write_rows(tmp_path, rows, footer=encode_footer([doc]).entries)
+    found = report(spark, tmp_path)
+    assert found.source.notices == ()
+    assert [(hot.text, hot.partials, hot.share) for hot in found.hot] == [
+        ("price >= 896", 3, 0.5),
+        ("anything", 1, 0.25),
+        ("price <= 511 and volume <= 1", 1, 0.25),
+    ]
+    price, volume = found.heat
+    assert (price.attribute, volume.attribute) == ("price", "volume")
+    assert price.open == 0.25
+    assert price.shares == pytest.approx([0.25 / 4] * 4 + [0, 0, 0, 0.5])
+    assert (price.labels[0], price.labels[-1]) == ("price <= 127", "price >= 896")
+    assert volume.open == 0.75
+    assert volume.shares == pytest.approx([0.25] + [0] * 7)
+
+
+def test_hot_regions_of_prefixes_are_told_too(spark: SparkSession, tmp_path: Path) -> None:
+    schema = {**SCHEMA, "index": {"kind": "zorder"}}
+    footer = encode_footer([new_space("stocks", 1, schema, "lpm", 1)]).entries
+    write_rows(tmp_path, [row("s1-1", regions=["1"])], footer=footer)
+    found = report(spark, tmp_path)
+    assert [hot.text for hot in found.hot] == ["price >= 512"]
+    assert found.heat == ()
+
+
+def test_empty_traces_give_an_empty_report(spark: SparkSession, tmp_path: Path) -> None:
+    found = report(spark, tmp_path)
+    assert (found.source.rows, found.source.requests, found.kinds) == (0, 0, ())
+    write_rows(tmp_path, [])
+    assert report(spark, tmp_path).source.files == 1
+    write_rows(tmp_path, [row("s1-1")], "b.parquet")
+    assert report(spark, tmp_path, BEGAN + SECOND).source.rows == 0
+
+
+def test_clocks_that_went_backwards_are_counted_and_spoil_no_latency(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    back: dict[str, Any] = {"received_us": BEGAN + SECOND, "done_us": BEGAN}
+    write_rows(tmp_path, [row("s1-1"), row("s1-2", **back)])
+    found = report(spark, tmp_path)
+    assert (found.source.backwards, found.source.requests) == (1, 2)
+    assert (found.latency[0].mean_ms, found.latency[0].max_ms) == (5.0, 5.0)
+
+
+def test_one_row_is_enough_even_if_its_clock_went_backwards(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_rows(tmp_path, [row("s1-1", received_us=BEGAN + SECOND, done_us=BEGAN)])
+    found = report(spark, tmp_path)
+    assert found.source.requests == 1
+    assert [stage.stage for stage in found.latency] == ["queued", "decided", "pushed"]
+    assert found.timeline.buckets[0].p50_ms == 0.0
+    assert found.skew[0] == Skew("partitions", 1, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 239.0, 241.0, 86_400.0, 1e7, 1e9])
+def test_a_timeline_is_bounded(seconds: float) -> None:
+    assert seconds / bucket_length(seconds) <= MOST_BUCKETS
+
+
+def test_nothing_to_be_spread_has_no_skew() -> None:
+    assert skew_of("hosts", []) is None
+    assert skew_of("hosts", [0.0, 0.0]) is None
+    assert skew_of("hosts", [3.0, 1.0]) == Skew("hosts", 2, 1.5, 0.75)
