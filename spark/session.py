@@ -1,9 +1,6 @@
 """Starts Spark: on this machine by default, on a cluster if its master is named."""
 
 import os
-import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,13 +12,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dzflow.errors import DzflowError
+from spark.java import missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OLDEST_JAVA = 17
 _LOOPBACK = "127.0.0.1"
-_JAVA_TIMEOUT = 30.0
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -70,32 +66,8 @@ def check_installation() -> None:
         raise SparkUnavailable(
             "PySpark is missing: run `make spark`, or pip install 'dzflow-control[spark]'"
         )
-    java = find_java()
-    version = java_version(java) if java else None
-    if version is None or version < OLDEST_JAVA:
-        there = f"{java} is version {version}" if version else "there is none"
-        raise SparkUnavailable(
-            f"Spark needs Java {OLDEST_JAVA} or later, and {there}: run `make spark` as root on"
-            f" Debian, or install openjdk-{OLDEST_JAVA}-jre-headless, or set JAVA_HOME"
-        )
-
-
-def find_java() -> str | None:
-    """The Java that Spark will use: that of JAVA_HOME, or the first on the path."""
-    home = os.environ.get("JAVA_HOME")
-    return shutil.which("java", path=str(Path(home) / "bin") if home else None)
-
-
-def java_version(java: str) -> int | None:
-    """The major version of a Java; None if it does not run, or does not say."""
-    try:
-        done = subprocess.run(  # noqa: S603 - the Java that Spark will start
-            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
-    return int(found[1]) if found else None
+    if wrong := missing():
+        raise SparkUnavailable(wrong)
 
 
 def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
@@ -108,7 +80,6 @@ def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
         # Such files are left out beforehand; one that vanishes later must not end the job.
         "spark.sql.files.ignoreCorruptFiles": "true",
         "spark.sql.files.ignoreMissingFiles": "true",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.pyspark.python": sys.executable,
