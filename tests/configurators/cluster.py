@@ -126,6 +126,7 @@ class Cluster:
     ) -> AsyncIterator[Stream]:
         """A stream to a configurator (to this process with the id), as soon as it is registered."""
         address = await self.registered(id, process)
+        self.loads.pop(id, None)  # what an earlier process with this id has reported
         stream = await connect(address, TOKEN, self._hear, FromConfigurator, "d1")
         self.streams[id] = stream
         try:
