@@ -149,14 +149,11 @@ async def test_a_process_that_is_restarted_soon_finds_its_switches_as_they_were(
     access = etcd_server.access()
     await store(access, FOUR)
     async with (
-        process(access, "b1", stable_after=QUICK) as one,
+        process(access, "b1") as one,
         EmulatedNetwork(FOUR) as network,
         client(one.listen) as c,
     ):
-        async with (
-            child(access, "b2", ttl=60, stable_after=QUICK) as two,
-            client(two.listen) as d,
-        ):
+        async with child(access, "b2", ttl=60) as two, client(two.listen) as d:
             network.set_controllers(controllers(one, two))
             await d.holding(*SECOND)
             await c.holding(*FIRST)
