@@ -42,6 +42,13 @@ def shown_as_json(*words: str, url: str) -> Any:
 def url(service: Service) -> Iterator[str]:
     """A service with something in it."""
     with Rest(service.url) as rest:
+
+        def configurators() -> list[str]:
+            found = rest.get("/configurators")["items"]
+            return [each["id"] for each in found if each["state"] == "up"]
+
+        # The service is ready with one of them; each of both is to own some of the partitions.
+        eventually(lambda: len(configurators()) == 2, "both configurators are there")
         rest.put_space(SPACE, SCHEMA)
         rest.begin("subscription", "h1", SPACE, "price > 100")
         rest.begin("advertisement", "h3", SPACE, {})

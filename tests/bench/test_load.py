@@ -184,7 +184,7 @@ async def test_latency_counts_from_when_a_request_should_have_been_sent() -> Non
 async def test_saturation_keeps_calls_in_progress() -> None:
     async with loading(Records()) as load:
         await load.fill(4_000)
-        measured = await load.saturate(0.2, "batch", size=100)
+        measured = await load.saturate(1.0, "batch", size=100)
     assert len(measured.latencies) > 100
     assert measured.rate > 0
     assert measured.flow_mods_per_s > 0

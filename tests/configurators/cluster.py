@@ -35,7 +35,7 @@ from configurators.streams.messages import (
     Waiting,
 )
 from configurators.streams.packing import pack_regions, unpack_regions
-from configurators.streams.stream import Stream
+from configurators.streams.stream import Stream, StreamOptions
 from configurators.streams.task_numbers import Phase, task_number
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
@@ -126,7 +126,10 @@ class Cluster:
     ) -> AsyncIterator[Stream]:
         """A stream to a configurator (to this process with the id), as soon as it is registered."""
         address = await self.registered(id, process)
-        stream = await connect(address, TOKEN, self._hear, FromConfigurator, "d1")
+        self.loads.pop(id, None)  # what an earlier process with this id has reported
+        # It stays open while the configurator is paused, however long the others take.
+        patient = StreamOptions(silence=WAIT)
+        stream = await connect(address, TOKEN, self._hear, FromConfigurator, "d1", patient)
         self.streams[id] = stream
         try:
             yield stream

@@ -300,7 +300,7 @@ async def test_a_change_of_schema_goes_on_when_its_dispatcher_dies(etcd_server: 
         wider = {"attributes": [*SCHEMA["attributes"], {"name": "hot", "type": "bool"}]}
         async with w.dispatcher(lease_ttl=2, grace=600) as dying:
             assert (await dying.put_space("stocks", wider)).version == 1
-        assert 1 in alive.status.space("stocks").versions
+        await until(lambda: 1 in alive.status.space("stocks").versions)
 
         async def over() -> bool:
             space = alive.status.space("stocks")

@@ -20,7 +20,7 @@ from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
-from tests.dispatcher.support import TIMEOUT, TOKEN
+from tests.dispatcher.support import TIMEOUT, TOKEN, UNLIMITED
 from tests.support import until
 
 Mode = Literal["sna", "sea"]
@@ -31,23 +31,25 @@ QUICK = ConfiguratorOptions(tune_gc=False, load_every_s=0.2)
 class Whole:
     """What runs."""
 
-    def __init__(self, access: Access, etcd: Etcd, network: EmulatedNetwork, mode: Mode) -> None:
+    def __init__(
+        self, access: Access, etcd: Etcd, network: EmulatedNetwork, mode: Mode, configurators: int
+    ) -> None:
         self.mode = mode
         self.access = access
         self.etcd = etcd
         self.network = network
+        self._configurators = configurators
 
     @asynccontextmanager
     async def dispatcher(self, **options: Any) -> AsyncIterator[Dispatcher]:
-        """A dispatcher that is ready."""
-        # On a busy machine, filters may take longer than hosts are allowed.
-        free: dict[str, Any] = {"work": None, "work_per_host": None}
-        how = DispatcherOptions(mode=self.mode, **free | options)
+        """A dispatcher that is ready, and knows all configurators."""
+        how = DispatcherOptions(mode=self.mode, **UNLIMITED | options)
         async with Dispatcher(self.access, TOKEN, how) as made:
 
             async def ready() -> bool:
                 health = made.health()
-                return health.ready and not health.impaired
+                known = len(made.status.configurators())
+                return health.ready and not health.impaired and known >= self._configurators
 
             await until(ready)
             yield made
@@ -87,7 +89,7 @@ async def whole(
             how = replace(options, mode=mode)
             process = ConfiguratorProcess(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", how)
             await stack.enter_async_context(_running(process.run))
-        yield Whole(access, etcd, network, mode)
+        yield Whole(access, etcd, network, mode, configurators)
 
 
 @asynccontextmanager

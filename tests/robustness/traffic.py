@@ -6,6 +6,7 @@ Control requests of several hosts come and go; a few publishers and subscribers 
 import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +31,7 @@ from tests.robustness.calls import (
     updated,
 )
 from tests.robustness.record import Outcome, Published, Received, Recorder, Request, Steady
+from tests.support import until
 
 BYSTANDER = "h4"
 """A host that never subscribes or advertises."""
@@ -42,7 +44,7 @@ _WAIT = 5  # seconds that the service may take before it answers 202
 _GAP = 0.05  # seconds between the events of a publisher
 _OPENING = 60.0
 _JOIN_EVERY = 5.0
-_SILENCE, _MOST_SILENCES = 1.5, 20
+_SILENCE, _MOST_SILENCES = 3.0, 10
 _SEEN: dict[str, Outcome] = {
     "active": "ok",
     "removed": "absent",
@@ -157,6 +159,9 @@ class Traffic:
             )
             for host in HOSTS
         }
+        for plane in planes.values():
+            # The API process that it calls may hear late of a space that another one has made.
+            await until(partial(_knows, plane, world.name))
         for host in ("h1", "h2", "h2", "h3", "h3"):
             name, source = f"stays-{len(self._wanted)}", self._selective_filter()
             made = await planes[host].subscribe(
@@ -381,3 +386,7 @@ class Traffic:
 
 def _path(known: _Known) -> str:
     return f"/{known.kind}s/{known.id}"
+
+
+async def _knows(plane: AsyncControlPlane, space: str) -> bool:
+    return any(each["name"] == space for each in await plane.spaces())

@@ -37,6 +37,10 @@ def routes() -> Iterator[tuple[str, str]]:
 ROUTES = list(routes())
 
 
+def get(url: str, headers: dict[str, str] | None = None) -> httpx.Response:
+    return httpx.get(url, headers=headers, timeout=60)
+
+
 def test_a_rebound_name_gets_nothing_from_any_operation(client: httpx.Client) -> None:
     """The page's own name resolves to 127.0.0.1, so that for the browser it is the same origin."""
     name = f"evil.example:{urlsplit(str(client.base_url)).port}"
@@ -141,33 +145,32 @@ def test_renew_needs_no_body_and_takes_json(client: httpx.Client, space: str) ->
 
 def test_a_service_with_tokens_has_any_name_unless_names_are_given(stack: Stack) -> None:
     named = {"Host": "dzflow.example"}
-    assert httpx.get(f"{stack.guarded_url}/healthz", headers=named).status_code == 200
+    assert get(f"{stack.guarded_url}/healthz", named).status_code == 200
     tokens = (Token("op-secret", "operator"),)
     with stack.serving(tokens=tokens, names=("DZFLOW.example",)) as url:
-        assert httpx.get(f"{url}/healthz", headers=named).status_code == 200
-        assert httpx.get(f"{url}/healthz").status_code == 200
-        other = httpx.get(f"{url}/healthz", headers={"Host": "evil.example"})
-        problem_of(other, 403)
+        assert get(f"{url}/healthz", named).status_code == 200
+        assert get(f"{url}/healthz").status_code == 200
+        problem_of(get(f"{url}/healthz", {"Host": "evil.example"}), 403)
 
 
 def test_names_can_be_added_or_not_be_checked(stack: Stack) -> None:
     with stack.serving(names=("dzflow.example",)) as url:
-        assert httpx.get(f"{url}/spaces", headers={"Host": "dzflow.example:80"}).status_code == 200
-        problem_of(httpx.get(f"{url}/spaces", headers={"Host": "evil.example"}), 403)
+        assert get(f"{url}/spaces", {"Host": "dzflow.example:80"}).status_code == 200
+        problem_of(get(f"{url}/spaces", {"Host": "evil.example"}), 403)
     with stack.serving(names=("*",)) as url:
-        assert httpx.get(f"{url}/spaces", headers={"Host": "evil.example"}).status_code == 200
+        assert get(f"{url}/spaces", {"Host": "evil.example"}).status_code == 200
 
 
 def test_beyond_loopback_every_address_is_ours(stack: Stack) -> None:
     with stack.serving(any_address=True) as url:
         for host in ("192.0.2.1:8080", "[2001:db8::1]:8080", "localhost"):
-            assert httpx.get(f"{url}/spaces", headers={"Host": host}).status_code == 200
-        problem_of(httpx.get(f"{url}/spaces", headers={"Host": "evil.example"}), 403)
+            assert get(f"{url}/spaces", {"Host": host}).status_code == 200
+        problem_of(get(f"{url}/spaces", {"Host": "evil.example"}), 403)
 
 
 def test_an_origin_can_be_allowed(stack: Stack) -> None:
     ours = "https://ops.example"
-    with stack.serving(origins=(ours,)) as url, httpx.Client(base_url=url) as client:
+    with stack.serving(origins=(ours,)) as url, httpx.Client(base_url=url, timeout=60) as client:
         answer = client.get("/spaces", headers={"Origin": ours, "Sec-Fetch-Site": "cross-site"})
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == ours

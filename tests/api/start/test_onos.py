@@ -38,6 +38,8 @@ def url(
     try:
         found = up.url()
         asyncio.run(store_wires(access, onos))
+        with Rest(found) as rest:
+            eventually(lambda: all(host.get("wire") for host in rest.hosts()), "the API knows them")
         yield found
     finally:
         code = up.end(signal.SIGTERM)

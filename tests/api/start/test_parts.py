@@ -30,7 +30,7 @@ async def test_a_southbound_process_closes_a_silent_connection_after_its_timeout
         group.create_task(process.run(stop))
         await process.ready.wait()
         reader, writer = await asyncio.open_connection(*address_of(process.openflow))
-        async with asyncio.timeout(DEFAULT_TIMEOUT / 2):
+        async with asyncio.timeout(DEFAULT_TIMEOUT - 1):
             await reader.read()  # until the process closes the connection
         writer.close()
         stop.set()

@@ -23,7 +23,7 @@ def test_each_api_process_has_a_port_of_its_own(tmp_path: Path) -> None:
         series = 'dzflow_http_requests_total{route="GET /hosts",status="200"}'
         assert f"{series} 3.0" in counted[0]
         assert series not in counted[1]
-        assert is_ready(service.url)
+        eventually(lambda: is_ready(service.url), "the shared port is served, too")
 
 
 def test_a_port_of_a_process_that_is_in_use_is_reported(tmp_path: Path) -> None:

@@ -46,8 +46,10 @@ class Grown:
         """How many switches each southbound process has."""
         return [each["switches"] for each in self.workers("southbound").values()]
 
-    def owners(self) -> set[str]:
-        return {each["configurator"] for each in self.rest.get("/partitions")["items"]}
+    def owners(self, space: str | None = None) -> set[str]:
+        """The configurators that own partitions, of one space or of all."""
+        found = self.rest.get("/partitions")["items"]
+        return {each["configurator"] for each in found if space in (None, each["space"])}
 
     def check(self, requests: RequestLoop) -> None:
         """All records are there, and the switches hold what they should."""
@@ -72,11 +74,8 @@ def test_a_service_grows_and_shrinks_under_traffic(tmp_path: Path) -> None:
             assert (answer["wanted"], set(answer["leaving"])) == (1, THREE - FIRST)
             eventually(lambda: is_ready(service.url), "that some leave is no failure")
             rest.put_space("more", SCHEMA)
-            assert {
-                each["configurator"]
-                for each in rest.get("/partitions")["items"]
-                if each["space"] == "more"
-            } == FIRST
+            eventually(lambda: it.owners("more"), "the owners in the new space are known")
+            assert it.owners("more") == FIRST
             requests.wait_for_more(20)
             eventually(lambda: set(it.workers()) == FIRST, "the others have ended")
             requests.wait_for_more(10)

@@ -12,8 +12,6 @@ from tests.service import eventually, flows, running
 
 def test_requests_go_on_when_configurators_die_or_sleep(tmp_path: Path) -> None:
     with running(tmp_path) as service, Rest(service.url) as rest:
-        rest.put_space("stocks", SCHEMA)
-        rest.begin("advertisement", "h3", "stocks", "price >= 0")
 
         def pids() -> dict[str, int]:
             found = rest.get("/configurators")["items"]
@@ -23,6 +21,10 @@ def test_requests_go_on_when_configurators_die_or_sleep(tmp_path: Path) -> None:
             return {each["configurator"] for each in rest.get("/partitions")["items"]}
 
         both = {"configurator-1", "configurator-2"}
+        # A service is ready with one of them; the other one may come later.
+        eventually(lambda: set(pids()) == both, "both are there")
+        rest.put_space("stocks", SCHEMA)
+        rest.begin("advertisement", "h3", "stocks", "price >= 0")
         assert owners() == both
         with RequestLoop(service.url) as requests:
             requests.wait_for_more(20)

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from api.start import telemetry
 from api.start.parts import common
 from api.start.settings import checks
 from api.start.settings.checks import check_settings, find_hints
@@ -16,6 +17,7 @@ from api.start.settings.sources import load, restore
 from api.start.telemetry import open_tracer
 from tests.collector import Collector, collecting
 from tests.service import SCHEMA, eventually, running
+from tests.support import WAIT
 
 CALLER = "00-{:032x}-000000000000abcd-01"
 SPANS = {
@@ -26,6 +28,13 @@ SPANS = {
 }
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last spans are not given up because the machine is busy."""
+    monkeypatch.setattr(telemetry, "_CLOSE_SECONDS", WAIT)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_spans_reach_the_collector_when_a_process_ends() -> None:
     with collecting() as collector:
         settings = TelemetrySettings(
@@ -50,6 +59,7 @@ async def test_a_process_ends_although_the_collector_does_not_answer() -> None:
             span.end()
 
 
+@pytest.mark.usefixtures("patient")
 async def test_contexts_that_make_no_sense_are_not_sampled() -> None:
     with collecting() as collector:
         settings = TelemetrySettings(enabled=True, endpoint=collector.url, share=0)
@@ -66,8 +76,8 @@ async def test_contexts_that_make_no_sense_are_not_sampled() -> None:
 def test_a_request_is_one_trace_through_all_processes(tmp_path: Path) -> None:
     trace = 0xFEED
     with collecting() as collector:
-        telemetry = {"enabled": True, "endpoint": collector.url, "share": 0.0}
-        with running(tmp_path, telemetry=telemetry) as service:
+        traced = {"enabled": True, "endpoint": collector.url, "share": 0.0}
+        with running(tmp_path, telemetry=traced) as service:
             httpx.put(f"{service.url}/spaces/s", json=SCHEMA, timeout=60).raise_for_status()
             body = {"host": "h1", "space": "s", "filter": {}}
             httpx.post(f"{service.url}/advertise", json=body, timeout=60).raise_for_status()

@@ -141,7 +141,7 @@ def test_workers_that_die_at_the_start_get_a_second_chance(tmp_path: Path) -> No
     options = {"port": 0, "data_dir": tmp_path, "topology": "line:3"}
     service = Service(load(options=options, environment={}), tell=tell)
     with service:
-        assert is_ready(service.url)
+        eventually(lambda: is_ready(service.url), "the service is ready")
     assert "starting workers once more" in told
 
 
@@ -152,7 +152,7 @@ def test_two_services_do_not_share_a_folder(hurt: tuple[Service, list[str]], fol
         running(folder),
     ):
         pass
-    assert is_ready(service.url)
+    eventually(lambda: is_ready(service.url), "the first service is ready")
 
 
 def test_a_port_in_use_is_reported_and_no_process_is_left(
@@ -214,6 +214,7 @@ def test_with_tokens_and_tls_other_machines_may_call(tmp_path: Path) -> None:
         with trust(OPERATOR) as rest:
             rest.put_space("stocks", SCHEMA)
         with trust(HOST) as rest:
+            eventually(rest.spaces, "the API process that is asked knows the space")
             assert rest.begin("subscription", "h1", "stocks", "price > 5")["state"] == "active"
         with trust() as rest, pytest.raises(NotAuthorised):
             rest.spaces()

@@ -1,5 +1,7 @@
 """Configurators that die or sleep: others go on with their partitions, and they change nothing."""
 
+from msgspec.structs import replace
+
 from configurators.ownership.take_over import Orphans
 from configurators.process import ConfiguratorOptions
 from configurators.store.documents import encode
@@ -13,9 +15,11 @@ OPTIONS = ConfiguratorOptions(
     tune_gc=False,
     load_every_s=0.2,
     lease_s=2,
-    take_over_after_s=0.3,
+    take_over_after_s=1.0,  # time to register again, for one that stood still for a moment
     take_over_first_s=3.0,
 )
+# Those that live on: if they stood still for a moment, the others must not take them for dead.
+SURVIVOR = replace(OPTIONS, lease_s=20)
 
 
 def orphans(me: str, alive: str = "abc", owned: int = 30) -> Orphans:
@@ -99,7 +103,7 @@ async def test_a_configurator_paused_for_longer_than_its_lease_changes_nothing_w
     async with cluster(etcd_server.access()) as it, it.child("c1", OPTIONS) as c1:
         await it.ready("c1")
         await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 19)))
-        async with it.configurator("c2", OPTIONS):
+        async with it.configurator("c2", SURVIVOR):
             c1.pause()
             # What it is told now it works on when it wakes, before it hears anything else.
             late = it.tasks([it.subscribe(f"y < {n}") for n in range(40, 60)])
@@ -127,7 +131,7 @@ async def test_the_partitions_of_a_killed_configurator_are_spread_over_the_other
     async with cluster(etcd_server.access(), partitions=9) as it, it.child("c1", OPTIONS) as c1:
         await it.ready("c1")
         await it.do(it.advertise("x < 100"), *(it.subscribe(f"x < {n}") for n in range(9, 49)))
-        async with it.configurator("c2", OPTIONS), it.configurator("c3", OPTIONS):
+        async with it.configurator("c2", SURVIVOR), it.configurator("c3", SURVIVOR):
             await it.until(lambda: {"c2", "c3"} <= it.loads.keys())
             c1.kill()
             names = set(it.space.partitions())
@@ -167,7 +171,8 @@ async def test_partitions_of_a_dead_configurator_do_not_go_to_one_that_leaves(
     async with cluster(etcd_server.access(), partitions=5) as it, it.child("c1", OPTIONS) as c1:
         await it.ready("c1")
         await it.etcd.put(wanted_key("configurators"), encode(Wanted(2)))
-        async with it.configurator("c3", OPTIONS), it.configurator("c2", OPTIONS):
+        # The one that stays comes first: whatever happens to c1, c3 is never alone.
+        async with it.configurator("c2", SURVIVOR), it.configurator("c3", SURVIVOR):
             await it.until(lambda: {"c2", "c3"} <= it.loads.keys())
             c1.kill()
             await it.ready("c2")

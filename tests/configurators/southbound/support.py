@@ -14,9 +14,10 @@ from configurators.state.spaces import (
     LoadedSpace,
     new_space,
 )
-from configurators.store.documents import encode
+from configurators.store.documents import decode_connections, encode
 from configurators.store.etcd.client import Access, Etcd
-from configurators.store.keys import NETWORK, SPACES, owner_key
+from configurators.store.keys import CONNECTIONS, NETWORK, SPACES, owner_key
+from configurators.store.model import Connections
 from configurators.streams.addresses import split_address
 from configurators.streams.listener import connect
 from configurators.streams.messages import (
@@ -39,7 +40,7 @@ from sdn.flows import Change, FlowEntry, FlowOp, Output
 from sdn.pipeline import MATCH_PRIORITY, PlanName
 from sdn.topologies import topology
 from sdn.topology import Topology
-from tests.support import WAIT
+from tests.support import WAIT, until
 
 LINE = topology("line:3")
 NAMES = {"s1", "s2", "s3"}
@@ -177,6 +178,25 @@ async def client(address: str) -> AsyncIterator[Client]:
         await made.stream.closed.wait()
 
 
+async def published(
+    access: Access, id: str, condition: Callable[[Connections], bool]
+) -> Connections:
+    """Wait until a process has published something that fulfils a condition."""
+    found: list[Connections] = []
+
+    async with Etcd(access) as etcd:
+
+        async def fulfilled() -> bool:
+            stored = await etcd.get(CONNECTIONS + id)
+            if stored is None or not condition(decode_connections(stored.value)):
+                return False
+            found.append(decode_connections(stored.value))
+            return True
+
+        await until(fulfilled)
+    return found[0]
+
+
 def controllers(*processes: "SouthboundProcess | Child") -> list[tuple[str, int]]:
     """Where switches connect to processes."""
     return [split_address(one.openflow) for one in processes]
@@ -198,10 +218,10 @@ from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
 
 async def main():
-    endpoint, prefix, token, id, openflow, ttl = sys.argv[1:]
+    endpoint, prefix, token, id, openflow, ttl, stable_after = sys.argv[1:]
     process = SouthboundProcess(
         Access((endpoint,), prefix), token.encode(), id, "127.0.0.1:0", openflow,
-        options=SouthboundOptions(ttl=int(ttl)),
+        options=SouthboundOptions(ttl=int(ttl), stable_after=float(stable_after)),
     )
     running = asyncio.create_task(process.run(asyncio.Event()))
     await process.ready.wait()
@@ -229,12 +249,16 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def child(
-    access: Access, id: str, openflow: str = "127.0.0.1:0", ttl: int = 2
+    access: Access,
+    id: str,
+    openflow: str = "127.0.0.1:0",
+    ttl: int = 2,
+    stable_after: float = 2.0,
 ) -> AsyncIterator[Child]:
     """A southbound process in a process of its own."""
     started = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _SCRIPT, access.endpoints[0], access.prefix, TOKEN.decode()),
-        *(id, openflow, str(ttl)),
+        *(id, openflow, str(ttl), str(stable_after)),
         stdout=asyncio.subprocess.PIPE,
     )
     assert started.stdout

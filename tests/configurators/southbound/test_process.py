@@ -61,6 +61,7 @@ from tests.configurators.southbound.support import (
     entry,
     on_switch,
     process,
+    published,
     running,
     store,
     view,
@@ -481,6 +482,8 @@ async def test_two_processes_share_the_switches_and_one_takes_over(etcd_server: 
     epoch = await store(access, FOUR)
     async with EmulatedNetwork(FOUR) as network, process(access, "b1") as one:
         async with process(access, "b2") as two, client(one.listen) as c:
+            # The first must have heard of the second: it would claim all switches that connect.
+            await c.until(lambda report: {*report.switches, *report.down} == both["b1"])
             network.set_controllers(controllers(one, two))
             async with client(two.listen) as d:
                 await c.holding(*both["b1"])
@@ -526,7 +529,9 @@ async def test_a_process_that_comes_gets_its_share_and_they_count_as_new(
         await c.holding(*everywhere)
         await c.declare(epoch)
         await c.apply({s: adds(1) for s in everywhere}, epoch)
-        async with process(access, "b2") as two, client(two.listen) as d:
+        # From then on, a switch is the other's when it has been connected to it for a while.
+        await published(access, "b1", lambda it: set(it.connected) == everywhere)
+        async with process(access, "b2", stable_after=0.2) as two, client(two.listen) as d:
             network.set_controllers(controllers(one, two))
             await c.holding(*both["b1"])
             await d.holding(*both["b2"])
@@ -554,9 +559,15 @@ async def test_the_switches_of_a_killed_process_are_taken_over(etcd_server: Test
         async with child(access, "b2") as two, client(two.listen) as d:
             network.set_controllers(controllers(one, two))
             await c.holding(*both["b1"])
-            await d.holding(*both["b2"])
-            await d.declare(epoch)
-            await d.apply({s: adds(1) for s in both["b2"]}, epoch)
+
+            async def added() -> bool:
+                """Not if it has stood still for a moment, and lost its switches with its lease."""
+                await d.holding(*both["b2"])
+                await d.declare(epoch)
+                applied = await d.apply({s: adds(1) for s in both["b2"]}, epoch)
+                return applied.outcomes == dict.fromkeys(both["b2"], Acknowledged())
+
+            await until(added)
             await two.kill()
             await asyncio.wait_for(d.stream.closed.wait(), WAIT)
         await c.holding(*both["b1"], *both["b2"])

@@ -1,14 +1,14 @@
 """Southbound processes divide the switches by which are connected to them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from configurators.southbound.process import SouthboundProcess
 from configurators.southbound.rendezvous import share
-from configurators.store.documents import decode_connections, encode
+from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
-from configurators.store.keys import CONNECTIONS, wanted_key
+from configurators.store.keys import wanted_key
 from configurators.store.model import Connections, Wanted
 from sdn.emulator import EmulatedNetwork
 from tests.configurators.southbound.support import (
@@ -18,33 +18,14 @@ from tests.configurators.southbound.support import (
     client,
     controllers,
     process,
+    published,
     store,
 )
 from tests.etcd import TestEtcd
-from tests.support import until
 
 NAMES = {switch.id for switch in FOUR.switches}
 FIRST, SECOND = (share(NAMES, {"b1", "b2"}, me) for me in ("b1", "b2"))
 QUICK = 0.2  # seconds after which a connection counts
-
-
-async def published(
-    access: Access, id: str, condition: Callable[[Connections], bool]
-) -> Connections:
-    """Wait until a process has published something that fulfils a condition."""
-    found: list[Connections] = []
-
-    async with Etcd(access) as etcd:
-
-        async def fulfilled() -> bool:
-            stored = await etcd.get(CONNECTIONS + id)
-            if stored is None or not condition(decode_connections(stored.value)):
-                return False
-            found.append(decode_connections(stored.value))
-            return True
-
-        await until(fulfilled)
-    return found[0]
 
 
 def ever_lost(client: Client, since: int = 0) -> set[str]:
@@ -179,7 +160,11 @@ async def test_a_process_that_is_restarted_soon_finds_its_switches_as_they_were(
             await published(access, "b1", lambda it: set(it.connected) == NAMES)
             await published(access, "b2", lambda it: set(it.connected) == NAMES)
         seen = len(c.seen)
-        async with child(access, "b2", two.openflow, ttl=6) as again, client(again.listen) as d:
+        async with (
+            # It waits for its switches, which may be slow to connect again.
+            child(access, "b2", two.openflow, ttl=6, stable_after=5.0) as again,
+            client(again.listen) as d,
+        ):
             await d.holding(*SECOND)
             await published(access, "b2", lambda it: set(it.connected) == NAMES)
             assert ever_lost(c, seen) <= SECOND, "the first one has kept its own"

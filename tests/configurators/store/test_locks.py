@@ -12,8 +12,8 @@ from tests.support import WAIT, until
 NAME = "1.0/x"
 
 
-async def _locks(stack: AsyncExitStack, etcd: Etcd, count: int, ttl: int = 10) -> list[Locks]:
-    return [await stack.enter_async_context(Locks(etcd, f"c{n + 1}", ttl)) for n in range(count)]
+async def _locks(stack: AsyncExitStack, etcd: Etcd, count: int) -> list[Locks]:
+    return [await stack.enter_async_context(Locks(etcd, f"c{n + 1}", 10)) for n in range(count)]
 
 
 def _always() -> bool:
@@ -152,7 +152,8 @@ async def test_a_stopped_process_loses_its_lock(etcd_server: TestEtcd) -> None:
     """As if its process were paused: nobody renews its lease, and it does not know."""
 
     async with Etcd(etcd_server.access()) as etcd, AsyncExitStack() as stack:
-        paused, awake = await _locks(stack, etcd, 2, ttl=2)
+        paused = await stack.enter_async_context(Locks(etcd, "c1", 2))
+        awake = await stack.enter_async_context(Locks(etcd, "c2", 20))
         lock = await paused.try_lock(NAME)
         assert lock
         keeping = lock._lease._task
@@ -209,7 +210,7 @@ async def test_all_locks_are_lost_with_the_lease_and_another_lease_follows(
 ) -> None:
     async with Etcd(etcd_server.access()) as etcd:
         told = asyncio.Event()
-        async with Locks(etcd, "c1", 2, on_lost=told.set) as locks:
+        async with Locks(etcd, "c1", 4, on_lost=told.set) as locks:
             lock = await locks.try_lock(NAME)
             assert lock
             [key] = (await etcd.range(locks_of(NAME))).items

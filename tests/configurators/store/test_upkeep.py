@@ -85,7 +85,7 @@ async def test_keys_with_a_shared_lease_expire(
     etcd_server: TestEtcd,
 ) -> None:
     async with Etcd(etcd_server.access()) as etcd:
-        leases = SharedLeases(etcd, "finished", retention=0.5, rotation=0.5)
+        leases = SharedLeases(etcd, "finished", retention=2, rotation=1)
         revision = await etcd.put("finished", b"", lease=await leases.current())
         async with asyncio.timeout(60):
             async for batch in etcd.watch("finished", revision):

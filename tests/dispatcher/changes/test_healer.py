@@ -30,6 +30,7 @@ async def test_one_dispatcher_decides_and_when_it_is_gone_another(etcd_server: T
         # The first never takes anything for lost: as long as it decides, nothing is.
         calm = Patience(down_after=3600.0)
         async with w.dispatcher(id="a", patience=calm):
+            await until(lambda: len(second.health().dispatchers) == 2)
             w.network.agents["s3"].drop()
 
             async def noticed() -> bool:

@@ -303,6 +303,7 @@ async def test_upkeep_goes_on_after_etcd_was_away(
             work = asyncio.create_task(kept.run())
             await until(lambda: "etcd is not compacted, retrying" in caplog.text)
             await asyncio.to_thread(server.start)
-            await until(lambda: compacted(etcd, first))
+            async with Etcd(server.access()) as patient:
+                await until(lambda: compacted(patient, first))
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)

@@ -1,17 +1,32 @@
-"""The time that filters take: each host has its share of it, and no more."""
+"""The time that filters take: each host has its share of it, and no more.
+
+How long a filter takes is made up: on a busy machine, it could be any time.
+"""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from configurators.environment import Clock, Environment
 from dispatcher.calls import RecordSpec
 from dispatcher.errors import TooLarge, TooManyRequests
+from tests.dispatcher.requests.test_routing import ticking
 from tests.dispatcher.support import TIMEOUT, problem, specs, world
 from tests.etcd import TestEtcd
 
+ONCE = 1e-6  # ms per second: what was used up does not come back
+BURST = 15e6  # seconds: there are 15 ms at first
+PER_HOST: dict[str, Any] = {"work_per_host": ONCE, "work": None, "burst_s": BURST}
+
+
+def taking(seconds: float) -> Environment:
+    """An environment in which each filter takes so long, or twice that if it is refused."""
+    return Environment(clock=Clock(cpu=ticking(seconds)))
+
 
 def dear(count: int, host: str = "h1") -> list[RecordSpec]:
-    """Subscriptions whose filters take long to be refused, each another one."""
+    """Subscriptions whose filters are refused, for the work that they take, each another one."""
     return [
         RecordSpec(host, "stocks", [{"price": i + n, "volume": i} for i in range(180)])
         for n in range(count)
@@ -22,10 +37,7 @@ def dear(count: int, host: str = "h1") -> list[RecordSpec]:
 async def test_a_host_that_has_used_up_its_time_is_refused_before_any_work(
     etcd_server: TestEtcd, key: str | None
 ) -> None:
-    async with (
-        world(etcd_server.access()) as w,
-        w.dispatcher(work_per_host=0.5, work=None) as d,
-    ):
+    async with world(etcd_server.access()) as w, w.dispatcher(taking(0.01), **PER_HOST) as d:
         [first] = await d.begin("subscription", dear(1), wait=TIMEOUT)
         assert first.status == 422
         if key is None:
@@ -52,10 +64,7 @@ async def test_a_host_that_has_used_up_its_time_is_refused_before_any_work(
 async def test_a_large_call_with_a_key_may_take_more_time_than_is_left(
     etcd_server: TestEtcd,
 ) -> None:
-    async with (
-        world(etcd_server.access()) as w,
-        w.dispatcher(work_per_host=0.5, work=None) as d,
-    ):
+    async with world(etcd_server.access()) as w, w.dispatcher(taking(0.01), **PER_HOST) as d:
         costly = [
             RecordSpec("h1", "stocks", {"volume": {"in": list(range(n, 4000, 3))}})
             for n in range(8)
@@ -69,10 +78,7 @@ async def test_a_large_call_with_a_key_may_take_more_time_than_is_left(
 
 
 async def test_only_one_call_with_a_key_runs_into_debt_at_a_time(etcd_server: TestEtcd) -> None:
-    async with (
-        world(etcd_server.access()) as w,
-        w.dispatcher(work_per_host=0.5, work=None) as d,
-    ):
+    async with world(etcd_server.access()) as w, w.dispatcher(taking(0.01), **PER_HOST) as d:
         found = await asyncio.gather(
             *(
                 d.begin("subscription", dear(20 + n)[n:], wait=TIMEOUT, key=f"key-{n}")
@@ -84,7 +90,8 @@ async def test_only_one_call_with_a_key_runs_into_debt_at_a_time(etcd_server: Te
 
 
 async def test_all_hosts_together_have_a_limit_of_time(etcd_server: TestEtcd) -> None:
-    async with world(etcd_server.access()) as w, w.dispatcher(work_per_host=None, work=0.5) as d:
+    together: dict[str, Any] = {"work_per_host": None, "work": ONCE, "burst_s": BURST}
+    async with world(etcd_server.access()) as w, w.dispatcher(taking(0.01), **together) as d:
         await d.begin("subscription", dear(1), wait=TIMEOUT)
         await d.begin("subscription", dear(2, "h2")[1:], wait=TIMEOUT)
         for host in ("h1", "h2"):
@@ -97,7 +104,8 @@ async def test_all_hosts_together_have_a_limit_of_time(etcd_server: TestEtcd) ->
 
 
 async def test_simple_filters_do_not_count_as_work(etcd_server: TestEtcd) -> None:
-    async with world(etcd_server.access()) as w, w.dispatcher(work_per_host=100, work=100) as d:
+    both: dict[str, Any] = {"work_per_host": ONCE, "work": ONCE, "burst_s": BURST}
+    async with world(etcd_server.access()) as w, w.dispatcher(taking(0.0015), **both) as d:
         answers = await d.begin("subscription", specs(150), wait=TIMEOUT)
         assert {answer.status for answer in answers} == {201}
 

@@ -30,8 +30,14 @@ WANTED = wanted_key("configurators")
 @pytest.fixture(scope="module")
 def two(etcd_server: TestEtcd) -> Iterator[Stack]:
     with Stack(etcd_server.access(), StackOptions(configurators=2, partitions=3)) as stack:
-        stack.run(stack.dispatcher.put_space("stocks", SCHEMA))
+        make_space(stack)
         yield stack
+
+
+def make_space(stack: Stack) -> None:
+    """Make a space, and wait until the owners of its partitions are known, too."""
+    stack.run(stack.dispatcher.put_space("stocks", SCHEMA))
+    until_sync(lambda: stack.dispatcher.catalogue.owners)
 
 
 @asynccontextmanager
@@ -92,7 +98,7 @@ def test_a_move_is_refused_by_one_who_has_not_heard_that_fewer_are_wanted(two: S
 def test_a_move_that_takes_longer_than_it_may_fails(etcd_server: TestEtcd) -> None:
     options = StackOptions(configurators=2, partitions=3, moves=MoveLimits(copy=-1.0))
     with Stack(etcd_server.access(), options) as stack:
-        stack.run(stack.dispatcher.put_space("stocks", SCHEMA))
+        make_space(stack)
 
         async def ask() -> str:
             partition, (source, _) = sorted(stack.dispatcher.catalogue.owners.items())[0]

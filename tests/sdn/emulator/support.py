@@ -230,10 +230,15 @@ class Peer:
 
 
 class Controller:
-    """Listens for switches; use as an async context manager."""
+    """Listens for switches; use as an async context manager.
+
+    Its address is its own from the beginning, though nobody listens there before it is entered.
+    """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self.address = ("127.0.0.1", 0)
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._socket.getsockname()
         self.peers: asyncio.Queue[Peer] = asyncio.Queue()
         self._tls = tls
         self._server: asyncio.Server
@@ -241,8 +246,7 @@ class Controller:
         self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, *self.address, ssl=self._tls)
-        self.address = self._server.sockets[0].getsockname()
+        self._server = await asyncio.start_server(self._accept, sock=self._socket, ssl=self._tls)
         return self
 
     async def __aexit__(

@@ -26,12 +26,14 @@ from sdn.openflow.protocol.events import (
 from sdn.topologies import topology
 from sdn.topology import Link, UnknownLink
 from tests.certificates import Keys
+from tests.sdn.clock import leap
 from tests.sdn.emulator.support import Controller, add, delete, entry, group, to_controller
 from tests.support import until
 
 ONE, LINE = topology("line:1"), topology("line:3")
 FRAME = b"x" * 60
 QUICK = Dialling(first_retry=0.005, longest_retry=0.02)
+HOUR = 3600.0
 
 
 @pytest.mark.parametrize("version", [V1_3, V1_4])
@@ -83,13 +85,10 @@ async def test_a_controller_that_cannot_be_trusted_is_not_spoken_to(keys: Keys) 
 
 
 async def test_switches_wait_for_a_controller_that_is_not_there_yet() -> None:
-    async with Controller() as placeholder:
-        address = placeholder.address
-    async with EmulatedNetwork(LINE, [address], dialling=QUICK) as network:
+    controller = Controller()  # it has an address, at which nobody listens yet
+    async with EmulatedNetwork(LINE, [controller.address], dialling=QUICK) as network:
         with pytest.raises(NotReached, match="3 switches"):
             await network.connected(0.03)
-        controller = Controller()
-        controller.address = address
         async with controller:
             await network.connected()
             assert set(await controller.switches(3)) == {1, 2, 3}
@@ -305,17 +304,27 @@ async def test_a_silent_controller_is_given_up() -> None:
 
 
 async def test_a_controller_that_stops_answering_is_given_up() -> None:
-    dialling = replace(QUICK, probe_every=0.02)
+    dialling = replace(QUICK, probe_every=HOUR)
     async with (
         Controller() as controller,
         EmulatedNetwork(ONE, [controller.address], dialling=dialling),
     ):
         peer = await controller.switch()
-        for _ in range(3):  # requests for a sign of life, which it answers
+
+        async def is_asked() -> None:
             peer.read.clear()
+            await leap(HOUR)  # ends one in which the switch has heard from it
+            await leap(HOUR)
             await peer.read.wait()
+
+        for _ in range(3):  # requests for a sign of life, which it answers
+            await is_asked()
+            await peer.apply([])  # the switch has read the answer, too
         assert not peer.closed.is_set()
         peer.stop_answering()
+        await is_asked()
+        assert not peer.closed.is_set()
+        await leap(HOUR)
         await peer.closed.wait()
 
 

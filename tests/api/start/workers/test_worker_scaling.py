@@ -124,7 +124,7 @@ async def test_workers_are_started_until_there_are_enough(etcd_server: TestEtcd)
         await it.want("southbound", 2)
         four = [f"configurator-{number}" for number in range(1, 5)]
         await it.until_ids(*four, "southbound-1", "southbound-2")
-        assert "configurator-4 is started" in it.said
+        await until(lambda: "configurator-4 is started" in it.said)
 
 
 async def test_a_configurator_that_leaves_ends_when_it_owns_no_partition(
@@ -138,10 +138,8 @@ async def test_a_configurator_that_leaves_ends_when_it_owns_no_partition(
         assert it.pool.asked == []
         await it.etcd.put(owner_key("1.0/b"), b"configurator-1")
         await it.until_ids("configurator-1", "southbound-1")
-        assert it.said[-2:] == [
-            "configurator-2 ends as soon as it has no work",
-            "configurator-2 has ended",
-        ]
+        told = ["configurator-2 ends as soon as it has no work", "configurator-2 has ended"]
+        await until(lambda: it.said[-2:] == told)
 
         async def nothing_left() -> bool:
             return await it.delays() == {"southbound": {}, "configurators": {}}

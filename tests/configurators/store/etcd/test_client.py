@@ -213,7 +213,7 @@ async def test_without_etcd_every_call_ends_in_time_and_nothing_was_applied() ->
     endpoints = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
 
     with pytest.raises(StoreUnavailable, match="check that it runs") as caught:
-        async with Etcd(Access(endpoints, timeout=0.5)):
+        async with Etcd(Access(endpoints, timeout=3)):  # enough to try each of them
             pass
     assert all(endpoint in str(caught.value) for endpoint in endpoints)
 
@@ -258,7 +258,7 @@ async def test_a_frozen_member_is_left_within_the_time_of_a_read(
 ) -> None:
     with running(tmp_path) as frozen:
         access = etcd_server.access()
-        both = Access((frozen.endpoint, *access.endpoints), access.prefix, timeout=4)
+        both = Access((frozen.endpoint, *access.endpoints), access.prefix, timeout=8)
 
         async with Etcd(both) as etcd:
             frozen.pause()

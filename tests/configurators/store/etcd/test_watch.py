@@ -85,7 +85,7 @@ async def test_a_watch_leaves_a_member_that_stands_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PING_EVERY", 1.0)
-    monkeypatch.setattr(connection, "PING_TIMEOUT", 1.0)
+    monkeypatch.setattr(connection, "PING_TIMEOUT", 3.0)  # not for any short delay
     options = ["--grpc-keepalive-min-time=0s"]
 
     with (
