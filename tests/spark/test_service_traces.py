@@ -1,0 +1,72 @@
+"""`dzflow trace report` on the traces of a control plane that has run."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dzflow.sdk import Rest
+from spark.session import SparkUnavailable, check_installation
+from tests.etcd import TestEtcd
+from tests.service import COMMAND
+from tests.stack import Stack, StackOptions
+
+SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023, "bits": 10}]}
+TIMEOUT = 300
+
+
+def report(*words: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [COMMAND, "trace", "report", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+
+
+@pytest.fixture(scope="module")
+def traces(etcd_server: TestEtcd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten subscriptions of which half end, an advertisement, and a change."""
+    try:
+        check_installation()
+    except SparkUnavailable as missing:
+        pytest.skip(str(missing))
+    folder = tmp_path_factory.mktemp("data") / "traces"
+    with Stack(etcd_server.access(), StackOptions(more={"traces": str(folder)})) as stack:
+        with Rest(stack.url) as rest:
+            rest.put_space("stocks", SCHEMA)
+            rest.begin("advertisement", "h1", "stocks", {})
+            ids = [
+                rest.begin("subscription", "h3", "stocks", f"price >= {1000 + n}")["id"]
+                for n in range(10)
+            ]
+            for id in ids[:5]:
+                rest.end("subscription", id)
+            rest.update("subscription", ids[9], "price < 100")
+    return folder
+
+
+def test_a_report_says_what_the_service_has_done(traces: Path, tmp_path: Path) -> None:
+    page, data = tmp_path / "report.html", tmp_path / "report.json"
+    done = report(traces.parent, "--html", page, "--json", data)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(data.read_text())
+    kinds = {kind["kind"]: kind["requests"] for kind in found["kinds"]}
+    assert kinds == {"subscribe": 10, "unsubscribe": 5, "advertise": 1, "update": 1}
+    assert (found["source"]["skipped"], found["source"]["notices"]) == ([], [])
+    subscriptions = next(one for one in found["churn"] if one["kind"] == "subscription")
+    assert (subscriptions["begun"], subscriptions["ended"]) == (10, 5)
+    assert subscriptions["lifetime_s"]["count"] == 5
+    assert found["hot"][0]["text"].startswith("price >= ")
+    assert sum(load["share"] for load in found["partitions"]) == pytest.approx(1)
+    assert all(stage["max_ms"] > 0 for stage in found["latency"])
+    assert "17 requests" in done.stdout
+    assert "price &gt;= " in page.read_text()
+
+
+def test_a_wrong_call_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    wrong = report(tmp_path, "--since", "yesterday")
+    assert (wrong.returncode, "--since takes a time" in wrong.stderr) == (1, True)
+    wrong = report(tmp_path, "--setting", "memory")
+    assert (wrong.returncode, "--setting takes KEY=VALUE" in wrong.stderr) == (1, True)
