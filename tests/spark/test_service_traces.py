@@ -33,17 +33,17 @@ def traces(etcd_server: TestEtcd, tmp_path_factory: pytest.TempPathFactory) -> P
     except SparkUnavailable as missing:
         pytest.skip(str(missing))
     folder = tmp_path_factory.mktemp("data") / "traces"
-    with Stack(etcd_server.access(), StackOptions(more={"traces": str(folder)})) as stack:
-        with Rest(stack.url) as rest:
-            rest.put_space("stocks", SCHEMA)
-            rest.begin("advertisement", "h1", "stocks", {})
-            ids = [
-                rest.begin("subscription", "h3", "stocks", f"price >= {1000 + n}")["id"]
-                for n in range(10)
-            ]
-            for id in ids[:5]:
-                rest.end("subscription", id)
-            rest.update("subscription", ids[9], "price < 100")
+    options = StackOptions(more={"traces": str(folder)})
+    with Stack(etcd_server.access(), options) as stack, Rest(stack.url) as rest:
+        rest.put_space("stocks", SCHEMA)
+        rest.begin("advertisement", "h1", "stocks", {})
+        ids = [
+            rest.begin("subscription", "h3", "stocks", f"price >= {1000 + n}")["id"]
+            for n in range(10)
+        ]
+        for id in ids[:5]:
+            rest.end("subscription", id)
+        rest.update("subscription", ids[9], "price < 100")
     return folder
 
 
