@@ -40,12 +40,14 @@ endef
 
 PROJECTS := pyproject.toml dzflow/pyproject.toml
 
-$(STAMP): $(PROJECTS) requirements/dev.txt
-	$(call INSTALLED,requirements/dev.txt)
-	@touch $@ $(RUN)
-
 $(RUN): $(PROJECTS) requirements/run.txt
 	$(call INSTALLED,requirements/run.txt)
+	@touch $@
+
+# PySpark comes as source. It is built with the pinned setuptools, which $(RUN) has installed.
+$(STAMP): $(RUN) requirements/dev.txt
+	@echo "Installing requirements/dev.txt into $(VENV)"
+	@$(PIP) --require-hashes --no-build-isolation -r requirements/dev.txt
 	@touch $@
 
 # Ctrl-C ends the service in order, which is not an error.
@@ -117,7 +119,7 @@ java:  ## find or install Java 17, which Spark needs (as root on Debian)
 
 spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 	@echo "Installing requirements/spark.txt into $(VENV)"
-	@$(PIP) --require-hashes -r requirements/spark.txt
+	@$(PIP) --require-hashes --no-build-isolation -r requirements/spark.txt
 
 test: setup etcd lab java  ## all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
