@@ -10,8 +10,16 @@ from spark.session import SparkOptions, SparkUnavailable, check_installation, op
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Two threads and few partitions: the data is small.
-SMALL = SparkOptions("local[2]", {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"})
+SMALL = SparkOptions(
+    "local[2]",
+    {
+        "spark.driver.memory": "1g",
+        # The data is small: compiling queries and planning them twice would take most of the time.
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.adaptive.enabled": "false",
+    },
+)
 
 
 @pytest.fixture(scope="session")
