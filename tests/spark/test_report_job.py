@@ -66,13 +66,15 @@ def test_flow_operations_are_added_up_by_request(known: Report) -> None:
 
 
 def test_work_is_the_share_of_a_slices_decision_time(known: Report) -> None:
-    work = {load.name: (load.partials, pytest.approx(load.work_ms)) for load in known.partitions}
-    assert work == {A: (4, 0.25), B: (1, 0.1)}  # 400/4 + 400/4 + 50, and 100
+    assert {load.name: load.partials for load in known.partitions} == {A: 4, B: 1}
+    work = {load.name: load.work_ms for load in known.partitions}
+    assert work == pytest.approx({A: 0.25, B: 0.1})  # 400/4 + 400/4 + 50, and 100
     assert [load.share for load in known.partitions] == pytest.approx([0.25 / 0.35, 0.1 / 0.35])
     assert [load.name for load in known.configurators] == ["configurator-1", "c2"]
     assert {load.space for load in known.partitions} == {"stocks"}
-    by_host = {host.host: (host.requests, pytest.approx(host.work_ms)) for host in known.hosts}
-    assert by_host == {"h1": (2, 0.25), "h2": (1, 0.1), "h3": (1, 0.0)}
+    assert {host.host: host.requests for host in known.hosts} == {"h1": 2, "h2": 1, "h3": 1}
+    by_host = {host.host: host.work_ms for host in known.hosts}
+    assert by_host == pytest.approx({"h1": 0.25, "h2": 0.1, "h3": 0.0})
 
 
 def test_latency_is_that_of_requests_and_its_stages_those_of_partials(known: Report) -> None:
@@ -117,7 +119,8 @@ def test_lifetimes_are_from_begin_to_end(known: Report) -> None:
 def test_the_most_expensive_requests_come_with_their_filters(known: Report) -> None:
     first = known.expensive[0]
     assert (first.id, first.host, first.partials, first.regions) == ("s1-1", "h1", 2, 2)
-    assert (first.work_ms, first.total_ms, first.operations) == (pytest.approx(0.2), 9.0, 4)
+    assert first.work_ms == pytest.approx(0.2)
+    assert (first.total_ms, first.operations) == (9.0, 4)
     assert first.filter == "{}"
     assert len(known.expensive) == 4
 
@@ -125,7 +128,8 @@ def test_the_most_expensive_requests_come_with_their_filters(known: Report) -> N
 def test_skew_compares_the_busiest_with_the_mean(known: Report) -> None:
     by = {skew.over: skew for skew in known.skew}
     assert by["partitions"].max_over_mean == pytest.approx(0.25 / 0.175)
-    assert (by["hosts"].count, by["hosts"].max_over_mean) == (3, pytest.approx(1.5))
+    assert by["hosts"].count == 3
+    assert by["hosts"].max_over_mean == pytest.approx(1.5)
 
 
 def test_files_without_schemas_give_a_notice_instead_of_hot_regions(known: Report) -> None:
