@@ -17,7 +17,8 @@ from msgspec.structs import asdict
 from dzflow import ControlPlane
 from dzflow.errors import DzflowError
 from dzflow.sdk import Advertisement, Subscription
-from dzflow.sdk.events.datagrams import EventIds, encode
+from dzflow.sdk.events import datagrams
+from dzflow.sdk.events.datagrams import Datagram, EventIds, encode
 from dzflow.sdk.events.links import open_link
 from dzflow.sdk.events.tags import Signer
 
@@ -49,12 +50,29 @@ class Streaming:
             self.sent.append(numbered)
 
 
+class Arrivals:
+    """The numbers of all events that arrive, wanted or not, by the number of their space."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, list[int]] = {}
+        decode = datagrams.decode
+
+        def noted(payload: bytes) -> Datagram | None:
+            found = decode(payload)
+            if found is not None:
+                self.numbers.setdefault(found.space, []).append(found.event["n"])
+            return found
+
+        datagrams.decode = noted
+
+
 class Application:
     """Holds subscriptions and advertisements under the names that the test gave them."""
 
     def __init__(self, control_plane: ControlPlane, host: str) -> None:
         self._control_plane = control_plane
         self._host = host
+        self._arrivals = Arrivals()
         self._subscriptions: dict[str, Subscription] = {}
         self._advertisements: dict[str, Advertisement] = {}
         self._streams: dict[str, Streaming] = {}
@@ -120,6 +138,10 @@ class Application:
         except TimeoutError:
             return found
         return found
+
+    def arrived(self, number: int) -> list[int]:
+        """The numbers of all events of a space that have arrived."""
+        return list(self._arrivals.numbers.get(number, ()))
 
     def counters(self, space: str) -> dict[str, int]:
         return asdict(self._control_plane.counters()[space])

@@ -1,6 +1,7 @@
 """The whole service, from REST to sockets: each host gets the matching events, and no others."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -166,19 +167,22 @@ class Scenario:
         shown = self.plane.rest.get(f"/spaces/{world.name}").json()
         index = world.index(shown["version"])
         active = requests(self._records(world.name))
-        expected = 0
+        expected: dict[int, int] = {}  # how often each event comes, by its number
         for publisher, its_world, event in sent:
             if its_world is world:
                 point = index.point(world.space.keys(event))
-                expected += publisher == host or host in receivers(active, publisher, point)
+                comes = publisher == host or host in receivers(active, publisher, point)
+                expected[event["n"]] = int(comes)
 
-        def all_came() -> Json | None:
-            now: Json = self.plane.crowd[host].do("counters", space=world.name)
-            return now if now["received"] - before["received"] >= expected else None
+        def all_came() -> Counter[int] | None:
+            came = Counter(self.plane.crowd[host].do("arrived", number=shown["number"]))
+            return came if all(came[n] >= times for n, times in expected.items()) else None
 
-        # What is unwanted comes last, maybe: no subscription tells when it is there.
-        now = eventually(all_came, f"{host} has got {expected} events of {world.name}")
-        assert now["received"] - before["received"] == expected
+        # What is unwanted comes last, maybe: no subscription tells when it is there. Some of what
+        # was sent before may come even now, and is not counted.
+        came = eventually(all_came, f"{host} has got the events of {world.name}")
+        assert {n: came[n] for n in expected} == expected
+        now: Json = self.plane.crowd[host].do("counters", space=world.name)
         assert now["doubles"] == before["doubles"]
         assert now["malformed"] == 0
 

@@ -137,7 +137,7 @@ def test_work_that_waits_for_a_switch_goes_on_without_it(etcd_server: TestEtcd) 
 
 def test_a_port_that_flaps_does_not_keep_the_network_busy(etcd_server: TestEtcd) -> None:
     # Longer than the port is up at a time, even if it takes its time between two changes.
-    patience = Patience(down_after=0.3, absent_after=20.0, back_after=2.0)
+    patience = Patience(down_after=0.3, absent_after=20.0, back_after=5.0)
     how = {**SOON, "patience": patience}
     with control_plane(etcd_server, topology="ring:4", **how) as (stack, client, at):
         network = Network(stack, client)

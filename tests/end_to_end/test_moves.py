@@ -68,9 +68,15 @@ def _ended(answer: httpx.Response, status: int) -> list[Json]:
 
 def move_partitions(rest: httpx.Client, count: int) -> set[str]:
     """Move one partition after another, there and back; the partitions that have moved."""
-    (first, second) = (each["id"] for each in rest.get("/configurators").json()["items"])
+
+    def both() -> list[str] | None:
+        found = [each["id"] for each in rest.get("/configurators").json()["items"]]
+        return found if len(found) == 2 else None
+
+    # A configurator that has no processor time for long counts as dead, until it has some; a move
+    # fails then.
+    first, second = eventually(both, "both configurators are there")
     moved: list[str] = []
-    # A move fails if a configurator had no processor time for so long that it counted as dead.
     for n in range(count + count // 2 + 1):
         items = rest.get("/partitions").json()["items"]
         partition = items[n % len(items)]

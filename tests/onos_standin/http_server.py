@@ -44,6 +44,19 @@ class HttpServer:
         self._listener: _Listener | None = None
         self._thread: threading.Thread | None = None
         self._answering: set[asyncio.Task[Any]] = set()
+        self._place: socket.socket | None = None
+
+    def reserve(self) -> None:
+        """Take the port, so that no other process gets it while the server is stopped."""
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the listener does
+        self._place.bind(("127.0.0.1", self.port))
+        self.port = self._place.getsockname()[1]
+
+    def give_up(self) -> None:
+        """Leave the port to others."""
+        if self._place is not None:
+            self._place.close()
 
     async def start(self) -> None:
         """Listen, on the same port as before if it was started before."""

@@ -85,6 +85,7 @@ class OnosStandIn:
         return f"http://127.0.0.1:{self._server.port}"
 
     async def __aenter__(self) -> Self:
+        self._server.reserve()
         await self.start()
         return self
 
@@ -95,6 +96,7 @@ class OnosStandIn:
         trace: TracebackType | None,
     ) -> None:
         await self.stop()
+        self._server.give_up()
 
     async def start(self) -> None:
         """Answer requests, on the same port as before."""

@@ -1,6 +1,7 @@
 """`dzflow lab exec`: a command in a host of a running lab, from another process."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from sdn.lab import Lab, run_in_host
 from sdn.lab.errors import CommandNotFound, LabUnavailable, NoLab, SeveralLabs, UnknownLabHost
 from sdn.topologies import topology
 from tests.sdn.lab.support import SECONDS, needs_lab
+from tests.support import until_sync
 
 COMMAND = """
 import sys
@@ -30,6 +32,12 @@ signal.pause()
 
 def command(root: Path, *argv: str) -> list[str]:
     return [sys.executable, "-c", COMMAND, str(root), *argv]
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler of its own for a signal."""
+    (mask,) = re.findall(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 @needs_lab
@@ -67,6 +75,7 @@ def test_a_command_that_is_told_to_end_may_end_in_its_own_way(root: Path) -> Non
     ):
         assert child.stdout
         assert child.stdout.readline() == "ready\n"
+        until_sync(lambda: handles(child.pid, signal.SIGTERM))  # soon after it has started it
         child.send_signal(signal.SIGTERM)
         assert child.wait(SECONDS) == 7
 

@@ -125,7 +125,7 @@ async def test_questions_are_repeated_but_changes_are_not() -> None:
 
 
 async def test_an_answer_that_takes_too_long_is_undefined_and_its_late_effect_is_repaired() -> None:
-    async with stage(LINE, read=0.2, attempts=1) as on:
+    async with stage(LINE, read=1.0) as on:
         on.onos.hold()
         assert "no answer" in undefined(await put(on, "s1", *add(ON)))
         on.onos.release()

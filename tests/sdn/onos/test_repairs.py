@@ -1,5 +1,7 @@
 """What switches should hold and what they hold agree again, by the difference and nothing more."""
 
+import asyncio
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -13,11 +15,11 @@ from sdn.outcomes import Acknowledged, Failed, Undefined
 from sdn.pipeline import Pipeline
 from sdn.topologies import topology
 from tests.onos_standin import Behaviour, OnosStandIn
+from tests.sdn.clock import leap
 from tests.sdn.onos.support import (
     DELIVER,
     DONE,
     EVENT,
-    IMPATIENT,
     LET_IN,
     LINE,
     ON,
@@ -193,7 +195,7 @@ async def test_the_audit_repairs_by_itself() -> None:
 
 
 async def test_a_repair_that_is_refused_or_not_confirmed_says_so() -> None:
-    async with stage(LINE, IMPATIENT) as on:
+    async with stage(LINE) as on:
         assert await reconcile(on.driver, "p7", 1, WANTED) == DONE
         on.onos.drop_rules("s1", lambda rule: rule.key == ON.key)
         on.onos.set_behaviour("s1", Behaviour.FAILING)
@@ -203,7 +205,12 @@ async def test_a_repair_that_is_refused_or_not_confirmed_says_so() -> None:
         assert on.driver.refusing() == {"s1": failed.refused[0]}
         assert await on.told(RefusalChanged) == RefusalChanged("s1", failed.refused[0])
         on.onos.set_behaviour("s1", Behaviour.STUCK)
-        assert isinstance((await on.driver.audit("s1"))["s1"], Undefined)
+        on.onos.requests.clear()
+        waiting = asyncio.create_task(on.driver.audit("s1"))
+        await on.until_asked("POST")
+        await on.until_asked("GET", 3)  # two of them whether the rule is there by now
+        await leap(QUICK.confirm)
+        assert isinstance((await waiting)["s1"], Undefined)
         assert "s1" not in on.driver.connected()
         assert on.driver.refusing() == {}
 

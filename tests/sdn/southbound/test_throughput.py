@@ -117,7 +117,7 @@ async def test_a_slow_switch_does_not_delay_others() -> None:
 
 
 async def test_a_slow_switch_completes_a_batch_that_takes_longer_than_an_answer_may() -> None:
-    slow = {"s2": SwitchModel(rate=230.0)}  # it answers within a second, even if all stands still
+    slow = {"s2": SwitchModel(rate=230.0)}  # an answer a second; the machine may pause, too
     async with rig(models=slow, timeout=4.0) as r:
         numbers = range(1, 1_001)
         assert await r.apply("s2", adds(*numbers)) == Acknowledged()
