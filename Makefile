@@ -110,12 +110,15 @@ etcd: $(RUN)  ## find or install etcd: from the path, from Debian, or built with
 	echo "Tests that need etcd are skipped, and the service needs the endpoints of a cluster."
 
 java:  ## find or install Java 17, which Spark needs (as root on Debian)
-	@$(PYTHON) spark/java.py >/dev/null && exit 0; \
+	@$(PYTHON) spark/java.py 2>/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing Java"; \
-	  apt-get -qq update && $(INSTALL) openjdk-17-jre-headless >/dev/null && exit 0; \
+	  apt-get -qq update; \
+	  for package in openjdk-17-jre-headless default-jre-headless; do \
+	    $(INSTALL) $$package >/dev/null 2>&1 && $(PYTHON) spark/java.py 2>/dev/null && exit 0; \
+	  done; \
 	fi; \
-	echo "Spark needs Java 17 or later: install it, or set JAVA_HOME. Without it, its tests are skipped."
+	echo "Spark cannot be used: it needs Java 17 or later. Install it, or set JAVA_HOME."
 
 spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 	@echo "Installing requirements/spark.txt into $(VENV)"

@@ -29,7 +29,7 @@ def java_version(java: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def missing() -> str | None:
+def java_problem() -> str | None:
     """What is wrong with Java, and what to do; None if Spark can use it."""
     java = find_java()
     version = java_version(java) if java else None
@@ -43,4 +43,4 @@ def missing() -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(missing())
+    sys.exit(java_problem())

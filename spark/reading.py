@@ -4,14 +4,19 @@ Files that cannot be used are named and left out before a job begins: those that
 written, are damaged, or lack columns. To find damage, all rows are read once and counted by file.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sql
+from pyspark.sql.types import StringType
 
+from configurators.state.trace_spaces import SPACES_KEY
 from dzflow.errors import BadInput
 from spark.schema import ADDED, PARQUET, REQUESTS
+from spark.session import reason, spark_errors
 from spark.traces import SkippedFile, TraceFile, Traces
 
 if TYPE_CHECKING:
@@ -19,6 +24,12 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("traces/requests", "requests")  # in a data folder, in its folder of traces
 _UNFINISHED = "it is still being written, or its writer was killed"
+_TEXTS = [column.name for column in REQUESTS if isinstance(column.dataType, StringType)]
+_NUMBERS = [
+    column.name
+    for column in REQUESTS
+    if column.dataType.typeName() in ("integer", "long") and column.name not in ADDED
+]
 
 
 class NoTraces(BadInput):
@@ -31,47 +42,55 @@ def find_traces(spark: "SparkSession", path: str) -> Traces:
     NoTraces if there is no such folder. A folder without files is no error.
     """
     storage = _Storage(spark)
-    folder = storage.requests_folder(path)
-    good: list[TraceFile] = []
+    opened: list[TraceFile] = []
     skipped: list[SkippedFile] = []
-    for name in sorted(storage.parquet_files(folder)):
+    footer: Mapping[str, str] = {}
+    for name in sorted(storage.trace_files(path)):
         if _short(name).startswith((".", "_")):
             skipped.append(SkippedFile(_short(name), _UNFINISHED))
             continue
         found = storage.open(name)
         if isinstance(found, SkippedFile):
             skipped.append(found)
-        else:
-            good.append(found)
-    readable = _count_rows(spark, good)
-    for file in list(good):
+            continue
+        opened.append(found[0])
+        if SPACES_KEY in found[1]:
+            footer = found[1]  # names begin with the time, so the newest comes last
+    readable = _count_rows(spark, opened)
+    good: list[TraceFile] = []
+    for file in opened:
         rows = readable.get(_short(file.path), 0)
-        if rows != file.rows:
-            why = f"{rows} of its {file.rows} rows can be read"
-            if not storage.exists(file.path):
-                why = "it was deleted meanwhile"
-            skipped.append(SkippedFile(_short(file.path), why))
-            good.remove(file)
-    return Traces(tuple(good), tuple(sorted(skipped)))
+        if rows == file.rows:
+            good.append(file)
+        elif storage.is_gone(file.path):
+            skipped.append(SkippedFile(_short(file.path), "it was deleted while it was checked"))
+        else:
+            skipped.append(
+                SkippedFile(_short(file.path), f"{rows} of its {file.rows} rows can be read")
+            )
+    if any(file.rows for file in opened) and not any(readable.values()) and not _is_local(spark):
+        raise NoTraces(f"the workers of {spark.sparkContext.master} cannot read files in {path}")
+    return Traces(tuple(good), tuple(sorted(skipped)), footer)
 
 
 def vanished(spark: "SparkSession", traces: Traces) -> list[SkippedFile]:
-    """The files that are not there any more; rows of them may lack in a result."""
+    """The files that are not there any more: a result may lack rows of these."""
     storage = _Storage(spark)
-    why = "it was deleted while it was read; parts of the result may lack its rows"
+    why = "it was deleted while it was read; some figures may lack its rows"
     return [
-        SkippedFile(_short(file.path), why)
-        for file in traces.files
-        if not storage.exists(file.path)
+        SkippedFile(_short(file.path), why) for file in traces.files if storage.is_gone(file.path)
     ]
 
 
 def read_rows(
     spark: "SparkSession", traces: Traces, since_us: int | None = None, until_us: int | None = None
 ) -> "DataFrame":
-    """The rows of requests that arrived in a time: one per partial."""
-    paths = [file.path for file in traces.files]
-    rows = _read(spark, paths) if paths else spark.createDataFrame([], REQUESTS)
+    """The rows of requests that arrived in a time: one per partial.
+
+    Files of others may have nulls: these count as empty texts and zeros.
+    """
+    rows = _read(spark, [file.path for file in traces.files], "ignoreMissingFiles")
+    rows = rows.fillna("", _TEXTS).fillna(0, _NUMBERS)
     if since_us is not None:
         rows = rows.where(sql.col("received_us") >= since_us)
     if until_us is not None:
@@ -79,8 +98,27 @@ def read_rows(
     return rows
 
 
-def _read(spark: "SparkSession", paths: list[str]) -> "DataFrame":
-    return spark.read.schema(REQUESTS).parquet(*paths)
+def _read(spark: "SparkSession", paths: Sequence[str], *options: str) -> "DataFrame":
+    """The rows of files; those that do not exist are passed over."""
+    while paths:
+        reader = spark.read.schema(REQUESTS)
+        for option in options:
+            reader = reader.option(option, "true")
+        try:
+            return reader.parquet(*map(_literal, paths))
+        except AnalysisException:  # raised for a file that is gone before the query begins
+            storage = _Storage(spark)
+            left = [path for path in paths if not storage.is_gone(path)]
+            if len(left) == len(paths):
+                raise
+            paths = left
+    columns = [sql.lit(None).cast(column.dataType).alias(column.name) for column in REQUESTS]
+    return spark.range(0).select(*columns)
+
+
+def _literal(path: str) -> str:
+    """A path that Spark does not take for a pattern."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
 def _count_rows(spark: "SparkSession", files: Iterable[TraceFile]) -> dict[str, int]:
@@ -88,12 +126,20 @@ def _count_rows(spark: "SparkSession", files: Iterable[TraceFile]) -> dict[str, 
     paths = [file.path for file in files if file.rows]
     if not paths:
         return {}
-    named = _read(spark, paths).select(
-        sql.col("_metadata.file_name").alias("name"), sql.xxhash64(*REQUESTS.names).alias("content")
+    rows = _read(spark, paths, "ignoreMissingFiles", "ignoreCorruptFiles")
+    if not rows.inputFiles():
+        return {}
+    named = rows.select(
+        sql.col("_metadata.file_name").alias("name"),
+        sql.xxhash64(*REQUESTS.names).alias("content"),
     )
     # The result of the hash is not used: without it, Spark would count without reading.
     counted = named.groupBy("name").agg(sql.count("*").alias("rows"), sql.bit_xor("content"))
-    return {row["name"]: row["rows"] for row in counted.collect()}
+    return {unquote(row["name"]): row["rows"] for row in counted.collect()}
+
+
+def _is_local(spark: "SparkSession") -> bool:
+    return (spark.sparkContext.master or "").startswith("local")
 
 
 def _short(path: str) -> str:
@@ -107,32 +153,36 @@ class _Storage:
         # Hadoop's file systems have no Python interface of their own.
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
+        self._errors = spark_errors()
 
-    def requests_folder(self, path: str) -> str:
-        """The folder with the files of requests; NoTraces if there is none."""
+    def trace_files(self, path: str) -> list[str]:
+        """The addresses of all Parquet files of a data folder, a folder of traces, or one file."""
         try:
-            for inner in (*(f"{path}/{name}" for name in _FOLDERS), path):
-                if self.exists(inner):
-                    return inner
-        except Py4JJavaError as error:
-            raise NoTraces(f"{path} cannot be read: {_reason(error)}") from None
-        raise NoTraces(f"{path} does not exist; name the data folder of a service, or its traces")
-
-    def parquet_files(self, folder: str) -> list[str]:
-        """The addresses of all Parquet files in a folder."""
-        try:
-            found = self._system(folder).listStatus(self._path(folder))
-        except Py4JJavaError as error:
-            raise NoTraces(f"{folder} cannot be listed: {_reason(error)}") from None
-        names = [status.getPath().toString() for status in found if status.isFile()]
+            if not self._exists(path):
+                raise NoTraces(
+                    f"{path} does not exist; name the data folder of a service, or its traces"
+                )
+            if self._system(path).getFileStatus(self._path(path)).isFile():
+                if not path.endswith(".parquet"):
+                    raise NoTraces(f"{path} is no Parquet file")
+                return [path]
+            inner = (f"{path}/{name}" for name in _FOLDERS)
+            folder = next((found for found in inner if self._exists(found)), path)
+            listed = self._system(folder).listStatus(self._path(folder))
+            names = [status.getPath().toString() for status in listed if status.isFile()]
+        except self._errors as error:
+            raise NoTraces(f"{path} cannot be read: {reason(error)}") from None
         return [name for name in names if name.endswith(".parquet")]
 
-    def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
-        return bool(self._system(path).exists(self._path(path)))
+    def is_gone(self, path: str) -> bool:
+        """Whether a file was deleted; storage that does not answer says nothing about that."""
+        try:
+            return not self._exists(path)
+        except self._errors:
+            return False
 
-    def open(self, path: str) -> TraceFile | SkippedFile:
-        """Read the footer of a file, and check its columns."""
+    def open(self, path: str) -> tuple[TraceFile, dict[str, str]] | SkippedFile:
+        """Read the footer of a file, and check its columns; the file and the footer's entries."""
         parquet = self._jvm.org.apache.parquet.hadoop
         try:
             source = parquet.util.HadoopInputFile.fromPath(self._path(path), self._conf)
@@ -141,12 +191,15 @@ class _Storage:
                 about = reader.getFooter().getFileMetaData()
                 if wrong := _wrong_column(about.getSchema()):
                     return SkippedFile(_short(path), wrong)
-                footer = dict(about.getKeyValueMetaData())
-                return TraceFile(path, int(reader.getRecordCount()), footer)
+                entries = dict(about.getKeyValueMetaData())
+                return TraceFile(path, int(reader.getRecordCount())), entries
             finally:
                 reader.close()
-        except Py4JJavaError as error:
-            return SkippedFile(_short(path), f"it is damaged: {_reason(error)}")
+        except self._errors as error:
+            return SkippedFile(_short(path), f"it is damaged: {reason(error)}")
+
+    def _exists(self, path: str) -> bool:
+        return bool(self._system(path).exists(self._path(path)))
 
     def _system(self, path: str) -> Any:
         return self._path(path).getFileSystem(self._conf)
@@ -171,9 +224,3 @@ def _wrong_column(schema: Any) -> str | None:
         if wanted and (kind := found.asPrimitiveType().getPrimitiveTypeName().toString()) != wanted:
             return f"the column {name} is of type {kind}, not {wanted}"
     return None
-
-
-def _reason(error: Py4JJavaError) -> str:
-    """The message of a Java exception, in one line."""
-    text = str(error.java_exception.getMessage() or error.java_exception.toString())
-    return text.splitlines()[0][:200]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dzflow.errors import DzflowError
-from spark.java import missing
+from spark.java import java_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +23,10 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 class SparkUnavailable(DzflowError):
     """PySpark or Java is missing, or Spark does not start."""
+
+
+class SparkFailed(DzflowError):
+    """Spark gave up a job."""
 
 
 class SparkOptions(Struct, frozen=True):
@@ -39,25 +43,45 @@ class SparkOptions(Struct, frozen=True):
 
 @contextmanager
 def open_session(options: SparkOptions, name: str = "dzflow") -> "Iterator[SparkSession]":
-    """A session that ends with the block; SparkUnavailable says what is missing."""
+    """A session that ends with the block.
+
+    SparkUnavailable says what is missing; SparkFailed says why Spark gave up what the block asked.
+    """
     check_installation()
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    with tempfile.TemporaryDirectory(prefix="dzflow-spark-") as folder:
-        builder = SparkSession.builder.master(options.master).appName(name)
-        for key, value in {**_settings(options, folder), **options.settings}.items():
-            builder = builder.config(key, value)
+    errors = spark_errors()
+    with tempfile.TemporaryDirectory(prefix="dzflow-spark-", ignore_cleanup_errors=True) as folder:
         try:
+            builder = SparkSession.builder.master(options.master).appName(name)
+            for key, value in {**_settings(options, folder), **options.settings}.items():
+                builder = builder.config(key, value)
             session = builder.getOrCreate()
-        except (Py4JError, PySparkException) as error:
-            text = str(error).strip().splitlines()[-1][:300]
-            raise SparkUnavailable(f"Spark does not start at {options.master}: {text}") from error
+        except errors as error:
+            text = f"Spark does not start at {options.master}: {reason(error)}"
+            raise SparkUnavailable(text) from error
         try:
             yield session
+        except errors as error:
+            raise SparkFailed(f"Spark gave up: {reason(error)}") from error
         finally:
             session.stop()
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What calls of Spark raise: PySpark turns some errors of Java into its own."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    return Py4JError, PySparkException
+
+
+def reason(error: Exception) -> str:
+    """Why Spark failed, in one line: without the stack of the Java program."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() or java.toString()) if java is not None else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
 
 
 def check_installation() -> None:
@@ -66,7 +90,7 @@ def check_installation() -> None:
         raise SparkUnavailable(
             "PySpark is missing: run `make spark`, or pip install 'dzflow-control[spark]'"
         )
-    if wrong := missing():
+    if wrong := java_problem():
         raise SparkUnavailable(wrong)
 
 
@@ -77,12 +101,8 @@ def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": logging,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
-        # Such files are left out beforehand; one that vanishes later must not end the job.
-        "spark.sql.files.ignoreCorruptFiles": "true",
-        "spark.sql.files.ignoreMissingFiles": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-        "spark.pyspark.python": sys.executable,
     }
     if options.local:
         found |= {
@@ -93,6 +113,4 @@ def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
             # The default of 200 is for clusters.
             "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         }
-    else:
-        del found["spark.pyspark.python"]  # workers have their own
     return found

@@ -13,20 +13,15 @@ class SkippedFile(Struct, frozen=True, order=True):
 
 
 class TraceFile(Struct, frozen=True):
-    """A file that can be used: its address, its rows, and the documents in its footer."""
+    """A file that can be used: its address and its number of rows."""
 
     path: str
     rows: int
-    footer: Mapping[str, str]
 
 
 class Traces(Struct, frozen=True):
-    """The files of a folder."""
+    """The files of a folder, and the entries in the footer of the newest one that has spaces."""
 
     files: tuple[TraceFile, ...]
     skipped: tuple[SkippedFile, ...]
-
-    @property
-    def newest_footer(self) -> Mapping[str, str]:
-        """The documents of the newest file; file names begin with the time."""
-        return max(self.files, key=lambda file: file.path).footer if self.files else {}
+    footer: Mapping[str, str]

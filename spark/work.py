@@ -1,4 +1,4 @@
-"""The work of requests: the processor time of deciding, by row and by request.
+"""The work of requests: the time that it took to decide them, by row and by request.
 
 Each row has the decision time of its whole slice, so a row's work is that time divided by the size
 of the slice. A request that concerns several partitions has several rows: it is counted once, and
@@ -42,7 +42,7 @@ def requests_of(rows: "DataFrame") -> "DataFrame":
         sql.max("done_us").alias("done_us"),
         sql.when(total >= 0, total).alias("total_us"),
         sql.sum("work_us").alias("work_us"),
-        sql.count("*").alias("partials"),
+        sql.count_distinct("partition").alias("partials"),
         sql.sum(sql.greatest(sql.size("regions"), sql.lit(0))).alias("regions"),
         sql.sum("adds").alias("adds"),
         sql.sum("modifies").alias("modifies"),

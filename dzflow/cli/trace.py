@@ -10,6 +10,7 @@ from rich.table import Table
 
 from dzflow.cli.tables import plain
 from dzflow.errors import BadInput
+from dzflow.process.private_files import write_private
 
 if TYPE_CHECKING:
     from spark.report.model import LoadRow, Report
@@ -55,6 +56,9 @@ def report(
     """Report on rates, latency, load, hot regions and churn: as tables, a page, and JSON."""
     options = spark_options(master, setting or [])
     begin, end = parse_time(since, "--since"), parse_time(until, "--until")
+    for file in (html, json):
+        if file and not file.parent.is_dir():
+            raise BadOption(f"{file} cannot be written: there is no folder {file.parent}")
     from spark.session import open_session
 
     console = Console()
@@ -73,13 +77,20 @@ def report(
     if json:
         import msgspec
 
-        json.write_bytes(msgspec.json.encode(found))
-        console.print(f"written to {plain(str(json))}", highlight=False)
+        _write(console, json, msgspec.json.encode(found))
     if html:
         from spark.report.page import render
 
-        html.write_text(render(found), encoding="utf-8")
-        console.print(f"written to {plain(str(html))}", highlight=False)
+        _write(console, html, render(found).encode())
+
+
+def _write(console: Console, file: Path, data: bytes) -> None:
+    """Write a result that only its owner can read: it has hosts and filters of others."""
+    try:
+        write_private(file, data)
+    except OSError as error:
+        raise BadOption(f"{file} cannot be written: {error.strerror}") from None
+    console.print(f"written to {plain(str(file))}", highlight=False)
 
 
 def spark_options(master: str, given: list[str]) -> "SparkOptions":

@@ -10,32 +10,41 @@ from spark.report.model import Bin, Histogram
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-SHARES = (0.5, 0.9, 0.99)
+PERCENTILES = (0.5, 0.9, 0.99)
 
 
-def quantiles(value: "Column") -> "Column":
-    """An array of the median, the 90th and the 99th percentile."""
-    return sql.percentile_approx(value, list(SHARES), 1_000)
+def percentiles(value: "Column") -> "Column":
+    """An array of the median, the 90th and the 99th percentile; null if there is no value."""
+    return sql.percentile_approx(value, list(PERCENTILES), 1_000)
 
 
 def histogram(values: "DataFrame", name: str) -> Histogram | None:
-    """How a column is distributed, with bars that double in width; None if there is no value."""
-    power = sql.when(sql.col(name) <= 1, 0).otherwise(sql.ceil(sql.log2(name))).cast("int")
-    bars = values.where(sql.col(name).isNotNull()).groupBy(power.alias("power")).count().collect()
-    if not bars:
-        return None
+    """How a column is distributed; None if there is no value."""
+    return histograms(values.withColumn("all", sql.lit("")), "all", name).get("")
+
+
+def histograms(values: "DataFrame", group: str, name: str) -> dict[str, Histogram]:
+    """How a column is distributed in each group, with bars that double in width."""
     value = sql.col(name)
-    about = values.agg(
-        sql.count(value).alias("count"),
+    there = values.where(value.isNotNull())
+    power = sql.when(value <= 1, 0).otherwise(sql.ceil(sql.log2(value))).cast("int")
+    bars: dict[str, dict[int, int]] = {}
+    for row in there.groupBy(sql.col(group).alias("group"), power.alias("power")).count().collect():
+        bars.setdefault(row["group"], {})[row["power"]] = row["count"]
+    about = there.groupBy(sql.col(group).alias("group")).agg(
+        sql.count(value).alias("number"),
         sql.avg(value).alias("mean"),
-        quantiles(value).alias("shares"),
-        sql.max(value).alias("max"),
-    ).first()
-    assert about is not None  # an aggregation without groups has one row
-    p50, p90, p99 = (float(share) for share in about["shares"])
-    counts = {row["power"]: row["count"] for row in bars}
-    bins = doubling_bins(counts)
-    return Histogram(about["count"], float(about["mean"]), p50, p90, p99, float(about["max"]), bins)
+        percentiles(value).alias("percentiles"),
+        sql.max(value).alias("highest"),
+    )
+    found = {}
+    for row in about.collect():
+        p50, p90, p99 = (float(each) for each in row["percentiles"])
+        bins = doubling_bins(bars[row["group"]])
+        found[row["group"]] = Histogram(
+            row["number"], float(row["mean"]), p50, p90, p99, float(row["highest"]), bins
+        )
+    return found
 
 
 def doubling_bins(counts: Mapping[int, int]) -> tuple[Bin, ...]:

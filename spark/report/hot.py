@@ -4,12 +4,13 @@ The regions of subscriptions are cut down to their leading bits, so that near on
 of this is done on their text, by Spark; only the words are found here, for the few that are shown.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as sql
 
 from configurators.state.trace_spaces import BadTraceSpaces, TraceSpace
+from configurators.store.keys import PartitionName
 from dzflow.filter_text import ranges_text
 from dzflow.filters import conjunction_text
 from dzflow.index import Index
@@ -25,10 +26,13 @@ _BITS = 3  # leading bits of each axis that count
 _DZ_BITS = 12  # leading bits of a dz that count
 
 
+_WELL_FORMED = rf"^[01*]{{1,{WIDTH}}}$"
+_NOTICE = 0.001  # the share of the work that may be left out without a notice
+
+
 class _Field(NamedTuple):
     """The leading bits of one axis in the text of a region."""
 
-    attribute: str
     axis: int
     start: int
     length: int
@@ -37,37 +41,43 @@ class _Field(NamedTuple):
 def find_hot(
     rows: "DataFrame", spaces: Mapping[str, TraceSpace]
 ) -> tuple[tuple[HotRegion, ...], tuple[AttributeHeat, ...], list[str]]:
-    """The hot regions of the busiest spaces, the work along their attributes, and what lacks.
+    """The hot regions of the busiest spaces, the work along their attributes, and notices.
 
-    Only spaces whose schema the traces describe can be put into words.
+    Only spaces that the traces describe, in the version of their index that is described, can be
+    put into words. A notice says how much of the work is not.
     """
-    wanted = rows.where(sql.col("kind").isin("subscribe", "unsubscribe", "update"))
+    wanted = rows.where(sql.col("target_id").startswith("s"))  # subscriptions, not advertisements
     work = wanted.groupBy("space").agg(sql.sum("work_us").alias("work_us")).collect()
-    busiest = sorted(work, key=lambda row: (-(row["work_us"] or 0.0), row["space"]))
+    busiest = sorted(work, key=lambda row: (-row["work_us"], row["space"]))
     hot: list[HotRegion] = []
     heat: list[AttributeHeat] = []
-    lacking: list[str] = []
+    notices: list[str] = []
     for row in busiest[:MOST_SPACES]:
         name = row["space"]
         if name not in spaces:
+            notices.append(f"Hot regions of {name} have no words: no file describes the space.")
             continue
         space = spaces[name]
         try:
             index = space.versions[space.current].index(name, space.current)
         except BadTraceSpaces as error:
-            lacking.append(f"Hot regions of {name} cannot be put into words: {error}.")
+            notices.append(f"Hot regions of {name} have no words: {error}.")
             continue
-        own = wanted.where(
-            (sql.col("space") == name)
-            & sql.col("partition").startswith(f"{space.number}.{space.current}/")
-        )
+        prefix = str(PartitionName(space.number, space.current, ""))
+        own = wanted.where((sql.col("space") == name) & sql.col("partition").startswith(prefix))
         groups = _coarse_groups(own, index).persist()
         try:
-            hot += _hot_regions(groups, index)
+            total = groups.agg(sql.sum("work_us")).first()
+            covered = (total[0] if total else None) or 0.0
+            if row["work_us"] and 1 - covered / row["work_us"] > _NOTICE:
+                share = f"{1 - covered / row['work_us']:.1%}"
+                text = "was done under other versions of its index than the one that is described"
+                notices.append(f"Hot regions of {name} lack {share} of its work, which {text}.")
+            hot += _hot_regions(groups, index, covered or 1.0)
             heat += _heat(groups, index)
         finally:
             groups.unpersist()
-    return tuple(hot), tuple(heat), lacking
+    return tuple(hot), tuple(heat), notices
 
 
 def _coarse_groups(rows: "DataFrame", index: Index) -> "DataFrame":
@@ -76,20 +86,21 @@ def _coarse_groups(rows: "DataFrame", index: Index) -> "DataFrame":
         sql.explode("regions").alias("region"),
         (sql.col("work_us") / sql.size("regions")).alias("work_us"),
     )
+    told = told.where(sql.col("region").rlike(_WELL_FORMED))
     region = sql.rpad("region", WIDTH, "*")
     if index.space.index.kind == "zorder":
         coarse: Column = sql.substring(region, 1, _DZ_BITS)
     else:
         fields = _fields(index)
-        coarse = sql.concat(*(sql.substring(region, f.start + 1, f.length) for f in fields))
+        # Without a field, all regions are one.
+        parts = [sql.substring(region, f.start + 1, f.length) for f in fields]
+        coarse = sql.concat(sql.lit(""), *parts)
     return told.groupBy(coarse.alias("coarse")).agg(
-        sql.count("*").alias("partials"), sql.sum("work_us").alias("work_us")
+        sql.count("*").alias("regions"), sql.sum("work_us").alias("work_us")
     )
 
 
-def _hot_regions(groups: "DataFrame", index: Index) -> list[HotRegion]:
-    total = groups.agg(sql.sum("work_us")).first()
-    whole = (total[0] if total else None) or 1.0
+def _hot_regions(groups: "DataFrame", index: Index, whole: float) -> list[HotRegion]:
     top = groups.orderBy(sql.desc("work_us"), "coarse").limit(MOST_REGIONS).collect()
     found = []
     for row in top:
@@ -97,7 +108,7 @@ def _hot_regions(groups: "DataFrame", index: Index) -> list[HotRegion]:
         text = "anything" if words == "true" else words
         share = row["work_us"] / whole
         found.append(
-            HotRegion(index.space.name, text, row["partials"], row["work_us"] / 1_000, share)
+            HotRegion(index.space.name, text, row["regions"], row["work_us"] / 1_000, share)
         )
     return found
 
@@ -115,19 +126,21 @@ def _region(coarse: str, index: Index) -> Region:
 
 
 def _fields(index: Index) -> list[_Field]:
+    """The axes that have words: a hash tells values apart, but says nothing about them."""
     found = []
     start = 0
     for number, axis in enumerate(index.axes):
-        found.append(_Field(axis.attribute, number, start, min(_BITS, axis.width)))
+        if axis.ranges((0, (1 << axis.width) - 1)) is not None:
+            found.append(_Field(number, start, min(_BITS, axis.width)))
         start += axis.width
     return found
 
 
 def _heat(groups: "DataFrame", index: Index) -> list[AttributeHeat]:
     """The work along each axis; bits of a dz belong to several axes, so there is none for them."""
-    if index.space.index.kind == "zorder":
-        return []
     fields = _fields(index)
+    if index.space.index.kind == "zorder" or not fields:
+        return []
     places = [sum(f.length for f in fields[:n]) for n in range(len(fields))]
     parts = sql.array(
         *(
@@ -152,22 +165,24 @@ def _heat(groups: "DataFrame", index: Index) -> list[AttributeHeat]:
 
 
 def _axis_heat(index: Index, field: _Field, work: Mapping[str, float]) -> AttributeHeat | None:
-    """The work along one axis; None if nothing constrains it, or it only has a hash."""
+    """The work along one axis; None if nothing constrains it."""
     total = sum(work.values())
     open_work = work.get("*" * field.length, 0.0)
     if total <= 0 or open_work >= total * (1 - 1e-9):
         return None
-    labels = list(_labels(index, field))
-    if not all(labels):
-        return None
-    shares = [0.0] * (1 << field.length)
+    labels = _labels(index, field)
+    shares = dict.fromkeys(labels, 0.0)
     for bits, part in work.items():
         if bits.strip("*"):
-            cells = list(_cells(bits))
+            cells = [cell for cell in _cells(bits) if cell in shares]
             for cell in cells:
                 shares[cell] += part / len(cells) / total
     return AttributeHeat(
-        index.space.name, field.attribute, tuple(labels), tuple(shares), open_work / total
+        index.space.name,
+        index.axes[field.axis].attribute,
+        tuple(labels.values()),
+        tuple(shares.values()),
+        open_work / total,
     )
 
 
@@ -179,10 +194,13 @@ def _cells(bits: str) -> Sequence[int]:
     return range(first, first + (1 << left))
 
 
-def _labels(index: Index, field: _Field) -> Iterator[str]:
-    """Each part of an axis in words; empty if there are no words for it."""
+def _labels(index: Index, field: _Field) -> dict[int, str]:
+    """The parts of an axis in words, without those that no value has, as after an enum's last."""
     axis = index.axes[field.axis]
     down = axis.width - field.length
+    found = {}
     for cell in range(1 << field.length):
         ranges = axis.ranges((cell << down, ((cell + 1) << down) - 1))
-        yield ranges_text(index.space, {axis.attribute: ranges}) if ranges else ""
+        if ranges:
+            found[cell] = ranges_text(index.space, {axis.attribute: ranges})
+    return found

@@ -1,12 +1,14 @@
 """The job `report`: from rows of traces to a report, with Spark's own operations only."""
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from pyspark.sql import functions as sql
 
 from configurators.state.trace_spaces import BadTraceSpaces, TraceSpace, decode_footer
+from configurators.store.keys import PartitionName
 from spark.reading import read_rows, vanished
 from spark.report.churn import find_churn
 from spark.report.histograms import histogram
@@ -39,41 +41,47 @@ def make_report(
             return Report(source)
         timeline = find_timeline(requests, source)
         hosts, host_skew = find_hosts(requests)
-        partitions, partition_skew = find_partitions(rows)
-        configurators, configurator_skew = find_configurators(rows)
         spaces, notices = _spaces(traces)
+        partitions, partition_skew = find_partitions(rows, _partition_names(spaces))
+        configurators, configurator_skew = find_configurators(rows)
         hot, heat, more = find_hot(rows, spaces)
         report = Report(
-            source,
-            find_kinds(requests, timeline, source),
-            timeline,
-            hosts,
-            find_latency(requests, rows),
-            partitions,
-            configurators,
-            find_slices(rows),
-            histogram(requests, "operations"),
-            find_churn(requests),
-            hot,
-            heat,
-            _expensive(requests, rows),
-            tuple(skew for skew in (partition_skew, configurator_skew, host_skew) if skew),
+            source=source,
+            kinds=find_kinds(requests, timeline, source),
+            timeline=timeline,
+            hosts=hosts,
+            latency=find_latency(requests, rows),
+            partitions=partitions,
+            configurators=configurators,
+            slices=find_slices(rows),
+            operations=histogram(requests, "operations"),
+            churn=find_churn(requests),
+            hot=hot,
+            heat=heat,
+            expensive=_expensive(requests, rows),
+            skew=tuple(skew for skew in (partition_skew, configurator_skew, host_skew) if skew),
         )
     finally:
         requests.unpersist()
     gone = vanished(spark, traces)
     skipped = (*source.skipped, *gone)
-    return replace(report, source=replace(source, skipped=skipped, notices=(*notices, *more)))
+    told = (*source.notices, *notices, *more)
+    return replace(report, source=replace(source, skipped=skipped, notices=told))
 
 
 def _source(path: str, traces: Traces, rows: "DataFrame", requests: "DataFrame") -> Source:
     about = rows.agg(
         sql.count("*").alias("rows"),
         sql.count_if("backwards").alias("backwards"),
+        sql.count_if(sql.col("slice_size").isNull()).alias("unsized"),
         sql.min("received_us").alias("begin"),
         sql.max(sql.greatest("done_us", "received_us")).alias("end"),
     ).first()
     assert about is not None  # an aggregation without groups has one row
+    unsized = (
+        f"{about['unsized']:,} rows are of a release that did not record how large slices were:"
+        " each counts as a slice of its own, so their work is too high."
+    )
     return Source(
         path,
         round(time.time() * SECOND),
@@ -84,16 +92,29 @@ def _source(path: str, traces: Traces, rows: "DataFrame", requests: "DataFrame")
         requests.count() if about["rows"] else 0,
         traces.skipped,
         about["backwards"],
+        (unsized,) if about["unsized"] else (),
     )
 
 
 def _spaces(traces: Traces) -> tuple[dict[str, TraceSpace], list[str]]:
     """The spaces that the newest file describes; if it does not, why."""
-    footer = {key.encode(): value.encode() for key, value in traces.newest_footer.items()}
+    if not traces.footer:
+        text = "no file describes the spaces; files of earlier releases do not"
+        return {}, [f"Hot regions have no words: {text}."]
+    footer = {key.encode(): value.encode() for key, value in traces.footer.items()}
     try:
         return decode_footer(footer), []
     except BadTraceSpaces as error:
-        return {}, [f"Hot regions cannot be put into words: {error}."]
+        return {}, [f"Hot regions have no words: {error}."]
+
+
+def _partition_names(spaces: Mapping[str, TraceSpace]) -> list[str]:
+    """All partitions that the spaces have, also idle ones."""
+    return [
+        str(PartitionName(space.number, space.current, leaf))
+        for space in spaces.values()
+        for leaf in space.versions[space.current].map.leaves()
+    ]
 
 
 def _expensive(requests: "DataFrame", rows: "DataFrame") -> tuple[ExpensiveRequest, ...]:

@@ -1,10 +1,11 @@
 """Latency by stage, and the work of partitions and configurators."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from spark.report.histograms import SHARES, doubling_bins, quantiles
+from spark.report.histograms import PERCENTILES, doubling_bins, percentiles
 from spark.report.model import Histogram, LoadRow, Skew, StageRow
 from spark.report.skew import skew_of
 
@@ -18,34 +19,48 @@ STAGES = ("queued", "decided", "pushed")
 def find_latency(requests: "DataFrame", rows: "DataFrame") -> tuple[StageRow, ...]:
     """How long requests took as a whole, and their partials in each stage."""
     found = []
-    for stage, of in (("total", requests), *((stage, rows) for stage in STAGES)):
-        value = sql.col(f"{stage}_us") / 1_000
-        about = of.agg(
-            sql.avg(value).alias("mean"),
-            quantiles(value).alias("shares"),
-            sql.max(value).alias("max"),
-        ).first()
-        if about is not None and about["shares"]:
-            p50, p90, p99 = about["shares"]
-            found.append(StageRow(stage, about["mean"], p50, p90, p99, about["max"]))
+    for of, stages in ((requests, ("total",)), (_decided(rows), STAGES)):
+        columns = []
+        for stage in stages:
+            value = sql.col(f"{stage}_us") / 1_000
+            columns.append(sql.avg(value).alias(f"{stage}_mean"))
+            columns.append(percentiles(value).alias(f"{stage}_percentiles"))
+            columns.append(sql.max(value).alias(f"{stage}_max"))
+        about = of.agg(*columns).first()
+        assert about is not None  # an aggregation without groups has one row
+        for stage in stages:
+            if each := about[f"{stage}_percentiles"]:
+                mean, most = about[f"{stage}_mean"], about[f"{stage}_max"]
+                found.append(StageRow(stage, mean, each[0], each[1], each[2], most))
     return tuple(found)
 
 
-def find_partitions(rows: "DataFrame") -> tuple[tuple[LoadRow, ...], Skew | None]:
-    """The partitions with most work, and how unevenly it is spread."""
-    return _find_loads(rows, "partitions", "partition", "space")
+def _decided(rows: "DataFrame") -> "DataFrame":
+    """The rows of slices: partials that failed before they were decided have no stages."""
+    return rows.where(sql.col("slice") > 0)
+
+
+def find_partitions(
+    rows: "DataFrame", known: Collection[str]
+) -> tuple[tuple[LoadRow, ...], Skew | None]:
+    """The partitions with most work, and how unevenly it is spread over all that are known."""
+    return _find_loads(rows, "partitions", ("partition", "space"), known)
 
 
 def find_configurators(rows: "DataFrame") -> tuple[tuple[LoadRow, ...], Skew | None]:
-    """The configurators with most work, and how unevenly it is spread."""
-    return _find_loads(rows, "configurators", "configurator")
+    """The configurators with most work, and how unevenly it is spread over those that had some."""
+    return _find_loads(rows, "configurators", ("configurator",), ())
 
 
 def _find_loads(
-    rows: "DataFrame", over: str, *names: str
+    rows: "DataFrame", over: str, names: tuple[str, ...], known: Collection[str]
 ) -> tuple[tuple[LoadRow, ...], Skew | None]:
     """How many partitions and configurators there are does not depend on the traces' length."""
-    stages = [quantiles(sql.col(f"{stage}_us") / 1_000).alias(stage) for stage in STAGES]
+    was_decided = sql.col("slice") > 0
+    stages = [
+        percentiles(sql.when(was_decided, sql.col(f"{stage}_us") / 1_000)).alias(stage)
+        for stage in STAGES
+    ]
     found = rows.groupBy(*names).agg(
         sql.count("*").alias("partials"),
         (sql.sum("work_us") / 1_000).alias("work_ms"),
@@ -55,11 +70,12 @@ def _find_loads(
     loads = sorted(found.collect(), key=lambda row: (-row["work_ms"], row[names[0]]))
     total = sum(row["work_ms"] for row in loads) or 1.0
     shown = tuple(_load_row(row, names, total) for row in loads[:MOST_LOADS])
-    return shown, skew_of(over, (row["work_ms"] for row in loads))
+    idle = set(known) - {row[names[0]] for row in loads}
+    return shown, skew_of(over, [*(row["work_ms"] for row in loads), *(0.0 for _ in idle)])
 
 
 def _load_row(row: "Row", names: tuple[str, ...], total: float) -> LoadRow:
-    queued, decided, pushed = (row[stage] for stage in STAGES)
+    queued, decided, pushed = (row[stage] or (0.0, 0.0, 0.0) for stage in STAGES)
     return LoadRow(
         name=row[names[0]],
         space=row["space"] if "space" in names else "",
@@ -87,9 +103,9 @@ def find_slices(rows: "DataFrame") -> Histogram | None:
     for size, count in counts.items():
         power = (size - 1).bit_length()
         bars[power] = bars.get(power, 0.0) + count
-    p50, p90, p99 = (_share(counts, total * share) for share in SHARES)
+    p50, p90, p99 = (_share(counts, total * share) for share in PERCENTILES)
     return Histogram(
-        round(total),
+        max(1, round(total)),
         sum(size * count for size, count in counts.items()) / total,
         p50,
         p90,

@@ -1,7 +1,7 @@
 """What a report says: the JSON form, which the page shows.
 
 Times are microseconds since 1970, durations milliseconds unless the name says otherwise. Lists are
-bounded: a report has the same size however long the traces are.
+bounded by the size of the network, not by the length of the traces.
 """
 
 from msgspec import Struct
@@ -45,7 +45,7 @@ class HostRow(Struct, frozen=True):
     requests: int
     share: float
     failed: int
-    work_ms: float  # processor time of deciding
+    work_ms: float  # time of deciding
 
 
 class Bucket(Struct, frozen=True):
@@ -59,7 +59,7 @@ class Bucket(Struct, frozen=True):
 
 
 class Timeline(Struct, frozen=True):
-    """Requests and latency over time, in buckets of equal length; those without requests lack."""
+    """Requests and latency over time, in buckets of equal length, without empty ones."""
 
     bucket_s: float
     buckets: tuple[Bucket, ...]
@@ -79,7 +79,7 @@ class StageRow(Struct, frozen=True):
 class LoadRow(Struct, frozen=True):
     """The work of one partition or configurator.
 
-    `work_ms` is the processor time of deciding: a slice's time is shared among its partials.
+    `work_ms` is the time of deciding: a slice's time is shared among its partials.
     Pushing is waiting for switches, and no work.
     """
 
@@ -132,9 +132,9 @@ class HotRegion(Struct, frozen=True):
 
     space: str
     text: str  # in words: ranges of attributes
-    partials: int
+    regions: int  # of partials, each counted as often as it was told
     work_ms: float
-    share: float  # of the space's work
+    share: float  # of the work on subscriptions of the space
 
 
 class AttributeHeat(Struct, frozen=True):
@@ -168,7 +168,7 @@ class ExpensiveRequest(Struct, frozen=True):
 
 
 class Skew(Struct, frozen=True):
-    """How unevenly work is spread."""
+    """How unevenly work is spread; over hosts, requests."""
 
     over: str  # partitions, configurators or hosts
     count: int

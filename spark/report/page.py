@@ -18,7 +18,7 @@ from spark.report.sections.requests import churn, expensive, hosts, sizes, skipp
 from spark.report.sections.section import Section
 from spark.report.sections.traffic import kinds, latency, timeline
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 _SECTIONS: Sequence[Callable[[Report], Section | None]] = (
     *(timeline, kinds, latency),

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from spark.report.histograms import quantiles
+from spark.report.histograms import percentiles
 from spark.report.model import Bucket, HostRow, KindRow, Skew, Source, Timeline
 from spark.report.skew import skew_of
 from spark.work import SECOND
@@ -36,11 +36,12 @@ def find_timeline(requests: "DataFrame", source: Source) -> Timeline:
     for row in kinds:
         counts.setdefault(row["begin_us"], {})[row["kind"]] = row["count"]
     about = placed.groupBy("begin_us").agg(
-        sql.count_if("failed").alias("failed"), quantiles(sql.col("total_us")).alias("shares")
+        sql.count_if("failed").alias("failed"),
+        percentiles(sql.col("total_us")).alias("percentiles"),
     )
     buckets = []
     for row in sorted(about.collect(), key=lambda row: row["begin_us"]):
-        p50, _, p99 = row["shares"] or (0, 0, 0)
+        p50, _, p99 = row["percentiles"] or (0, 0, 0)
         by_kind = dict(sorted(counts[row["begin_us"]].items()))
         buckets.append(Bucket(row["begin_us"], by_kind, row["failed"], p50 / 1_000, p99 / 1_000))
     return Timeline(float(length), tuple(buckets))
@@ -56,7 +57,8 @@ def find_kinds(requests: "DataFrame", timeline: Timeline, source: Source) -> tup
         sql.avg("modifies").alias("modifies"),
         sql.avg("deletes").alias("deletes"),
     )
-    seconds = max((source.end_us - source.begin_us) / SECOND, 1e-6)
+    # Shorter than a bucket, the traces have no mean rate but that of the bucket.
+    seconds = max((source.end_us - source.begin_us) / SECOND, timeline.bucket_s)
     rows = []
     for row in found.collect():
         busiest = max(bucket.requests.get(row["kind"], 0) for bucket in timeline.buckets)

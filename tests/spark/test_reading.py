@@ -40,8 +40,12 @@ def test_a_path_without_traces_is_an_error_that_says_so(
 ) -> None:
     with pytest.raises(NoTraces, match="does not exist; name the data folder"):
         find_traces(spark, str(tmp_path / "nowhere"))
-    with pytest.raises(NoTraces, match="cannot be read"):
-        find_traces(spark, "nosuch://storage/traces")
+    for strange in ("nosuch://storage/traces", "run:1", ""):
+        with pytest.raises(NoTraces, match="cannot be read"):
+            find_traces(spark, strange)
+    (tmp_path / "notes.txt").write_text("no Parquet")
+    with pytest.raises(NoTraces, match="is no Parquet file"):
+        find_traces(spark, str(tmp_path / "notes.txt"))
 
 
 def test_an_empty_folder_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -112,8 +116,38 @@ def test_a_file_that_vanishes_is_named_afterwards(spark: SparkSession, tmp_path:
     assert [file.name for file in vanished(spark, found)] == ["b.parquet"]
 
 
-def test_the_newest_file_describes_the_spaces(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_newest_file_with_spaces_describes_them(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path, [row("s1-1")], "20260101T000000-a-1.parquet", {"dzflow.spaces": "old"})
     write_rows(tmp_path, [row("s1-2")], "20260102T000000-a-2.parquet", {"dzflow.spaces": "new"})
+    write_rows(tmp_path, [row("s1-3")], "20260103T000000-a-3.parquet")
     found = find_traces(spark, str(tmp_path))
-    assert found.newest_footer["dzflow.spaces"] == "new"
+    assert found.footer["dzflow.spaces"] == "new"
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_passed_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    gone = write_rows(tmp_path, [row("s1-1")], "a.parquet")
+    write_rows(tmp_path, [row("s1-2")], "b.parquet")
+    found = find_traces(spark, str(tmp_path))
+    gone.unlink()
+    assert [one["request_id"] for one in read_rows(spark, found).collect()] == ["s1-2"]
+    assert [file.name for file in vanished(spark, found)] == ["a.parquet"]
+    (tmp_path / "b.parquet").unlink()
+    assert read_rows(spark, found).collect() == []
+
+
+def test_names_may_have_any_characters(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "run[1] {a,b}"
+    for number, name in enumerate(("a copy.parquet", "50%.parquet", "what*?.parquet")):
+        write_rows(folder, [row(f"s1-{number}")], name)
+    assert find_traces(spark, str(folder)).skipped == ()
+    assert ids(spark, folder) == ["s1-0", "s1-1", "s1-2"]
+
+
+def test_nulls_in_files_of_others_are_empty_texts_and_zeros(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_rows(tmp_path, [row("s1-1", host=None, decided_us=None)])
+    (found,) = read_rows(spark, find_traces(spark, str(tmp_path))).collect()
+    assert (found["host"], found["decided_us"]) == ("", 0)

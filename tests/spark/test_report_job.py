@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from configurators.state.spaces import new_space
+from configurators.state.spaces import LoadedSpace, new_space
 from configurators.state.trace_spaces import encode_footer
+from dzflow.filters import parse_filter
 from spark.reading import find_traces
 from spark.report.job import make_report
 from spark.report.model import Bin, Histogram, Report, Skew
@@ -134,23 +135,27 @@ def test_skew_compares_the_busiest_with_the_mean(known: Report) -> None:
 
 def test_files_without_schemas_give_a_notice_instead_of_hot_regions(known: Report) -> None:
     assert known.hot == ()
-    assert "cannot be put into words" in known.source.notices[0]
+    assert "no file describes the spaces" in known.source.notices[0]
 
 
 def test_hot_regions_are_told_in_words(spark: SparkSession, tmp_path: Path) -> None:
-    doc = new_space("stocks", 1, SCHEMA, "legs", 1)
-    half = {"partition": "1.0/all", "decided_us": 300}
+    # Partitions are named by the number of their space in hexadecimal.
+    doc = new_space("stocks", 31, SCHEMA, "legs", 7)
+    leaves = doc.versions[0].map.leaves()
+    there = {"partition": f"1f.0/{leaves[0]}", "decided_us": 300}
     rows = [
-        row("s1-1", regions=["111101", "111011"], **half),  # price above 896, both
-        row("s1-2", regions=["111"], **half),
-        row("s1-3", regions=["0" + "*" * 9 + "0001"], **half),
-        row("s1-4", regions=["*"], **half),
-        row("s1-5", regions=["111"], partition="1.1/all"),  # of another version of the index
+        row("s1f-1", regions=["111101", "111011"], **there),  # price above 896, both
+        row("s1f-2", regions=["111"], **there),
+        row("s1f-3", regions=["0" + "*" * 9 + "0001"], **there),
+        row("s1f-4", regions=["*"], **there),
+        row("s1f-5", regions=["111"], partition="1f.1/all", decided_us=300),  # another version
+        row("s1f-6", regions=["no region"], decided_us=0),
+        row("s1-1", space="gone"),
+        row("a1f-1", kind="advertise", regions=["000"], **there),
     ]
     write_rows(tmp_path, rows, footer=encode_footer([doc]).entries)
     found = report(spark, tmp_path)
-    assert found.source.notices == ()
-    assert [(hot.text, hot.partials, hot.share) for hot in found.hot] == [
+    assert [(hot.text, hot.regions, hot.share) for hot in found.hot] == [
         ("price >= 896", 3, 0.5),
         ("anything", 1, 0.25),
         ("price <= 511 and volume <= 1", 1, 0.25),
@@ -162,6 +167,38 @@ def test_hot_regions_are_told_in_words(spark: SparkSession, tmp_path: Path) -> N
     assert (price.labels[0], price.labels[-1]) == ("price <= 127", "price >= 896")
     assert volume.open == 0.75
     assert volume.shares == pytest.approx([0.25] + [0] * 7)
+    other, unknown = found.source.notices
+    assert "lack 20.0% of its work, which was done under other versions" in other
+    assert "Hot regions of gone have no words" in unknown
+    # Partitions of the map that had no work count as well.
+    (skew,) = (skew for skew in found.skew if skew.over == "partitions")
+    assert skew.count == len(leaves) + 3
+
+
+def test_parts_of_an_attribute_without_values_or_words_are_left_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = {
+        "attributes": [
+            {"name": "size", "type": "enum", "values": ["S", "M", "L"]},
+            {"name": "name", "type": "string"},
+        ]
+    }
+    doc = new_space("shirts", 1, schema, "legs", 1)
+    index = LoadedSpace.of(doc).current.index
+    texts = [f"size == 'L' and name == 'n{number}'" for number in range(8)]
+    rows = [
+        row(f"s1-{number}", space="shirts", regions=[str(region)])
+        for number, text in enumerate(texts)
+        for region in index.regions(parse_filter(index.space, text))
+    ]
+    write_rows(tmp_path, rows, footer=encode_footer([doc]).entries)
+    found = report(spark, tmp_path)
+    size = next(heat for heat in found.heat if heat.attribute == "size")
+    assert size.labels == ('size == "S"', 'size == "M"', 'size == "L"')
+    # A hash of the name is in the regions, but does not tell hot regions apart.
+    texts = [hot.text for hot in found.hot]
+    assert len(set(texts)) == len(texts)
 
 
 def test_hot_regions_of_prefixes_are_told_too(spark: SparkSession, tmp_path: Path) -> None:
@@ -171,6 +208,25 @@ def test_hot_regions_of_prefixes_are_told_too(spark: SparkSession, tmp_path: Pat
     found = report(spark, tmp_path)
     assert [hot.text for hot in found.hot] == ["price >= 512"]
     assert found.heat == ()
+
+
+def test_updates_of_records_that_neither_began_nor_ended_are_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        row("s1-1.5", kind="update", partition=A),
+        row("s1-1.5", kind="update", partition=A, adds=0, deletes=2),  # its second round
+        row("a1-2.4", kind="update", slice=0, slice_size=None, outcome="failed", pushed_us=0),
+    ]
+    write_rows(tmp_path, rows)
+    found = report(spark, tmp_path)
+    churn = {one.kind: (one.begun, one.updated, one.ended) for one in found.churn}
+    assert churn == {"subscription": (0, 1, 0)}  # the other one failed
+    assert found.kinds[0].partials == 1.0
+    # What was not decided has no stages, and a short trace no higher mean rate than its bucket's.
+    assert found.latency[-1].p50_ms == 3.0
+    assert found.kinds[0].per_s == found.kinds[0].peak_per_s == 2.0
+    assert "did not record how large slices were" in found.source.notices[0]
 
 
 def test_empty_traces_give_an_empty_report(spark: SparkSession, tmp_path: Path) -> None:

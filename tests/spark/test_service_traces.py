@@ -1,6 +1,7 @@
 """`dzflow trace report` on the traces of a control plane that has run."""
 
 import json
+import stat
 import subprocess
 from pathlib import Path
 
@@ -63,10 +64,13 @@ def test_a_report_says_what_the_service_has_done(traces: Path, tmp_path: Path) -
     assert all(stage["max_ms"] > 0 for stage in found["latency"])
     assert "17 requests" in done.stdout
     assert "price &gt;= " in page.read_text()
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (page, data)} == {0o600}
 
 
 def test_a_wrong_call_is_refused_before_spark_starts(tmp_path: Path) -> None:
     wrong = report(tmp_path, "--since", "yesterday")
     assert (wrong.returncode, "--since takes a time" in wrong.stderr) == (1, True)
+    wrong = report(tmp_path, "--html", tmp_path / "nowhere" / "report.html")
+    assert (wrong.returncode, "there is no folder" in wrong.stderr) == (1, True)
     wrong = report(tmp_path, "--setting", "memory")
     assert (wrong.returncode, "--setting takes KEY=VALUE" in wrong.stderr) == (1, True)

@@ -89,7 +89,7 @@ def _notices(source: Source) -> list[Html]:
     if source.backwards:
         text = (
             f"{plural(source.backwards, 'row ends', 'rows end')} before the request arrived: a"
-            " clock was set back. Latency is wrong for these requests; check that the hosts of the"
+            " clock was set back. They count in no latency of requests; check that the hosts of the"
             " API processes keep time (NTP)."
         )
         notices.append(joined([text]))
@@ -111,8 +111,7 @@ def _rate(report: Report) -> _Tile:
     if not timeline.buckets or timeline.bucket_s <= 0:
         return _Tile("Requests per second", number(mean), "")
     peak = max(sum(bucket.requests.values()) for bucket in timeline.buckets) / timeline.bucket_s
-    # Traces that are shorter than a bucket have no mean of their own.
-    return _Tile("Requests per second", number(min(mean, peak)), f"peak {number(peak)}/s")
+    return _Tile("Requests per second", number(mean), f"peak {number(peak)}/s")
 
 
 def _latency(report: Report) -> list[_Tile]:
@@ -129,7 +128,7 @@ def _work(report: Report) -> _Tile:
     work = whole_work(report.partitions or report.configurators)
     requests = report.source.requests
     each = milliseconds(work / requests) if work is not None and requests else NOTHING
-    note = "processor time of deciding" if work is None else f"{milliseconds(work)} in all"
+    note = "time of deciding" if work is None else f"{milliseconds(work)} in all"
     return _Tile("Work per request", each, note)
 
 

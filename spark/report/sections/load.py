@@ -16,7 +16,7 @@ _TENTH = 10  # so many have a tenth
 def partitions(report: Report) -> Section:
     """The work of each partition."""
     text = (
-        "Work is the processor time of deciding; the time of a slice is shared among its partials."
+        "Work is the time of deciding; the time of a slice is shared among its partials."
         " Pushing is waiting for switches, and no work. Bars compare the shares of the work."
     )
     return _load("partitions", "Load by partition", report.partitions, report.skew, text)
@@ -71,7 +71,7 @@ def _load_row(row: LoadRow, most: float, with_space: bool) -> Row:
         *(row.pushed_p50_ms, row.pushed_p99_ms),
     )
     cells = [
-        name(row.name, 24, "all others"),
+        name(row.name, 24),
         *([name(row.space, 24)] if with_space else []),
         share_bar(row.share, most),
         milliseconds(row.work_ms),
@@ -92,15 +92,21 @@ def _skew_item(skew: Skew) -> Html:
     one = over.removesuffix("s")
     title = element("strong", f"{over.capitalize()}: {_verdict(skew)}.")
     if skew.count <= 1:
-        return element("li", title, f" There is only one {one}.")
+        return element("li", title, f" Only one {one} had work.")
     mean, all_ = ("number of requests", "requests") if skew.over == "hosts" else ("work", "work")
     tenth = "tenth of them" if skew.count >= _TENTH else "one alone"
     return element(
         "li",
         title,
-        f" The busiest of {count(skew.count)} {over} has {in_words(skew.max_over_mean)} the"
-        f" mean {mean}. The busiest {tenth} has {share(skew.top_share)} of all {all_}.",
+        f" The busiest of {count(skew.count)} {over}{_busy(skew)} has"
+        f" {in_words(skew.max_over_mean)} the mean {mean}. The busiest {tenth} has"
+        f" {share(skew.top_share)} of all {all_}.",
     )
+
+
+def _busy(skew: Skew) -> str:
+    """Traces name the partitions of a space, but not the configurators and hosts without work."""
+    return "" if skew.over == "partitions" else " that had work"
 
 
 def _verdict(skew: Skew) -> str:

@@ -70,7 +70,7 @@ def _hot_item(region: HotRegion) -> Html:
         " of the work",
         element(
             "span",
-            f"{plural(region.partials, 'partial')}, {milliseconds(region.work_ms)} of work",
+            f"{plural(region.regions, 'region')}, {milliseconds(region.work_ms)} of work",
             class_="muted",
         ),
         class_="hot-head",

@@ -80,7 +80,7 @@ def hosts(report: Report) -> Section:
         Column("Share of requests", "bar"),
         Column("Requests"),
         Column("Failed"),
-        Column("Work", hint="processor time of deciding"),
+        Column("Work", hint="time of deciding"),
     ]
     most = max((row.share for row in report.hosts if row.host), default=1.0)
     # All others together come last, whatever their share.
@@ -105,7 +105,7 @@ def expensive(report: Report) -> Section:
     when = clock_time if is_one_day(source.begin_us, source.end_us) else utc
     rows = [_expensive_row(each, when) for each in report.expensive]
     text = (
-        "Those that took most processor time of deciding, each with its filter. Unfold a long"
+        "Those that took longest to decide, each with its filter. Unfold a long"
         " filter to see the whole."
     )
     return Section("expensive", title, [lead(text), foldable(title, columns, rows, "request")])

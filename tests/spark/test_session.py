@@ -1,0 +1,57 @@
+"""Whether Spark can be used, and what is said where it cannot."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.java import find_java, java_problem, java_version
+from spark.session import SparkFailed, SparkOptions, SparkUnavailable, open_session, reason
+
+
+def fake_java(folder: Path, text: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_401"', 8),
+        ('openjdk version "25-ea"', 25),
+        ("no Java", None),
+    ],
+)
+def test_the_version_of_a_java_is_read(tmp_path: Path, text: str, version: int | None) -> None:
+    assert java_version(str(fake_java(tmp_path, text))) == version
+
+
+def test_a_java_that_is_missing_or_too_old_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert find_java() is None
+    assert "there is none that runs: run `make java`" in (java_problem() or "")
+    java = fake_java(tmp_path, 'java version "1.8.0_401"')
+    assert f"{java} is version 8" in (java_problem() or "")
+    with pytest.raises(SparkUnavailable, match="Java 17 or later"), open_session(SparkOptions()):
+        pass
+
+
+def test_what_spark_refuses_is_told_in_one_line(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="nowhere") as refused:
+        spark.sql("select * from nowhere").collect()
+    assert "nowhere" in reason(refused.value)
+    assert "\n" not in reason(refused.value)
+
+
+def test_errors_of_a_job_have_a_name(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The session of all tests is the one that is found, and must stay.
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+    failing = pytest.raises(SparkFailed, match=r"Spark gave up: .*nowhere")
+    with failing, open_session(SparkOptions(spark.sparkContext.master or "")):
+        spark.sql("select * from nowhere").collect()
