@@ -46,7 +46,8 @@ def find_hot(
     Only spaces that the traces describe, in the version of their index that is described, can be
     put into words. A notice says how much of the work is not.
     """
-    wanted = rows.where(sql.col("target_id").startswith("s"))  # subscriptions, not advertisements
+    # Subscriptions only; a removal is work, too, but its rows do not say where.
+    wanted = rows.where(sql.col("target_id").startswith("s") & (sql.size("regions") > 0))
     work = wanted.groupBy("space").agg(sql.sum("work_us").alias("work_us")).collect()
     busiest = sorted(work, key=lambda row: (-row["work_us"], row["space"]))
     hot: list[HotRegion] = []
@@ -82,7 +83,7 @@ def find_hot(
 
 def _coarse_groups(rows: "DataFrame", index: Index) -> "DataFrame":
     """The work by coarse region; that of a row is shared among its regions."""
-    told = rows.where(sql.size("regions") > 0).select(
+    told = rows.select(
         sql.explode("regions").alias("region"),
         (sql.col("work_us") / sql.size("regions")).alias("work_us"),
     )
@@ -130,7 +131,7 @@ def _fields(index: Index) -> list[_Field]:
     found = []
     start = 0
     for number, axis in enumerate(index.axes):
-        if axis.ranges((0, (1 << axis.width) - 1)) is not None:
+        if axis.ranges((0, 0)) is not None:
             found.append(_Field(number, start, min(_BITS, axis.width)))
         start += axis.width
     return found

@@ -134,7 +134,7 @@ class HotRegion(Struct, frozen=True):
     text: str  # in words: ranges of attributes
     regions: int  # of partials, each counted as often as it was told
     work_ms: float
-    share: float  # of the work on subscriptions of the space
+    share: float  # of the work on the space's subscriptions that begin or change
 
 
 class AttributeHeat(Struct, frozen=True):

@@ -202,7 +202,10 @@ def test_sections_come_most_useful_first() -> None:
 def test_skew_is_said_in_words() -> None:
     text = _plain(render(example_report()))
     assert "The busiest of 24 partitions has 4.6 times the mean work." in text
-    assert "The busiest of 1,420 hosts has 61.2 times the mean number of requests." in text
+    assert (
+        "The busiest of 1,420 hosts that had work has 61.2 times the mean number of requests."
+        in text
+    )
 
 
 def test_partitions_are_in_the_order_of_their_work_and_say_how_many_are_left_out() -> None:
@@ -243,7 +246,7 @@ def test_sections_without_data_say_so() -> None:
 def test_one_row_makes_a_whole_page() -> None:
     text = _plain(render(one_row_report()))
     assert "1 request in 9.1 ms (1 partial, one row each, in 1 file). None failed." in text
-    assert "There is only one partition." in text
+    assert "Only one partition had work." in text
 
 
 @pytest.mark.parametrize("number", [1e300, 1e18, 1e-300, 0.0, -3.5, math.nan, math.inf, -math.inf])
