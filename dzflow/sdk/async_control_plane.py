@@ -132,7 +132,7 @@ class AsyncControlPlane:
         return await self._rest.space(name)
 
     async def put_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a space or change its schema; every process uses it when this returns."""
+        """Create a space or change its schema; other API processes hear of it a moment later."""
         return await self._rest.put_space(name, schema)
 
     async def delete_space(self, name: str) -> None:

@@ -130,7 +130,7 @@ class ControlPlane:
         return self._calls.space(name)
 
     def put_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a space or change its schema; every process uses it when this returns."""
+        """Create a space or change its schema; other API processes hear of it a moment later."""
         return self._calls.put_space(name, schema)
 
     def delete_space(self, name: str) -> None:

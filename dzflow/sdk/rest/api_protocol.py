@@ -144,7 +144,7 @@ class ApiProtocol:
         return await self._object(Call("GET", _space_path(name)))
 
     async def put_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a space or change its schema; every process uses it when this returns."""
+        """Create a space or change its schema; other API processes hear of it a moment later."""
         return await self._object(Call("PUT", _space_path(name), body=schema))
 
     async def new_key(self, name: str, grace: float = 120.0) -> dict[str, Any]:
