@@ -17,6 +17,7 @@ from dzflow.region import FULL, Region
 from sdn.flows import Action, Change, FlowEntry, FlowOp, Output, ToGroup
 
 _REGION = Struct("!12s12s")
+REGION_BYTES = _REGION.size
 _HEAD = Struct("!I")  # bytes of all tails
 _TAIL = Struct("!hH")  # the next table, or -1; how many actions
 _ACTION = Struct("!BI")  # whether it is a group; its number or the port
@@ -46,9 +47,10 @@ def pack_regions(regions: Iterable[Region]) -> bytes:
 
 def unpack_regions(data: bytes) -> tuple[Region, ...]:
     """The regions that were packed."""
-    if len(data) % _REGION.size:
-        raise BadPacking(f"{len(data)} bytes are not regions of {_REGION.size} bytes each")
-    return tuple(_region(data[at : at + 24]) for at in range(0, len(data), 24))
+    size = REGION_BYTES
+    if len(data) % size:
+        raise BadPacking(f"{len(data)} bytes are not regions of {size} bytes each")
+    return tuple(_region(data[at : at + size]) for at in range(0, len(data), size))
 
 
 @lru_cache(_REMEMBERED)

@@ -12,7 +12,7 @@ from msgspec import msgpack
 from configurators.engine.partials import Request
 from configurators.state.spaces import LoadedSpace
 from configurators.store.model import Record
-from configurators.streams.packing import pack_regions, unpack_regions
+from configurators.streams.packing import REGION_BYTES, pack_regions, unpack_regions
 from dispatcher.errors import TooLarge
 from dispatcher.requests.shares import Share, Shares
 from dzflow.errors import BadInput
@@ -24,8 +24,7 @@ _SMALL = 512
 _REMEMBERED_LARGE = 200  # filters that are larger
 _REFUSALS = 2_000
 _DEAR = 0.001  # seconds: refusals that took longer are remembered
-_TEXTS = 65_536  # lists of regions of up to so many bytes
-_SMALL_TEXT = 400
+_TEXTS = 1 << 14  # of regions: about 6 MB
 
 _encode = msgpack.Encoder().encode
 _RefusalKey = tuple[LoadedSpace, bytes, int]
@@ -148,17 +147,14 @@ def _shares(
 
 def region_texts(packed: bytes) -> list[str]:
     """Packed regions as text of 0, 1 and *."""
-    return _known_texts(packed) if len(packed) <= _SMALL_TEXT else _texts(packed)
+    size = REGION_BYTES
+    return [_text(packed[at : at + size]) for at in range(0, len(packed), size)]
 
 
-def _texts(packed: bytes) -> list[str]:
-    return [_text(region) for region in unpack_regions(packed)]
-
-
-_known_texts = lru_cache(_TEXTS)(_texts)
-
-
-def _text(region: Region) -> str:
+# By region, because few regions make up many lists: a cache of lists would fill for an hour.
+@lru_cache(_TEXTS)
+def _text(packed: bytes) -> str:
+    (region,) = unpack_regions(packed)
     # Each character is "*" + 6 * mask + bit; one long integer computes all of them at once. The
     # constant takes out that the digits are ASCII characters.
     bits = int.from_bytes(f"{region.bits:096b}".encode(), "big")
