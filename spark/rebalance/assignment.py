@@ -1,0 +1,76 @@
+"""Assigns partitions to configurators, equal or not, and moves few of them. Pure."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+_SLACKS = (float("inf"), 0.2, 0.1, 0.05, 0.0)
+"""How much more than its share an owner may have before partitions leave it, as a part of it."""
+
+MOVE_PRICE = 0.1
+"""Moving all work is worth it if it takes a tenth of the mean load off the busiest configurator."""
+
+
+class Fleet(Struct, frozen=True):
+    """The configurators: their speeds, the work they have from elsewhere, and who owns what."""
+
+    speeds: Mapping[str, float]
+    others: Mapping[str, float] = {}  # work of other spaces
+    owners: Mapping[str, str] = {}  # by leaf; those of leaves that are not known are missing
+    shared: bool = False  # mode sea: every configurator works on every partition
+
+
+class Assignment(Struct, frozen=True):
+    """An owner for each leaf, and what that makes of the load."""
+
+    owners: Mapping[str, str]
+    loads: Mapping[str, float]  # by configurator, of all spaces
+    imbalance: float
+    moved: float  # work in leaves that are new, or change their owner
+
+
+def assign(work: Mapping[str, float], fleet: Fleet) -> Assignment:
+    """The owners that balance best, where each move has its price.
+
+    Leaves are placed by falling work where they would be done first (longest processing time
+    first). A leaf stays with its owner if that has not too much work then; how much is too much is
+    tried out.
+    """
+    tried = [_assign(work, fleet, slack) for slack in _SLACKS]
+    total = sum(work.values()) or 1.0
+    return min(tried, key=lambda found: found.imbalance + MOVE_PRICE * found.moved / total)
+
+
+def keep(work: Mapping[str, float], fleet: Fleet) -> Assignment:
+    """The owners as they are; leaves whose owner is not known go where they would be done first."""
+    return _assign(work, fleet, float("inf"))
+
+
+def imbalance_of(loads: Mapping[str, float], speeds: Mapping[str, float]) -> float:
+    """How much longer the busiest configurator works than all would if work were spread evenly."""
+    even = sum(loads.values()) / sum(speeds.values())
+    return max(load / speeds[name] for name, load in loads.items()) / even if even else 1.0
+
+
+def _assign(work: Mapping[str, float], fleet: Fleet, slack: float) -> Assignment:
+    speeds = fleet.speeds
+    loads = {name: fleet.others.get(name, 0.0) for name in sorted(speeds)}
+    counts = dict.fromkeys(loads, 0)
+    limit = (sum(loads.values()) + sum(work.values())) / sum(speeds.values()) * (1 + slack)
+    owners = {}
+    moved = 0.0
+    for leaf in sorted(work, key=lambda leaf: (-work[leaf], leaf)):
+        more = work[leaf]
+        owner = "" if fleet.shared else fleet.owners.get(leaf, "")
+        if owner not in speeds or (more and (loads[owner] + more) / speeds[owner] > limit):
+            best = min(
+                loads,
+                key=lambda name: ((loads[name] + more) / speeds[name], counts[name], name),
+            )
+            # In mode sea no partition belongs to a configurator, so none moves.
+            moved += more if not fleet.shared and best != owner else 0.0
+            owner = best
+        owners[leaf] = owner
+        loads[owner] += more
+        counts[owner] += 1
+    return Assignment(owners, loads, imbalance_of(loads, speeds), moved)
