@@ -1,8 +1,8 @@
 """A partition map that is being planned: what lies at each node, and how it can be cut. Pure.
 
-Weights stand for work. A test sends a subscription to one child. It divides the work of an
-advertisement equally among the children that are told of it, and under `lpm` the work of any dz
-that is coarser than the test between its two halves.
+Weights stand for the work on one partial. A test sends a subscription to one child. An
+advertisement goes to all children that are told of it, and under `lpm` a dz that is coarser than
+the test to both, as two halves: each of them is a partial, and costs as much as the whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -98,7 +98,7 @@ class DraftNode:
         return True
 
     def split(self) -> bool:
-        """Cut a leaf until no part has all of the weight; False, and no cut, if that is impossible.
+        """Cut a leaf until each part is lighter; False, and no cut, if that is impossible.
 
         Under `lpm` this may take several cuts, because bits are tested in order.
         """
@@ -144,10 +144,10 @@ class DraftNode:
                 weights[column + (bits >> (WIDTH - 1 - place) & 1)] += item.weight
         found = {}
         for place, (zero, one, told_zero, told_one) in fixed.items():
-            everywhere = (told - told_zero - told_one) / 3
-            zeros = zero + told_zero / 2 + everywhere
-            ones = one + told_one / 2 + everywhere
-            found[place] = max(zeros, ones, self.weight - zeros - ones)
+            # All children are told of an advertisement that leaves the bit open.
+            zeros = zero + told - told_one
+            ones = one + told - told_zero
+            found[place] = max(zeros, ones, self.weight - zero - one)
         return found
 
     def _divide(self, place: int) -> None:
@@ -161,14 +161,12 @@ class DraftNode:
             if splits and not fixed:
                 for value, part in enumerate(parts[:2]):
                     region = Region(item.region.bits | value * bit, item.region.mask | bit)
-                    part.append(replace(item, region=region, weight=item.weight / 2))
+                    part.append(replace(item, region=region))
             elif splits or not item.told:
                 parts[2 if not fixed else int(one)].append(item)
             else:
-                hear = (parts[int(one)], parts[2]) if fixed else parts
-                share = replace(item, weight=item.weight / len(hear))
-                for part in hear:
-                    part.append(share)
+                for part in (parts[int(one)], parts[2]) if fixed else parts:
+                    part.append(item)
         below = self._tested | bit
         shown = parts[:2] if splits else parts
         self.children = [DraftNode(self._plan, part, below) for part in shown]

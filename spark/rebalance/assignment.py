@@ -32,9 +32,9 @@ class Assignment(Struct, frozen=True):
 def assign(work: Mapping[str, float], fleet: Fleet) -> Assignment:
     """The owners that balance best, where each move has its price.
 
-    Leaves are placed by falling work where they would be done first (longest processing time
-    first). A leaf stays with its owner if that has not too much work then; how much is too much is
-    tried out.
+    A leaf stays with its owner if that has not too much work then; how much is too much is tried
+    out. The others are placed by falling work where they would be done first (longest processing
+    time first).
     """
     tried = [_assign(work, fleet, slack) for slack in _SLACKS]
     total = sum(work.values()) or 1.0
@@ -44,6 +44,11 @@ def assign(work: Mapping[str, float], fleet: Fleet) -> Assignment:
 def keep(work: Mapping[str, float], fleet: Fleet) -> Assignment:
     """The owners as they are; leaves whose owner is not known go where they would be done first."""
     return _assign(work, fleet, float("inf"))
+
+
+def busiest(assignment: Assignment, fleet: Fleet) -> float:
+    """How long the busiest configurator works."""
+    return max(load / fleet.speeds[name] for name, load in assignment.loads.items())
 
 
 def imbalance_of(loads: Mapping[str, float], speeds: Mapping[str, float]) -> float:
@@ -57,20 +62,27 @@ def _assign(work: Mapping[str, float], fleet: Fleet, slack: float) -> Assignment
     loads = {name: fleet.others.get(name, 0.0) for name in sorted(speeds)}
     counts = dict.fromkeys(loads, 0)
     limit = (sum(loads.values()) + sum(work.values())) / sum(speeds.values()) * (1 + slack)
-    owners = {}
-    moved = 0.0
-    for leaf in sorted(work, key=lambda leaf: (-work[leaf], leaf)):
-        more = work[leaf]
-        owner = "" if fleet.shared else fleet.owners.get(leaf, "")
-        if owner not in speeds or (more and (loads[owner] + more) / speeds[owner] > limit):
-            best = min(
-                loads,
-                key=lambda name: ((loads[name] + more) / speeds[name], counts[name], name),
-            )
-            # In mode sea no partition belongs to a configurator, so none moves.
-            moved += more if not fleet.shared and best != owner else 0.0
-            owner = best
+    falling = sorted(work, key=lambda leaf: (-work[leaf], leaf))
+    owners: dict[str, str] = {}
+
+    def give(leaf: str, owner: str) -> None:
         owners[leaf] = owner
-        loads[owner] += more
+        loads[owner] += work[leaf]
         counts[owner] += 1
-    return Assignment(owners, loads, imbalance_of(loads, speeds), moved)
+
+    if not fleet.shared:
+        for leaf in falling:
+            owner = fleet.owners.get(leaf, "")
+            fits = owner in speeds and (loads[owner] + work[leaf]) / speeds[owner] <= limit
+            if fits or (owner in speeds and not work[leaf]):
+                give(leaf, owner)
+    moved = 0.0
+    for leaf in falling:
+        if leaf not in owners:
+            more = work[leaf]
+            rank = {name: ((loads[name] + more) / speeds[name], counts[name]) for name in loads}
+            give(leaf, min(rank, key=lambda name: (rank[name], name)))
+            moved += more
+    # In mode sea no partition belongs to a configurator, so none moves.
+    gone = 0.0 if fleet.shared else moved
+    return Assignment(owners, loads, imbalance_of(loads, speeds), gone)

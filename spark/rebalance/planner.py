@@ -3,20 +3,22 @@
 The candidates are the present map, maps on the way from it to a better balanced one, and a map that
 is planned anew. Each has a cost, in units of the mean load of a configurator:
 
-    cost = imbalance + ENTRY_PRICE * growth of flow operations + MOVE_PRICE * share of work moved
+    cost = load of the busiest configurator
+           + ENTRY_PRICE * growth of flow operations + MOVE_PRICE * share of work moved
 
-The cheapest one is proposed if it is cheaper than the present map by `min_gain`. So a plan never
-makes the predicted imbalance worse.
+The cheapest one is proposed if it is cheaper than the present map by `min_gain`. So a plan always
+takes load off the busiest configurator.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from configurators.engine.map_draft import Placement
 from configurators.engine.map_planner import adapt_map, place, plan_placement
 from configurators.engine.partition_map import PartitionMap
-from spark.rebalance.assignment import MOVE_PRICE, Assignment, Fleet, assign, keep
+from spark.rebalance.assignment import MOVE_PRICE, Assignment, Fleet, assign, busiest, keep
 from spark.rebalance.prediction import LoadPredictor, MapLoad, RegionLoad
 
 ENTRY_PRICE = 0.5
@@ -56,6 +58,7 @@ def propose(
 
     With another number of `partitions` than the map has, it is changed in any case.
     """
+    items = [_by_partial(item, current) for item in items]
     predictor = LoadPredictor()
     here = place(current, items)
     load = predictor.predict(here)
@@ -77,6 +80,12 @@ def propose(
     if gain >= min_gain and gain > 0:
         return Proposal(present, best)
     return Proposal(present, present, _too_little(present, best, gain, min_gain))
+
+
+def _by_partial(item: RegionLoad, current: PartitionMap) -> RegionLoad:
+    """A region with the work of one partial: several partitions are told of it, or have a part."""
+    parts = len(current.parts(item.region, item.told))
+    return replace(item, weight=item.weight / parts, partials=item.partials / parts)
 
 
 def _placements(
@@ -102,7 +111,9 @@ def _candidate(placement: Placement, load: MapLoad, present: Candidate, fleet: F
     moved = assignment.moved
     if fleet.shared:
         moved = sum(work for leaf, work in load.work.items() if leaf not in present.load.work)
-    cost = assignment.imbalance + ENTRY_PRICE * growth + MOVE_PRICE * moved / total
+    # Loads are compared with the present mean: a map may make more work, or less.
+    even = busiest(present.assignment, fleet) / present.assignment.imbalance or 1.0
+    cost = busiest(assignment, fleet) / even + ENTRY_PRICE * growth + MOVE_PRICE * moved / total
     return Candidate(placement, load, assignment, moved / total, growth, cost)
 
 
