@@ -63,8 +63,8 @@ def propose(
     here = place(current, items)
     load = predictor.predict(here)
     kept = keep(load.work, fleet)
-    # An owner that is not known cannot be kept: the partition is assigned, but that is no move.
     present = Candidate(here, load, kept, 0.0, 0.0, kept.imbalance)
+    fleet = replace(fleet, owners=kept.owners)  # also of partitions whose owner is not known
     count = len(here.parts) if partitions is None else partitions
     is_asked = count != len(here.parts)
     if not is_asked and (why := _nothing_to_do(load.work, fleet)):
