@@ -14,6 +14,7 @@ import pyspark
 
 from configurators.store.server.server import free_ports
 from tests.service import eventually, processes_with
+from tests.spark.quick import JAVA
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2
@@ -90,6 +91,7 @@ def _daemon(folder: Path, name: str, *words: str) -> Iterator[None]:
         "SPARK_LOCAL_DIRS": str(folder / "scratch"),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOG_DIR": str(folder),
+        **JAVA,
     }
     if java := os.environ.get("JAVA_HOME"):
         environment["JAVA_HOME"] = java
