@@ -133,7 +133,8 @@ def load_by_region(rows: "DataFrame", sources: Sequence[IndexSource]) -> "DataFr
         sql.explode_outer("regions").alias("region"),
     )
     return spread.groupBy("space", "advertised", "region").agg(
-        sql.sum("work_us").alias("work_us"),
+        # Spark adds up in any order; rounded, the result is the same every time.
+        sql.round(sql.sum("work_us"), 3).alias("work_us"),
         sql.sum("partials").alias("partials"),
         sql.sum("filters").alias("filters"),
     )

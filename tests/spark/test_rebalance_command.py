@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -110,7 +111,8 @@ def client(answer: Callable[[httpx.Request], httpx.Response]) -> httpx.Client:
 def test_a_service_says_who_is_there_and_who_owns_what() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/partitions":
-            items = [{"id": "1.0/0-0", "configurator": "c1"}, {"id": "2.0/all", "configurator": ""}]
+            owners = {"1.0/0-0": "c1", "2.0/all": "c4"}
+            items: list[Any] = [{"id": id, "configurator": c} for id, c in owners.items()]
         else:
             items = [
                 {"id": "c1", "state": "up", "leaving": False},
