@@ -164,7 +164,7 @@ def test_entries_are_regions_that_no_other_one_covers() -> None:
 
 
 def test_waiting_grows_with_the_load_of_each_configurator() -> None:
-    timing = Timing(seconds=1.0, partials=100.0, decided_ms=5.0, pushed_ms=1.0)
+    timing = Timing(seconds=1.0, decided_ms=5.0, pushed_ms=1.0)
     equal = {"c1": 1.0, "c2": 1.0}
     assert waiting_ms({"c1": 0.0, "c2": 0.0}, equal, timing) == 0.0
     assert waiting_ms({"c1": 250_000.0, "c2": 250_000.0}, equal, timing) == pytest.approx(5 / 3)
