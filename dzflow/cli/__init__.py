@@ -11,6 +11,7 @@ from dzflow.cli import (
     lab,
     partitions,
     records,
+    replay,
     token,
     top,
     trace,
@@ -38,6 +39,7 @@ app.command()(top.top)
 partitions.add_to(app)
 workers.add_to(app)
 app.add_typer(lab.app, name="lab")
+replay.add_to(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)
