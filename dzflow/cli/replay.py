@@ -190,11 +190,10 @@ def _show_loads(console: Console, name: str, figures: "MapFigures") -> None:
     print_table(
         console,
         f"Partitions with most work, {name}",
-        ("name", "configurator", "partials", "work in ms", "share", "operations", "entries"),
+        ("name", "partials", "work in ms", "share", "operations", "entries"),
         [
             (
                 f"{each.space} {each.name}",
-                each.configurator,
                 f"{each.partials:,}",
                 f"{each.work_ms:,.1f}",
                 f"{each.work_ms / total:.1%}",
