@@ -8,6 +8,7 @@ from rich.console import Console
 from dzflow.cli import (
     bench,
     events,
+    ingest,
     lab,
     partitions,
     records,
@@ -40,6 +41,7 @@ partitions.add_to(app)
 workers.add_to(app)
 app.add_typer(lab.app, name="lab")
 replay.add_to(trace.app)
+ingest.add_to(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)

@@ -47,7 +47,10 @@ class BadOption(BadInput):
 
 @app.command()
 def report(
-    path: Traces,
+    path: Traces = "",
+    state: Annotated[
+        str, typer.Option(metavar="FOLDER", help="A history of `ingest`, instead of traces.")
+    ] = "",
     html: Annotated[Path | None, typer.Option(help="Write the page to this file.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report as JSON to it.")] = None,
     since: Since = "",
@@ -59,20 +62,27 @@ def report(
     options = spark_options(master, setting or [])
     begin, end = parse_time(since, "--since"), parse_time(until, "--until")
     check_folders(html, json)
+    if bool(path) == bool(state):
+        raise BadOption("name traces, or a history with --state")
     from spark.session import open_session
 
     console = Console()
     progress = Console(stderr=True)
     progress.print("starting Spark", highlight=False)
     with open_session(options, "dzflow trace report") as session:
-        from spark.reading import find_traces
-        from spark.report.job import make_report
+        if state:
+            from spark.history.report import make_report as make_history_report
 
-        progress.print("checking the files", highlight=False)
-        traces = find_traces(session, path)
-        rows = sum(file.rows for file in traces.files)
-        progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
-        found = make_report(session, path, traces, begin, end)
+            found = make_history_report(session, state, begin, end)
+        else:
+            from spark.reading import find_traces
+            from spark.report.job import make_report
+
+            progress.print("checking the files", highlight=False)
+            traces = find_traces(session, path)
+            rows = sum(file.rows for file in traces.files)
+            progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
+            found = make_report(session, path, traces, begin, end)
     show(console, found)
     if json:
         import msgspec
