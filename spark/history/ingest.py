@@ -60,6 +60,9 @@ def ingest(spark: "SparkSession", path: str, state: str) -> Ingested:
     if listed == [path]:
         raise NoTraces(f"{path} is a file: name the folder of the traces")
     folder = storage.folder(path)
+    if literal(folder) != folder:
+        # Even if they are escaped, Spark would read each file as often as there are new files.
+        raise NoTraces(f"{folder} has a character that Spark takes for a pattern: rename it")
     run = _Run(storage, folder, state)
     stream = spark.readStream.schema(REQUESTS)
     for key, value in {
@@ -70,9 +73,7 @@ def ingest(spark: "SparkSession", path: str, state: str) -> Ingested:
         "maxFileAge": _FOREVER,
     }.items():
         stream = stream.option(key, value)
-    named = stream.parquet(literal(folder)).select(
-        "*", sql.col("_metadata.file_name").alias("file")
-    )
+    named = stream.parquet(folder).select("*", sql.col("_metadata.file_name").alias("file"))
     query = (
         named.writeStream.foreachBatch(run.take_in)
         .option("checkpointLocation", table_path(state, "checkpoint"))
