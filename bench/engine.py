@@ -1,9 +1,11 @@
 """What the engine costs: requests per second, operations, entries, memory, unwanted traffic.
 
 The workload is that of thesis section 6.6 on `fat-tree:102`. Requests come in bursts, first
-subscriptions and then unsubscriptions, so that slices of one kind can fill up.
+subscriptions and then unsubscriptions, so that slices of one kind can fill up. `--workload` takes a
+workload that was rebuilt from traces instead.
 """
 
+from pathlib import Path
 from typing import Any
 
 from bench.engines.measures import (
@@ -14,6 +16,7 @@ from bench.engines.measures import (
     measure_throughput,
     measure_variants,
 )
+from bench.engines.replayed import measure_workload
 from bench.engines.unwanted import measure_unwanted
 from bench.forked import run_forked
 from bench.report import Progress, Report, Row
@@ -34,8 +37,13 @@ QUICK = Scale(
 )
 
 
-def run(quick: bool, progress: Progress) -> Report:
-    """Run all measurements. `progress` is called with the name of each step."""
+def run(quick: bool, progress: Progress, workload: Path | None = None) -> Report:
+    """Run all measurements, or that of a workload in a file.
+
+    `progress` is called with the name of each step.
+    """
+    if workload:
+        return measure_workload(workload, quick, progress)
     scale = QUICK if quick else FULL
     for distribution in scale.distributions:
         progress(f"learning shapes, {distribution}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FOLDERS = ("traces/requests", "requests")  # in a data folder, in its folder of traces
-_UNFINISHED = "it is still being written, or its writer was killed"
+UNFINISHED = "it is still being written, or its writer was killed"
 _TEXTS = [column.name for column in REQUESTS if isinstance(column.dataType, StringType)]
 _NUMBERS = [
     column.name
@@ -41,13 +41,13 @@ def find_traces(spark: "SparkSession", path: str) -> Traces:
 
     NoTraces if there is no such folder. A folder without files is no error.
     """
-    storage = _Storage(spark)
+    storage = Storage(spark)
     opened: list[TraceFile] = []
     skipped: list[SkippedFile] = []
     footer: Mapping[str, str] = {}
     for name in sorted(storage.trace_files(path)):
-        if _short(name).startswith((".", "_")):
-            skipped.append(SkippedFile(_short(name), _UNFINISHED))
+        if short_name(name).startswith((".", "_")):
+            skipped.append(SkippedFile(short_name(name), UNFINISHED))
             continue
         found = storage.open(name)
         if isinstance(found, SkippedFile):
@@ -59,14 +59,16 @@ def find_traces(spark: "SparkSession", path: str) -> Traces:
     readable = _count_rows(spark, opened)
     good: list[TraceFile] = []
     for file in opened:
-        rows = readable.get(_short(file.path), 0)
+        rows = readable.get(short_name(file.path), 0)
         if rows == file.rows:
             good.append(file)
         elif storage.is_gone(file.path):
-            skipped.append(SkippedFile(_short(file.path), "it was deleted while it was checked"))
+            skipped.append(
+                SkippedFile(short_name(file.path), "it was deleted while it was checked")
+            )
         else:
             skipped.append(
-                SkippedFile(_short(file.path), f"{rows} of its {file.rows} rows can be read")
+                SkippedFile(short_name(file.path), f"{rows} of its {file.rows} rows can be read")
             )
     if any(file.rows for file in opened) and not any(readable.values()) and not _is_local(spark):
         raise NoTraces(f"the workers of {spark.sparkContext.master} cannot read files in {path}")
@@ -75,10 +77,12 @@ def find_traces(spark: "SparkSession", path: str) -> Traces:
 
 def vanished(spark: "SparkSession", traces: Traces) -> list[SkippedFile]:
     """The files that are not there any more: a result may lack rows of these."""
-    storage = _Storage(spark)
+    storage = Storage(spark)
     why = "it was deleted while it was read; some figures may lack its rows"
     return [
-        SkippedFile(_short(file.path), why) for file in traces.files if storage.is_gone(file.path)
+        SkippedFile(short_name(file.path), why)
+        for file in traces.files
+        if storage.is_gone(file.path)
     ]
 
 
@@ -89,13 +93,17 @@ def read_rows(
 
     Files of others may have nulls: these count as empty texts and zeros.
     """
-    rows = _read(spark, [file.path for file in traces.files], "ignoreMissingFiles")
-    rows = rows.fillna("", _TEXTS).fillna(0, _NUMBERS)
+    rows = filled(_read(spark, [file.path for file in traces.files], "ignoreMissingFiles"))
     if since_us is not None:
         rows = rows.where(sql.col("received_us") >= since_us)
     if until_us is not None:
         rows = rows.where(sql.col("received_us") < until_us)
     return rows
+
+
+def filled(rows: "DataFrame") -> "DataFrame":
+    """The rows with empty texts and zeros for nulls."""
+    return rows.fillna("", _TEXTS).fillna(0, _NUMBERS)
 
 
 def _read(spark: "SparkSession", paths: Sequence[str], *options: str) -> "DataFrame":
@@ -105,9 +113,9 @@ def _read(spark: "SparkSession", paths: Sequence[str], *options: str) -> "DataFr
         for option in options:
             reader = reader.option(option, "true")
         try:
-            return reader.parquet(*map(_literal, paths))
+            return reader.parquet(*map(literal, paths))
         except AnalysisException:  # raised for a file that is gone before the query begins
-            storage = _Storage(spark)
+            storage = Storage(spark)
             left = [path for path in paths if not storage.is_gone(path)]
             if len(left) == len(paths):
                 raise
@@ -116,7 +124,7 @@ def _read(spark: "SparkSession", paths: Sequence[str], *options: str) -> "DataFr
     return spark.range(0).select(*columns)
 
 
-def _literal(path: str) -> str:
+def literal(path: str) -> str:
     """A path that Spark does not take for a pattern."""
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
@@ -142,11 +150,12 @@ def _is_local(spark: "SparkSession") -> bool:
     return (spark.sparkContext.master or "").startswith("local")
 
 
-def _short(path: str) -> str:
+def short_name(path: str) -> str:
+    """The name of a file, without its folder."""
     return path.rsplit("/", 1)[-1]
 
 
-class _Storage:
+class Storage:
     """The file system of Spark's driver: local, HDFS, an object store."""
 
     def __init__(self, spark: "SparkSession") -> None:
@@ -166,13 +175,24 @@ class _Storage:
                 if not path.endswith(".parquet"):
                     raise NoTraces(f"{path} is no Parquet file")
                 return [path]
-            inner = (f"{path}/{name}" for name in _FOLDERS)
-            folder = next((found for found in inner if self._exists(found)), path)
+            folder = self.folder(path)
             listed = self._system(folder).listStatus(self._path(folder))
             names = [status.getPath().toString() for status in listed if status.isFile()]
         except self._errors as error:
             raise NoTraces(f"{path} cannot be read: {reason(error)}") from None
         return [name for name in names if name.endswith(".parquet")]
+
+    def folder(self, path: str) -> str:
+        """The folder of request traces in a data folder, or in a folder of traces."""
+        inner = (f"{path}/{name}" for name in _FOLDERS)
+        return next((found for found in inner if self._exists(found)), path)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or folder; NoTraces if storage does not answer."""
+        try:
+            return self._exists(path)
+        except self._errors as error:
+            raise NoTraces(f"{path} cannot be read: {reason(error)}") from None
 
     def is_gone(self, path: str) -> bool:
         """Whether a file was deleted; storage that does not answer says nothing about that."""
@@ -190,13 +210,13 @@ class _Storage:
             try:
                 about = reader.getFooter().getFileMetaData()
                 if wrong := _wrong_column(about.getSchema()):
-                    return SkippedFile(_short(path), wrong)
+                    return SkippedFile(short_name(path), wrong)
                 entries = dict(about.getKeyValueMetaData())
                 return TraceFile(path, int(reader.getRecordCount())), entries
             finally:
                 reader.close()
         except self._errors as error:
-            return SkippedFile(_short(path), f"it is damaged: {reason(error)}")
+            return SkippedFile(short_name(path), f"it is damaged: {reason(error)}")
 
     def _exists(self, path: str) -> bool:
         return bool(self._system(path).exists(self._path(path)))

@@ -8,10 +8,12 @@ from rich.console import Console
 from dzflow.cli import (
     bench,
     events,
+    ingest,
     lab,
     partitions,
     rebalance,
     records,
+    replay,
     token,
     top,
     trace,
@@ -40,6 +42,8 @@ partitions.add_to(app)
 workers.add_to(app)
 app.add_typer(lab.app, name="lab")
 rebalance.add_to(trace.app)
+replay.add_to(trace.app)
+ingest.add_to(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)

@@ -41,6 +41,10 @@ def bench(
     plots: Annotated[
         Path | None, typer.Option(help="Draw the figures as PNG in this folder (balance).")
     ] = None,
+    workload: Annotated[
+        Path | None,
+        typer.Option(help="A workload of `dzflow trace replay --workload` instead (engine)."),
+    ] = None,
 ) -> None:
     """Run a benchmark, and print its tables and ratios."""
     if name not in (*NAMES, "all"):
@@ -49,13 +53,15 @@ def bench(
         raise UnknownBench("with --json or --only, name one benchmark")
     if plots and name != "balance":
         raise UnknownBench("only balance has plots")
+    if workload and name != "engine":
+        raise UnknownBench("only engine takes a workload")
     if keep and not (json and only):
         raise UnknownBench("--keep needs --only, and --json for the file with the earlier results")
     console = Console() if sys.stdout.isatty() else Console(width=WIDE)
     if name != "all":
         _check_sections(name, only or [])
         earlier = _earlier(json, quick) if json and keep and json.exists() else None
-        report = _run(name, quick, only)
+        report = _run(name, quick, only, workload)
         if earlier:
             report = importlib.import_module(f"bench.{name}").combined(earlier, report)
         report.show(console)
@@ -101,8 +107,12 @@ def _earlier(path: Path, quick: bool) -> "Report":
     return found
 
 
-def _run(name: str, quick: bool, only: Sequence[str] | None = None) -> "Report":
-    more = {"only": only} if only else {}
+def _run(
+    name: str, quick: bool, only: Sequence[str] | None = None, workload: Path | None = None
+) -> "Report":
+    more: dict[str, object] = {"only": only} if only else {}
+    if workload:
+        more["workload"] = workload
     module = importlib.import_module(f"bench.{name}")
     with _progress(name) as report_progress:
         report: Report = module.run(quick, report_progress, **more)

@@ -1,5 +1,6 @@
 """`dzflow trace`: what request traces say, by Spark jobs."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from dzflow.process.private_files import write_private
 if TYPE_CHECKING:
     from spark.report.model import LoadRow, Report
     from spark.session import SparkOptions
-    from spark.traces import Source
+    from spark.traces import SkippedFile, Source
 
 app = typer.Typer(help="Analyse request traces with Spark.", no_args_is_help=True)
 
@@ -46,7 +47,10 @@ class BadOption(BadInput):
 
 @app.command()
 def report(
-    path: Traces,
+    path: Traces = "",
+    state: Annotated[
+        str, typer.Option(metavar="FOLDER", help="A history of `ingest`, instead of traces.")
+    ] = "",
     html: Annotated[Path | None, typer.Option(help="Write the page to this file.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report as JSON to it.")] = None,
     since: Since = "",
@@ -58,20 +62,27 @@ def report(
     options = spark_options(master, setting or [])
     begin, end = parse_time(since, "--since"), parse_time(until, "--until")
     check_folders(html, json)
+    if bool(path) == bool(state):
+        raise BadOption("name traces, or a history with --state")
     from spark.session import open_session
 
     console = Console()
     progress = Console(stderr=True)
     progress.print("starting Spark", highlight=False)
     with open_session(options, "dzflow trace report") as session:
-        from spark.reading import find_traces
-        from spark.report.job import make_report
+        if state:
+            from spark.history.report import make_report as make_history_report
 
-        progress.print("checking the files", highlight=False)
-        traces = find_traces(session, path)
-        rows = sum(file.rows for file in traces.files)
-        progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
-        found = make_report(session, path, traces, begin, end)
+            found = make_history_report(session, state, begin, end)
+        else:
+            from spark.reading import find_traces
+            from spark.report.job import make_report
+
+            progress.print("checking the files", highlight=False)
+            traces = find_traces(session, path)
+            rows = sum(file.rows for file in traces.files)
+            progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
+            found = make_report(session, path, traces, begin, end)
     show(console, found)
     if json:
         import msgspec
@@ -83,9 +94,9 @@ def report(
         write_result(console, html, render(found).encode())
 
 
-def check_folders(*results: Path | None) -> None:
-    """BadOption if a result could not be written."""
-    for file in results:
+def check_folders(*files: Path | None) -> None:
+    """BadOption if a file that is to be written has no folder."""
+    for file in files:
         if file and not file.parent.is_dir():
             raise BadOption(f"{file} cannot be written: there is no folder {file.parent}")
 
@@ -171,12 +182,7 @@ def show(console: Console, found: "Report") -> None:
 
 def show_source(console: Console, source: "Source") -> bool:
     """Print what was read, and what is wrong with it; whether there are any requests."""
-    for file in source.skipped[:_SHOWN]:
-        console.print(f"[yellow]left out {plain(file.name)}:[/] {plain(file.why)}", highlight=False)
-    if len(source.skipped) > _SHOWN:
-        console.print(f"[yellow]{len(source.skipped) - _SHOWN} more files are left out[/]")
-    for notice in source.notices:
-        console.print(f"[yellow]{plain(notice)}[/]", highlight=False)
+    print_left_out(console, source.skipped, source.notices)
     if not source.rows:
         console.print("There are no requests in these traces and this time.")
         return False
@@ -186,6 +192,18 @@ def show_source(console: Console, source: "Source") -> bool:
     )
     console.print(f"{source.requests:,} requests in {source.rows:,} rows, {begin} to {end} UTC")
     return True
+
+
+def print_left_out(
+    console: Console, skipped: "Sequence[SkippedFile]", notices: Sequence[str]
+) -> None:
+    """Print which files were left out, and what else is missing."""
+    for file in skipped[:_SHOWN]:
+        console.print(f"[yellow]left out {plain(file.name)}:[/] {plain(file.why)}", highlight=False)
+    if len(skipped) > _SHOWN:
+        console.print(f"[yellow]{len(skipped) - _SHOWN} more files are left out[/]")
+    for notice in notices:
+        console.print(f"[yellow]{plain(notice)}[/]", highlight=False)
 
 
 def _print_loads(console: Console, title: str, loads: "tuple[LoadRow, ...]") -> None:
@@ -210,7 +228,7 @@ def _print_loads(console: Console, title: str, loads: "tuple[LoadRow, ...]") -> 
 def print_table(
     console: Console, title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]
 ) -> None:
-    """Print a table, unless it is empty; all columns but the first are numbers."""
+    """Print a table, if it has rows; all columns but the first are numbers."""
     if not rows:
         return
     table = Table(title=title, title_justify="left")

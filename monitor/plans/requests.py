@@ -65,7 +65,7 @@ class PlanRequests:
                 f"the plan is for version {version} of the index, and {space_name!r} has version"
                 f" {space.doc.current}; make a new plan"
             )
-        check_map(partition_map, view)
+        check_map(partition_map, view.map.plan)
         if assignment and self._catalogue.partitions_move:
             raise Conflict(
                 "in mode sea every configurator works on every partition: leave `assignment` out"

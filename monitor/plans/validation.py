@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 
 from configurators.engine.partition_map import Node, PartitionMap
-from configurators.state.spaces import LoadedVersion
 from dispatcher.errors import Conflict
 from dzflow.errors import BadInput
 from dzflow.region import WIDTH
@@ -15,12 +14,11 @@ class BadPlan(BadInput):
     """A plan that cannot be carried out, whatever the state of the system is."""
 
 
-def check_map(partition_map: PartitionMap, view: LoadedVersion) -> None:
-    """BadPlan if a map does not fit the index of a version."""
-    if partition_map.plan != view.map.plan:
+def check_map(partition_map: PartitionMap, plan: str) -> None:
+    """BadPlan if a map cannot be used on a network that runs under a table plan."""
+    if partition_map.plan != plan:
         raise BadPlan(
-            f"the map is for the plan {partition_map.plan}, and the network runs under"
-            f" {view.map.plan}"
+            f"the map is for the plan {partition_map.plan}, and the network runs under {plan}"
         )
     leaves = _check_node(partition_map.root, partition_map.plan == "lpm", [])
     if leaves > MOST_LEAVES:

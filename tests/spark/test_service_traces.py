@@ -1,10 +1,11 @@
-"""`dzflow trace report` on the traces of a control plane that has run."""
+"""`dzflow trace report` and `replay` on the traces of a control plane that has run."""
 
 import json
 import stat
 import subprocess
 from pathlib import Path
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from dzflow.sdk import Rest
@@ -17,13 +18,14 @@ SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023,
 TIMEOUT = 300
 
 
-def report(*words: object) -> "subprocess.CompletedProcess[str]":
+def dzflow(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [COMMAND, "trace", "report", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
+        [COMMAND, *map(str, words)], capture_output=True, text=True, timeout=TIMEOUT
     )
+
+
+def report(*words: object) -> "subprocess.CompletedProcess[str]":
+    return dzflow("trace", "report", *words)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,33 @@ def test_a_report_says_what_the_service_has_done(traces: Path, tmp_path: Path) -
     assert {stat.S_IMODE(file.stat().st_mode) for file in (page, data)} == {0o600}
 
 
+def test_a_replay_does_what_the_service_has_done(traces: Path, tmp_path: Path) -> None:
+    plan, data, workload = (tmp_path / name for name in ("plan.json", "out.json", "w.parquet"))
+    cut = {"plan": "legs", "root": {"bit": 0, "one": {"bit": 1}}}
+    plan.write_text(json.dumps({"space": "stocks", "version": 0, "number": 0, "map": cut}))
+    options = ("--plan", plan, "--json", data, "--workload", workload, "--topology", "line:3")
+    done = dzflow("trace", "replay", traces.parent, *options)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(data.read_text())
+    assert found["requests"] == {"advertise": 1, "subscribe": 10, "unsubscribe": 5, "update": 1}
+    assert (found["skipped"], found["notices"]) == ([], [])
+    assert found["left_out"] == {"refused": 0, "began_before": 0, "unknown": 0}
+    # The engine is the same, so it needs the same operations for the same partials.
+    parts = [
+        row for file in (traces / "requests").glob("*") for row in pq.read_table(file).to_pylist()
+    ]
+    assert found["traced"]["operations"]["adds"] == sum(row["adds"] for row in parts)
+    assert found["traced"]["operations"]["deletes"] == sum(row["deletes"] for row in parts)
+    assert found["traced"]["partials"] == len(parts)
+    assert {each["name"] for each in found["planned"]["partitions"]} == {
+        f"1.0/{leaf}" for leaf in ("0-0", "0-1.1-0", "0-1.1-1", "0-1.1-x", "0-x")
+    }
+    assert "10 subscribe" in done.stdout
+    measured = dzflow("bench", "engine", "--quick", "--workload", workload)
+    assert measured.returncode == 0, measured.stderr
+    assert "engine: workload" in measured.stdout
+
+
 def test_a_wrong_call_is_refused_before_spark_starts(tmp_path: Path) -> None:
     wrong = report(tmp_path, "--since", "yesterday")
     assert (wrong.returncode, "--since takes a time" in wrong.stderr) == (1, True)
@@ -74,3 +103,7 @@ def test_a_wrong_call_is_refused_before_spark_starts(tmp_path: Path) -> None:
     assert (wrong.returncode, "there is no folder" in wrong.stderr) == (1, True)
     wrong = report(tmp_path, "--setting", "memory")
     assert (wrong.returncode, "--setting takes KEY=VALUE" in wrong.stderr) == (1, True)
+    wrong = dzflow("trace", "replay", tmp_path, "--topology", "torus:3")
+    assert (wrong.returncode, "there is no topology" in wrong.stderr) == (1, True)
+    wrong = dzflow("trace", "replay", tmp_path, "--plan", tmp_path / "none.json")
+    assert (wrong.returncode, "cannot be read" in wrong.stderr) == (1, True)

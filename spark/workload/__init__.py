@@ -1,0 +1,1 @@
+"""The job `workload`: request traces become an ordered sequence of requests, in a file."""
