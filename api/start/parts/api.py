@@ -102,9 +102,15 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
             back_after=times.back_after,
             longest=times.back_after_longest,
         ),
-        traces=str(settings.data_dir / "traces"),
+        traces=trace_place(settings),
         traces_bytes=limits.traces,
     )
+
+
+def trace_place(settings: Settings) -> str:
+    """The folder or the address that traces are written to; the address may have secrets."""
+    to = settings.traces.to
+    return to.get_secret_value() if to else str(settings.data_dir / "traces")
 
 
 def _southbound_limit(settings: Settings) -> Limit | None:
