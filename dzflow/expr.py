@@ -110,7 +110,8 @@ def parse(text: str) -> Node:
 
 @cache
 def _parser() -> Lark:
-    return Lark.open("expr.lark", rel_to=__file__, parser="lalr", transformer=_Builder())
+    # The package may be in an archive: workers of Spark import it from one.
+    return Lark.open_from_package("dzflow", "expr.lark", parser="lalr", transformer=_Builder())
 
 
 class _Misplaced(Exception):

@@ -57,6 +57,7 @@ def open_session(options: SparkOptions, name: str = "dzflow") -> "Iterator[Spark
             for key, value in {**_settings(options, folder), **options.settings}.items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
+            session.sparkContext.pythonExec = _python(options)
         except errors as error:
             text = f"Spark does not start at {options.master}: {reason(error)}"
             raise SparkUnavailable(text) from error
@@ -92,6 +93,12 @@ def check_installation() -> None:
         )
     if wrong := java_problem():
         raise SparkUnavailable(wrong)
+
+
+def _python(options: SparkOptions) -> str:
+    """The Python of the workers: on this machine the one that runs this, unless users say so."""
+    chosen = options.settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    return chosen or (sys.executable if options.local else "python3")
 
 
 def _settings(options: SparkOptions, folder: str) -> dict[str, str]:

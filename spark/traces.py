@@ -25,3 +25,18 @@ class Traces(Struct, frozen=True):
     files: tuple[TraceFile, ...]
     skipped: tuple[SkippedFile, ...]
     footer: Mapping[str, str]
+
+
+class Source(Struct, frozen=True):
+    """What a result was made from."""
+
+    path: str
+    made_us: int
+    begin_us: int  # the first request in the traces, and the last end of one
+    end_us: int
+    files: int
+    rows: int  # partials
+    requests: int
+    skipped: tuple[SkippedFile, ...] = ()
+    backwards: int = 0  # rows that end before they begin: a clock was set back
+    notices: tuple[str, ...] = ()  # what the result lacks, and why

@@ -1,16 +1,17 @@
-"""Plans partition maps: which bits to test, so that partitions are about equally heavy."""
+"""Plans partition maps: which bits to test, so that partitions are about equally heavy. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from configurators.engine.partition_map import Node, PartitionMap
+from configurators.engine.map_draft import DraftNode, Placement, Weighted
+from configurators.engine.partition_map import PartitionMap
 from dzflow.errors import BadInput
 from dzflow.index import Index
 from dzflow.index.prior import typical_boxes
-from dzflow.region import WIDTH, Region
-from dzflow.region_map import RegionMap
+from dzflow.region import Region
 from sdn.pipeline import PlanName
 
 _SAMPLE = 1500  # filters
+_MOST_CHANGES = 256  # of a map that is adapted
 
 
 class BadPartitionCount(BadInput):
@@ -25,98 +26,92 @@ def first_map(index: Index, plan: PlanName, count: int) -> PartitionMap:
 
 
 def plan_map(sample: Sequence[Region], plan: PlanName, count: int) -> PartitionMap:
-    """A map with at most `count` partitions that spreads a sample of regions evenly.
+    """A map with at most `count` partitions that spreads a sample of regions evenly."""
+    return plan_placement([Weighted(region) for region in sample], plan, count).map
+
+
+def plan_placement(items: Sequence[Weighted], plan: PlanName, count: int) -> Placement:
+    """A map with at most `count` partitions that spreads weighted regions evenly.
 
     The planner cuts the heaviest leaf, again and again. It chooses the bit that makes the heaviest
     part lightest and separates few regions from those that cover them.
     """
+    _check(count)
+    root = DraftNode(plan, items)
+    leaves = 1
+    more = 2 if plan == "legs" else 1
+    while leaves + more <= count and (heaviest := _heaviest(root)) is not None:
+        if heaviest.cut():
+            leaves += more
+        else:
+            heaviest.closed = True  # the others may be cut
+    return root.placement()
+
+
+def place(partition_map: PartitionMap, items: Sequence[Weighted]) -> Placement:
+    """What lies in each partition of a map."""
+    return DraftNode.of(partition_map, items).placement()
+
+
+def adapt_map(current: PartitionMap, items: Sequence[Weighted], count: int) -> Iterator[Placement]:
+    """Maps with at most `count` partitions on the way from one map to a better balanced one.
+
+    Each step cuts the heaviest leaf that can be cut. If there are too many leaves then, it merges
+    the lightest parts of the tree, as long as these are lighter than what was cut. All other leaves
+    stay as they are, so the caller can stop where a further change does not pay.
+    """
+    _check(count)
+    root = DraftNode.of(current, items)
+    if _count(root) > count:
+        _make_room(root, count)
+        yield root.placement()
+    for _ in range(_MOST_CHANGES):
+        heaviest = _heaviest(root)
+        if heaviest is None or heaviest.weight * count <= root.weight:
+            return
+        if heaviest.split() and _make_room(root, count, heaviest):
+            yield root.placement()
+        else:
+            heaviest.merge()
+            heaviest.closed = True
+
+
+def _heaviest(root: DraftNode) -> DraftNode | None:
+    """The heaviest leaf that may be cut; the first of several."""
+    leaves = (leaf for leaf in root.leaves() if not leaf.closed)
+    return max(leaves, key=lambda leaf: leaf.weight, default=None)
+
+
+def _make_room(root: DraftNode, count: int, cut: DraftNode | None = None) -> bool:
+    """Merge the lightest parts of a tree until it has at most `count` leaves.
+
+    If there is a node that was cut, only parts that are lighter than it are merged, and none below
+    it. False, and no merge, if these are not enough.
+    """
+    merged: list[tuple[DraftNode, int, list[DraftNode]]] = []
+    new = {id(node) for node in cut.inner()} if cut else set()
+    while _count(root) > count:
+        light = [
+            node
+            for node in root.inner()
+            if not any(child.children for child in node.children)
+            and id(node) not in new
+            and (cut is None or node.weight < cut.weight)
+        ]
+        if not light:
+            for node, bit, children in merged:
+                node.bit, node.children = bit, children
+            return False
+        lightest = min(light, key=lambda node: node.weight)
+        merged.append((lightest, lightest.bit, lightest.children))
+        lightest.merge()
+    return True
+
+
+def _count(root: DraftNode) -> int:
+    return sum(1 for _ in root.leaves())
+
+
+def _check(count: int) -> None:
     if count < 1:
         raise BadPartitionCount(f"{count} partitions are asked for; at least one is needed")
-    root = _DraftNode(list(sample), 0)
-    leaves = [root]
-    more = 2 if plan == "legs" else 1
-    while len(leaves) + more <= count:
-        heaviest = max(leaves, key=lambda leaf: len(leaf.sample))
-        if not (heaviest.cut_by_dz() if plan == "lpm" else heaviest.cut()):
-            if heaviest.sample:
-                heaviest.sample = []  # cannot be cut further; the others may
-                continue
-            break
-        leaves.remove(heaviest)
-        leaves.extend(heaviest.children)
-    return PartitionMap(plan, root.node())
-
-
-class _DraftNode:
-    """A node of a map that is being planned."""
-
-    def __init__(self, sample: list[Region], depth: int) -> None:
-        self.sample = sample
-        self.bit = -1
-        self.depth = depth
-        self.children: list[_DraftNode] = []
-
-    def node(self) -> Node | None:
-        """The finished node; None if it is a leaf."""
-        return Node(self.bit, *(child.node() for child in self.children)) if self.children else None
-
-    def cut_by_dz(self) -> bool:
-        """Cut by the next bit of the dz."""
-        if self.depth >= WIDTH:
-            return False
-        self._divide(self.depth)
-        del self.children[2]
-        return True
-
-    def cut(self) -> bool:
-        """Cut by the best bit; False if no bit divides the sample."""
-        size = len(self.sample)
-        costs = {}
-        separated = _separated_pairs(self.sample)
-        pairs = max(1, sum(separated.values()))
-        for place, (zeros, ones) in _fixed_counts(self.sample).items():
-            heaviest = max(zeros, ones, size - zeros - ones)
-            if heaviest < size:
-                costs[place] = heaviest / size + separated.get(place, 0) / pairs
-        if not costs:
-            return False
-        self._divide(min(costs, key=lambda place: (costs[place], place)))
-        return True
-
-    def _divide(self, place: int) -> None:
-        self.bit = place
-        bit = 1 << (WIDTH - 1 - place)
-        parts: tuple[list[Region], ...] = ([], [], [])
-        for region in self.sample:
-            parts[2 if not region.mask & bit else 1 if region.bits & bit else 0].append(region)
-        self.children = [_DraftNode(part, self.depth + 1) for part in parts]
-        self.sample = []
-
-
-def _fixed_counts(sample: Sequence[Region]) -> Mapping[int, tuple[int, int]]:
-    """For each place, how many regions have a 0 there, and how many a 1."""
-    counts: dict[int, list[int]] = {}
-    for region in sample:
-        for place in _places(region.mask):
-            one = region.bits >> (WIDTH - 1 - place) & 1
-            counts.setdefault(place, [0, 0])[one] += 1
-    return {place: (zeros, ones) for place, (zeros, ones) in counts.items()}
-
-
-def _separated_pairs(sample: Sequence[Region]) -> Mapping[int, int]:
-    """For each place, how many pairs of coverer and covered a test of it would separate."""
-    known: RegionMap[Region] = RegionMap()
-    for region in dict.fromkeys(sample):
-        known.add(region, region)
-    pairs: dict[int, int] = {}
-    for region in sample:
-        for coverer in known.coverers(region):
-            for place in _places(region.mask & ~coverer.mask):
-                pairs[place] = pairs.get(place, 0) + 1
-    return pairs
-
-
-def _places(mask: int) -> Iterator[int]:
-    while mask:
-        yield WIDTH - mask.bit_length()
-        mask ^= 1 << (mask.bit_length() - 1)

@@ -10,6 +10,7 @@ from dzflow.cli import (
     events,
     lab,
     partitions,
+    rebalance,
     records,
     token,
     top,
@@ -38,6 +39,7 @@ app.command()(top.top)
 partitions.add_to(app)
 workers.add_to(app)
 app.add_typer(lab.app, name="lab")
+rebalance.add_to(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)

@@ -68,7 +68,7 @@ def plan(
                 _print_plan(Console(), each)
         else:
             if file:
-                begun = checked(client.post(_PATH, json=_read(file))).json()
+                begun = start_plan(client, _read(file))
             else:
                 params = {"space": space} if space else {}
                 begun = checked(client.delete(_PATH, params=params)).json()
@@ -78,8 +78,24 @@ def plan(
                 print_json(ended)
             elif not wait:
                 _print_plan(console, ended)
-            if wait and file and ended["phase"] != "done":
-                raise PlanAborted(f"the plan for {ended['space']} was aborted: {ended['text']}")
+            if wait and file:
+                _check_done(ended)
+
+
+def start_plan(client: "httpx.Client", body: Any) -> dict[str, Any]:
+    """Have a plan carried out; the plan as it begins, or the error that refuses it."""
+    begun: dict[str, Any] = checked(client.post(_PATH, json=body)).json()
+    return begun
+
+
+def follow_plan(client: "httpx.Client", begun: dict[str, Any], console: Console) -> None:
+    """Wait until a plan has ended, and tell how far it is; PlanAborted if it is not done then."""
+    _check_done(_await_end(client, begun, console))
+
+
+def _check_done(ended: dict[str, Any]) -> None:
+    if ended["phase"] != "done":
+        raise PlanAborted(f"the plan for {ended['space']} was aborted: {ended['text']}")
 
 
 def _read(file: Path) -> Any:

@@ -15,6 +15,7 @@ from dzflow.process.private_files import write_private
 if TYPE_CHECKING:
     from spark.report.model import LoadRow, Report
     from spark.session import SparkOptions
+    from spark.traces import Source
 
 app = typer.Typer(help="Analyse request traces with Spark.", no_args_is_help=True)
 
@@ -56,9 +57,7 @@ def report(
     """Report on rates, latency, load, hot regions and churn: as tables, a page, and JSON."""
     options = spark_options(master, setting or [])
     begin, end = parse_time(since, "--since"), parse_time(until, "--until")
-    for file in (html, json):
-        if file and not file.parent.is_dir():
-            raise BadOption(f"{file} cannot be written: there is no folder {file.parent}")
+    check_folders(html, json)
     from spark.session import open_session
 
     console = Console()
@@ -77,14 +76,21 @@ def report(
     if json:
         import msgspec
 
-        _write(console, json, msgspec.json.encode(found))
+        write_result(console, json, msgspec.json.encode(found))
     if html:
         from spark.report.page import render
 
-        _write(console, html, render(found).encode())
+        write_result(console, html, render(found).encode())
 
 
-def _write(console: Console, file: Path, data: bytes) -> None:
+def check_folders(*results: Path | None) -> None:
+    """BadOption if a result could not be written."""
+    for file in results:
+        if file and not file.parent.is_dir():
+            raise BadOption(f"{file} cannot be written: there is no folder {file.parent}")
+
+
+def write_result(console: Console, file: Path, data: bytes) -> None:
     """Write a result that only its owner can read: it has hosts and filters of others."""
     try:
         write_private(file, data)
@@ -123,21 +129,9 @@ def parse_time(text: str, option: str) -> int | None:
 def show(console: Console, found: "Report") -> None:
     """Print the most important parts of a report."""
     source = found.source
-    for file in source.skipped[:_SHOWN]:
-        console.print(f"[yellow]left out {plain(file.name)}:[/] {plain(file.why)}", highlight=False)
-    if len(source.skipped) > _SHOWN:
-        console.print(f"[yellow]{len(source.skipped) - _SHOWN} more files are left out[/]")
-    for notice in source.notices:
-        console.print(f"[yellow]{plain(notice)}[/]", highlight=False)
-    if not source.rows:
-        console.print("There are no requests in these traces and this time.")
+    if not show_source(console, source):
         return
-    begin, end = (
-        datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        for us in (source.begin_us, source.end_us)
-    )
-    console.print(f"{source.requests:,} requests in {source.rows:,} rows, {begin} to {end} UTC")
-    _print_table(
+    print_table(
         console,
         "Requests",
         ("kind", "requests", "failed", "per s", "peak per s", "operations each"),
@@ -153,7 +147,7 @@ def show(console: Console, found: "Report") -> None:
             for k in found.kinds
         ],
     )
-    _print_table(
+    print_table(
         console,
         "Latency in ms",
         ("stage", "mean", "p50", "p90", "p99", "max"),
@@ -164,7 +158,7 @@ def show(console: Console, found: "Report") -> None:
     )
     _print_loads(console, "Partitions with most work", found.partitions)
     _print_loads(console, "Configurators", found.configurators)
-    _print_table(
+    print_table(
         console,
         "Hot regions",
         ("space", "region", "share of the work"),
@@ -175,8 +169,27 @@ def show(console: Console, found: "Report") -> None:
         console.print(f"{skew.over}: {busiest}", highlight=False)
 
 
+def show_source(console: Console, source: "Source") -> bool:
+    """Print what was read, and what is wrong with it; whether there are any requests."""
+    for file in source.skipped[:_SHOWN]:
+        console.print(f"[yellow]left out {plain(file.name)}:[/] {plain(file.why)}", highlight=False)
+    if len(source.skipped) > _SHOWN:
+        console.print(f"[yellow]{len(source.skipped) - _SHOWN} more files are left out[/]")
+    for notice in source.notices:
+        console.print(f"[yellow]{plain(notice)}[/]", highlight=False)
+    if not source.rows:
+        console.print("There are no requests in these traces and this time.")
+        return False
+    begin, end = (
+        datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        for us in (source.begin_us, source.end_us)
+    )
+    console.print(f"{source.requests:,} requests in {source.rows:,} rows, {begin} to {end} UTC")
+    return True
+
+
 def _print_loads(console: Console, title: str, loads: "tuple[LoadRow, ...]") -> None:
-    _print_table(
+    print_table(
         console,
         title,
         ("name", "partials", "work in ms", "share", "queued p99", "pushed p99"),
@@ -194,9 +207,10 @@ def _print_loads(console: Console, title: str, loads: "tuple[LoadRow, ...]") -> 
     )
 
 
-def _print_table(
+def print_table(
     console: Console, title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]
 ) -> None:
+    """Print a table, unless it is empty; all columns but the first are numbers."""
     if not rows:
         return
     table = Table(title=title, title_justify="left")

@@ -1,23 +1,23 @@
 """The job `report`: from rows of traces to a report, with Spark's own operations only."""
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from pyspark.sql import functions as sql
 
-from configurators.state.trace_spaces import BadTraceSpaces, TraceSpace, decode_footer
+from configurators.state.trace_spaces import TraceSpace
 from configurators.store.keys import PartitionName
 from spark.reading import read_rows, vanished
 from spark.report.churn import find_churn
 from spark.report.histograms import histogram
 from spark.report.hot import find_hot
 from spark.report.loads import find_configurators, find_latency, find_partitions, find_slices
-from spark.report.model import ExpensiveRequest, Report, Source
+from spark.report.model import ExpensiveRequest, Report
 from spark.report.rates import find_hosts, find_kinds, find_timeline
+from spark.source import described_spaces, find_source
 from spark.traces import Traces
-from spark.work import SECOND, requests_of, with_work
+from spark.work import requests_of, with_work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,12 +36,13 @@ def make_report(
     rows = with_work(read_rows(spark, traces, since_us, until_us))
     requests = requests_of(rows).persist()
     try:
-        source = _source(path, traces, rows, requests)
+        source = find_source(path, traces, rows, requests.count)
         if not source.rows:
             return Report(source)
         timeline = find_timeline(requests, source)
         hosts, host_skew = find_hosts(requests)
-        spaces, notices = _spaces(traces)
+        spaces, unknown = described_spaces(traces)
+        notices = [f"Hot regions have no words: {unknown}."] if unknown else []
         partitions, partition_skew = find_partitions(rows, _partition_names(spaces))
         configurators, configurator_skew = find_configurators(rows)
         hot, heat, more = find_hot(rows, spaces)
@@ -67,45 +68,6 @@ def make_report(
     skipped = (*source.skipped, *gone)
     told = (*source.notices, *notices, *more)
     return replace(report, source=replace(source, skipped=skipped, notices=told))
-
-
-def _source(path: str, traces: Traces, rows: "DataFrame", requests: "DataFrame") -> Source:
-    about = rows.agg(
-        sql.count("*").alias("rows"),
-        sql.count_if("backwards").alias("backwards"),
-        sql.count_if(sql.col("slice_size").isNull()).alias("unsized"),
-        sql.min("received_us").alias("begin"),
-        sql.max(sql.greatest("done_us", "received_us")).alias("end"),
-    ).first()
-    assert about is not None  # an aggregation without groups has one row
-    unsized = (
-        f"{about['unsized']:,} rows are of a release that did not record how large slices were:"
-        " each counts as a slice of its own, so their work is too high."
-    )
-    return Source(
-        path,
-        round(time.time() * SECOND),
-        about["begin"] or 0,
-        about["end"] or 0,
-        len(traces.files),
-        about["rows"],
-        requests.count() if about["rows"] else 0,
-        traces.skipped,
-        about["backwards"],
-        (unsized,) if about["unsized"] else (),
-    )
-
-
-def _spaces(traces: Traces) -> tuple[dict[str, TraceSpace], list[str]]:
-    """The spaces that the newest file describes; if it does not, why."""
-    if not traces.footer:
-        text = "no file describes the spaces; files of earlier releases do not"
-        return {}, [f"Hot regions have no words: {text}."]
-    footer = {key.encode(): value.encode() for key, value in traces.footer.items()}
-    try:
-        return decode_footer(footer), []
-    except BadTraceSpaces as error:
-        return {}, [f"Hot regions have no words: {error}."]
 
 
 def _partition_names(spaces: Mapping[str, TraceSpace]) -> list[str]:

@@ -6,22 +6,7 @@ bounded by the size of the network, not by the length of the traces.
 
 from msgspec import Struct
 
-from spark.traces import SkippedFile
-
-
-class Source(Struct, frozen=True):
-    """What the report was made from."""
-
-    path: str
-    made_us: int
-    begin_us: int  # the first request in the traces, and the last end of one
-    end_us: int
-    files: int
-    rows: int  # partials
-    requests: int
-    skipped: tuple[SkippedFile, ...] = ()
-    backwards: int = 0  # rows that end before they begin: a clock was set back
-    notices: tuple[str, ...] = ()  # what the report lacks, and why
+from spark.traces import Source
 
 
 class KindRow(Struct, frozen=True):

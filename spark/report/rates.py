@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from spark.report.histograms import percentiles
-from spark.report.model import Bucket, HostRow, KindRow, Skew, Source, Timeline
+from spark.report.model import Bucket, HostRow, KindRow, Skew, Timeline
 from spark.report.skew import skew_of
+from spark.traces import Source
 from spark.work import SECOND
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from spark.report.model import (
     LoadRow,
     Report,
     Skew,
-    Source,
     StageRow,
     Timeline,
 )
-from spark.traces import SkippedFile
+from spark.traces import SkippedFile, Source
 
 BEGIN_US = 1_772_622_125_250_000  # 2026-03-04 11:02:05 UTC
 _SECOND = 1_000_000

@@ -17,7 +17,8 @@ from spark.report.drawing.text import (
     times,
     utc,
 )
-from spark.report.model import LoadRow, Report, Source
+from spark.report.model import LoadRow, Report
+from spark.traces import Source
 
 _NOTICE = 600  # characters
 

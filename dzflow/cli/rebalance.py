@@ -1,0 +1,243 @@
+"""`dzflow trace rebalance`: plans for partition maps and owners, from request traces."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from dzflow.cli.client import URL, Ca, Token, Url, interruptible
+from dzflow.cli.plans import follow_plan, start_plan
+from dzflow.cli.rest import checked, open_client
+from dzflow.cli.tables import plain
+from dzflow.cli.trace import (
+    BadOption,
+    Master,
+    Setting,
+    Since,
+    Traces,
+    Until,
+    check_folders,
+    parse_time,
+    print_table,
+    show_source,
+    spark_options,
+    write_result,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+    from spark.rebalance.job import RebalanceOptions
+    from spark.rebalance.model import Plan, Prediction, Rebalance, SpaceResult
+    from spark.session import SparkOptions
+
+_MIN_GAIN = 0.1  # that of the planner, which is not imported for --help
+_MOST_PARTITIONS = 4096
+
+
+def rebalance(
+    context: typer.Context,
+    path: Traces,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Have the service carry the plans out.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With --apply: wait until the plans have ended.")
+    ] = False,
+    space: Annotated[str, typer.Option(help="Only this space.")] = "",
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=_MOST_PARTITIONS, help="Partitions of each space; by default as many as now."
+        ),
+    ] = None,
+    configurator: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=SPEED]",
+            help="A configurator to plan for, and its speed; 1 by default (repeatable). Without"
+            " any, those of the service with --apply or --url, else those in the traces.",
+        ),
+    ] = None,
+    min_gain: Annotated[
+        float,
+        typer.Option(
+            min=0.0, help="What a plan must gain, in units of a configurator's mean load."
+        ),
+    ] = _MIN_GAIN,
+    json: Annotated[Path | None, typer.Option(help="Write plans and predictions to it.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Write the plan to it, as `dzflow partitions plan` reads.")
+    ] = None,
+    since: Since = "",
+    until: Until = "",
+    master: Master = "local[*]",
+    setting: Setting = None,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Propose partition maps and owners that spread the traced work, or say why none is better."""
+    from spark.rebalance.job import RebalanceOptions
+
+    how = spark_options(master, setting or [])
+    options = RebalanceOptions(
+        space=space,
+        partitions=partitions,
+        min_gain=min_gain,
+        speeds=parse_speeds(configurator or []),
+        since_us=parse_time(since, "--since"),
+        until_us=parse_time(until, "--until"),
+    )
+    check_folders(json, plan)
+    if wait and not apply:
+        raise BadOption("--wait goes with --apply")
+    source = context.get_parameter_source("url")
+    asks = apply or (source is not None and source.name == "COMMANDLINE")
+    console = Console()
+    with interruptible():
+        if asks:
+            with open_client(url, token, ca) as client:
+                options = with_service(options, client)
+        found = _run(how, path, options)
+        show(console, found)
+        if json:
+            import msgspec
+
+            write_result(console, json, msgspec.json.encode(found))
+        plans = [each.plan for each in found.spaces if each.plan]
+        if plan:
+            _write_plans(console, plan, plans)
+        if apply and plans:
+            with open_client(url, token, ca) as client:
+                _apply(client, plans, wait)
+
+
+def _run(how: "SparkOptions", path: str, options: "RebalanceOptions") -> "Rebalance":
+    """Run the job."""
+    from spark.session import open_session
+
+    progress = Console(stderr=True)
+    progress.print("starting Spark", highlight=False)
+    with open_session(how, "dzflow trace rebalance") as session:
+        from spark.reading import find_traces
+        from spark.rebalance.job import make_rebalance
+
+        progress.print("checking the files", highlight=False)
+        traces = find_traces(session, path)
+        rows = sum(file.rows for file in traces.files)
+        progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
+        return make_rebalance(session, path, traces, options)
+
+
+def parse_speeds(given: list[str]) -> dict[str, float]:
+    """The speeds of configurators by name; BadOption if one is no positive number."""
+    speeds = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        try:
+            speed = float(value) if equals else 1.0
+        except ValueError:
+            speed = 0.0
+        if not name or not 0 < speed < float("inf"):
+            raise BadOption(f"--configurator takes NAME or NAME=SPEED, got {text[:100]!r}")
+        speeds[name] = speed
+    return speeds
+
+
+def with_service(options: "RebalanceOptions", client: "httpx.Client") -> "RebalanceOptions":
+    """The options with what a service says of owners, and of configurators unless some are given.
+
+    Configurators that are to leave, or are down, get no partitions.
+    """
+    from msgspec.structs import replace
+
+    items = checked(client.get("/partitions")).json()["items"]
+    known = checked(client.get("/configurators")).json()["items"]
+    there = [each["id"] for each in known if each["state"] == "up" and not each["leaving"]]
+    speeds = options.speeds or dict.fromkeys(there, 1.0)
+    owners = {each["id"]: each["configurator"] for each in items}
+    return replace(options, owners=owners, speeds=speeds)
+
+
+def _write_plans(console: Console, file: Path, plans: "list[Plan]") -> None:
+    """Write the plan, or one file for each space if there are several."""
+    import msgspec
+
+    if not plans:
+        console.print(f"there is no plan, so {plain(str(file))} is not written", highlight=False)
+    for each in plans:
+        name = file if len(plans) == 1 else file.with_stem(f"{file.stem}-{each.space}")
+        write_result(console, name, msgspec.json.encode(each))
+
+
+def _apply(client: "httpx.Client", plans: "list[Plan]", wait: bool) -> None:
+    """Have plans carried out, one after another."""
+    import msgspec
+
+    console = Console(stderr=True)
+    for each in plans:
+        begun = start_plan(client, msgspec.to_builtins(each))
+        console.print(plain(f"the plan for {each.space} is being carried out"), highlight=False)
+        if wait:
+            follow_plan(client, begun, console)
+
+
+def show(console: Console, found: "Rebalance") -> None:
+    """Print what the job has found."""
+    if not show_source(console, found.source):
+        return
+    if not found.spaces:
+        console.print("There is no work that could be planned.")
+    for each in found.spaces:
+        _show_space(console, each)
+
+
+def _show_space(console: Console, each: "SpaceResult") -> None:
+    """The figures of one space before and after, and the plan in words."""
+    text = f"{each.space}: {each.work_ms:,.1f} ms of work ({each.share:.0%} of all) on"
+    text += f" {each.regions:,} regions of {each.filters:,} filters"
+    console.print(f"\n[bold]{plain(text)}[/]; {each.pushed_ms:,.0f} ms waiting for switches")
+    if each.sampled < each.regions:
+        console.print(f"planned from a sample of {each.sampled:,} regions", highlight=False)
+    if each.damaged:
+        share = f"{each.damaged_share:.1%} of the work"
+        console.print(
+            f"[yellow]{each.damaged:,} filters ({share}) cannot be read, or do not fit[/]"
+        )
+    after = each.after if each.plan else None
+    rows = [
+        (name, write(each.before), write(after) if after else "")
+        for name, write in _FIGURES.items()
+    ]
+    print_table(console, "Predicted", ("", "now", "with the plan" if after else ""), rows)
+    if each.plan:
+        changes = f"{each.moved_share:.0%} of the work gets a new partition or another owner"
+        once = f"{each.changed_entries:,} entries are added or removed once"
+        console.print(f"{changes}; {once}", highlight=False)
+        for reason in each.plan.reasons:
+            console.print(plain(f"- {reason}"), highlight=False)
+    else:
+        console.print(plain(f"no plan: {each.why}"), highlight=False)
+
+
+def _ms(value: float | None) -> str:
+    return "without bound" if value is None else f"{value:,.2f}"
+
+
+_FIGURES: "dict[str, Callable[[Prediction], str]]" = {
+    "partitions": lambda p: f"{p.partitions:,}",
+    "busiest configurator over the mean": lambda p: f"{p.imbalance:.2f}",
+    "heaviest partition over the mean": lambda p: f"{p.partition_imbalance:.2f}",
+    "wait for a configurator in ms": lambda p: _ms(p.waiting_ms),
+    "latency of a partial in ms": lambda p: _ms(p.latency_ms),
+    "entries": lambda p: f"{p.entries:,}",
+    "flow operations": lambda p: f"{p.operations:,}",
+}
+
+
+def add_to(parent: typer.Typer) -> None:
+    """Add the command to `dzflow trace`."""
+    parent.command()(rebalance)

@@ -1,0 +1,249 @@
+"""The job `rebalance`: from rows of traces to a plan for each space."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+from pyspark.sql import functions as sql
+
+from configurators.state.trace_spaces import BadTraceSpaces, TraceVersion
+from configurators.store.keys import PartitionName
+from dzflow.errors import BadInput
+from dzflow.index import Index
+from spark.reading import read_rows, vanished
+from spark.rebalance.assignment import Fleet
+from spark.rebalance.loads import (
+    MOST_REGIONS,
+    RegionTotals,
+    SpaceTotals,
+    find_owners,
+    find_timing,
+    find_totals,
+    is_known,
+    last_mode,
+    load_by_region,
+    region_totals,
+    sample_regions,
+)
+from spark.rebalance.model import Rebalance, SpaceResult
+from spark.rebalance.planner import MIN_GAIN, propose
+from spark.rebalance.results import SpaceLoad, space_result
+from spark.source import described_spaces, find_source
+from spark.traces import SkippedFile, Source, Traces
+from spark.work import with_work
+from spark.workers.indexing import IndexSource
+from spark.workers.shipping import shipped_code
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_SPACES = 16  # for which a plan is made: those with most work
+_NOTICE = 0.001  # the share of the work that may be left out without a notice
+
+
+class UnknownTraceSpace(BadInput):
+    """A space that the traces do not describe."""
+
+
+class RebalanceOptions(Struct, frozen=True):
+    """What is asked of the job. What is not known of the configurators, the traces tell."""
+
+    space: str = ""  # only this one; all if empty
+    partitions: int | None = None  # of each space; as many as now if None
+    min_gain: float = MIN_GAIN
+    speeds: Mapping[str, float] = {}  # of all configurators
+    owners: Mapping[str, str] | None = None  # the configurator of each partition
+    since_us: int | None = None
+    until_us: int | None = None
+    most_regions: int = MOST_REGIONS
+
+
+def make_rebalance(
+    spark: "SparkSession", path: str, traces: Traces, options: RebalanceOptions
+) -> Rebalance:
+    """Plans for the spaces of the traces, or the reasons why there is none.
+
+    UnknownTraceSpace if the space that is asked for is not described.
+    """
+    rows = with_work(read_rows(spark, traces, options.since_us, options.until_us))
+    source = find_source(path, traces, rows, lambda: _count_requests(rows))
+    spaces, notices = _described(traces, options.space)
+    if not source.rows:
+        return Rebalance(_told(source, notices))
+    decided = rows.where(sql.col("slice") > 0)
+    totals = find_totals(decided, is_known(_scopes(spaces)))
+    notices += _left_out(totals, spaces, options.space)
+    busy = sorted(
+        (name for name in spaces if totals.get(name, _NONE).work_us),
+        key=lambda name: (-totals[name].work_us, name),
+    )
+    if len(busy) > MOST_SPACES:
+        text = f"{len(busy) - MOST_SPACES} spaces with less work have no plan; name one to get it"
+        notices.append(f"{text}.")
+    speeds = dict(options.speeds) or _equal_speeds(totals)
+    result = Rebalance(source, last_mode(rows), speeds)
+    if busy and speeds:
+        chosen = {name: spaces[name] for name in busy[:MOST_SPACES]}
+        with shipped_code(spark):
+            result = replace(result, spaces=_plan(decided, chosen, totals, result, options))
+    gone = vanished(spark, traces)
+    return replace(result, source=_told(source, notices, gone))
+
+
+_NONE = SpaceTotals(0.0, 0.0, 0.0, 0, 0, {})
+
+
+class _Space(Struct, frozen=True):
+    """A space that the traces describe: the version in force, and its index."""
+
+    number: int
+    version: int
+    stored: TraceVersion
+    index: Index
+
+    def partition(self, leaf: str) -> str:
+        """The global name of a partition."""
+        return str(PartitionName(self.number, self.version, leaf))
+
+
+def _count_requests(rows: "DataFrame") -> int:
+    return rows.select("request_id").distinct().count()
+
+
+def _described(traces: Traces, wanted: str) -> tuple[dict[str, _Space], list[str]]:
+    """The spaces that can be planned, and notices about the others."""
+    described, unknown = described_spaces(traces)
+    if unknown:
+        return {}, [f"No space can be planned: {unknown}."]
+    if wanted and wanted not in described:
+        names = ", ".join(sorted(described)) or "none"
+        raise UnknownTraceSpace(f"the traces do not describe a space {wanted!r}; there is {names}")
+    found = {}
+    notices = []
+    for name, space in sorted(described.items()):
+        if wanted in ("", name):
+            stored = space.versions[space.current]
+            try:
+                index = stored.index(name, space.current)
+            except BadTraceSpaces as error:
+                notices.append(f"{name} cannot be planned: {error}.")
+            else:
+                found[name] = _Space(space.number, space.current, stored, index)
+    return found, notices
+
+
+def _scopes(spaces: Mapping[str, _Space]) -> dict[str, str]:
+    """How the names of the partitions of each space begin."""
+    return {name: space.partition("").partition("/")[0] for name, space in spaces.items()}
+
+
+def _left_out(
+    totals: Mapping[str, SpaceTotals], spaces: Mapping[str, _Space], wanted: str
+) -> list[str]:
+    """Notices about work that cannot be planned: of unknown spaces, or of other versions."""
+    found = []
+    for name, total in sorted(totals.items()):
+        whole = total.work_us + total.unknown_us
+        if name not in spaces:
+            if not wanted:
+                found.append(f"{name} is left out: no file describes the space.")
+        elif whole and total.unknown_us / whole > _NOTICE:
+            share = f"{total.unknown_us / whole:.1%}"
+            text = "was done under other versions of its index than the one that is described"
+            found.append(f"{share} of the work in {name} is left out: it {text}.")
+    return found
+
+
+def _equal_speeds(totals: Mapping[str, SpaceTotals]) -> dict[str, float]:
+    """All configurators that have worked, as if they were equal."""
+    names = {name for total in totals.values() for name in total.by_configurator}
+    return dict.fromkeys(sorted(names), 1.0)
+
+
+def _plan(
+    decided: "DataFrame",
+    spaces: Mapping[str, _Space],
+    totals: Mapping[str, SpaceTotals],
+    about: Rebalance,
+    options: RebalanceOptions,
+) -> tuple[SpaceResult, ...]:
+    """A result for each space, those with most work first."""
+    own = decided.where(is_known(_scopes(spaces)))
+    sources = [
+        IndexSource(name, space.version, space.stored.schema, space.stored.shapes)
+        for name, space in spaces.items()
+    ]
+    timing = find_timing(decided)
+    owners = options.owners
+    if owners is None:
+        names = [s.partition(leaf) for s in spaces.values() for leaf in s.stored.map.leaves()]
+        owners = find_owners(own, names)
+    # How the work of each space is spread; those that were planned before count as planned.
+    spread = {name: dict(total.by_configurator) for name, total in totals.items()}
+    all_work = sum(sum(loads.values()) for loads in spread.values()) or 1.0
+    regions = load_by_region(own, sources).persist()
+    found = []
+    try:
+        indexed = region_totals(regions)
+        for name, space in spaces.items():
+            total, part = totals[name], indexed[name]
+            usable = total.work_us - part.damaged_us
+            items = sample_regions(regions, name, usable, options.most_regions)
+            others = [loads for other, loads in spread.items() if other != name]
+            fleet = _fleet(space, about, owners, others)
+            proposal = propose(space.stored.map, items, fleet, options.partitions, options.min_gain)
+            best = proposal.best
+            spread[name] = dict.fromkeys(best.assignment.loads, 0.0)
+            for leaf, owner in best.assignment.owners.items():
+                spread[name][owner] += best.load.work[leaf]
+            load = _space_load(name, space, total, part, len(items), all_work)
+            found.append(space_result(load, space.index, proposal, fleet, timing))
+    finally:
+        regions.unpersist()
+    return tuple(found)
+
+
+def _fleet(
+    space: _Space, about: Rebalance, owners: Mapping[str, str], others: list[dict[str, float]]
+) -> Fleet:
+    """The configurators, as they are for one space; `others` is the work of the other spaces."""
+    speeds = about.configurators
+    shared = about.mode == "sea"
+    if shared:
+        # Whatever is idle takes it over.
+        even = sum(sum(loads.values()) for loads in others) / sum(speeds.values())
+        loads = {name: even * speed for name, speed in speeds.items()}
+    else:
+        loads = {name: sum(each.get(name, 0.0) for each in others) for name in speeds}
+    leaves = {leaf: owners.get(space.partition(leaf)) for leaf in space.stored.map.leaves()}
+    return Fleet(speeds, loads, {leaf: who for leaf, who in leaves.items() if who}, shared)
+
+
+def _space_load(
+    name: str,
+    space: _Space,
+    total: SpaceTotals,
+    part: RegionTotals,
+    sampled: int,
+    all_work: float,
+) -> SpaceLoad:
+    return SpaceLoad(
+        name=name,
+        version=space.version,
+        stored=space.stored,
+        work_us=total.work_us,
+        share=total.work_us / all_work,
+        pushed_us=total.pushed_us,
+        operations=total.operations,
+        filters=part.filters,
+        regions=part.regions,
+        sampled=sampled,
+        damaged=part.damaged,
+        damaged_us=part.damaged_us,
+    )
+
+
+def _told(source: Source, notices: list[str], gone: Sequence[SkippedFile] = ()) -> Source:
+    skipped = (*source.skipped, *gone)
+    return replace(source, skipped=skipped, notices=(*source.notices, *notices))

@@ -1,0 +1,190 @@
+"""The load of the event space by region, with Spark's own operations.
+
+Rows are grouped by filter first, so that each distinct filter is indexed once; this is the only
+step in Python. What reaches the driver is bounded: totals, and a sample of each space's regions.
+All functions take rows that were decided, with their work.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.functions import arrow_udf
+
+from spark.rebalance.prediction import RegionLoad, Timing
+from spark.work import SECOND
+from spark.workers.indexing import IndexSource, region_finder, unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+MOST_REGIONS = 20_000  # of one space, for planning
+
+
+class SpaceTotals(Struct, frozen=True):
+    """The sums of one space: of rows that can be used, and the work of those that cannot."""
+
+    work_us: float
+    pushed_us: float
+    unknown_us: float
+    partials: int
+    operations: int
+    by_configurator: Mapping[str, float]  # all work
+
+
+class RegionTotals(Struct, frozen=True):
+    """How much of a space is indexed; exact, however large the traces are."""
+
+    filters: int
+    regions: int
+    damaged: int  # filters without regions
+    damaged_us: float  # their work
+
+
+def is_known(scopes: Mapping[str, str]) -> "Column":
+    """Whether a row is of a space, and of the version of its index, that the traces describe.
+
+    The name of a partition begins with the numbers of both; `scopes` has them for each space.
+    """
+    known = [f"{space}/{scope}" for space, scope in scopes.items()]
+    return sql.concat_ws("/", "space", sql.substring_index("partition", "/", 1)).isin(known)
+
+
+def find_totals(rows: "DataFrame", known: "Column") -> dict[str, SpaceTotals]:
+    """The sums of each space; `known` says which rows can be used."""
+    size = sql.greatest(sql.coalesce("slice_size", sql.lit(1)), sql.lit(1))
+    found = rows.groupBy("space", "configurator", known.alias("known")).agg(
+        sql.sum("work_us").alias("work_us"),
+        sql.sum(sql.greatest(sql.col("pushed_us"), sql.lit(0)) / size).alias("pushed_us"),
+        sql.count("*").alias("partials"),
+        sql.sum("operations").alias("operations"),
+    )
+    by_space: dict[str, list[Row]] = {}
+    for row in found.collect():
+        by_space.setdefault(row["space"], []).append(row)
+    return {space: _space_totals(groups) for space, groups in by_space.items()}
+
+
+def _space_totals(groups: "Sequence[Row]") -> SpaceTotals:
+    work: dict[str, float] = {}
+    for row in groups:
+        work[row["configurator"]] = work.get(row["configurator"], 0.0) + row["work_us"]
+    known = [row for row in groups if row["known"]]
+    return SpaceTotals(
+        sum(row["work_us"] for row in known),
+        sum(row["pushed_us"] for row in known),
+        sum(row["work_us"] for row in groups if not row["known"]),
+        sum(row["partials"] for row in known),
+        sum(row["operations"] for row in known),
+        work,
+    )
+
+
+def find_timing(rows: "DataFrame") -> Timing:
+    """What all rows say about time. Seconds in which no request arrived do not count."""
+    about = rows.agg(
+        sql.count_distinct(sql.floor(sql.col("received_us") / SECOND)).alias("seconds"),
+        sql.count("*").alias("partials"),
+        sql.avg("work_us").alias("work_us"),
+        sql.avg("pushed_us").alias("pushed_us"),
+    ).first()
+    assert about is not None  # an aggregation without groups has one row
+    return Timing(
+        float(max(1, about["seconds"])),
+        float(about["partials"]),
+        (about["work_us"] or 0.0) / 1_000,
+        (about["pushed_us"] or 0.0) / 1_000,
+    )
+
+
+def find_owners(rows: "DataFrame", partitions: Collection[str]) -> dict[str, str]:
+    """The configurator that has worked on each of some partitions last."""
+    own = rows.where(sql.col("partition").isin(list(partitions)))
+    last = sql.max_by("configurator", sql.struct("done_us", "configurator"))
+    found = own.groupBy("partition").agg(last.alias("configurator"))
+    return {row["partition"]: row["configurator"] for row in found.collect()}
+
+
+def last_mode(rows: "DataFrame") -> str:
+    """The mode of the last row."""
+    last = rows.agg(sql.max_by("mode", sql.struct("done_us", "mode")).alias("mode")).first()
+    return (last["mode"] if last else None) or ""
+
+
+def load_by_region(rows: "DataFrame", sources: Sequence[IndexSource]) -> "DataFrame":
+    """The work of each region of each space; that of a filter is shared equally by its regions.
+
+    Filters that cannot be indexed are together in a group without a region. Removals and changes
+    count as well: their rows have the filter that goes, or the new one.
+    """
+    advertised = sql.col("target_id").startswith("a").alias("advertised")
+    filters = rows.groupBy("space", advertised, "filter").agg(
+        sql.sum("work_us").alias("work_us"), sql.count("*").alias("partials")
+    )
+    # Spark finds the kind of the function in its type hints, which its stubs do not know.
+    find = arrow_udf(region_finder(sources), "array<binary>")  # type: ignore[call-overload]
+    indexed = filters.withColumn("regions", find("space", "filter"))
+    share = sql.greatest(sql.coalesce(sql.size("regions"), sql.lit(1)), sql.lit(1))
+    spread = indexed.select(
+        "space",
+        "advertised",
+        (sql.col("work_us") / share).alias("work_us"),
+        "partials",
+        (1 / share).alias("filters"),
+        sql.explode_outer("regions").alias("region"),
+    )
+    return spread.groupBy("space", "advertised", "region").agg(
+        sql.sum("work_us").alias("work_us"),
+        sql.sum("partials").alias("partials"),
+        sql.sum("filters").alias("filters"),
+    )
+
+
+def region_totals(regions: "DataFrame") -> dict[str, RegionTotals]:
+    """How many filters and regions each space has, and how many filters have none."""
+    damaged = sql.col("region").isNull()
+    found = regions.groupBy("space").agg(
+        sql.sum("filters").alias("filters"),
+        sql.count("region").alias("regions"),
+        sql.sum(sql.when(damaged, sql.col("filters")).otherwise(0.0)).alias("damaged"),
+        sql.sum(sql.when(damaged, sql.col("work_us")).otherwise(0.0)).alias("damaged_us"),
+    )
+    return {
+        row["space"]: RegionTotals(
+            round(row["filters"]), row["regions"], round(row["damaged"]), row["damaged_us"]
+        )
+        for row in found.collect()
+    }
+
+
+def sample_regions(
+    regions: "DataFrame", space: str, work_us: float, most: int = MOST_REGIONS
+) -> tuple[RegionLoad, ...]:
+    """The regions of a space, or a sample if there are more than `most`; the same every time.
+
+    It is a priority sample: a region comes first if its work over a random number, a hash of the
+    region, is large. Heavy regions are in it with their own work; each of the others stands for the
+    work of those that are left out. The work of the sample is that of all, `work_us`.
+    """
+    own = regions.where((sql.col("space") == space) & sql.col("region").isNotNull())
+    random = (sql.shiftrightunsigned(sql.xxhash64("region", "advertised"), 11) + 1) / (1 << 53)
+    ranked = own.withColumn("priority", sql.col("work_us") / random)
+    order = (sql.desc("priority"), "region", "advertised")
+    found = ranked.orderBy(*order).limit(most + 1).collect()
+    least = found[most]["priority"] if len(found) > most else 0.0
+    taken = found[:most]
+    weights = [max(row["work_us"], least) for row in taken]
+    scale = work_us / sum(weights) if sum(weights) else 1.0
+    loads = (_region_load(row, weight, scale) for row, weight in zip(taken, weights, strict=True))
+    return tuple(sorted(loads, key=lambda load: (load.region, load.told)))
+
+
+def _region_load(row: "Row", weight: float, scale: float) -> RegionLoad:
+    stands_for = weight / row["work_us"] if row["work_us"] else 1.0
+    return RegionLoad(
+        unpack(bytes(row["region"])),
+        weight * scale,
+        row["advertised"],
+        row["partials"] * stands_for,
+    )

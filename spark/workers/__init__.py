@@ -1,0 +1,1 @@
+"""What runs in the Python processes of Spark's workers, and how it gets there."""
