@@ -52,6 +52,11 @@ def check_settings(settings: Settings, only: Only | None) -> None:
         )
     _check_permissions(settings)
     _check_traces(settings)
+    if settings.jobs.every and only != "workers" and find_spec("pyspark") is None:
+        raise BadSettings(
+            "jobs.every: PySpark is missing; run `make spark`, or"
+            " `pip install 'dzflow-control[spark]'`"
+        )
     if settings.telemetry.enabled and not _has_telemetry():
         raise BadSettings(
             "telemetry.enabled: the packages of OpenTelemetry are not installed; run"

@@ -24,6 +24,7 @@ from api.start.settings.sections.callers import (
     TokenSettings,
     check_token,
 )
+from api.start.settings.sections.jobs import JobSettings
 from api.start.settings.sections.limits import KeepSettings, LimitSettings
 from api.start.settings.sections.processes import (
     EtcdSettings,
@@ -141,6 +142,7 @@ class Settings(BaseSettings):
     onos: OnosSettings = OnosSettings()
     emulated: EmulatedSettings = EmulatedSettings()
     traces: TraceSettings = TraceSettings()
+    jobs: JobSettings = JobSettings()
     log: LogSettings = LogSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
