@@ -19,8 +19,6 @@ from spark.workers.indexing import IndexSource, region_finder, unpack
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
-MOST_REGIONS = 20_000  # of one space, for planning
-
 
 class SpaceTotals(Struct, frozen=True):
     """The sums of one space: of rows that can be used, and the work of those that cannot."""
@@ -135,7 +133,8 @@ def load_by_region(rows: "DataFrame", sources: Sequence[IndexSource]) -> "DataFr
         sql.explode_outer("regions").alias("region"),
     )
     return spread.groupBy("space", "advertised", "region").agg(
-        sql.sum("work_us").alias("work_us"),
+        # Spark adds up in any order; rounded, the result is the same every time.
+        sql.round(sql.sum("work_us"), 3).alias("work_us"),
         sql.sum("partials").alias("partials"),
         sql.sum("filters").alias("filters"),
     )
@@ -159,7 +158,7 @@ def region_totals(regions: "DataFrame") -> dict[str, RegionTotals]:
 
 
 def sample_regions(
-    regions: "DataFrame", space: str, work_us: float, most: int = MOST_REGIONS
+    regions: "DataFrame", space: str, work_us: float, most: int
 ) -> tuple[RegionLoad, ...]:
     """The regions of a space, or a sample if there are more than `most`; the same every time.
 

@@ -14,6 +14,7 @@ import pyspark
 
 from configurators.store.server.server import free_ports
 from tests.service import eventually, processes_with
+from tests.spark.quick import JAVA
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2
@@ -25,7 +26,7 @@ def link_packages(folder: Path) -> None:
     """Put pyarrow, and what it needs, into a folder; nothing else of this environment."""
     folder.mkdir(parents=True, exist_ok=True)
     for module in (numpy, pyarrow):
-        source = Path(module.__file__).parent
+        source = Path(str(module.__file__)).parent
         for name in (source.name, f"{source.name}.libs"):
             if source.with_name(name).exists():
                 (folder / name).symlink_to(source.with_name(name))
@@ -90,6 +91,7 @@ def _daemon(folder: Path, name: str, *words: str) -> Iterator[None]:
         "SPARK_LOCAL_DIRS": str(folder / "scratch"),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOG_DIR": str(folder),
+        **JAVA,
     }
     if java := os.environ.get("JAVA_HOME"):
         environment["JAVA_HOME"] = java

@@ -8,6 +8,7 @@ import pytest
 
 from spark.session import SparkUnavailable, check_installation
 from tests.service import COMMAND
+from tests.spark import quick
 from tests.spark.cluster import WORKERS, standalone_cluster
 from tests.spark.rows import write_rows
 from tests.spark.test_rebalance_job import QUARTERS, footer, quarters, space
@@ -18,9 +19,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.adaptive.enabled": "false",
+    **quick.SETTINGS,
     # Nothing begins before both workers are there.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
@@ -48,6 +47,7 @@ def test_rebalance_runs_on_a_cluster_and_ships_its_code(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             timeout=TIMEOUT,
+            env=quick.quick_environment(),
         )
         assert done.returncode == 0, done.stderr
         assert cluster.used_workers() == WORKERS

@@ -15,7 +15,7 @@ from dzflow.region import Region
 from dzflow.space import Space
 from sdn.pipeline import PlanName
 from spark.rebalance.assignment import Fleet, assign, busiest, imbalance_of, keep
-from spark.rebalance.planner import Proposal, propose
+from spark.rebalance.planner import MIN_GAIN, Proposal, propose
 from spark.rebalance.prediction import RegionLoad, Timing, leaf_load, waiting_ms
 from spark.rebalance.reasons import find_reasons, hot_cell
 
@@ -215,7 +215,7 @@ QUARTERS = PartitionMap("legs", Node(0, zero=Node(1), one=Node(1)))
 
 
 def quarters(
-    *work: float, speeds: Sequence[float] = (1.0, 1.0), **options: float
+    *work: float, speeds: Sequence[float] = (1.0, 1.0), min_gain: float = MIN_GAIN
 ) -> tuple[Proposal, Fleet]:
     """One region in each quarter; c1 has the lower half, c2 the upper one."""
     names = ("0-0.1-0", "0-0.1-1", "0-1.1-0", "0-1.1-1")
@@ -223,7 +223,7 @@ def quarters(
     fleet = Fleet(dict(zip(("c1", "c2"), speeds, strict=True)), owners=owners)
     texts = ("00110010", "01110010", "10110010", "11110010")
     items = [region(text, us) for text, us in zip(texts, work, strict=True)]
-    return propose(QUARTERS, items, fleet, **options), fleet
+    return propose(QUARTERS, items, fleet, min_gain=min_gain), fleet
 
 
 def test_a_single_hot_region_cannot_be_cut_and_gets_a_configurator_of_its_own() -> None:
