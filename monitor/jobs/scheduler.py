@@ -133,7 +133,7 @@ class JobScheduler:
         try:
             await asyncio.to_thread(_make_room, options.folder)
             code = await run_command(
-                [*options.command, *self._words(started, result)],
+                [*options.command, *command_words(options, self._configurators(), started, result)],
                 output,
                 options.folder / f"{name}.tmp",
                 options.time_limit,
@@ -154,16 +154,6 @@ class JobScheduler:
         await self._store(fence, ended)
         return ended
 
-    def _words(self, now: float, result: Path) -> list[str]:
-        """The arguments of the command."""
-        options = self._options
-        since = datetime.fromtimestamp(now - options.window, UTC).isoformat()
-        words = ["trace", "rebalance", options.traces, "--json", str(result)]
-        words += ["--since", since, "--master", options.master]
-        for name in self._configurators():
-            words += ["--configurator", name]
-        return words
-
     async def _apply(self, found: JobSpace) -> JobSpace:
         """Begin to carry out the plan for a space, if there is one."""
         plan = found.plan
@@ -181,6 +171,18 @@ class JobScheduler:
         stored = await self._etcd.transact([fence], [Put(JOB, encode_state(state))])
         if not stored.succeeded:
             raise NotLeading(f"{self._me} does not lead any more; its job is given up")
+
+
+def command_words(
+    options: JobOptions, configurators: Sequence[str], now: float, result: Path
+) -> list[str]:
+    """The arguments of the command `dzflow`."""
+    since = datetime.fromtimestamp(now - options.window, UTC).isoformat()
+    words = ["trace", "rebalance", options.traces, "--json", str(result)]
+    words += ["--since", since, "--master", options.master]
+    for name in configurators:
+        words += ["--configurator", name]
+    return words
 
 
 def _make_room(folder: Path) -> None:

@@ -72,7 +72,7 @@ class JobState(Struct, frozen=True):
 
     last: JobRun
     last_success: float | None = None  # when it ended
-    counts: dict[JobOutcome, int] = {}
+    counts: dict[str, int] = {}  # of ended runs, by outcome
 
 
 def begin_run(state: JobState | None, run: JobRun) -> JobState:

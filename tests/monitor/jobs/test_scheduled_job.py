@@ -1,6 +1,7 @@
 """The leader runs the job again and again, shows what came of it, and leaves nothing behind."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +13,8 @@ import pytest
 
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import LEADER
-from monitor.jobs.scheduler import JobOptions
+from monitor.jobs.scheduler import DZFLOW, JobOptions, command_words
 from monitor.jobs.state import JobMode
-from spark.session import SparkUnavailable, check_installation
 from tests.etcd import TestEtcd
 from tests.metrics import families, value
 from tests.service import processes_with
@@ -24,7 +24,6 @@ from tests.support import until_sync
 STAND_IN = Path(__file__).with_name("stand_in.py")
 SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023}]}
 EVERY = 0.1  # seconds
-SPARK = 300.0  # seconds in which Spark starts and works, whatever else the machine does
 
 
 class Job:
@@ -238,30 +237,14 @@ def refusal(job: Job) -> str:
     return str(spaces[0]["refused"]) if spaces else ""
 
 
-def test_the_real_job_runs_on_traces_without_requests(
-    etcd_server: TestEtcd, tmp_path: Path
-) -> None:
-    try:
-        check_installation()
-    except SparkUnavailable as missing:
-        pytest.skip(str(missing))
-    (tmp_path / "traces" / "requests").mkdir(parents=True)
-    options = JobOptions(EVERY, str(tmp_path / "traces"), tmp_path / "jobs", time_limit=SPARK)
-    with (
-        Stack(etcd_server.access(), StackOptions(jobs=options)) as stack,
-        httpx.Client(base_url=stack.url, timeout=60) as client,
-    ):
-        ended: list[dict[str, Any]] = []
-
-        def seen() -> bool:
-            state = client.get("/jobs").json()["state"]
-            if state and state["last"]["outcome"]:
-                ended.append(state["last"])
-            return bool(ended)
-
-        until_sync(seen, SPARK)
-        assert (ended[0]["outcome"], ended[0]["why"], ended[0]["spaces"]) == ("done", "", [])
-    assert processes_with(str(tmp_path)) == {}
+def test_the_real_command_understands_its_arguments(tmp_path: Path) -> None:
+    """It reads all of them before it looks for the folder of the result; Spark is not started."""
+    options = JobOptions(EVERY, str(tmp_path), tmp_path)
+    result = tmp_path / "nowhere" / "result.json"
+    words = command_words(options, ["configurator-0", "configurator-1"], 1.8e9, result)
+    done = subprocess.run([*DZFLOW, *words], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert "there is no folder" in " ".join(done.stderr.split()), done.stderr
 
 
 def test_without_a_schedule_nothing_runs(etcd_server: TestEtcd) -> None:
