@@ -11,5 +11,6 @@ def seconds_until_due(
     The first run of all begins so long after the monitor began to lead: before, there are hardly
     any traces. A run of the future, because a clock was set back, counts as one of now.
     """
-    last = leads_since if state is None else state.last.started
+    newest = (state.running or state.last) if state else None
+    last = newest.started if newest else leads_since
     return max(0.0, min(last, now) + every - now)

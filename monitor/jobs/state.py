@@ -1,4 +1,4 @@
-"""What is known of the scheduled job: the last run, and how many there were. Pure.
+"""What is known of the scheduled job: its runs, and how many there were. Pure.
 
 One document in etcd, which the leader writes and every API process shows.
 """
@@ -55,7 +55,7 @@ class JobSpace(Struct, frozen=True):
 
 
 class JobRun(Struct, frozen=True):
-    """A run of the job; without an outcome, it is still running. Times are seconds since 1970."""
+    """A run of the job; one in progress has no outcome yet. Times are seconds since 1970."""
 
     mode: JobMode
     by: str  # the API process
@@ -68,16 +68,17 @@ class JobRun(Struct, frozen=True):
 
 
 class JobState(Struct, frozen=True):
-    """The last run, and what is counted of all runs."""
+    """The last run that has ended, the one in progress, and what is counted of all runs."""
 
-    last: JobRun
+    last: JobRun | None = None
+    running: JobRun | None = None
     last_success: float | None = None  # when it ended
     counts: dict[str, int] = {}  # of ended runs, by outcome
 
 
 def begin_run(state: JobState | None, run: JobRun) -> JobState:
-    """The state when a run has begun."""
-    return JobState(run) if state is None else replace(state, last=run)
+    """The state when a run has begun; the last result stays."""
+    return replace(state or JobState(), running=run)
 
 
 def end_run(
@@ -87,27 +88,28 @@ def end_run(
     why: str = "",
     spaces: tuple[JobSpace, ...] = (),
 ) -> JobState:
-    """The state when the run has ended."""
+    """The state when the run in progress has ended."""
+    assert state.running is not None
     run = replace(
-        state.last, ended=now, outcome=outcome, why=why[:_MOST_TEXT].strip(), spaces=spaces
+        state.running, ended=now, outcome=outcome, why=why[:_MOST_TEXT].strip(), spaces=spaces
     )
     counts = {**state.counts, outcome: state.counts.get(outcome, 0) + 1}
     success = now if outcome == "done" else state.last_success
-    return JobState(run, success, counts)
+    return JobState(run, None, success, counts)
 
 
 def close_run(state: JobState | None, now: float) -> JobState | None:
     """The state for a monitor that begins to lead: a run of the former leader has been ended."""
-    if state is None or state.last.outcome is not None:
+    if state is None or state.running is None:
         return state
-    why = f"{state.last.by} has stopped, does not lead any more, or could not store the result"
+    why = f"{state.running.by} has stopped, does not lead any more, or could not store the result"
     return end_run(state, "interrupted", now, why)
 
 
 def encode_state(state: JobState) -> bytes:
     """The document; plans for which there is no room are left out, and said to be."""
     data = msgspec.json.encode(state)
-    if len(data) <= _MOST_BYTES:
+    if len(data) <= _MOST_BYTES or state.last is None:
         return data
     text = "the plan is too large to be shown; the file beside the log of the run has it"
     short = tuple(

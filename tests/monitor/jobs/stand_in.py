@@ -27,5 +27,7 @@ if how == "fail":
     sys.exit("error: the traces are not there")
 if how == "garbage":
     Path(words[words.index("--json") + 1]).write_text("[]")
-if how == "done":
+if how == "wait":
+    (folder / "go").read_text()  # a pipe: until the test writes to it
+if how in ("done", "wait"):
     Path(words[words.index("--json") + 1]).write_bytes((folder / "result").read_bytes())

@@ -41,18 +41,27 @@ PLAN = Plan("stocks", 0, 3, PartitionMap("legs", None), {"all": "c1"}, ("it is b
 def test_runs_begin_at_regular_times(now: float, started: float | None, wait: float) -> None:
     state = None if started is None else JobState(JobRun("propose", "d1", started))
     assert seconds_until_due(60.0, now, leads_since=100.0, state=state) == wait
+    if state:
+        begun = JobState(None, state.last)
+        assert seconds_until_due(60.0, now, leads_since=100.0, state=begun) == wait
 
 
 def test_runs_are_counted_and_the_last_success_is_remembered() -> None:
-    state = end_run(begin_run(None, RUN), "done", 1010.0)
-    assert (state.last.outcome, state.last.ended, state.last_success) == ("done", 1010.0, 1010.0)
+    state = begin_run(None, RUN)
+    assert (state.last, state.running) == (None, RUN)
+    state = end_run(state, "done", 1010.0, spaces=(JobSpace("stocks", 2.0, 1.0),))
+    assert state.running is None
+    assert state.last_success == 1010.0
+    assert state.last is not None
+    assert (state.last.outcome, state.last.ended) == ("done", 1010.0)
+    assert begin_run(state, RUN).last == state.last, "the last result can be seen meanwhile"
     state = begin_run(state, JobRun("propose", "d2", 2000.0))
-    assert (state.last.outcome, state.last_success) == (None, 1010.0)
     state = end_run(state, "failed", 2001.0, "x" * 10_000)
     state = end_run(begin_run(state, RUN), "done", 3000.0)
     assert state.counts == {"done": 2, "failed": 1}
     assert state.last_success == 3000.0
-    assert state.last.why == ""
+    assert state.last is not None
+    assert (state.last.why, state.last.spaces) == ("", ())
 
 
 def test_a_run_that_its_leader_has_left_behind_counts_as_interrupted() -> None:
@@ -61,6 +70,8 @@ def test_a_run_that_its_leader_has_left_behind_counts_as_interrupted() -> None:
     assert close_run(ended, 2000.0) is ended
     closed = close_run(begin_run(ended, RUN), 2000.0)
     assert closed is not None
+    assert closed.running is None
+    assert closed.last is not None
     assert closed.last.outcome == "interrupted"
     assert "d1 has stopped" in closed.last.why
     assert closed.counts == {"done": 1, "interrupted": 1}
@@ -92,6 +103,8 @@ def test_the_document_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     state = JobState(JobRun("propose", "d1", 1.0, spaces=(JobSpace("stocks", 2.0, 1.0, plan),)))
     assert decode_state(encode_state(state)) == state
     monkeypatch.setattr(state_module, "_MOST_BYTES", 900)
-    (found,) = decode_state(encode_state(state)).last.spaces
+    last = decode_state(encode_state(state)).last
+    assert last is not None
+    (found,) = last.spaces
     assert found.plan is None
     assert "too large to be shown" in found.why
