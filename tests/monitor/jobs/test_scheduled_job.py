@@ -204,35 +204,32 @@ def test_a_run_ends_with_the_service(etcd_server: TestEtcd, tmp_path: Path) -> N
     assert not is_alive(first["other"])
 
 
+@pytest.mark.parametrize("mode", ["propose", "apply"])
 def test_plans_are_shown_and_only_carried_out_if_that_is_wanted(
-    etcd_server: TestEtcd, tmp_path: Path
+    etcd_server: TestEtcd, tmp_path: Path, mode: JobMode
 ) -> None:
-    modes: tuple[JobMode, ...] = ("propose", "apply")
-    for mode in modes:
-        folder = tmp_path / mode
-        folder.mkdir()
-        os.mkfifo(folder / "go")
-        with scheduled(etcd_server, folder, "wait", mode) as job:
-            job.client.put("/spaces/stocks", json=SCHEMA).raise_for_status()
-            (present,) = job.client.get("/partitions").json()["maps"]
-            root = {"bit": 3, "one": {"bit": 5}}
-            plan = {**present, "map": {"plan": "legs", "root": root}, "assignment": {}}
-            (folder / "result").write_text(result({**plan, "reasons": ["it is better"]}))
-            (folder / "go").write_text("go")
-            first = job.last("done")
-            (space,) = first["spaces"]
-            assert space["plan"]["reasons"] == ["it is better"]
-            assert (space["applied"], space["refused"]) == (mode == "apply", "")
-            plans = job.client.get("/partitions/plan").json()["items"]
-            wanted = [["it is better"]] if mode == "apply" else []
-            assert [each["reasons"] for each in plans] == wanted
-            (folder / "go").write_text("go")
-            until_sync(lambda job=job, first=first: job.last("done") != first)
-            (space,) = job.last("done")["spaces"]
-            # It is being carried out, or the map has another number by then.
-            assert ("the plan" in space["refused"] or "plan for" in space["refused"]) == (
-                mode == "apply"
-            )
+    os.mkfifo(tmp_path / "go")
+    with scheduled(etcd_server, tmp_path, "wait", mode) as job:
+        job.client.put("/spaces/stocks", json=SCHEMA).raise_for_status()
+        (present,) = job.client.get("/partitions").json()["maps"]
+        root = {"bit": 3, "one": {"bit": 5}}
+        plan = {**present, "map": {"plan": "legs", "root": root}, "assignment": {}}
+        (tmp_path / "result").write_text(result({**plan, "reasons": ["it is better"]}))
+        (tmp_path / "go").write_text("go")
+        first = job.last("done")
+        (space,) = first["spaces"]
+        assert space["plan"]["reasons"] == ["it is better"]
+        assert (space["applied"], space["refused"]) == (mode == "apply", "")
+        plans = job.client.get("/partitions/plan").json()["items"]
+        wanted = [["it is better"]] if mode == "apply" else []
+        assert [each["reasons"] for each in plans] == wanted
+        (tmp_path / "go").write_text("go")
+        until_sync(lambda: job.last("done") != first)
+        (space,) = job.last("done")["spaces"]
+        # It is being carried out, or the map has another number by then.
+        assert ("the plan" in space["refused"] or "plan for" in space["refused"]) == (
+            mode == "apply"
+        )
 
 
 def test_the_real_command_understands_its_arguments(tmp_path: Path) -> None:
