@@ -276,6 +276,10 @@ class Dispatcher:
         """Tell the readers of changes how far the plan for a space's partition map has come."""
         self._parts.change_feed.publish_plan(space, view)
 
+    def publish_job(self, view: object) -> None:
+        """Tell the readers of changes how the scheduled job goes."""
+        self._parts.change_feed.publish_job(view)
+
     def publish_load(self, view: Callable[[], object]) -> None:
         """Tell the readers of changes who asked for it the load; `view` makes the view of it."""
         self._parts.change_feed.publish_load(view)

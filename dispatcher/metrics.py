@@ -1,6 +1,7 @@
 """What a dispatcher counts, for `/metrics`."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 from configurators.histogram import LATENCY_BOUNDS, STEP_BOUNDS, Histogram
@@ -46,6 +47,7 @@ class Metrics:
         self.etcd_failures = 0  # checks that it has not answered
         self.migrations = MigrationMetrics()
         self.plans = PlanMetrics()
+        self.jobs = JobMetrics()
 
     def operation_ended(self, record: Record, action: str, ending: str, seconds: float) -> None:
         """Count an operation that has ended."""
@@ -62,6 +64,19 @@ class Metrics:
         stages["decided"].observe(timing.decided_ms / 1000)
         stages["pushed"].observe(timing.pushed_ms / 1000)
         stages["committed"].observe(timing.committed_ms / 1000)
+
+
+class JobMetrics:
+    """What is known of the scheduled job; the same in each process."""
+
+    def __init__(self) -> None:
+        self.outcomes: Mapping[str, int] = {}
+        self.last_success: float | None = None  # seconds since 1970
+
+    def note(self, outcomes: Mapping[str, int], last_success: float | None) -> None:
+        """Note how many runs have ended in which way, and when the last one had a result."""
+        self.outcomes = outcomes
+        self.last_success = last_success
 
 
 class PlanMetrics:

@@ -61,8 +61,8 @@ class DispatcherOptions(Struct, frozen=True):
     network_timeout: float = 30.0  # seconds for all processes to apply a changed host
     southbound_limit: Limit | None = None  # of southbound processes
     patience: Patience = Patience()  # with switches and links that fail
-    traces: str | None = None  # the folder for traces; without one, none are written
-    traces_bytes: int = 2 << 30  # disk space for traces; the oldest files are deleted beyond it
+    traces: str | None = None  # a folder or an address for traces; without one, none are written
+    traces_bytes: int = 2 << 30  # of traces in a folder; the oldest files are deleted beyond it
 
     @property
     def bounds(self) -> dict[GroupKind, Bound]:

@@ -1,7 +1,6 @@
 """The parts of a dispatcher, and which of them each one needs."""
 
 import platform
-from pathlib import Path
 
 from configurators.environment import Environment
 from configurators.store.etcd.client import Access
@@ -31,6 +30,7 @@ from dispatcher.options import DispatcherOptions
 from dispatcher.reports.change_feed import ChangeFeed
 from dispatcher.reports.flows import FlowReader
 from dispatcher.reports.status import Status
+from dispatcher.reports.trace_storage import open_storage
 from dispatcher.reports.traces import Traces
 from dispatcher.requests.adoption import Adoption
 from dispatcher.requests.calls.followed import FollowedRecords
@@ -71,10 +71,9 @@ class DispatcherParts:
         # Requests
         self.traces = traces = (
             Traces(
-                Path(options.traces),
+                open_storage(options.traces, options.traces_bytes, clock),
                 me,
                 options.mode,
-                options.traces_bytes,
                 clock,
                 spaces=lambda: catalogue.space_docs,
             )

@@ -339,7 +339,7 @@ class Explanation(Struct, frozen=True):
 
 
 ChangeType = Literal[
-    "record", "space", "network", "switch", "configurator", "plan", "load", "lagged"
+    "record", "space", "network", "switch", "configurator", "plan", "job", "load", "lagged"
 ]
 
 

@@ -16,6 +16,9 @@ from dzflow.aio import BackgroundTasks
 from monitor.balancing.balancer import Balancer, BalancerOptions, Observation
 from monitor.balancing.policy import PastMove, Policy
 from monitor.balancing.predictive import PredictivePolicy
+from monitor.jobs.results import JobResults
+from monitor.jobs.scheduler import JobOptions, JobScheduler
+from monitor.jobs.state import JobState
 from monitor.leader import Leadership, NotLeading
 from monitor.load.measurement import LoadMeasurement
 from monitor.load.rates import show_load
@@ -49,7 +52,9 @@ class Monitor:
         policy: Policy | None = None,
         options: BalancerOptions | None = None,
         limits: MoveLimits | None = None,
+        jobs: JobOptions | None = None,
     ) -> None:
+        """Without `jobs`, no job is run."""
         environment = environment or Environment()
         self._dispatcher = dispatcher
         self._clock = clock = environment.clock
@@ -64,6 +69,13 @@ class Monitor:
         self._ends = MoveEnds(catalogue, self._remember_move)
         counts = dispatcher.metrics.plans
         self._plan_driver = PlanDriver(etcd, catalogue, fleet, workers, self.moves, counts)
+        self.job_options = jobs
+        self.job_results = JobResults(etcd, self._tell_of_job)
+        self._jobs = (
+            JobScheduler(etcd, dispatcher.id, jobs, self._staying, self.plans.start, clock)
+            if jobs
+            else None
+        )
         catalogue.plan_changed.subscribe(self._tell_of_plan)
         catalogue.space_changed.subscribe(self._tell_of_map)
         self.balancer = Balancer(
@@ -85,6 +97,7 @@ class Monitor:
             tasks.spawn(self.load.run(), "measurement of the load")
             tasks.spawn(self.leadership.run(), "leadership")
             tasks.spawn(self._lead(), "moves and plans")
+            tasks.spawn(self.job_results.run(), "results of jobs")
             if not self._dispatcher.catalogue.partitions_move:
                 tasks.spawn(self.balancer.run(), "balancer")
             self._stack = stack.pop_all()
@@ -128,6 +141,8 @@ class Monitor:
             asyncio.create_task(self._plan_driver.run(fence), name="driver of plans"),
             asyncio.create_task(self.leadership.wait_lost(), name="end of the leadership"),
         ]
+        if self._jobs:
+            work.append(asyncio.create_task(self._jobs.run(fence), name="scheduled job"))
         try:
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -144,6 +159,15 @@ class Monitor:
             # What it waits for is left out: it changes with every report of a process.
             view = replace(self.show_plan(plan), waiting="")
             self._dispatcher.publish_plan(plan.space, view)
+
+    def _tell_of_job(self, state: JobState) -> None:
+        self._dispatcher.metrics.jobs.note(state.counts, state.last_success)
+        self._dispatcher.publish_job(state)
+
+    def _staying(self) -> list[str]:
+        """The configurators that may own partitions."""
+        alive = self._dispatcher.fleet.configurators.processes
+        return sorted(self._dispatcher.workers.staying("configurators", alive))
 
     def _tell_of_map(self, name: str) -> None:
         if space := self._dispatcher.catalogue.spaces.get(name):

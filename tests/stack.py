@@ -36,6 +36,7 @@ from dispatcher.dispatcher import Dispatcher
 from dispatcher.options import DispatcherOptions
 from dispatcher.views import Part
 from monitor.balancing.balancer import BalancerOptions
+from monitor.jobs.scheduler import JobOptions
 from monitor.monitor import Monitor
 from monitor.moves.decision import MoveLimits
 from sdn.emulator import EmulatedNetwork
@@ -66,6 +67,7 @@ class StackOptions(Struct, frozen=True):
     patience: Patience = Patience()
     api: ApiSettings = ApiSettings(keep_alive=0.5, default_wait=50.0)
     moves: MoveLimits = PATIENT_MOVES
+    jobs: JobOptions | None = None
     tracer: Tracer | None = None  # of all processes
     more: dict[str, Any] = {}  # options of the dispatcher
 
@@ -172,7 +174,9 @@ class Stack:
             )
             async with (
                 Dispatcher(self.access, TOKEN, dispatching) as self.dispatcher,
-                Monitor(self.dispatcher, options=STILL, limits=options.moves) as self.monitor,
+                Monitor(
+                    self.dispatcher, options=STILL, limits=options.moves, jobs=options.jobs
+                ) as self.monitor,
             ):
                 await self._serve()
 

@@ -15,7 +15,13 @@ from api.http.border.server import Server
 from api.http.context import Backend
 from api.start import child
 from api.start.parts import common
-from api.start.parts.api import api_settings, balancer_options, balancing_policy, dispatcher_options
+from api.start.parts.api import (
+    api_settings,
+    balancer_options,
+    balancing_policy,
+    dispatcher_options,
+    job_options,
+)
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.store import keys
 from configurators.store.etcd.client import Etcd, StoreError
@@ -48,7 +54,7 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     self.report(registered=keys.DISPATCHERS + dispatcher.id)
     policy, balancing = balancing_policy(settings), balancer_options(settings)
     limits = MoveLimits(hand_over=settings.balancing.hand_over)
-    monitor = Monitor(dispatcher, around, policy, balancing, limits)
+    monitor = Monitor(dispatcher, around, policy, balancing, limits, job_options(settings))
     tracing = common.tracing(settings, "api", dispatcher.id)
     async with tracing as tracer, Etcd(access) as etcd, dispatcher, monitor:
         background = BackgroundTasks()

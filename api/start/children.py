@@ -20,6 +20,7 @@ from configurators.store.etcd.errors import StoreError
 from dzflow.errors import DzflowError
 from dzflow.process.child_environment import child_environment
 from dzflow.process.private_files import private_opener
+from dzflow.process.sessions import kill_others
 
 _log = logging.getLogger(__name__)
 
@@ -182,15 +183,9 @@ class ChildProcess:
         self._ending = asyncio.create_task(self._end_others())
 
     async def _end_others(self) -> None:
-        """Kill the processes that the child started and left behind: all of its session.
-
-        Until the child is waited for, no other process or session can have its number.
-        """
+        """Kill the processes that the child started and left behind: all of its session."""
         assert self._process is not None
-        while others := _session(self._process.pid):
-            for pid in others:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        while kill_others(self._process.pid):
             await asyncio.sleep(_CHECK_EVERY)
         self._process.wait()
         self.exited.set()
@@ -215,22 +210,6 @@ class ChildProcess:
                 self.ready_report = report
                 self.ready.set()
             self._on_report(report)
-
-
-def _session(number: int) -> list[int]:
-    """The processes of a session that are alive, but for the one that it is named after."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != number:
-            try:
-                stat = (entry / "stat").read_text(errors="replace")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            # The name in parentheses may hold anything.
-            state, _, _, session = stat.rpartition(")")[2].split()[:4]
-            if int(session) == number and state not in "ZX":
-                found.append(int(entry.name))
-    return found
 
 
 async def keep_running(

@@ -25,6 +25,7 @@
 | `generation` | put to get a new generation: the revision of the put |
 | `wires` | where applications reach each host of an emulated network: host -> [address, port] |
 | `leader` | the id of the API process whose monitor acts, leased; see `monitor/leader.py` |
+| `job` | the last run of the scheduled Spark job, as JSON: `JobState` in `monitor/jobs/state.py` |
 | `ray` | `Process` that started or joined Ray and watches over the workers, leased |
 | `delays` | why workers have not started or ended yet: kind -> id -> reason, leased like `ray` |
 
@@ -63,6 +64,7 @@ CONNECTIONS = "connections/"
 GENERATION = "generation"
 WIRES = "wires"
 LEADER = "leader"
+JOB = "job"
 RAY = "ray"
 DELAYS = "delays"
 

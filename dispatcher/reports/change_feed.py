@@ -117,6 +117,10 @@ class ChangeFeed:
         """Tell readers of a plan for a partition map; those that come later are told, too."""
         self._publish("plan", space, view)
 
+    def publish_job(self, view: object) -> None:
+        """Tell readers of the scheduled job; those that come later are told, too."""
+        self._publish("job", "", view)
+
     def publish_load(self, view: Callable[[], object]) -> None:
         """Tell the readers who asked for it the load; `view` is called only if there are any."""
         readers = [reader for reader in self._readers if "load" in reader.types]
@@ -134,8 +138,8 @@ class ChangeFeed:
         for configurator in self._status.configurators():
             yield configurator.id, Change("configurator", configurator)
         for (kind, name), data in list(self._last.items()):
-            if kind == "plan":
-                yield name, Change("plan", data)
+            if kind in ("plan", "job"):
+                yield name, Change(kind, data)
 
     def _network(self) -> dict[str, Any]:
         return {"revision": self._catalogue.network_revision, "trees": self._status.trees()}

@@ -7,7 +7,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -15,10 +14,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from configurators.environment import Clock
 from configurators.memory import return_free_memory
+from dispatcher.reports.trace_storage import TraceFile, TraceStorage
 
 _log = logging.getLogger(__name__)
 
-_STALE_SECONDS = 3_600.0  # after which the process that wrote an unfinished file must be gone
 _BATCH = 200  # rows that are packed together: as objects they take several times as much memory
 _GROUP = 10_000  # rows that are written together
 _ROLL_BYTES = 64 << 20
@@ -31,11 +30,11 @@ class TraceTable:
 
     def __init__(
         self,
-        folder: Path,
+        storage: TraceStorage,
+        folder: str,
         name: str,
         schema: pa.Schema,
         row: Callable[[Row], Row],
-        tidy: Callable[[], None],
         clock: Clock,
         roll_seconds: float,
         roll_rows: int,
@@ -44,11 +43,11 @@ class TraceTable:
     ) -> None:
         """`footer` gives what is added to the footer of each file when it is closed."""
         self.dropped = 0
+        self._storage = storage
         self._folder = folder
         self._name = name
         self._schema = schema
         self._row = row
-        self._tidy = tidy
         self._clock = clock
         self._most_queued = most_queued
         self._footer = footer
@@ -57,7 +56,8 @@ class TraceTable:
         self._queue: deque[Row] = deque()
         self._ready: list[Row] = []  # as they are written
         self._packed: list[pa.RecordBatch] = []
-        self._file: Path | None = None
+        self._file: TraceFile | None = None
+        self._file_name = ""
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
         self._opened = 0.0
@@ -113,23 +113,22 @@ class TraceTable:
         if not packed:
             return
         if self._writer is None:
-            for each in (self._folder.parent, self._folder):  # `parents` would open them to others
-                each.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._number += 1
             now = datetime.fromtimestamp(self._clock.wall(), UTC)
             stamp = now.strftime("%Y%m%dT%H%M%S")
-            self._file = self._folder / f".{stamp}-{self._name}-{self._number}.parquet"
-            self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
+            self._file_name = f"{stamp}-{self._name}-{self._number}.parquet"
+            self._file = self._storage.begin(self._folder, self._file_name)
+            self._writer = pq.ParquetWriter(self._file.sink, self._schema, compression="zstd")
         self._writer.write_table(pa.Table.from_batches(packed), row_group_size=_GROUP)
 
     def _size(self) -> int:
-        return self._file.stat().st_size if self._file else 0
+        return self._file.size() if self._file else 0
 
     def _roll(self) -> None:
         if self._writer and self._file:
-            self._add_footer(self._writer, self._file)
+            self._add_footer(self._writer)
             self._writer.close()
-            self._file.rename(self._file.with_name(self._file.name.removeprefix(".")))
+            self._file.finish()
             self.tidy()
         self._writer = self._file = None
         self._rows = 0
@@ -138,19 +137,19 @@ class TraceTable:
         pa.default_memory_pool().release_unused()  # Arrow keeps tens of megabytes otherwise
         return_free_memory()
 
-    def _add_footer(self, writer: pq.ParquetWriter, file: Path) -> None:
+    def _add_footer(self, writer: pq.ParquetWriter) -> None:
         if self._footer is None:
             return
         try:
             writer.add_key_value_metadata(self._footer())
         except Exception:  # whatever it is, the rows are worth more
             text = "%s has all its rows, but its footer lacks the description of them"
-            _log.exception(text, file.name.removeprefix("."))
+            _log.exception(text, self._file_name)
 
     def tidy(self) -> None:
         """Make room for the next files."""
         try:
-            self._tidy()
+            self._storage.tidy()
         except OSError as error:
             _log.warning("old traces cannot be removed: %s", error)
 
@@ -160,7 +159,7 @@ class TraceTable:
         if not self._reported:
             text = "cannot write traces to %s; they are dropped: %s"
             cause = None if isinstance(error, OSError) else error
-            _log.error(text, self._folder, error, exc_info=cause)
+            _log.error(text, f"{self._storage.place}/{self._folder}", error, exc_info=cause)
         self._reported = True
         writer, file = self._writer, self._file
         self._writer = self._file = None
@@ -172,28 +171,8 @@ class TraceTable:
                 writer.close()
         except (OSError, pa.ArrowException):
             _log.debug("the unfinished file could not be closed", exc_info=True)
-        if file:
-            file.unlink(missing_ok=True)
-
-
-def delete_old_files(folder: Path, most_bytes: int, clock: Clock) -> None:
-    """Delete unfinished files of dead processes, and the oldest files if all are too large.
-
-    Several processes may write to the folder, and do this at the same time.
-    """
-    found = []
-    for path in folder.glob("*/*.parquet"):
         try:
-            about = path.stat()
-        except FileNotFoundError:
-            continue
-        if not path.name.startswith("."):
-            found.append((about.st_mtime, about.st_size, path))
-        elif clock.wall() - about.st_mtime > _STALE_SECONDS:
-            path.unlink(missing_ok=True)
-    taken = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
-        if taken <= most_bytes:
-            break
-        path.unlink(missing_ok=True)
-        taken -= size
+            if file:
+                file.discard()
+        except (OSError, pa.ArrowException):
+            _log.debug("the unfinished file could not be deleted", exc_info=True)

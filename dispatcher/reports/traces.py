@@ -1,8 +1,7 @@
 """Traces in Parquet: a row per partial, and sampled events, written by a thread of their own.
 
-Rows wait in bounded queues; when a queue or the disk is full, rows are dropped and counted. A file
-gets its final name when it is complete, so that readers never see a part of one. All files together
-take a bounded amount of disk space: the oldest are deleted first.
+Rows wait in bounded queues; when a queue is full or the storage fails, rows are dropped and
+counted. `dispatcher/reports/trace_storage.py` says when readers see a file, and when it is deleted.
 
 `received_us` and `done_us` are times (microseconds since the epoch); `queued_us`, `decided_us` and
 `pushed_us` say how long that took. Each row has the times of its whole slice, in which `slice_size`
@@ -14,8 +13,6 @@ The footer of each file of requests describes the spaces: readers need no servic
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -25,7 +22,8 @@ from configurators.environment import Clock
 from configurators.state.trace_spaces import encode_footer
 from configurators.store.model import SpaceDoc
 from configurators.streams.messages import Done
-from dispatcher.reports.trace_table import Row, TraceTable, delete_old_files
+from dispatcher.reports.trace_storage import TraceStorage
+from dispatcher.reports.trace_table import Row, TraceTable
 from dispatcher.requests.intake.routing import region_texts
 from dispatcher.requests.operation import Operation
 from dzflow.host_protocol import MAX_PAYLOAD
@@ -38,6 +36,7 @@ _EVENT_BYTES = 4 * MAX_PAYLOAD  # of an event as JSON, which is longer than what
 _WRITE_EVERY = 0.1  # seconds: a few rows at a time, because requests wait for the interpreter
 _ROLL_ROWS = 500_000
 _ROLL_SECONDS = 300.0
+_CLOSE_SECONDS = 8.0  # for the last rows; the process is killed if it takes 12 s to stop
 
 _KINDS = {
     ("begin", "subscription"): "subscribe",
@@ -110,10 +109,9 @@ class Traces:
 
     def __init__(
         self,
-        folder: Path,
+        storage: TraceStorage,
         name: str,
         mode: str,
-        most_bytes: int = 2 << 30,
         clock: Clock | None = None,
         roll_seconds: float = _ROLL_SECONDS,
         roll_rows: int = _ROLL_ROWS,
@@ -124,13 +122,13 @@ class Traces:
         self._spaces = spaces
         self._clock = clock = clock or Clock()
         self._began = clock.wall() - clock.monotonic()
-        tidy = partial(delete_old_files, folder, most_bytes, clock)
+        self._storage = storage
         self.requests = TraceTable(
-            folder / "requests",
+            storage,
+            "requests",
             name,
             REQUESTS,
             _request_row,
-            tidy,
             clock,
             roll_seconds,
             roll_rows,
@@ -138,11 +136,11 @@ class Traces:
             self._footer,
         )
         self.events = TraceTable(
-            folder / "events",
+            storage,
+            "events",
             name,
             EVENTS,
             tuple,
-            tidy,
             clock,
             roll_seconds,
             roll_rows,
@@ -156,9 +154,12 @@ class Traces:
         self._thread.start()
 
     def close(self) -> None:
-        """Write the rows that are left; takes a moment."""
+        """Write the rows that are left; takes a moment, but not long if the storage hangs."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_CLOSE_SECONDS)
+        if self._thread.is_alive():
+            text = "%s takes too long: the last rows of traces may be lost"
+            _log.error(text, self._storage.place)
 
     def task_ended(self, operation: Operation, done: Done, configurator: str) -> None:
         """A configurator has done or refused a task."""
@@ -196,6 +197,10 @@ class Traces:
         return footer.entries
 
     def _run(self) -> None:
+        try:
+            self._storage.prepare()
+        except OSError as error:  # it is tried again with the first file
+            _log.error("traces cannot be written to %s yet: %s", self._storage.place, error)
         self.requests.tidy()
         while not self._stop.wait(_WRITE_EVERY):
             self.requests.write()

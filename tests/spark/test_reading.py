@@ -6,7 +6,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
-from dispatcher.reports.traces import REQUESTS
+from configurators.environment import Clock
+from dispatcher.reports.trace_address import spark_address
+from dispatcher.reports.trace_storage import open_storage
+from dispatcher.reports.traces import REQUESTS, Traces
 from spark.reading import NoTraces, find_traces, read_rows, vanished
 from tests.spark.rows import BEGAN, row, write_rows
 
@@ -27,6 +30,21 @@ def test_traces_are_found_in_a_data_folder_and_below(
 ) -> None:
     write_rows(tmp_path / inner, [row("s1-1"), row("s1-2")])
     assert ids(spark, tmp_path) == ["s1-1", "s1-2"]
+
+
+def test_traces_that_were_written_to_an_address_are_found_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    address = (tmp_path / "some where").as_uri()
+    traces = Traces(open_storage(address, 1 << 30, Clock()), "d1", "sna")
+    written = row("s1-1")
+    table = traces.requests
+    table._row = tuple  # the row is complete already
+    table.put(tuple(written[name] for name in REQUESTS.names))
+    table.write(last=True)
+    found = find_traces(spark, spark_address(address))
+    assert found.skipped == ()
+    assert [each.asDict() for each in read_rows(spark, found).collect()] == [written]
 
 
 def test_one_file_can_be_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ ACCESS: Mapping[str, Access] = {
     "GET /partitions/plan": "operator",
     "DELETE /partitions/plan": "operator",
     "GET /balancing": "operator",
+    "GET /jobs": "operator",
     "GET /configurators": "operator",
     "POST /configurators": "operator",
     "GET /southbound": "operator",

@@ -105,7 +105,7 @@ _REQUESTS = (
     _counter(
         "dzflow_trace_rows_dropped_total",
         "rows",
-        "Rows of request traces that were dropped: the disk is too slow, or full.",
+        "Rows of request traces that were dropped: the storage is too slow, full, or away.",
     ),
 )
 _PARTITIONS = (
@@ -218,6 +218,20 @@ _PARTITIONS = (
         "steps",
         "Changes of a partition map by a plan, by outcome.",
         "outcome",
+    ),
+    _counter(
+        "dzflow_jobs_total",
+        "runs",
+        "Runs of the scheduled Spark job that have ended, by outcome.",
+        "outcome",
+        "system",
+    ),
+    _gauge(
+        "dzflow_job_success_time_seconds",
+        "seconds",
+        "When the scheduled Spark job last had a result, since 1970.",
+        "",
+        "system",
     ),
 )
 _SWITCHES = (
@@ -359,7 +373,8 @@ LABELS = {
     " kept: `finished`, `keys`",
     "outcome": "of requests: `done`, `failed`, `superseded`; of tasks: these and `moved`; of"
     " batches: `acknowledged`, `refused`, `undefined`; of migrations: `done`, `aborted`, `failed`;"
-    " of plans: `done`, `aborted`; of their steps: `done`, `undone`",
+    " of plans: `done`, `aborted`; of their steps: `done`, `undone`;"
+    " of jobs: `done`, `failed`, `late`, `interrupted`",
     "partition": "a partition of a space",
     "reason": "`evicted` or `refused`",
     "route": "method and path template of an endpoint; `other` for paths that do not exist",

@@ -14,6 +14,7 @@ from dispatcher.metrics import (
     MIGRATION_OUTCOMES,
     PLAN_OUTCOMES,
     STEP_OUTCOMES,
+    JobMetrics,
     MigrationMetrics,
     PlanMetrics,
 )
@@ -43,6 +44,7 @@ class ControlPlane(Collector):
         yield from self._partitions()
         yield from _migrations(self._dispatcher.metrics.migrations)
         yield from _plans(self._dispatcher.metrics.plans)
+        yield from _jobs(self._dispatcher.metrics.jobs)
         yield from self._switches(health)
         yield from _counted_by_southbound(southbound)
         yield from _health(health)
@@ -162,6 +164,12 @@ def _plans(counts: PlanMetrics) -> Iterator[Metric]:
     yield family("dzflow_map_plans_total", outcomes)
     steps = {(outcome,): counts.steps[outcome] for outcome in STEP_OUTCOMES}
     yield family("dzflow_map_steps_total", steps)
+
+
+def _jobs(known: JobMetrics) -> Iterator[Metric]:
+    yield family("dzflow_jobs_total", {(outcome,): n for outcome, n in known.outcomes.items()})
+    success = {} if known.last_success is None else {(): known.last_success}
+    yield family("dzflow_job_success_time_seconds", success)
 
 
 def _health(health: Health) -> Iterator[Metric]:

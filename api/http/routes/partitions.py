@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from api.http.border.route import ApiRequest, new_router
 from api.http.dependencies import DispatcherDep, MonitorDep, OnceDep
-from api.http.schema.models import BalancingOut, MigrateIn, PartitionsOut
+from api.http.schema.models import BalancingOut, JobsOut, MigrateIn, PartitionsOut
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example, problems
 from api.http.schema.parameters import PartitionPath, SpaceQuery
@@ -109,3 +109,11 @@ async def abort_plan(monitor: MonitorDep, space: SpaceQuery = None) -> Json[Plan
 async def get_balancing(monitor: MonitorDep) -> Json[BalancingOut]:
     """What the balancer of the leading monitor does, and what its policy would propose now."""
     return BalancingOut(monitor.balancer.status(), monitor.balancer.dry_run())
+
+
+@router.get("/jobs", responses={200: answer("The scheduled job, and its last run.")})
+async def get_jobs(monitor: MonitorDep) -> Json[JobsOut]:
+    """The Spark job that the leading monitor runs every so often: its last run and proposal."""
+    options = monitor.job_options
+    state = monitor.job_results.state
+    return JobsOut(options.every if options else 0.0, options.mode if options else None, state)

@@ -19,6 +19,7 @@ from dispatcher.views import (
     SwitchView,
 )
 from monitor.balancing.balancer import BalancerStatus, Decision
+from monitor.jobs.state import JobMode, JobState
 from monitor.views import MapView, MoveView
 
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
@@ -286,6 +287,14 @@ class BalancingOut(Struct, frozen=True):
 
     status: BalancerStatus
     dry_run: Decision
+
+
+class JobsOut(Struct, frozen=True):
+    """The scheduled Spark job: how often it runs (0: never), and what is known of its runs."""
+
+    every: float
+    mode: JobMode | None
+    state: JobState | None
 
 
 class ConfiguratorsOut(Struct, frozen=True):

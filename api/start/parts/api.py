@@ -1,10 +1,13 @@
 """The options of an API process: of the REST application, the dispatcher and the monitor."""
 
+from pathlib import Path
+
 from api.http.app_settings import ApiSettings, Token
 from api.start.settings.settings import Settings, is_loopback
 from dispatcher.changes.damping import Patience
 from dispatcher.knowledge.usage import Quotas
 from dispatcher.options import DispatcherOptions, Limit
+from dispatcher.reports.trace_address import spark_address
 from dispatcher.requests.intake.permissions import Permission
 from monitor.balancing.balancer import BalancerOptions
 from monitor.balancing.draining import DrainFirst
@@ -14,6 +17,7 @@ from monitor.balancing.predictive import MoveCosts, PredictiveOptions, Predictiv
 from monitor.balancing.restraint import RestraintOptions
 from monitor.balancing.sizing import SizingOptions
 from monitor.balancing.thesis import ThesisOptions, ThesisPolicy
+from monitor.jobs.scheduler import JobOptions
 
 OTHER_QUOTA = 2 << 30
 """Bytes of the database of an etcd that is not the service's own: etcd's own default."""
@@ -102,8 +106,31 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
             back_after=times.back_after,
             longest=times.back_after_longest,
         ),
-        traces=str(settings.data_dir / "traces"),
+        traces=trace_place(settings),
         traces_bytes=limits.traces,
+    )
+
+
+def trace_place(settings: Settings) -> str:
+    """The folder or the address that traces are written to; the address may have secrets."""
+    to = settings.traces.to
+    return to.get_secret_value() if to else str(settings.data_dir / "traces")
+
+
+def job_options(settings: Settings) -> JobOptions | None:
+    """How the Spark job is run; None if it is not."""
+    jobs = settings.jobs
+    if not jobs.every:
+        return None
+    place = trace_place(settings)
+    return JobOptions(
+        every=jobs.every,
+        traces=spark_address(place) if "://" in place else str(Path(place).absolute()),
+        folder=settings.data_dir.absolute() / "logs" / "jobs",
+        mode=jobs.mode,
+        time_limit=jobs.time_limit,
+        window=jobs.window,
+        master=jobs.master,
     )
 
 

@@ -51,6 +51,12 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             " without TLS; allow it with openflow.allow_plain = true in a network that you trust"
         )
     _check_permissions(settings)
+    _check_traces(settings)
+    if settings.jobs.every and only != "workers" and find_spec("pyspark") is None:
+        raise BadSettings(
+            "jobs.every: PySpark is missing; run `make spark`, or"
+            " `pip install 'dzflow-control[spark]'`"
+        )
     if settings.telemetry.enabled and not _has_telemetry():
         raise BadSettings(
             "telemetry.enabled: the packages of OpenTelemetry are not installed; run"
@@ -65,6 +71,18 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             raise BadSettings(
                 "data_plane: the lab's switches connect on loopback; leave ray.address out"
             )
+
+
+def _check_traces(settings: Settings) -> None:
+    if settings.traces.to is None:
+        return
+    # Imported here: pyarrow takes memory that the process that starts the others does not need.
+    from dispatcher.reports.trace_address import BadTraceAddress, check_address
+
+    try:
+        check_address(settings.traces.to.get_secret_value())
+    except BadTraceAddress as error:
+        raise BadSettings(f"traces.to: {error}") from None
 
 
 def _has_telemetry() -> bool:

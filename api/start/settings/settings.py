@@ -24,6 +24,7 @@ from api.start.settings.sections.callers import (
     TokenSettings,
     check_token,
 )
+from api.start.settings.sections.jobs import JobSettings
 from api.start.settings.sections.limits import KeepSettings, LimitSettings
 from api.start.settings.sections.processes import (
     EtcdSettings,
@@ -41,6 +42,7 @@ from api.start.settings.sections.switches import (
     OpenFlowSettings,
     SwitchSettings,
 )
+from api.start.settings.sections.traces import TraceSettings
 from configurators.state.wanted import MAX_WORKERS
 from dzflow.errors import BadInput
 
@@ -55,7 +57,7 @@ Part = Literal["api", "network", "workers", "configurator", "southbound"]
 """A process of the service. `workers` is the one that starts the workers."""
 
 _SECRET_SECTIONS: Mapping[Part, frozenset[str]] = {
-    "api": frozenset({"stream_token", "tokens", "tls", "telemetry"}),
+    "api": frozenset({"stream_token", "tokens", "tls", "telemetry", "traces"}),
     "network": frozenset(),
     "workers": frozenset({"stream_token", "onos", "telemetry"}),
     "configurator": frozenset({"stream_token", "telemetry"}),
@@ -139,6 +141,8 @@ class Settings(BaseSettings):
     switches: SwitchSettings = SwitchSettings()
     onos: OnosSettings = OnosSettings()
     emulated: EmulatedSettings = EmulatedSettings()
+    traces: TraceSettings = TraceSettings()
+    jobs: JobSettings = JobSettings()
     log: LogSettings = LogSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
@@ -199,6 +203,7 @@ class Settings(BaseSettings):
             "onos": self.onos.model_copy(update={"password": SecretStr("")}),
             "stream_token": None,
             "telemetry": self.telemetry.model_copy(update={"headers": {}}),
+            "traces": TraceSettings(),
         }
         changes = {name: value for name, value in without.items() if name not in needs}
         if "tokens" in changes:

@@ -28,6 +28,7 @@ FOR_OPERATORS = {
     "POST /southbound",
     "GET /load",
     "GET /balancing",
+    "GET /jobs",
     "POST /partitions/{id}/migrate",
     "POST /partitions/plan",
     "GET /partitions/plan",

@@ -1,10 +1,14 @@
 """What is refused, and what is remarked upon, before anything is started."""
 
+from pathlib import Path
+
 import pytest
 
+from api.start.parts.api import dispatcher_options, job_options
+from api.start.settings import checks
 from api.start.settings.checks import check_settings, find_hints
-from api.start.settings.settings import BadSettings, Settings
-from api.start.settings.sources import load
+from api.start.settings.settings import BadSettings, Part, Settings
+from api.start.settings.sources import load, restore
 
 WITH_PASSWORD = {"user": "dzflow", "password": "geheim"}
 
@@ -50,3 +54,69 @@ def test_workers_elsewhere_need_an_etcd_that_they_can_reach() -> None:
     (hint,) = find_hints(load(None, ray, {}))
     assert "etcd.endpoints" in hint
     assert find_hints(load(None, {**ray, "etcd": {"endpoints": ["127.0.0.1:1"]}}, {})) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("traces", "traces.to: this is no address; write file:///… for a folder"),
+        ("nosuch://u:geheim@b/f", "traces.to: pyarrow has no file system for nosuch://…; it has"),
+        ("s3://u:geheim@b/a b", "traces.to: pyarrow does not understand s3://b/a b: "),
+    ],
+)
+def test_an_address_for_traces_that_cannot_work_is_refused(address: str, said: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        check_settings(load(None, {"traces": {"to": address}}, {}), None)
+    assert said in str(refused.value)
+    assert "geheim" not in str(refused.value)
+
+
+def test_the_address_for_traces_is_secret_and_reaches_the_api_only() -> None:
+    address = "s3://KEY:geheim@bucket/folder"
+    found = load(None, {}, {"DZFLOW_TRACES__TO": address})
+    check_settings(found, None)
+    assert "geheim" not in repr(found)
+    assert restore(found.revealed()) == found
+    assert dispatcher_options(found.for_part("api"), "n1").traces == address
+    others: tuple[Part, ...] = ("network", "workers", "configurator", "southbound")
+    assert {found.for_part(part).traces.to for part in others} == {None}
+
+
+def test_traces_are_in_the_data_folder_by_default() -> None:
+    found = load(None, {"data_dir": "somewhere"}, {})
+    assert dispatcher_options(found, "n1").traces == "somewhere/traces"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        ({"every": 5}, "jobs: every: take at least 60 seconds"),
+        ({"every": 600}, "jobs: time_limit: a run must end before the next one; take at most 600"),
+        ({"mode": "guess"}, "jobs.mode: "),
+    ],
+)
+def test_a_schedule_that_cannot_work_is_refused(jobs: dict[str, object], said: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        load(None, {"jobs": jobs}, {})
+    assert said in str(refused.value)
+
+
+def test_a_schedule_needs_spark_where_the_api_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"jobs": {"every": 3600}, "stream_token": "x" * 40, "etcd": {"endpoints": ["[::1]:1"]}}
+    found = load(None, given, {})
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    check_settings(found, "workers")
+    with pytest.raises(BadSettings, match=r"jobs.every: PySpark is missing; run `make spark`"):
+        check_settings(found, "api")
+
+
+def test_the_job_reads_what_the_service_writes(tmp_path: Path) -> None:
+    given = {"data_dir": str(tmp_path), "jobs": {"every": 3600, "mode": "apply"}}
+    found = job_options(load(None, given, {}))
+    assert found is not None
+    assert (found.traces, found.folder) == (str(tmp_path / "traces"), tmp_path / "logs" / "jobs")
+    assert (found.every, found.mode) == (3600.0, "apply")
+    remote = job_options(load(None, {**given, "traces": {"to": "s3://K:geheim@b/f?region=x"}}, {}))
+    assert remote is not None
+    assert remote.traces == "s3a://b/f"
+    assert job_options(Settings()) is None

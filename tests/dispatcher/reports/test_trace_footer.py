@@ -15,6 +15,7 @@ from configurators.store.keys import PartitionName
 from configurators.store.model import SpaceDoc
 from dispatcher.reports import trace_table
 from dispatcher.reports import traces as traces_module
+from dispatcher.reports.trace_storage import LocalStorage
 from dispatcher.reports.trace_table import TraceTable
 from dispatcher.reports.traces import Traces
 from dzflow.filters import parse_filter
@@ -62,7 +63,8 @@ def _table(folder: Path, footer: Mapping[str, str] | Exception) -> TraceTable:
         return footer
 
     schema = pa.schema([("number", pa.int64())])
-    return TraceTable(folder, "d1", schema, tuple, lambda: None, Clock(), 300.0, 4, 100, made)
+    storage = LocalStorage(folder.parent)
+    return TraceTable(storage, folder.name, "d1", schema, tuple, Clock(), 300.0, 4, 100, made)
 
 
 def test_every_file_gets_the_footer_when_it_is_closed(
@@ -123,7 +125,7 @@ def test_files_of_events_have_no_spaces(tmp_path: Path) -> None:
     def unused() -> tuple[SpaceDoc, ...]:
         raise AssertionError
 
-    traces = Traces(tmp_path, "d1", "sna", spaces=unused)
+    traces = Traces(LocalStorage(tmp_path), "d1", "sna", spaces=unused)
     traces.events.put(("stocks", "h1", 1, "{}", 1.0))
     traces.events.write(last=True)
     (file,) = (tmp_path / "events").iterdir()

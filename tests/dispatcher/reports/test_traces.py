@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dispatcher.reports import trace_table
 from dispatcher.reports import traces as traces_module
+from dispatcher.reports.trace_storage import LocalStorage
 from dispatcher.reports.traces import REQUESTS, Traces
 from tests.dispatcher.support import TIMEOUT, specs, views, world
 from tests.etcd import TestEtcd
@@ -63,7 +64,7 @@ async def test_each_partial_leaves_a_row_in_the_traces(
 def test_a_full_disk_costs_rows_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    traces = Traces(tmp_path, "d1", "sna")
+    traces = Traces(LocalStorage(tmp_path), "d1", "sna")
     real: Callable[..., Any] = pq.ParquetWriter
 
     def full(*_: Any, **__: Any) -> Any:
@@ -85,7 +86,7 @@ def test_rows_beyond_the_queue_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traces_module, "_EVENTS_QUEUED", 3)
-    traces = Traces(tmp_path, "d1", "sna")
+    traces = Traces(LocalStorage(tmp_path), "d1", "sna")
     assert traces.sample("h1", [Event("stocks", number, {}) for number in range(5)]) == 3
     assert traces.dropped == 2
 
@@ -95,7 +96,7 @@ def test_rows_come_in_groups_and_files_and_in_order(
 ) -> None:
     monkeypatch.setattr(trace_table, "_BATCH", 2)
     monkeypatch.setattr(trace_table, "_GROUP", 4)
-    traces = Traces(tmp_path, "d1", "sna", roll_rows=8)
+    traces = Traces(LocalStorage(tmp_path), "d1", "sna", roll_rows=8)
     traces.sample("h1", [Event("stocks", number, {}) for number in range(11)])
     traces.events.write()
     (complete,) = (tmp_path / "events").glob("2*.parquet")
@@ -111,7 +112,7 @@ def test_a_write_that_fails_costs_the_rows_that_were_to_be_written(
 ) -> None:
     monkeypatch.setattr(trace_table, "_BATCH", 2)
     monkeypatch.setattr(trace_table, "_GROUP", 4)
-    traces = Traces(tmp_path, "d1", "sna")
+    traces = Traces(LocalStorage(tmp_path), "d1", "sna")
 
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, "no space left on device")
@@ -127,19 +128,19 @@ def test_a_write_that_fails_costs_the_rows_that_were_to_be_written(
 
 
 def test_an_event_larger_than_can_be_sent_is_dropped(tmp_path: Path) -> None:
-    traces = Traces(tmp_path, "d1", "sna")
+    traces = Traces(LocalStorage(tmp_path), "d1", "sna")
     large = Event("stocks", 1, {"note": "x" * 5_000})
     assert traces.sample("h1", [large, Event("stocks", 2, {"price": 1})]) == 1
     assert traces.dropped == 1
 
 
 def test_the_oldest_files_are_deleted_when_all_are_too_large(tmp_path: Path) -> None:
-    traces = Traces(tmp_path, "d1", "sna", most_bytes=1)
+    traces = Traces(LocalStorage(tmp_path, 1), "d1", "sna")
     for number in range(3):
         traces.sample("h1", [Event("stocks", number, {})])
         traces.events.write(last=True)
     assert not list(tmp_path.glob("*/*"))
-    traces = Traces(tmp_path, "d2", "sna", most_bytes=5_000)
+    traces = Traces(LocalStorage(tmp_path, 5_000), "d2", "sna")
     for number in range(10):
         traces.sample("h1", [Event("stocks", number, {})])
         traces.events.write(last=True)
@@ -155,7 +156,7 @@ def test_unfinished_files_of_dead_processes_are_deleted(tmp_path: Path) -> None:
     for path in (old, new):
         path.touch()
     os.utime(old, (0, 0))
-    traces = Traces(tmp_path, "d1", "sna")
+    traces = Traces(LocalStorage(tmp_path), "d1", "sna")
     traces.start()
     traces.close()
     assert not old.exists()
@@ -163,7 +164,7 @@ def test_unfinished_files_of_dead_processes_are_deleted(tmp_path: Path) -> None:
 
 
 def test_a_row_that_cannot_be_written_does_not_stop_the_writer(tmp_path: Path) -> None:
-    traces = Traces(tmp_path, "d1", "sna")
+    traces = Traces(LocalStorage(tmp_path), "d1", "sna")
     traces.events.put(("stocks", "h1", "no number", "", 1.0))
     traces.events.write(last=True)
     assert traces.dropped == 1

@@ -59,7 +59,7 @@ class LimitSettings(Section):
         default=4 << 20, ge=1024, description="bytes of a page of a list, if it has several items"
     )
     traces: int = Field(
-        default=2 << 30, ge=1 << 20, description="bytes of all traces; the oldest are deleted"
+        default=2 << 30, ge=1 << 20, description="bytes of traces in a folder; the oldest go first"
     )
     wait: float = Field(
         default=10.0, gt=0, description="seconds that a request waits for switches by default"

@@ -1,0 +1,1 @@
+"""Spark jobs that the leading monitor runs every so often, as child processes."""

@@ -1,0 +1,201 @@
+"""Runs the Spark job `rebalance` again and again, while this monitor leads.
+
+The job is a child process that only proposes: it gets no token and calls no API. If plans are to be
+applied, this process begins them itself, as `POST /partitions/plan` does.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from configurators.engine.partition_map import PartitionMap
+from configurators.environment import Clock
+from configurators.store.etcd.client import Compare, Etcd, Put, StoreError
+from configurators.store.keys import JOB
+from dzflow.errors import DzflowError
+from monitor.jobs.job_process import run_command
+from monitor.jobs.schedule import seconds_until_due
+from monitor.jobs.state import (
+    BadResult,
+    JobMode,
+    JobOutcome,
+    JobRun,
+    JobSpace,
+    JobState,
+    begin_run,
+    close_run,
+    decode_state,
+    encode_state,
+    end_run,
+    read_result,
+)
+from monitor.leader import NotLeading
+
+log = logging.getLogger(__name__)
+
+_RETRY = 5.0  # seconds until the next attempt if etcd does not answer
+_LAST_BYTES = 4_096  # of a log, in which the last line is looked for
+_KEPT = 5  # runs whose logs and results are kept
+
+DZFLOW = (sys.executable, "-c", "from dzflow.cli import main; main()")
+"""The command `dzflow` of this installation."""
+
+StartPlan = Callable[
+    [str, int, int, PartitionMap, Mapping[str, str], Sequence[str]], Awaitable[Any]
+]
+
+
+class JobOptions(Struct, frozen=True):
+    """How the job is run. `command` is what `trace rebalance …` is added to."""
+
+    every: float  # seconds between the beginnings of two runs
+    traces: str  # as Spark calls the place
+    folder: Path  # for logs and results
+    mode: JobMode = "propose"
+    time_limit: float = 1_800.0
+    window: float = 86_400.0  # seconds of traces that are looked at
+    master: str = "local[*]"
+    command: tuple[str, ...] = DZFLOW
+
+
+class JobScheduler:
+    """Runs the job. `configurators` names those that may own partitions."""
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        me: str,
+        options: JobOptions,
+        configurators: Callable[[], Sequence[str]],
+        start_plan: StartPlan,
+        clock: Clock,
+    ) -> None:
+        self._etcd = etcd
+        self._me = me
+        self._options = options
+        self._configurators = configurators
+        self._start_plan = start_plan
+        self._clock = clock
+
+    async def run(self, fence: Compare) -> None:
+        """Run the job whenever it is due, until cancelled; a run in progress is ended then.
+
+        NotLeading when this monitor does not lead any more.
+        """
+        since = self._clock.wall()
+        while True:
+            try:
+                state = await self._take_over(fence)
+                while True:
+                    now = self._clock.wall()
+                    await asyncio.sleep(seconds_until_due(self._options.every, now, since, state))
+                    state = await self._run_once(fence, state)
+            except NotLeading:
+                raise
+            except StoreError as error:
+                log.warning("the job waits for etcd: %s", error)
+            except Exception:  # whatever it is, moves and plans must go on
+                log.exception("the job has failed, and is tried again")
+            await asyncio.sleep(_RETRY)
+
+    async def _take_over(self, fence: Compare) -> JobState | None:
+        """The state of the job, in which no run is in progress."""
+        found = await self._etcd.get(JOB)
+        if found is None:
+            return None
+        try:
+            stored = decode_state(found.value)
+        except BadResult as error:
+            log.error("%s is written anew: %s", JOB, error)
+            return None
+        state = close_run(stored, self._clock.wall())
+        if state is not None and state is not stored:
+            await self._store(fence, state)
+        return state
+
+    async def _run_once(self, fence: Compare, state: JobState | None) -> JobState:
+        """Run the job, and store what has come of it."""
+        options = self._options
+        started = self._clock.wall()
+        name = datetime.fromtimestamp(started, UTC).strftime("%Y%m%dT%H%M%S%f")
+        output, result = (options.folder / f"{name}.{end}" for end in ("log", "json"))
+        running = begin_run(state, JobRun(options.mode, self._me, started, log=output.name))
+        await self._store(fence, running)
+        outcome: JobOutcome = "failed"
+        spaces: tuple[JobSpace, ...] = ()
+        try:
+            await asyncio.to_thread(_make_room, options.folder)
+            code = await run_command(
+                [*options.command, *command_words(options, self._configurators(), started, result)],
+                output,
+                options.folder / f"{name}.tmp",
+                options.time_limit,
+            )
+            why = "" if code == 0 else await asyncio.to_thread(_last_words, output, code)
+            if code == 0:
+                spaces = read_result(await asyncio.to_thread(result.read_bytes))
+                outcome = "done"
+        except TimeoutError:
+            outcome, why = "late", f"it took longer than {options.time_limit:g} s, and was ended"
+        except (BadResult, OSError) as error:
+            why = str(error)
+        if options.mode == "apply":
+            spaces = tuple([await self._apply(each) for each in spaces])
+        if outcome != "done":
+            log.warning("the job has no result (%s): %s; see %s", outcome, why, output)
+        ended = end_run(running, outcome, self._clock.wall(), why, spaces)
+        await self._store(fence, ended)
+        return ended
+
+    async def _apply(self, found: JobSpace) -> JobSpace:
+        """Begin to carry out the plan for a space, if there is one."""
+        plan = found.plan
+        if plan is None:
+            return found
+        try:
+            await self._start_plan(
+                plan.space, plan.version, plan.number, plan.map, plan.assignment, plan.reasons
+            )
+        except DzflowError as error:
+            return replace(found, refused=str(error))
+        return replace(found, applied=True)
+
+    async def _store(self, fence: Compare, state: JobState) -> None:
+        stored = await self._etcd.transact([fence], [Put(JOB, encode_state(state))])
+        if not stored.succeeded:
+            raise NotLeading(f"{self._me} does not lead any more; its job is given up")
+
+
+def command_words(
+    options: JobOptions, configurators: Sequence[str], now: float, result: Path
+) -> list[str]:
+    """The arguments of the command `dzflow`."""
+    since = datetime.fromtimestamp(now - options.window, UTC).isoformat()
+    words = ["trace", "rebalance", options.traces, "--json", str(result)]
+    words += ["--since", since, "--master", options.master]
+    for name in configurators:
+        words += ["--configurator", name]
+    return words
+
+
+def _make_room(folder: Path) -> None:
+    """Make the folder, and delete what is left of all but the last runs."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    runs = sorted({path.name.partition(".")[0] for path in folder.iterdir()})
+    for run in runs[: max(0, len(runs) - _KEPT + 1)]:
+        for end in ("log", "json"):
+            (folder / f"{run}.{end}").unlink(missing_ok=True)
+
+
+def _last_words(output: Path, code: int) -> str:
+    """Why a command failed: the last line that it has written."""
+    lines = output.read_bytes()[-_LAST_BYTES:].decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"it ended with {code}: {last}" if last else f"it ended with {code}"
