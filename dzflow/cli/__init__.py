@@ -12,6 +12,7 @@ from dzflow.cli import (
     partitions,
     rebalance,
     records,
+    shapes,
     token,
     top,
     trace,
@@ -40,6 +41,7 @@ partitions.add_to(app)
 workers.add_to(app)
 app.add_typer(lab.app, name="lab")
 rebalance.add_to(trace.app)
+shapes.add_to(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)

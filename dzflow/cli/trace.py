@@ -1,5 +1,6 @@
 """`dzflow trace`: what request traces say, by Spark jobs."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -208,7 +209,7 @@ def _print_loads(console: Console, title: str, loads: "tuple[LoadRow, ...]") -> 
 
 
 def print_table(
-    console: Console, title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]
+    console: Console, title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 ) -> None:
     """Print a table, unless it is empty; all columns but the first are numbers."""
     if not rows:
