@@ -29,12 +29,11 @@ from dzflow.cli.trace import (
 if TYPE_CHECKING:
     import httpx
 
-    from spark.rebalance.job import RebalanceOptions
     from spark.rebalance.model import Plan, Prediction, Rebalance, SpaceResult
+    from spark.rebalance.options import RebalanceOptions
     from spark.session import SparkOptions
 
-_MIN_GAIN = 0.1  # that of the planner, which is not imported for --help
-_MOST_PARTITIONS = 4096
+_MOST_PARTITIONS = 4096  # that the service accepts
 
 
 def rebalance(
@@ -62,11 +61,12 @@ def rebalance(
         ),
     ] = None,
     min_gain: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=0.0, help="What a plan must gain, in units of a configurator's mean load."
+            min=0.0,
+            help="What a plan must gain, in units of a configurator's mean load; 0.1 by default.",
         ),
-    ] = _MIN_GAIN,
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write plans and predictions to it.")] = None,
     plan: Annotated[
         Path | None, typer.Option(help="Write the plan to it, as `dzflow partitions plan` reads.")
@@ -80,13 +80,14 @@ def rebalance(
     ca: Ca = None,
 ) -> None:
     """Propose partition maps and owners that spread the traced work, or say why none is better."""
-    from spark.rebalance.job import RebalanceOptions
+    from spark.rebalance.options import RebalanceOptions
+    from spark.rebalance.planner import MIN_GAIN
 
     how = spark_options(master, setting or [])
     options = RebalanceOptions(
         space=space,
         partitions=partitions,
-        min_gain=min_gain,
+        min_gain=MIN_GAIN if min_gain is None else min_gain,
         speeds=parse_speeds(configurator or []),
         since_us=parse_time(since, "--since"),
         until_us=parse_time(until, "--until"),

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-_SLACKS = (float("inf"), 0.2, 0.1, 0.05, 0.0)
-"""How much more than its share an owner may have before partitions leave it, as a part of it."""
+_SLACKS = (float("inf"), 0.2, 0.1, 0.05, 0.0, None)
+"""How much more than its share an owner may have before partitions leave; None: none stays."""
 
 MOVE_PRICE = 0.1
 """Moving all work is worth it if it takes a tenth of the mean load off the busiest configurator."""
@@ -57,11 +57,12 @@ def imbalance_of(loads: Mapping[str, float], speeds: Mapping[str, float]) -> flo
     return max(load / speeds[name] for name, load in loads.items()) / even if even else 1.0
 
 
-def _assign(work: Mapping[str, float], fleet: Fleet, slack: float) -> Assignment:
+def _assign(work: Mapping[str, float], fleet: Fleet, slack: float | None) -> Assignment:
     speeds = fleet.speeds
+    present = {} if fleet.shared else fleet.owners
     loads = {name: fleet.others.get(name, 0.0) for name in sorted(speeds)}
     counts = dict.fromkeys(loads, 0)
-    limit = (sum(loads.values()) + sum(work.values())) / sum(speeds.values()) * (1 + slack)
+    even = (sum(loads.values()) + sum(work.values())) / sum(speeds.values())
     falling = sorted(work, key=lambda leaf: (-work[leaf], leaf))
     owners: dict[str, str] = {}
 
@@ -70,19 +71,24 @@ def _assign(work: Mapping[str, float], fleet: Fleet, slack: float) -> Assignment
         loads[owner] += work[leaf]
         counts[owner] += 1
 
-    if not fleet.shared:
-        for leaf in falling:
-            owner = fleet.owners.get(leaf, "")
-            fits = owner in speeds and (loads[owner] + work[leaf]) / speeds[owner] <= limit
-            if fits or (owner in speeds and not work[leaf]):
-                give(leaf, owner)
-    moved = 0.0
+    for leaf in falling:
+        owner = present.get(leaf, "")
+        if owner not in speeds:
+            continue
+        then = (loads[owner] + work[leaf]) / speeds[owner]
+        # The heaviest one of an owner may be more than its share wherever it is.
+        fits = slack is not None and (then <= even * (1 + slack) or not counts[owner])
+        if fits or not work[leaf]:
+            give(leaf, owner)
     for leaf in falling:
         if leaf not in owners:
             more = work[leaf]
-            rank = {name: ((loads[name] + more) / speeds[name], counts[name]) for name in loads}
+            rank = {
+                name: ((loads[name] + more) / speeds[name], present.get(leaf) != name, counts[name])
+                for name in loads
+            }
             give(leaf, min(rank, key=lambda name: (rank[name], name)))
-            moved += more
+    moved = sum(work[leaf] for leaf, owner in owners.items() if present.get(leaf) != owner)
     # In mode sea no partition belongs to a configurator, so none moves.
     gone = 0.0 if fleet.shared else moved
     return Assignment(owners, loads, imbalance_of(loads, speeds), gone)

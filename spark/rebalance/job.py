@@ -14,7 +14,6 @@ from dzflow.index import Index
 from spark.reading import read_rows, vanished
 from spark.rebalance.assignment import Fleet
 from spark.rebalance.loads import (
-    MOST_REGIONS,
     RegionTotals,
     SpaceTotals,
     find_owners,
@@ -27,7 +26,8 @@ from spark.rebalance.loads import (
     sample_regions,
 )
 from spark.rebalance.model import Rebalance, SpaceResult
-from spark.rebalance.planner import MIN_GAIN, propose
+from spark.rebalance.options import RebalanceOptions
+from spark.rebalance.planner import propose
 from spark.rebalance.results import SpaceLoad, space_result
 from spark.source import described_spaces, find_source
 from spark.traces import SkippedFile, Source, Traces
@@ -44,19 +44,6 @@ _NOTICE = 0.001  # the share of the work that may be left out without a notice
 
 class UnknownTraceSpace(BadInput):
     """A space that the traces do not describe."""
-
-
-class RebalanceOptions(Struct, frozen=True):
-    """What is asked of the job. What is not known of the configurators, the traces tell."""
-
-    space: str = ""  # only this one; all if empty
-    partitions: int | None = None  # of each space; as many as now if None
-    min_gain: float = MIN_GAIN
-    speeds: Mapping[str, float] = {}  # of all configurators
-    owners: Mapping[str, str] | None = None  # the configurator of each partition
-    since_us: int | None = None
-    until_us: int | None = None
-    most_regions: int = MOST_REGIONS
 
 
 def make_rebalance(

@@ -19,8 +19,6 @@ from spark.workers.indexing import IndexSource, region_finder, unpack
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
-MOST_REGIONS = 20_000  # of one space, for planning
-
 
 class SpaceTotals(Struct, frozen=True):
     """The sums of one space: of rows that can be used, and the work of those that cannot."""
@@ -159,7 +157,7 @@ def region_totals(regions: "DataFrame") -> dict[str, RegionTotals]:
 
 
 def sample_regions(
-    regions: "DataFrame", space: str, work_us: float, most: int = MOST_REGIONS
+    regions: "DataFrame", space: str, work_us: float, most: int
 ) -> tuple[RegionLoad, ...]:
     """The regions of a space, or a sample if there are more than `most`; the same every time.
 

@@ -4,7 +4,8 @@ The candidates are the present map, maps on the way from it to a better balanced
 is planned anew. Each has a cost, in units of the mean load of a configurator:
 
     cost = load of the busiest configurator
-           + ENTRY_PRICE * growth of flow operations + MOVE_PRICE * share of work moved
+           + ENTRY_PRICE * share of partials that newly need flow operations
+           + MOVE_PRICE * share of work that is moved
 
 The cheapest one is proposed if it is cheaper than the present map by `min_gain`. So a plan always
 takes load off the busiest configurator.
@@ -22,10 +23,12 @@ from spark.rebalance.assignment import MOVE_PRICE, Assignment, Fleet, assign, bu
 from spark.rebalance.prediction import LoadPredictor, MapLoad, RegionLoad
 
 ENTRY_PRICE = 0.5
-"""A tenth more flow operations must take a twentieth of the mean load off the busiest one."""
+"""If a tenth of the partials lose their coverer, a twentieth of the mean load must be gained."""
 
 MIN_GAIN = 0.1
 """What a plan must gain at least, in units of the mean load of a configurator."""
+
+_ROUNDING = 1e-9
 
 
 class Candidate(Struct, frozen=True):
@@ -35,7 +38,7 @@ class Candidate(Struct, frozen=True):
     load: MapLoad
     assignment: Assignment
     moved: float  # share of the work whose partition is new or gets another owner
-    growth: float  # of flow operations, as a part of those of the present map; 0 if there is none
+    uncovered: float  # share of partials that newly need flow operations; 0 if there are fewer
     cost: float
 
 
@@ -63,8 +66,8 @@ def propose(
     here = place(current, items)
     load = predictor.predict(here)
     kept = keep(load.work, fleet)
-    # An owner that is not known cannot be kept: the partition is assigned, but that is no move.
     present = Candidate(here, load, kept, 0.0, 0.0, kept.imbalance)
+    fleet = replace(fleet, owners=kept.owners)  # also of partitions whose owner is not known
     count = len(here.parts) if partitions is None else partitions
     is_asked = count != len(here.parts)
     if not is_asked and (why := _nothing_to_do(load.work, fleet)):
@@ -73,13 +76,13 @@ def propose(
         _candidate(placement, predictor.predict(placement), present, fleet)
         for placement in _placements(here, items, count, is_asked)
     ]
-    best = min(found, key=lambda candidate: candidate.cost, default=present)
-    if is_asked:
-        return Proposal(present, best, "" if found else "the map cannot be cut further")
-    gain = present.cost - best.cost
-    if gain >= min_gain and gain > 0:
+    others = [each for each in found if each.moved or each.placement.map != current]
+    best = min(others, key=lambda candidate: candidate.cost, default=present)
+    if is_asked and not others:
+        return Proposal(present, present, "the map cannot be cut further")
+    if is_asked or present.cost - best.cost >= max(min_gain, _ROUNDING):
         return Proposal(present, best)
-    return Proposal(present, present, _too_little(present, best, gain, min_gain))
+    return Proposal(present, present, _too_little(present, best, fleet, min_gain))
 
 
 def _by_partial(item: RegionLoad, current: PartitionMap) -> RegionLoad:
@@ -106,15 +109,15 @@ def _placements(
 def _candidate(placement: Placement, load: MapLoad, present: Candidate, fleet: Fleet) -> Candidate:
     assignment = assign(load.work, fleet)
     total = sum(load.work.values()) or 1.0
-    before = present.load.asking
-    growth = max(0.0, load.asking / before - 1) if before else 0.0
+    more = (load.asking - present.load.asking) / (load.partials or 1.0)
     moved = assignment.moved
     if fleet.shared:
         moved = sum(work for leaf, work in load.work.items() if leaf not in present.load.work)
     # Loads are compared with the present mean: a map may make more work, or less.
     even = busiest(present.assignment, fleet) / present.assignment.imbalance or 1.0
-    cost = busiest(assignment, fleet) / even + ENTRY_PRICE * growth + MOVE_PRICE * moved / total
-    return Candidate(placement, load, assignment, moved / total, growth, cost)
+    cost = busiest(assignment, fleet) / even
+    cost += ENTRY_PRICE * max(0.0, more) + MOVE_PRICE * moved / total
+    return Candidate(placement, load, assignment, moved / total, max(0.0, more), cost)
 
 
 def _nothing_to_do(work: Mapping[str, float], fleet: Fleet) -> str:
@@ -126,21 +129,25 @@ def _nothing_to_do(work: Mapping[str, float], fleet: Fleet) -> str:
     return ""
 
 
-def _too_little(present: Candidate, best: Candidate, gain: float, min_gain: float) -> str:
+def _too_little(present: Candidate, best: Candidate, fleet: Fleet, min_gain: float) -> str:
     """Why the best candidate is not worth it."""
     now = present.assignment.imbalance
-    heaviest, work = max(present.load.work.items(), key=lambda item: (item[1], item[0]))
-    share = work / (sum(present.load.work.values()) or 1.0)
     if now < 1 + min_gain:
         return f"the busiest configurator has {now:.2f} times the mean load: that is good enough"
-    if best.placement.map == present.placement.map and best.moved == 0:
-        return (
-            f"no map and no move would be better: {heaviest} has {share:.0%} of the work, and what"
-            " lies there cannot be divided"
-        )
+    if busiest(best.assignment, fleet) >= busiest(present.assignment, fleet) * (1 - _ROUNDING):
+        return _indivisible(present)
     return (
         f"the best plan would take the busiest configurator from {now:.2f} to"
-        f" {best.assignment.imbalance:.2f} times the mean load, move {best.moved:.0%} of the work"
-        f" and add {best.growth:.0%} flow operations: it gains {gain:.2f}, and {min_gain:.2f} is"
-        " asked for"
+        f" {best.assignment.imbalance:.2f} times the mean load, move {best.moved:.0%} of the work,"
+        f" and {best.uncovered:.0%} of the requests would newly need flow operations: it gains"
+        f" {present.cost - best.cost:.2f}, and {min_gain:.2f} is asked for"
+    )
+
+
+def _indivisible(present: Candidate) -> str:
+    heaviest, work = max(present.load.work.items(), key=lambda item: (item[1], item[0]))
+    share = work / (sum(present.load.work.values()) or 1.0)
+    return (
+        f"no map and no move would be better: {heaviest} has {share:.0%} of the work, and what"
+        " lies there cannot be divided"
     )

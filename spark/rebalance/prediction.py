@@ -32,7 +32,8 @@ class LeafLoad(Struct, frozen=True):
 
     work: float
     entries: frozenset[Region]
-    asking: float  # partials for regions that need an entry: these cost flow operations
+    partials: float  # of subscriptions
+    asking: float  # those for regions that need an entry: these cost flow operations
 
 
 class MapLoad(Struct, frozen=True):
@@ -40,6 +41,7 @@ class MapLoad(Struct, frozen=True):
 
     work: Mapping[str, float]  # by leaf
     entries: int
+    partials: float
     asking: float
     regions: frozenset[Region]  # that need an entry, in any partition
 
@@ -59,6 +61,7 @@ class LoadPredictor:
         return MapLoad(
             {leaf: found.work for leaf, found in leaves.items()},
             sum(len(found.entries) for found in leaves.values()),
+            sum(found.partials for found in leaves.values()),
             sum(found.asking for found in leaves.values()),
             frozenset().union(*(found.entries for found in leaves.values())),
         )
@@ -85,7 +88,8 @@ def leaf_load(items: Sequence[Weighted]) -> LeafLoad:
         known.add(region, region)
     entries = frozenset(region for region in partials if not known.coverers(region))
     work = sum(item.weight for item in items)
-    return LeafLoad(work, entries, sum(partials[region] for region in sorted(entries)))
+    asking = sum(partials[region] for region in sorted(entries))
+    return LeafLoad(work, entries, sum(partials.values()), asking)
 
 
 def partition_imbalance(work: Mapping[str, float]) -> float:

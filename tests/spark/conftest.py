@@ -6,20 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark.session import SparkOptions, SparkUnavailable, check_installation, open_session
+from tests.spark.quick import JAVA, SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SMALL = SparkOptions(
-    "local[2]",
-    {
-        "spark.driver.memory": "1g",
-        # The data is small: compiling queries and planning them twice would take most of the time.
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.adaptive.enabled": "false",
-    },
-)
+SMALL = SparkOptions("local[2]", SETTINGS)
 
 
 @pytest.fixture(scope="session")
@@ -28,5 +20,8 @@ def spark() -> "Iterator[SparkSession]":
         check_installation()
     except SparkUnavailable as missing:
         pytest.skip(str(missing))
-    with open_session(SMALL) as session:
-        yield session
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in JAVA.items():
+            patch.setenv(name, value)
+        with open_session(SMALL) as session:
+            yield session

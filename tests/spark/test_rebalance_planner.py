@@ -1,8 +1,12 @@
 """The planner of `rebalance`: what it proposes, what it leaves alone, and what it predicts."""
 
+from collections.abc import Sequence
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from configurators.engine.map_planner import plan_map
 from configurators.engine.partition_map import Node, PartitionMap
@@ -11,7 +15,7 @@ from dzflow.region import Region
 from dzflow.space import Space
 from sdn.pipeline import PlanName
 from spark.rebalance.assignment import Fleet, assign, busiest, imbalance_of, keep
-from spark.rebalance.planner import propose
+from spark.rebalance.planner import Proposal, propose
 from spark.rebalance.prediction import RegionLoad, Timing, leaf_load, waiting_ms
 from spark.rebalance.reasons import find_reasons, hot_cell
 
@@ -129,13 +133,20 @@ TWO = Fleet({"c1": 1.0, "c2": 1.0})
 
 
 def test_a_cut_that_separates_many_from_their_coverer_must_pay_for_it() -> None:
-    # The only way to divide the work is to part 100 regions from the one that covers them.
-    fine = [region(f"0{n:07b}", 1.0) for n in range(100)]
+    # Work can only be divided by parting 64 regions from the one that covers them.
+    fine = [region(f"0{n:07b}", 1.0) for n in range(64)]
+    owners = {"40-0": "c1", "40-1": "c1", "40-x": "c1"}
+    fleet = Fleet(TWO.speeds, {"c2": 40.0}, owners)
     current = PartitionMap("legs", Node(40))
-    owners = {"40-0": "c1", "40-1": "c2", "40-x": "c1"}
-    found = propose(current, [region("0", 100.0), *fine], Fleet(TWO.speeds, owners=owners))
+    found = propose(current, [region("0", 1.0), *fine], fleet)
     assert found.present.load.entries == 1
-    assert "cannot be divided" in found.why or "flow operations" in found.why
+    assert found.why.startswith("the best plan would take the busiest configurator from 1.24 to 1.")
+    assert "of the requests would newly need flow operations" in found.why
+    # Where more can be gained, it pays.
+    found = propose(current, [region("0", 1.0), *fine], Fleet(TWO.speeds, owners=owners))
+    assert found.why == ""
+    assert found.best.uncovered > 0.5
+    assert found.best.assignment.imbalance < 1.1
 
 
 def test_without_work_there_is_nothing_to_plan() -> None:
@@ -149,7 +160,7 @@ def test_entries_are_regions_that_no_other_one_covers() -> None:
     )
     assert found.work == 17.0
     assert found.entries == {Region.parse("0"), Region.parse("10")}
-    assert found.asking == 2.0
+    assert (found.partials, found.asking) == (3.0, 2.0)
 
 
 def test_waiting_grows_with_the_load_of_each_configurator() -> None:
@@ -198,3 +209,85 @@ def test_reasons_name_what_is_cut_merged_and_moved() -> None:
     assert any(why.startswith("0-1.1-1 had 87% of the work: cut into 3") for why in reasons)
     assert reasons[-1].startswith("prediction: the busiest configurator goes from 1.83 to ")
     assert all(len(why) <= 1_000 for why in reasons)
+
+
+QUARTERS = PartitionMap("legs", Node(0, zero=Node(1), one=Node(1)))
+
+
+def quarters(
+    *work: float, speeds: Sequence[float] = (1.0, 1.0), **options: float
+) -> tuple[Proposal, Fleet]:
+    """One region in each quarter; c1 has the lower half, c2 the upper one."""
+    names = ("0-0.1-0", "0-0.1-1", "0-1.1-0", "0-1.1-1")
+    owners = {leaf: "c1" if leaf.startswith("0-0") else "c2" for leaf in names}
+    fleet = Fleet(dict(zip(("c1", "c2"), speeds, strict=True)), owners=owners)
+    texts = ("00110010", "01110010", "10110010", "11110010")
+    items = [region(text, us) for text, us in zip(texts, work, strict=True)]
+    return propose(QUARTERS, items, fleet, **options), fleet
+
+
+def test_a_single_hot_region_cannot_be_cut_and_gets_a_configurator_of_its_own() -> None:
+    found, fleet = quarters(900, 100, 100, 100)
+    assert found.why == ""
+    assert found.best.placement.map == QUARTERS
+    assert found.best.assignment.owners["0-0.1-0"] == "c1"
+    assert found.best.assignment.loads == {"c1": 900, "c2": 300}  # no map can change that
+    # When it is alone there, nothing is left to be done.
+    alone = replace(fleet, owners={**fleet.owners, "0-0.1-1": "c2"})
+    items = [item for part in found.present.placement.parts.values() for item in part]
+    again = propose(QUARTERS, [cast(RegionLoad, item) for item in items], alone)
+    assert again.why == (
+        "no map and no move would be better: 0-0.1-0 has 75% of the work, and what lies there"
+        " cannot be divided"
+    )
+
+
+@pytest.mark.parametrize("plan", ["legs", "lpm"])
+def test_one_region_stays_where_it_is(plan: PlanName) -> None:
+    found = propose(PartitionMap(plan), [region("0011", 300.0)], Fleet(TWO.speeds), 9)
+    assert found.best.load.work == found.present.load.work or plan == "lpm"
+    kept = propose(PartitionMap(plan), [region("0011", 300.0)], Fleet(TWO.speeds))
+    assert "cannot be divided" in kept.why
+    alone = propose(PartitionMap(plan), [region("0011", 300.0)], Fleet({"c1": 1.0}))
+    assert alone.why == "there is one configurator only: work cannot be spread"
+
+
+def test_balanced_work_stays_where_it_is() -> None:
+    found, _ = quarters(110, 100, 100, 100)
+    assert found.why.endswith("times the mean load: that is good enough")
+    assert found.best == found.present
+
+
+def test_a_plan_must_gain_what_is_asked_for() -> None:
+    found, _ = quarters(200, 150, 100, 100)
+    assert found.why == ""
+    found, _ = quarters(200, 150, 100, 100, min_gain=0.25)
+    assert found.why.endswith("and 0.25 is asked for")
+
+
+def test_faster_configurators_get_more() -> None:
+    found, _ = quarters(100, 100, 100, 100, speeds=(3.0, 1.0))
+    assert found.present.assignment.imbalance == pytest.approx(2.0)
+    assert found.best.assignment.loads == {"c1": 300, "c2": 100}
+
+
+def test_fewer_regions_than_partitions_leave_partitions_idle() -> None:
+    items = [region("0", 100.0), region("1", 100.0)]
+    found = propose(PartitionMap("legs"), items, TWO, 12)
+    assert found.best.placement.map.leaves() == ["0-0", "0-1", "0-x"]
+    assert found.best.assignment.imbalance == pytest.approx(1.0)
+    # With as many as there are, nothing is left to be cut.
+    found = propose(found.best.placement.map, items, TWO, 12)
+    assert found.why == "the map cannot be cut further"
+
+
+def test_work_in_one_partition_is_cut_where_it_is() -> None:
+    hot = [region(f"111{n:03b}", 300.0) for n in range(4)]
+    owners = {"0-0.1-0": "c1", "0-0.1-1": "c1", "0-0.1-x": "c1", "0-1": "c2", "0-x": "c1"}
+    current = PartitionMap("legs", Node(0, zero=Node(1)))
+    fleet = Fleet(TWO.speeds, owners=owners)
+    found = propose(current, [*hot, region("0001", 100.0)], fleet)
+    # 1,200 of 1,300 were in one partition; as many partitions as before are enough.
+    assert found.present.assignment.imbalance == pytest.approx(1200 / 650)
+    assert found.best.assignment.imbalance == pytest.approx(700 / 650)
+    assert len(found.best.load.work) <= 5

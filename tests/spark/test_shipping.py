@@ -10,6 +10,7 @@ from dzflow.region import Region
 from spark.workers.indexing import pack, unpack
 from spark.workers.shipping import write_archive
 from spark.workers.standin import Struct, provide_msgspec
+from tests.spark.cluster import link_packages
 
 # Isolated, and without the packages of this environment: only what the test puts on the path.
 SCRIPT = """
@@ -47,20 +48,6 @@ def test_shipped_code_indexes_filters_without_dzflow(tmp_path: Path) -> None:
         for each in expected
     ]
     assert done.stdout.strip() == str(shown)
-
-
-def link_packages(folder: Path) -> None:
-    """A folder with pyarrow, and what it needs, out of this environment; nothing else."""
-    import numpy
-    import pyarrow  # type: ignore[import-untyped]
-
-    folder.mkdir()
-    for module in (numpy, pyarrow):
-        source = Path(module.__file__).parent
-        (folder / source.name).symlink_to(source)
-        libraries = source.with_name(f"{source.name}.libs")
-        if libraries.exists():
-            (folder / libraries.name).symlink_to(libraries)
 
 
 def test_regions_are_the_same_when_they_have_travelled() -> None:

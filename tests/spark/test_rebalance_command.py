@@ -1,0 +1,142 @@
+"""What `dzflow trace rebalance` prints, writes and asks a service; without Spark."""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from rich.console import Console
+
+from api.http.schema.plans import PlanIn
+from configurators.engine.partition_map import Node, PartitionMap
+from configurators.state.trace_spaces import TraceVersion
+from dzflow.cli import rebalance
+from dzflow.cli.trace import BadOption
+from dzflow.index import build_index
+from dzflow.region import Region
+from dzflow.sdk.errors import Conflict
+from dzflow.space import Space
+from spark.rebalance.assignment import Fleet
+from spark.rebalance.model import Rebalance, SpaceResult
+from spark.rebalance.options import RebalanceOptions
+from spark.rebalance.planner import propose
+from spark.rebalance.prediction import RegionLoad, Timing
+from spark.rebalance.results import SpaceLoad, space_result
+from spark.traces import Source
+
+SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023, "bits": 10}]}
+MAP = PartitionMap("legs", Node(0, zero=Node(1)))
+SOURCE = Source("traces", 0, 0, 1_000_000, 1, 10, 8)
+TIMING = Timing(1.0, 10.0, 0.1, 2.0)
+
+
+def result(hot: float = 300.0, name: str = "stocks") -> SpaceResult:
+    """A space whose upper half has most of the work, or not."""
+    texts = ("11100", "11101", "11110", "11111")
+    items = [RegionLoad(Region.parse(text), hot, False, 1.0) for text in texts]
+    items.append(RegionLoad(Region.parse("00010"), 100.0, False, 1.0))
+    owners = {leaf: "c2" if leaf == "0-1" else "c1" for leaf in MAP.leaves()}
+    fleet = Fleet({"c1": 1.0, "c2": 1.0}, owners=owners)
+    stored = TraceVersion(SCHEMA, ((5,),), MAP, 4)
+    work = sum(item.weight for item in items)
+    space = SpaceLoad(name, 0, stored, work, 1.0, 9_000.0, 20, 5, 5, 5, 0, 0.0)
+    index = build_index(Space.from_json(name, SCHEMA))
+    return space_result(space, index, propose(MAP, items, fleet), fleet, TIMING)
+
+
+def shown(*spaces: SpaceResult, source: Source = SOURCE) -> str:
+    console = Console(file=StringIO(), width=120)
+    rebalance.show(console, Rebalance(source, "sna", {"c1": 1.0, "c2": 1.0}, spaces))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_a_plan_is_shown_with_figures_and_reasons() -> None:
+    text = shown(result())
+    assert "stocks: 1.3 ms of work (100% of all) on 5 regions of 5 filters" in text
+    assert "9 ms waiting for switches" in text
+    row = next(line for line in text.splitlines() if "busiest configurator over" in line)
+    assert ("1.85" in row, "1.08" in row) == (True, True)
+    assert "- 92% of the work was where price >= 896" in text
+    assert "- 0-1 had 92% of the work: cut into" in text
+
+
+def test_without_a_plan_the_reason_is_shown() -> None:
+    text = shown(result(hot=25.0))
+    assert "no plan: the busiest configurator has 1.00 times the mean load" in text
+    assert "with the plan" not in text
+    assert "There are no requests" in shown(source=Source("traces", 0, 0, 0, 0, 0, 0))
+    assert "no work that could be planned" in shown()
+
+
+def test_a_plan_is_written_as_the_service_takes_it(tmp_path: Path) -> None:
+    plan = result().plan
+    assert plan is not None
+    rebalance._write_plans(Console(file=StringIO()), tmp_path / "plan.json", [plan])
+    written = (tmp_path / "plan.json").read_bytes()
+    taken = msgspec.json.decode(written, type=PlanIn)
+    assert (taken.space, taken.version, taken.number) == ("stocks", 0, 4)
+    assert taken.assignment == plan.assignment
+    assert taken.assignment.keys() <= set(plan.map.leaves())
+    assert taken.reasons == list(plan.reasons)
+
+
+def test_plans_for_several_spaces_are_several_files(tmp_path: Path) -> None:
+    plans = [result(name=name).plan for name in ("bonds", "stocks")]
+    console = Console(file=StringIO())
+    rebalance._write_plans(console, tmp_path / "plan.json", [plan for plan in plans if plan])
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "plan-bonds.json",
+        "plan-stocks.json",
+    ]
+    rebalance._write_plans(console, tmp_path / "none.json", [])
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_speeds_are_numbers_above_zero() -> None:
+    assert rebalance.parse_speeds(["c1", "c2=2.5"]) == {"c1": 1.0, "c2": 2.5}
+    for wrong in ("=2", "c1=0", "c1=fast", "c1=-1", "c1=inf", "c1=nan", ""):
+        with pytest.raises(BadOption, match="NAME=SPEED"):
+            rebalance.parse_speeds([wrong])
+
+
+def client(answer: Callable[[httpx.Request], httpx.Response]) -> httpx.Client:
+    return httpx.Client(base_url="http://service", transport=httpx.MockTransport(answer))
+
+
+def test_a_service_says_who_is_there_and_who_owns_what() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/partitions":
+            items = [{"id": "1.0/0-0", "configurator": "c1"}, {"id": "2.0/all", "configurator": ""}]
+        else:
+            items = [
+                {"id": "c1", "state": "up", "leaving": False},
+                {"id": "c2", "state": "up", "leaving": True},
+                {"id": "c3", "state": "down", "leaving": False},
+                {"id": "c4", "state": "up", "leaving": False},
+            ]
+        return httpx.Response(200, json={"items": items})
+
+    with client(answer) as service:
+        found = rebalance.with_service(RebalanceOptions(), service)
+        assert found.speeds == {"c1": 1.0, "c4": 1.0}
+        assert found.owners is not None
+        assert found.owners["1.0/0-0"] == "c1"
+        given = rebalance.with_service(RebalanceOptions(speeds={"c9": 2.0}), service)
+        assert given.speeds == {"c9": 2.0}
+
+
+def test_a_map_that_has_changed_is_refused_with_what_to_do() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert json.loads(request.content)["number"] == 4
+        detail = "the plan was made for the map number 4, and 'stocks' has number 5 by now"
+        body = {"title": "Conflict", "status": 409, "detail": f"{detail}; make a new plan"}
+        return httpx.Response(409, json=body)
+
+    plan = result().plan
+    assert plan is not None
+    with client(answer) as service, pytest.raises(Conflict, match="make a new plan"):
+        rebalance._apply(service, [plan], wait=False)
