@@ -13,8 +13,8 @@ from dzflow.intervals import Key
 from dzflow.space import Space
 
 _SAMPLE = 800
+_TYPICAL = 200  # typical filters beside those that are known
 _CANDIDATES_PER_SHAPE = 12
-_ENTRY = 1e-5  # the share of all traffic that one more cell for a filter has to save
 
 _Item = TypeVar("_Item", covariant=True)
 
@@ -22,7 +22,7 @@ _Item = TypeVar("_Item", covariant=True)
 def starting_shapes(space: Space) -> tuple[Shape, ...]:
     """A good dictionary from the schema alone."""
     bare = FieldsIndex(space, 0, ())
-    return _choose(bare, _typical_cuts(bare, 1.0), [])
+    return _choose(bare, _typical_cuts(bare, _SAMPLE, 1.0), [])
 
 
 class Sampled(NamedTuple, Generic[_Item]):
@@ -38,12 +38,14 @@ def learn_shapes(
     events: Iterable[Sampled[Sequence[Key]]] = (),
     typical: float = 0.0,
     known: Iterable[Shape] = (),
+    entry: float = 0.0,
 ) -> tuple[Shape, ...]:
     """A dictionary for a sample of filters and, if there is one, of events (as `Space.keys`).
 
     Without events all are taken as equally likely. Typical filters for the schema count as well,
     with `typical` of the weight of all filters, so that new filters of other kinds find shapes.
-    The `known` shapes are candidates, too.
+    The `known` shapes are candidates, too. `entry` is the share of all events that one more cell
+    for a filter has to keep away.
     """
     bare = FieldsIndex(space, 0, ())
     most = space.index.budget
@@ -53,13 +55,14 @@ def learn_shapes(
         for part in wanted.any
     ]
     if typical:
-        cuts += _typical_cuts(bare, typical * sum(cut.weight for cut in cuts) / _SAMPLE)
+        weight = typical * sum(cut.weight for cut in cuts) / _TYPICAL
+        cuts += _typical_cuts(bare, _TYPICAL, weight)
     points = [Sampled(bare.point(keys), weight) for keys, weight in events]
-    return _choose(bare, cuts, points, known, _ENTRY)
+    return _choose(bare, cuts, points, known, entry)
 
 
-def _typical_cuts(bare: FieldsIndex, weight: float) -> "list[_Cut]":
-    boxes = typical_boxes(bare.space, bare.axes, _SAMPLE)
+def _typical_cuts(bare: FieldsIndex, count: int, weight: float) -> "list[_Cut]":
+    boxes = typical_boxes(bare.space, bare.axes, count)
     return [_Cut(bare, box, weight, bare.space.index.budget) for box in boxes]
 
 

@@ -25,14 +25,18 @@ MOST_LEARNED = 1_500
 TYPICAL = 0.02
 """What filters of other kinds count, which nobody has asked for yet, beside those of the traces."""
 
+ENTRY = 1e-5
+"""The share of all events that one more entry has to keep away: where shapes are about equal, the
+one with fewer entries is taken."""
+
 MIN_GAIN = 0.01
 """The share of the events in the filters' regions that a dictionary must keep away, in any case."""
 
 MIN_GAIN_OF_ALL = 0.05
 """The same if the regions of all filters change; between, it grows with the share that change."""
 
-MOST_ENTRIES = 1.5
-"""A dictionary may need this many times the entries of the present one."""
+ENTRIES_PRICE = 0.1
+"""What twice as many entries have to gain in addition."""
 
 
 class Learned(Struct, frozen=True):
@@ -48,9 +52,7 @@ class Learned(Struct, frozen=True):
 
 def learn(index: FieldsIndex, filters: Filters, events: Events) -> Learned:
     """The dictionary that suits the filters of a space, which come with the heaviest first."""
-    shapes = learn_shapes(
-        index.space, _for_learning(filters), events, typical=TYPICAL, known=index.shapes
-    )
+    shapes = learn_shapes(index.space, _for_learning(filters), events, TYPICAL, index.shapes, ENTRY)
     found = quiet_index(index.space, index.version, shapes)
     assert isinstance(found, FieldsIndex)
     by_region = EventIndex(index, events) if events else None
@@ -76,17 +78,14 @@ def why_not(before: Prediction, after: Prediction, change: Change, subscriptions
     if not change.filters:
         return "the present shapes are as good: no filter would get other regions"
     share = min(1.0, change.filters / subscriptions) if subscriptions else 0.0
-    needed = MIN_GAIN + share * (MIN_GAIN_OF_ALL - MIN_GAIN)
+    more = max(0.0, after.entries / before.entries - 1.0)
+    needed = MIN_GAIN + share * (MIN_GAIN_OF_ALL - MIN_GAIN) + more * ENTRIES_PRICE
     if change.gain < needed:
+        grows = f", and there are {more:.0%} more entries" if more else ""
         return (
             f"{max(0.0, change.gain):.1%} of the events that reach subscribers would not come any"
-            f" more, and {needed:.1%} are needed if the regions of {share:.0%} of the filters"
-            " change"
-        )
-    if after.entries > before.entries * MOST_ENTRIES:
-        return (
-            f"filters would need {after.entries:.1f} entries on average instead of"
-            f" {before.entries:.1f}, more than {MOST_ENTRIES:g} times as many"
+            f" more; {needed:.1%} are needed if the regions of {share:.0%} of the filters"
+            f" change{grows}"
         )
     return ""
 

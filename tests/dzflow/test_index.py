@@ -356,7 +356,7 @@ def test_typical_filters_keep_shapes_for_what_nobody_has_asked_for_yet() -> None
     of = space("fields", [{"name": n, "type": "int", "min": 0, "max": 255} for n in "xy"])
     wanted = [Sampled(parse_filter(of, "x < 64"), 1000.0)]
     assert learn_shapes(of, wanted) == ((2, 0),)
-    chosen = learn_shapes(of, wanted, typical=0.05)
+    chosen = learn_shapes(of, wanted, typical=0.05, entry=1e-5)
     assert (2, 0) in chosen
     assert any(shape[0] == 0 and shape[1] for shape in chosen)
 

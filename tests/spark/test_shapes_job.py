@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
@@ -19,7 +18,7 @@ from dzflow.index import Shape
 from spark.reading import find_events, find_traces
 from spark.sampling import priority_sample
 from spark.shapes.job import NoSuchTraceSpace, make_shapes
-from spark.shapes.model import Change, ShapesFound, SpaceShapes
+from spark.shapes.model import Change, Prediction, ShapesFound, SpaceShapes
 from spark.shapes.options import ShapesOptions
 from tests.spark.rows import BEGAN, row, write_rows
 
@@ -28,7 +27,7 @@ POOR: tuple[Shape, ...] = ((0, 0), (1, 0))  # nothing but the leading bit of x
 
 
 def space(
-    shapes: Sequence[Shape] | None = POOR, name: str = "stocks", number: int = 1, **index: Any
+    shapes: Sequence[Shape] | None = POOR, name: str = "plain", number: int = 1, **index: Any
 ) -> SpaceDoc:
     """A space of two attributes of eight bits."""
     doc = new_space(name, number, {"attributes": AXES, "index": index}, "legs", 1)
@@ -37,14 +36,82 @@ def space(
 
 
 def wants(id: str, filter: object, **more: Any) -> dict[str, Any]:
-    """A subscription."""
-    return row(id, filter=json.dumps(filter), **more)
+    """A subscription of a space to a filter; the space is part of the id."""
+    name = id.partition("-")[0]
+    target = f"s{id}".partition(".")[0]
+    given = {"space": name, "target_id": target, "filter": json.dumps(filter)}
+    return row(f"s{id}", **given | more)
 
 
-def event(x: int, y: int, weight: float | None = 1.0, **more: Any) -> dict[str, Any]:
+def event(space: str, x: int, y: int, weight: float | None = 1.0, **more: Any) -> dict[str, Any]:
     """A sampled event."""
-    plain = {"space": "stocks", "host": "h2", "time_us": BEGAN + 5, "weight": weight}
+    plain = {"space": space, "host": "h2", "time_us": BEGAN + 5, "weight": weight}
     return plain | {"values": json.dumps({"x": x, "y": y})} | more
+
+
+LOW, HIGH, OTHER = {"y": {"lt": 64}}, {"y": {"gte": 192}}, {"x": {"lt": 3}}
+LATER = BEGAN + 10_000
+
+REQUESTS = [
+    # A filter on an attribute that has no shapes, without and with events.
+    wants("plain-1", LOW),
+    wants("events-1", LOW),
+    # Three subscriptions with one filter; and one with two partials, which counts once.
+    *(wants(f"often-{n}", LOW) for n in range(3)),
+    wants("often-3", {"x": {"lt": 128}}),
+    wants("often-3", {"x": {"lt": 128}}, partition="1.0/other"),
+    # One ends, one changes twice at the same time, one is refused a change, and one altogether.
+    wants("last-1", LOW),
+    wants("last-1.1", LOW, kind="unsubscribe", received_us=LATER),
+    wants("last-2", LOW),
+    wants("last-2.1", OTHER, kind="update", received_us=LATER),
+    wants("last-2.2", HIGH, kind="update", received_us=LATER),
+    wants("last-3", HIGH),
+    wants("last-3.1", OTHER, kind="update", received_us=LATER),
+    wants("last-3.1", OTHER, kind="update", received_us=LATER, outcome="failed"),
+    wants("last-4", OTHER, outcome="failed"),
+    wants("last-5", OTHER, kind="advertise", target_id="alast-5"),
+    wants("ended-1", LOW),
+    wants("ended-1.1", LOW, kind="unsubscribe"),
+    wants("outside-1", {"x": {"lt": 32}}),
+    wants("good-1", {"x": {"lt": 128}}),
+    wants("damaged-1", LOW),
+    wants("damaged-2", {"colour": {"eq": "red"}}),
+    wants("damaged-3", {}) | {"filter": "no JSON"},
+    wants("unreadable-1", "colour == 3"),
+    wants("zorder-1", LOW),
+    wants("gone-1", {}),
+]
+SAMPLES = [
+    *(event("events", 0, 0, 30.0), event("events", 0, 200, 6.0), event("events", 0, 200, 4.0)),
+    event("events", 200, 100, None),
+    *(event("outside", 200, n) for n in range(9)),
+    *(event("damaged", 0, 0), event("damaged", 0, 200)),
+    event("damaged", 1, 1, values='{"x": 1}'),
+    event("damaged", 1, 1, values="?"),
+    event("nowhere", 0, 0, 7.0),
+]
+NAMES = ("plain", "events", "often", "last", "ended", "outside", "good", "damaged", "unreadable")
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ShapesFound:
+    """What the job finds in traces with a space for each case."""
+    folder = tmp_path_factory.mktemp("traces")
+    docs = [space(name=name, number=n) for n, name in enumerate(NAMES, 1)]
+    docs.append(space(None, "zorder", len(NAMES) + 1, kind="zorder"))
+    return job(spark, folder, REQUESTS, SAMPLES, docs)
+
+
+def of(found: ShapesFound, name: str) -> SpaceShapes:
+    (result,) = (each for each in found.spaces if each.space == name)
+    return result
+
+
+def figures(result: SpaceShapes) -> tuple[Prediction, Prediction]:
+    assert result.before is not None
+    assert result.after is not None
+    return result.before, result.after
 
 
 def job(
@@ -55,10 +122,9 @@ def job(
     docs: Sequence[SpaceDoc] = (),
     **options: Any,
 ) -> ShapesFound:
-    footer = encode_footer(docs or [space()]).entries
-    write_rows(folder / "requests", rows, footer=footer)
-    if found := list(events):
-        write_rows(folder / "events", found, schema=EVENTS)
+    write_rows(folder / "requests", rows, footer=encode_footer(docs or [space()]).entries)
+    if given := list(events):
+        write_rows(folder / "events", given, schema=EVENTS)
     return run(spark, folder, **options)
 
 
@@ -72,171 +138,117 @@ def only(found: ShapesFound) -> SpaceShapes:
     return result
 
 
-def test_a_filter_on_an_attribute_without_shapes_gets_one(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    result = only(job(spark, tmp_path, [wants("s1-1", {"y": {"lt": 64}})]))
+def test_a_filter_on_an_attribute_without_shapes_gets_one(found: ShapesFound) -> None:
+    result = of(found, "plain")
     assert (result.subscriptions, result.filters, result.sampled) == (1, 1, 1)
     assert (result.events, result.basis, result.active) == (0, "uniform", True)
-    before, after = result.before, result.after
-    assert before is not None and after is not None
+    before, after = figures(result)
     # A quarter of all events is wanted, and all come; then only the quarter comes.
     assert (before.unwanted, before.entries, before.masks, before.shapes) == (0.75, 1.0, 1, 2)
     assert (after.unwanted, after.entries, after.masks) == (0.0, 1.0, 1)
     assert result.change == Change(gain=0.75, filters=1, added=1, removed=1)
     proposal = result.proposal
     assert proposal is not None
-    assert (proposal.space, proposal.version, proposal.number) == ("stocks", 0, 0)
-    assert (0, 0) in proposal.shapes
-    assert (0, 2) in proposal.shapes
+    assert (proposal.space, proposal.version, proposal.number) == ("plain", 0, 0)
+    assert {(0, 0), (0, 2)} <= set(proposal.shapes)
     # Filters of other kinds find shapes as well, although nobody has asked for any yet.
     assert any(x and y for x, y in proposal.shapes)
     assert len(proposal.shapes) <= 64
     assert "unwanted events fall from 75.0% to 0.0%" in proposal.reasons[0]
 
 
-def test_sampled_events_count_as_often_as_they_were_published(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    events = [event(0, 0, 30.0), event(0, 200, 6.0), event(0, 200, 4.0), event(200, 100, None)]
-    result = only(job(spark, tmp_path, [wants("s1-1", {"y": {"lt": 64}})], events))
+def test_sampled_events_count_as_often_as_they_were_published(found: ShapesFound) -> None:
+    result = of(found, "events")
     assert (result.events, result.basis, result.damaged_events) == (3, "events", 0)
-    before, after = result.before, result.after
-    assert before is not None and after is not None
+    before, after = figures(result)
     assert before.unwanted == pytest.approx(11 / 41)
     assert after.unwanted == 0.0
     assert result.change.gain == pytest.approx(11 / 41)
 
 
-def test_filters_count_as_often_as_subscriptions_have_them(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    rows = [wants(f"s1-{n}", {"y": {"lt": 64}}) for n in range(3)]
-    rows += [wants("s1-3", {"x": {"lt": 128}})]
-    # A request with two partials is still one subscription.
-    rows += [wants("s1-3", {"x": {"lt": 128}}, partition="1.0/other")]
-    result = only(job(spark, tmp_path, rows))
+def test_filters_count_as_often_as_subscriptions_have_them(found: ShapesFound) -> None:
+    result = of(found, "often")
     assert (result.subscriptions, result.filters) == (4, 2)
-    before = result.before
-    assert before is not None
+    before, _ = figures(result)
     # Three get all and want a quarter; one gets a half and wants it.
     assert before.unwanted == pytest.approx(1 - (3 * 0.25 + 0.5) / (3 + 0.5))
     assert result.change.gain == pytest.approx(1 - 1.25 / 3.5)
     assert replace(result.change, gain=0.0) == Change(filters=3, added=3, removed=3)
 
 
-def test_the_last_request_of_a_subscription_says_what_it_wants(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    low, high, other = {"y": {"lt": 64}}, {"y": {"gte": 192}}, {"x": {"lt": 3}}
-    at = BEGAN + 10_000
-    rows = [
-        wants("s1-1", low),
-        wants("s1-1.1", low, kind="unsubscribe", target_id="s1-1", received_us=at),
-        wants("s1-2", low),
-        wants("s1-2.1", other, kind="update", target_id="s1-2", received_us=at),
-        wants("s1-2.2", high, kind="update", target_id="s1-2", received_us=at),
-        wants("s1-3", high),
-        # A change that a switch refused: in one partition it was done, and undone.
-        wants("s1-3.1", other, kind="update", target_id="s1-3", received_us=at),
-        wants("s1-3.1", other, kind="update", target_id="s1-3", received_us=at, outcome="failed"),
-        wants("s1-4", other, outcome="failed"),
-        wants("a1-1", other, kind="advertise"),
-    ]
-    result = only(job(spark, tmp_path, rows))
-    assert (result.subscriptions, result.filters) == (2, 1)
+def test_the_last_request_of_a_subscription_says_what_it_wants(found: ShapesFound) -> None:
+    result = of(found, "last")
+    assert (result.subscriptions, result.filters, result.active) == (2, 1, True)
     assert result.change.filters == 2
 
 
-def test_if_no_subscription_is_active_all_count(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [
-        wants("s1-1", {"y": {"lt": 64}}),
-        wants("s1-1.1", {"y": {"lt": 64}}, kind="unsubscribe", target_id="s1-1"),
-    ]
-    result = only(job(spark, tmp_path, rows))
+def test_if_no_subscription_is_active_all_count(found: ShapesFound) -> None:
+    result = of(found, "ended")
     assert (result.active, result.subscriptions, result.filters) == (False, 1, 1)
     assert result.proposal is not None
 
 
-def test_events_outside_all_regions_say_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [wants("s1-1", {"x": {"lt": 32}})]
-    result = only(job(spark, tmp_path, rows, [event(200, n) for n in range(9)]))
+def test_events_outside_all_regions_say_nothing(found: ShapesFound) -> None:
+    result = of(found, "outside")
     # All events lie in the upper half, and the filter has the lower one.
     assert (result.events, result.basis) == (9, "uniform")
-    assert result.before is not None
-    assert result.before.unwanted == pytest.approx(0.75)
+    assert figures(result)[0].unwanted == pytest.approx(0.75)
 
 
-def test_where_nothing_is_gained_nothing_is_proposed(spark: SparkSession, tmp_path: Path) -> None:
-    result = only(job(spark, tmp_path, [wants("s1-1", {"x": {"lt": 128}})]))
+def test_where_nothing_is_gained_nothing_is_proposed(found: ShapesFound) -> None:
+    result = of(found, "good")
     assert result.proposal is None
     assert result.why == "the present shapes are as good: no filter would get other regions"
 
 
-def test_what_does_not_fit_is_counted_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [
-        wants("s1-1", {"y": {"lt": 64}}),
-        wants("s1-2", {"colour": {"eq": "red"}}),
-        row("s1-3", filter="no JSON"),
-    ]
-    events = [event(0, 0), event(0, 200), event(1, 1, values='{"x": 1}'), event(1, 1, values="?")]
-    result = only(job(spark, tmp_path, rows, events))
+def test_what_does_not_fit_is_counted_and_left_out(found: ShapesFound) -> None:
+    result = of(found, "damaged")
     assert (result.subscriptions, result.filters, result.sampled, result.damaged) == (3, 3, 3, 2)
     assert (result.events, result.damaged_events) == (2, 2)
-    assert result.before is not None
-    assert result.before.unwanted == 0.5
+    assert figures(result)[0].unwanted == 0.5
 
 
-def test_without_a_filter_that_fits_there_is_no_prediction(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    result = only(job(spark, tmp_path, [row("s1-1", filter='"colour == 3"')]))
+def test_without_a_filter_that_fits_there_is_no_prediction(found: ShapesFound) -> None:
+    result = of(found, "unreadable")
     assert (result.before, result.after, result.proposal) == (None, None, None)
     assert "no filter of its subscriptions can be read" in result.why
 
 
-def test_an_index_without_shapes_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    doc = space(None, kind="zorder")
-    result = only(job(spark, tmp_path, [wants("s1-1", {"y": {"lt": 64}})], docs=[doc]))
+def test_an_index_without_shapes_says_so(found: ShapesFound) -> None:
+    result = of(found, "zorder")
     assert (result.proposal, result.before) == (None, None)
     assert result.why.startswith("its index is of kind zorder")
 
 
-def test_unknown_spaces_are_left_out_with_a_notice(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [wants("s1-1", {"y": {"lt": 64}}), wants("s2-1", {}, space="gone")]
-    found = job(spark, tmp_path, rows, [event(0, 0, 7.0, space="nowhere"), event(0, 0)])
-    assert only(found).space == "stocks"
+def test_unknown_spaces_are_left_out_with_a_notice(found: ShapesFound) -> None:
     assert found.source.notices == (
         "gone is left out (1 subscriptions and 0 events): no file describes the space.",
         "nowhere is left out (0 subscriptions and 7 events): no file describes the space.",
     )
 
 
-def test_a_space_can_be_chosen(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [
-        wants("s1-1", {"y": {"lt": 64}}),
-        wants("s2-1", {"y": {"lt": 64}}, space="bonds"),
-        wants("s2-2", {"y": {"lt": 64}}, space="bonds"),
-    ]
-    both = job(spark, tmp_path, rows, docs=[space(), space(name="bonds", number=2)])
-    assert [each.space for each in both.spaces] == ["bonds", "stocks"]  # most subscriptions first
-    assert only(run(spark, tmp_path, space="stocks")).space == "stocks"
-    with pytest.raises(NoSuchTraceSpace, match="there is bonds, stocks"):
+def test_spaces_with_most_subscriptions_come_first(found: ShapesFound) -> None:
+    counts = [each.subscriptions for each in found.spaces]
+    assert [each.space for each in found.spaces[:2]] == ["last", "often"]
+    assert counts[2:] == sorted(counts[2:], reverse=True)
+
+
+def test_a_space_and_a_time_can_be_chosen(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [wants("plain-1", LOW), wants("plain-2", {}, received_us=LATER), wants("bonds-1", LOW)]
+    events = [event("plain", 0, 0), event("plain", 0, 200, None, time_us=LATER)]
+    docs = [space(), space(name="bonds", number=2)]
+    result = only(job(spark, tmp_path, rows, events, docs, space="plain", until_us=LATER))
+    assert (result.space, result.filters, result.events) == ("plain", 1, 1)
+    with pytest.raises(NoSuchTraceSpace, match="there is bonds, plain"):
         run(spark, tmp_path, space="gone")
 
 
-def test_requests_and_events_can_be_chosen_by_time(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [wants("s1-1", {"y": {"lt": 64}}), wants("s1-2", {}, received_us=BEGAN + 50_000)]
-    events = [event(0, 0), event(0, 200, time_us=BEGAN + 50_000)]
-    result = only(job(spark, tmp_path, rows, events, until_us=BEGAN + 20_000))
-    assert (result.filters, result.events) == (1, 1)
-
-
 def test_traces_without_subscriptions_give_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    found = job(spark, tmp_path, [])
-    assert (found.source.rows, found.spaces) == (0, ())
-    found = job(spark, tmp_path, [wants("a1-1", {}, kind="advertise")])
-    assert (found.source.rows, found.spaces) == (1, ())
+    none = job(spark, tmp_path, [])
+    assert (none.source.rows, none.spaces) == (0, ())
+    advertised = wants("plain-1", {}, kind="advertise", target_id="aplain-1")
+    none = job(spark, tmp_path, [advertised])
+    assert (none.source.rows, none.spaces) == (1, ())
 
 
 def test_events_are_found_beside_a_folder_or_a_file_of_requests(
@@ -244,34 +256,25 @@ def test_events_are_found_beside_a_folder_or_a_file_of_requests(
 ) -> None:
     requests = tmp_path / "traces" / "requests"
     file = write_rows(requests, [row("s1-1")])
-    write_rows(tmp_path / "traces" / "events", [event(0, 0)], schema=EVENTS)
+    write_rows(tmp_path / "traces" / "events", [event("plain", 0, 0)], schema=EVENTS)
     for path in (tmp_path, tmp_path / "traces", requests, file, f"{requests}/"):
         assert [each.rows for each in find_events(spark, str(path)).files] == [1]
     assert find_events(spark, str(tmp_path / "elsewhere")).files == ()
 
 
-def test_a_damaged_file_of_events_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "events").mkdir()
-    (tmp_path / "events" / "a.parquet").write_bytes(b"PAR1 and no more")
-    columns = pa.schema([field for field in EVENTS if field.name != "values"])
-    pq.write_table(pa.Table.from_pylist([], columns), tmp_path / "events" / "b.parquet")
-    found = job(spark, tmp_path, [wants("s1-1", {"y": {"lt": 64}})])
+def test_files_of_events_may_be_damaged_or_old(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "events"
+    old = pa.schema([field for field in EVENTS if field.name != "weight"])
+    write_rows(folder, [event("plain", 0, 0), event("plain", 0, 200)], "old.parquet", schema=old)
+    (folder / "a.parquet").write_bytes(b"PAR1 and no more")
+    write_rows(folder, [], "b.parquet", schema=pa.schema([("space", pa.string())]))
+    found = job(spark, tmp_path, [wants("plain-1", LOW)])
     assert [file.name for file in found.source.skipped] == ["a.parquet", "b.parquet"]
-    assert "lacks the column values: it is no file of traces of events" in (
-        found.source.skipped[1].why
+    assert found.source.skipped[1].why == (
+        "it lacks the column host: it is no file of traces of events"
     )
-    assert only(found).basis == "uniform"
-
-
-def test_events_of_a_release_without_weights_count_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    columns = pa.schema([field for field in EVENTS if field.name != "weight"])
-    write_rows(tmp_path / "events", [event(0, 0), event(0, 200)], schema=columns)
-    result = only(job(spark, tmp_path, [wants("s1-1", {"y": {"lt": 64}})]))
-    assert result.events == 2
-    assert result.before is not None
-    assert result.before.unwanted == 0.5
+    result = only(found)
+    assert (result.events, figures(result)[0].unwanted) == (2, 0.5)
 
 
 def test_a_sample_is_bounded_keeps_heavy_rows_and_is_the_same_every_time(
