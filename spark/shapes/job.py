@@ -65,7 +65,7 @@ def make_shapes(
         notices += _left_out(totals, published, spaces, options.space)
         names = sorted(
             (name for name in spaces if name in totals),
-            key=lambda name: (-totals[name].subscriptions, name),
+            key=lambda name: (-totals[name].counted, name),
         )
         if len(names) > MOST_SPACES:
             text = f"{len(names) - MOST_SPACES} spaces with fewer subscriptions are not learned"
@@ -130,7 +130,7 @@ def _learn(
     """What there is to say about one space."""
     result = SpaceShapes(
         space=name,
-        subscriptions=totals.active if totals.by_active else totals.subscriptions,
+        subscriptions=totals.counted,
         active=totals.by_active,
         filters=totals.active_filters if totals.by_active else totals.filters,
         sampled=0,

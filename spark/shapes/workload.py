@@ -41,6 +41,11 @@ class FilterTotals(Struct, frozen=True):
         """Whether only active subscriptions count: they do unless there are none."""
         return self.active > 0
 
+    @property
+    def counted(self) -> int:
+        """How many subscriptions count."""
+        return self.active if self.by_active else self.subscriptions
+
 
 class Readable(NamedTuple):
     """What can be used of a sample, and how many of its members cannot be."""
@@ -104,12 +109,11 @@ def sample_filters(
     weight = "active" if totals.by_active else "subscriptions"
     own = filters.where((sql.col("space") == space.name) & (sql.col(weight) > 0))
     sample = priority_sample(own, weight, ["filter"], most)
-    total = totals.active if totals.by_active else totals.subscriptions
 
     def read(text: str) -> Filter:
         return parse_filter(space, json.loads(text), STORED_WORK)
 
-    found = _read(_scaled(sample, total), "filter", read)
+    found = _read(_scaled(sample, totals.counted), "filter", read)
     return Readable(found, len(sample) - len(found))
 
 

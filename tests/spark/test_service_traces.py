@@ -5,12 +5,14 @@ import stat
 import subprocess
 from pathlib import Path
 
+import httpx
 import pytest
 
 from dzflow.sdk import Rest
 from spark.session import SparkUnavailable, check_installation
 from tests.etcd import TestEtcd
 from tests.service import COMMAND
+from tests.spark.quick import quick_environment, quick_words
 from tests.stack import Stack, StackOptions
 
 SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023, "bits": 10}]}
@@ -18,17 +20,22 @@ TIMEOUT = 300
 
 
 def report(*words: object) -> "subprocess.CompletedProcess[str]":
+    return trace("report", *words)
+
+
+def trace(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [COMMAND, "trace", "report", *map(str, words)],
+        [COMMAND, "trace", *map(str, words)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
+        env=quick_environment(),
     )
 
 
 @pytest.fixture(scope="module")
 def traces(etcd_server: TestEtcd, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten subscriptions of which half end, an advertisement, and a change."""
+    """Ten subscriptions of which half end, an advertisement, a change, and sampled events."""
     try:
         check_installation()
     except SparkUnavailable as missing:
@@ -45,6 +52,12 @@ def traces(etcd_server: TestEtcd, tmp_path_factory: pytest.TempPathFactory) -> P
         for id in ids[:5]:
             rest.end("subscription", id)
         rest.update("subscription", ids[9], "price < 100")
+        samples = [
+            {"space": "stocks", "time_us": 1, "values": {"price": price}, "weight": 50.0}
+            for price in (10, 500, 1010)
+        ]
+        answer = httpx.post(f"{stack.url}/reports", json={"host": "h1", "events": samples})
+        assert answer.is_success, answer.text
     return folder
 
 
@@ -74,3 +87,19 @@ def test_a_wrong_call_is_refused_before_spark_starts(tmp_path: Path) -> None:
     assert (wrong.returncode, "there is no folder" in wrong.stderr) == (1, True)
     wrong = report(tmp_path, "--setting", "memory")
     assert (wrong.returncode, "--setting takes KEY=VALUE" in wrong.stderr) == (1, True)
+
+
+def test_shapes_are_learned_from_subscriptions_and_sampled_events(
+    traces: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "shapes.json"
+    done = trace("shapes", traces.parent, "--json", data, *quick_words())
+    assert done.returncode == 0, done.stderr
+    found = json.loads(data.read_text())
+    (stocks,) = found["spaces"]
+    assert (found["source"]["skipped"], found["source"]["notices"]) == ([], [])
+    # Five are active; the last one has another filter by now.
+    assert (stocks["subscriptions"], stocks["filters"], stocks["damaged"]) == (5, 5, 0)
+    assert (stocks["events"], stocks["basis"]) == (3, "events")
+    assert (stocks["proposal"] is None) == bool(stocks["why"])
+    assert "stocks: 5 active subscriptions with 5 filters" in done.stdout
