@@ -209,7 +209,7 @@ def _show_space(console: Console, each: "SpaceResult") -> None:
             f"[yellow]{each.damaged:,} filters ({share}) cannot be read, or do not fit[/]"
         )
     after = each.after if each.plan else None
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (name, write(each.before), write(after) if after else "")
         for name, write in _FIGURES.items()
     ]

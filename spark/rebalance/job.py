@@ -20,7 +20,6 @@ from spark.rebalance.loads import (
     find_timing,
     find_totals,
     is_known,
-    last_mode,
     load_by_region,
     region_totals,
     sample_regions,
@@ -28,6 +27,7 @@ from spark.rebalance.loads import (
 from spark.rebalance.model import Rebalance, SpaceResult
 from spark.rebalance.options import RebalanceOptions
 from spark.rebalance.planner import propose
+from spark.rebalance.prediction import Timing
 from spark.rebalance.results import SpaceLoad, space_result
 from spark.source import described_spaces, find_source
 from spark.traces import SkippedFile, Source, Traces
@@ -69,16 +69,18 @@ def make_rebalance(
         text = f"{len(busy) - MOST_SPACES} spaces with less work have no plan; name one to get it"
         notices.append(f"{text}.")
     speeds = dict(options.speeds) or _equal_speeds(totals)
-    result = Rebalance(source, last_mode(rows), speeds)
+    timing, mode = find_timing(decided)
+    result = Rebalance(source, mode, speeds)
     if busy and speeds:
         chosen = {name: spaces[name] for name in busy[:MOST_SPACES]}
         with shipped_code(spark):
-            result = replace(result, spaces=_plan(decided, chosen, totals, result, options))
+            planned = _plan(decided, chosen, totals, result, timing, options)
+        result = replace(result, spaces=planned)
     gone = vanished(spark, traces)
     return replace(result, source=_told(source, notices, gone))
 
 
-_NONE = SpaceTotals(0.0, 0.0, 0.0, 0, 0, {})
+_NONE = SpaceTotals(0.0, 0.0, 0.0, 0, {})
 
 
 class _Space(Struct, frozen=True):
@@ -153,6 +155,7 @@ def _plan(
     spaces: Mapping[str, _Space],
     totals: Mapping[str, SpaceTotals],
     about: Rebalance,
+    timing: Timing,
     options: RebalanceOptions,
 ) -> tuple[SpaceResult, ...]:
     """A result for each space, those with most work first."""
@@ -161,7 +164,6 @@ def _plan(
         IndexSource(name, space.version, space.stored.schema, space.stored.shapes)
         for name, space in spaces.items()
     ]
-    timing = find_timing(decided)
     owners = options.owners
     if owners is None:
         names = [s.partition(leaf) for s in spaces.values() for leaf in s.stored.map.leaves()]

@@ -26,7 +26,6 @@ class SpaceTotals(Struct, frozen=True):
     work_us: float
     pushed_us: float
     unknown_us: float
-    partials: int
     operations: int
     by_configurator: Mapping[str, float]  # all work
 
@@ -55,7 +54,6 @@ def find_totals(rows: "DataFrame", known: "Column") -> dict[str, SpaceTotals]:
     found = rows.groupBy("space", "configurator", known.alias("known")).agg(
         sql.sum("work_us").alias("work_us"),
         sql.sum(sql.greatest(sql.col("pushed_us"), sql.lit(0)) / size).alias("pushed_us"),
-        sql.count("*").alias("partials"),
         sql.sum("operations").alias("operations"),
     )
     by_space: dict[str, list[Row]] = {}
@@ -73,27 +71,29 @@ def _space_totals(groups: "Sequence[Row]") -> SpaceTotals:
         sum(row["work_us"] for row in known),
         sum(row["pushed_us"] for row in known),
         sum(row["work_us"] for row in groups if not row["known"]),
-        sum(row["partials"] for row in known),
         sum(row["operations"] for row in known),
         work,
     )
 
 
-def find_timing(rows: "DataFrame") -> Timing:
-    """What all rows say about time. Seconds in which no request arrived do not count."""
+def find_timing(rows: "DataFrame") -> tuple[Timing, str]:
+    """What all rows say about time, and the mode of the last one.
+
+    Seconds in which no request arrived do not count.
+    """
     about = rows.agg(
         sql.count_distinct(sql.floor(sql.col("received_us") / SECOND)).alias("seconds"),
-        sql.count("*").alias("partials"),
         sql.avg("work_us").alias("work_us"),
         sql.avg("pushed_us").alias("pushed_us"),
+        sql.max_by("mode", sql.struct("done_us", "mode")).alias("mode"),
     ).first()
     assert about is not None  # an aggregation without groups has one row
-    return Timing(
+    timing = Timing(
         float(max(1, about["seconds"])),
-        float(about["partials"]),
         (about["work_us"] or 0.0) / 1_000,
         (about["pushed_us"] or 0.0) / 1_000,
     )
+    return timing, about["mode"] or ""
 
 
 def find_owners(rows: "DataFrame", partitions: Collection[str]) -> dict[str, str]:
@@ -102,12 +102,6 @@ def find_owners(rows: "DataFrame", partitions: Collection[str]) -> dict[str, str
     last = sql.max_by("configurator", sql.struct("done_us", "configurator"))
     found = own.groupBy("partition").agg(last.alias("configurator"))
     return {row["partition"]: row["configurator"] for row in found.collect()}
-
-
-def last_mode(rows: "DataFrame") -> str:
-    """The mode of the last row."""
-    last = rows.agg(sql.max_by("mode", sql.struct("done_us", "mode")).alias("mode")).first()
-    return (last["mode"] if last else None) or ""
 
 
 def load_by_region(rows: "DataFrame", sources: Sequence[IndexSource]) -> "DataFrame":
@@ -133,7 +127,8 @@ def load_by_region(rows: "DataFrame", sources: Sequence[IndexSource]) -> "DataFr
         sql.explode_outer("regions").alias("region"),
     )
     return spread.groupBy("space", "advertised", "region").agg(
-        sql.sum("work_us").alias("work_us"),
+        # Spark adds up in any order; rounded, the result is the same every time.
+        sql.round(sql.sum("work_us"), 3).alias("work_us"),
         sql.sum("partials").alias("partials"),
         sql.sum("filters").alias("filters"),
     )

@@ -22,7 +22,6 @@ class Timing(Struct, frozen=True):
     """What the traces say about time."""
 
     seconds: float  # in which requests arrived
-    partials: float
     decided_ms: float  # mean work of a partial
     pushed_ms: float  # mean time of the switches
 

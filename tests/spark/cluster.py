@@ -26,7 +26,7 @@ def link_packages(folder: Path) -> None:
     """Put pyarrow, and what it needs, into a folder; nothing else of this environment."""
     folder.mkdir(parents=True, exist_ok=True)
     for module in (numpy, pyarrow):
-        source = Path(module.__file__).parent
+        source = Path(str(module.__file__)).parent
         for name in (source.name, f"{source.name}.libs"):
             if source.with_name(name).exists():
                 (folder / name).symlink_to(source.with_name(name))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -30,7 +31,7 @@ from spark.traces import Source
 SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023, "bits": 10}]}
 MAP = PartitionMap("legs", Node(0, zero=Node(1)))
 SOURCE = Source("traces", 0, 0, 1_000_000, 1, 10, 8)
-TIMING = Timing(1.0, 10.0, 0.1, 2.0)
+TIMING = Timing(1.0, 0.1, 2.0)
 
 
 def result(hot: float = 300.0, name: str = "stocks") -> SpaceResult:
@@ -110,7 +111,8 @@ def client(answer: Callable[[httpx.Request], httpx.Response]) -> httpx.Client:
 def test_a_service_says_who_is_there_and_who_owns_what() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/partitions":
-            items = [{"id": "1.0/0-0", "configurator": "c1"}, {"id": "2.0/all", "configurator": ""}]
+            owners = {"1.0/0-0": "c1", "2.0/all": "c4"}
+            items: list[Any] = [{"id": id, "configurator": c} for id, c in owners.items()]
         else:
             items = [
                 {"id": "c1", "state": "up", "leaving": False},

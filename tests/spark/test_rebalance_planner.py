@@ -15,7 +15,7 @@ from dzflow.region import Region
 from dzflow.space import Space
 from sdn.pipeline import PlanName
 from spark.rebalance.assignment import Fleet, assign, busiest, imbalance_of, keep
-from spark.rebalance.planner import Proposal, propose
+from spark.rebalance.planner import MIN_GAIN, Proposal, propose
 from spark.rebalance.prediction import RegionLoad, Timing, leaf_load, waiting_ms
 from spark.rebalance.reasons import find_reasons, hot_cell
 
@@ -164,7 +164,7 @@ def test_entries_are_regions_that_no_other_one_covers() -> None:
 
 
 def test_waiting_grows_with_the_load_of_each_configurator() -> None:
-    timing = Timing(seconds=1.0, partials=100.0, decided_ms=5.0, pushed_ms=1.0)
+    timing = Timing(seconds=1.0, decided_ms=5.0, pushed_ms=1.0)
     equal = {"c1": 1.0, "c2": 1.0}
     assert waiting_ms({"c1": 0.0, "c2": 0.0}, equal, timing) == 0.0
     assert waiting_ms({"c1": 250_000.0, "c2": 250_000.0}, equal, timing) == pytest.approx(5 / 3)
@@ -215,7 +215,7 @@ QUARTERS = PartitionMap("legs", Node(0, zero=Node(1), one=Node(1)))
 
 
 def quarters(
-    *work: float, speeds: Sequence[float] = (1.0, 1.0), **options: float
+    *work: float, speeds: Sequence[float] = (1.0, 1.0), min_gain: float = MIN_GAIN
 ) -> tuple[Proposal, Fleet]:
     """One region in each quarter; c1 has the lower half, c2 the upper one."""
     names = ("0-0.1-0", "0-0.1-1", "0-1.1-0", "0-1.1-1")
@@ -223,7 +223,7 @@ def quarters(
     fleet = Fleet(dict(zip(("c1", "c2"), speeds, strict=True)), owners=owners)
     texts = ("00110010", "01110010", "10110010", "11110010")
     items = [region(text, us) for text, us in zip(texts, work, strict=True)]
-    return propose(QUARTERS, items, fleet, **options), fleet
+    return propose(QUARTERS, items, fleet, min_gain=min_gain), fleet
 
 
 def test_a_single_hot_region_cannot_be_cut_and_gets_a_configurator_of_its_own() -> None:

@@ -195,7 +195,7 @@ def test_a_plan_from_traces_spreads_the_load_of_a_running_service(
 def rebalance(traces: Path, url: str, folder: Path) -> Any:
     """Run the command on traces, and have the plan carried out."""
     words = ["--space", SPACE, "--apply", "--wait", "--url", url]
-    files = ["--json", folder / "result.json", "--plan", folder / "plan.json"]
+    files = [f"--json={folder / 'result.json'}", f"--plan={folder / 'plan.json'}"]
     done = subprocess.run(
         [COMMAND, "trace", "rebalance", traces, *words, *files, *quick_words()],
         capture_output=True,

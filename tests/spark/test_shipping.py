@@ -59,9 +59,9 @@ def test_the_stand_in_behaves_like_what_it_stands_for() -> None:
     provide_msgspec()  # msgspec is there, so nothing happens
     import msgspec
 
-    assert msgspec.Struct is not Struct
+    assert "msgspec" in msgspec.Struct.__module__
 
-    class Pair(Struct, frozen=True, order=True, gc=False):  # type: ignore[call-arg]
+    class Pair(Struct, frozen=True, order=True, gc=False):
         bits: int
         mask: int
 
@@ -69,4 +69,4 @@ def test_the_stand_in_behaves_like_what_it_stands_for() -> None:
     assert sorted([Pair(2, 0), Pair(1, 9)])[0] == Pair(1, 9)  # type: ignore[call-arg,type-var]
     assert hash(Pair(1, 2)) == hash(Pair(1, 2))  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
-        Pair(1, 2).bits = 3  # type: ignore[call-arg,misc]
+        Pair(1, 2).bits = 3  # type: ignore[call-arg]
