@@ -7,7 +7,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from configurators.state.trace_spaces import BadTraceSpaces, TraceVersion
-from dzflow.errors import BadInput
 from dzflow.index import FieldsIndex, Index
 from spark.reading import find_events, read_events, read_rows, vanished
 from spark.shapes.learning import find_reasons, learn
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
 MOST_SPACES = 16  # for which shapes are learned: those with most subscriptions
 
 
-class NoSuchTraceSpace(BadInput):
-    """A space that the traces do not describe."""
-
-
 class _Space(Struct, frozen=True):
     """A space that the traces describe: the version in force, and its index."""
 
@@ -49,7 +44,7 @@ def make_shapes(
 ) -> ShapesFound:
     """Dictionaries for the spaces of the traces, or the reasons why there is none.
 
-    NoSuchTraceSpace if the space that is asked for is not described.
+    UnknownTraceSpace if the space that is asked for is not described.
     """
     rows = with_work(read_rows(spark, traces, options.since_us, options.until_us))
     source = find_source(path, traces, rows, lambda: rows.select("request_id").distinct().count())
@@ -84,21 +79,17 @@ def make_shapes(
 
 def _described(traces: Traces, wanted: str) -> tuple[dict[str, _Space], list[str]]:
     """The spaces that can be learned, and notices about the others."""
-    described, unknown = described_spaces(traces)
+    described, unknown = described_spaces(traces, wanted)
     if unknown:
         return {}, [f"No shapes can be learned: {unknown}."]
-    if wanted and wanted not in described:
-        names = ", ".join(sorted(described)) or "none"
-        raise NoSuchTraceSpace(f"the traces do not describe a space {wanted!r}; there is {names}")
     found = {}
     notices = []
     for name, space in sorted(described.items()):
-        if wanted in ("", name):
-            stored = space.versions[space.current]
-            try:
-                found[name] = _Space(space.current, stored, stored.index(name, space.current))
-            except BadTraceSpaces as error:
-                notices.append(f"The shapes of {name} cannot be learned: {error}.")
+        stored = space.versions[space.current]
+        try:
+            found[name] = _Space(space.current, stored, stored.index(name, space.current))
+        except BadTraceSpaces as error:
+            notices.append(f"The shapes of {name} cannot be learned: {error}.")
     return found, notices
 
 

@@ -108,12 +108,12 @@ def sample_filters(
     """The filters of a space, or a sample; each with the number of subscriptions it stands for."""
     weight = "active" if totals.by_active else "subscriptions"
     own = filters.where((sql.col("space") == space.name) & (sql.col(weight) > 0))
-    sample = priority_sample(own, weight, ["filter"], most)
+    sample = priority_sample(own, weight, ["filter"], totals.counted, most)
 
     def read(text: str) -> Filter:
         return parse_filter(space, json.loads(text), STORED_WORK)
 
-    found = _read(_scaled(sample, totals.counted), "filter", read)
+    found = _read(sample, "filter", read)
     return Readable(found, len(sample) - len(found))
 
 
@@ -136,20 +136,13 @@ def sample_events(
 ) -> ReadableEvents:
     """The events of a space, or a sample; each with the published ones that it stands for."""
     own = events.where((sql.col("space") == space.name) & (sql.col("weight") > 0))
-    sample = priority_sample(own, "weight", ["values"], most)
+    sample = priority_sample(own, "weight", ["values"], total, most)
 
     def read(text: str) -> tuple[Key, ...]:
         return space.keys(json.loads(text))
 
-    found = _read(_scaled(sample, total), "values", read)
+    found = _read(sample, "values", read)
     return ReadableEvents(found, len(sample) - len(found))
-
-
-def _scaled(sample: list[SampledRow], total: float) -> list[SampledRow]:
-    """The sample with weights that add up to those of all."""
-    weight = sum(each.weight for each in sample)
-    scale = total / weight if weight else 1.0
-    return [SampledRow(each.row, each.weight * scale) for each in sample]
 
 
 def _read(

@@ -17,9 +17,10 @@ from dispatcher.reports.traces import EVENTS
 from dzflow.index import Shape
 from spark.reading import find_events, find_traces
 from spark.sampling import priority_sample
-from spark.shapes.job import NoSuchTraceSpace, make_shapes
+from spark.shapes.job import make_shapes
 from spark.shapes.model import Change, Prediction, ShapesFound, SpaceShapes
 from spark.shapes.options import ShapesOptions
+from spark.source import UnknownTraceSpace
 from tests.spark.rows import BEGAN, row, write_rows
 
 AXES = [{"name": name, "type": "int", "min": 0, "max": 255} for name in "xy"]
@@ -239,7 +240,7 @@ def test_a_space_and_a_time_can_be_chosen(spark: SparkSession, tmp_path: Path) -
     docs = [space(), space(name="bonds", number=2)]
     result = only(job(spark, tmp_path, rows, events, docs, space="plain", until_us=LATER))
     assert (result.space, result.filters, result.events) == ("plain", 1, 1)
-    with pytest.raises(NoSuchTraceSpace, match="there is bonds, plain"):
+    with pytest.raises(UnknownTraceSpace, match="there is bonds, plain"):
         run(spark, tmp_path, space="gone")
 
 
@@ -282,11 +283,12 @@ def test_a_sample_is_bounded_keeps_heavy_rows_and_is_the_same_every_time(
 ) -> None:
     rows = [(f"f{n}", 1.0) for n in range(1_000)] + [("heavy", 5_000.0)]
     frame = spark.createDataFrame(rows, "filter string, weight double")
-    found = priority_sample(frame, "weight", ["filter"], 100)
+    found = priority_sample(frame, "weight", ["filter"], 6_000.0, 100)
     assert len(found) == 100
-    assert (found[0].row["filter"], found[0].weight) == ("heavy", 5_000.0)
-    light = [each.weight for each in found[1:]]
-    assert len(set(light)) == 1  # all stand for as many
-    assert sum(light) == pytest.approx(1_000, rel=0.3)
-    again = priority_sample(frame.repartition(5), "weight", ["filter"], 100)
+    assert sum(each.weight for each in found) == pytest.approx(6_000)
+    assert found[0].row["filter"] == "heavy"
+    assert found[0].weight == pytest.approx(5_000, rel=0.05)
+    light = {each.weight for each in found[1:]}
+    assert len(light) == 1  # all stand for as many
+    again = priority_sample(frame.repartition(5), "weight", ["filter"], 6_000.0, 100)
     assert again == found
