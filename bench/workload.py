@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from configurators.engine.partials import Request
 from dzflow.errors import LossWarning
 from dzflow.filters import Conjunction, Filter
-from dzflow.index import FieldsIndex, Index, build_index, learn_shapes
+from dzflow.index import FieldsIndex, Index, Sampled, build_index, learn_shapes
 from dzflow.intervals import Key
 from dzflow.space import Space
 
@@ -51,8 +51,9 @@ def learned_index(
     """An index of kind `fields` with shapes that were learned from a sample of the workload."""
     space = make_space("fields", budget, shapes)
     workload = Workload(space, distribution, seed=2)
-    filters = [subscription.filter for subscription in workload.subscriptions(sample)]
-    return FieldsIndex(space, 0, learn_shapes(space, filters, workload.events(sample // 2)))
+    filters = [Sampled(subscription.filter) for subscription in workload.subscriptions(sample)]
+    events = map(Sampled, workload.events(sample // 2))
+    return FieldsIndex(space, 0, learn_shapes(space, filters, events))
 
 
 class HostFilter(NamedTuple):

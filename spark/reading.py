@@ -1,4 +1,4 @@
-"""Finds and reads files of request traces, in any storage that Spark can reach.
+"""Finds and reads files of traces, in any storage that Spark can reach.
 
 Files that cannot be used are named and left out before a job begins: those that are still being
 written, are damaged, or lack columns. To find damage, all rows are read once and counted by file.
@@ -15,14 +15,13 @@ from pyspark.sql.types import StringType
 
 from configurators.state.trace_spaces import SPACES_KEY
 from dzflow.errors import BadInput
-from spark.schema import ADDED, PARQUET, REQUESTS
+from spark.schema import ADDED, EVENT_TRACES, PARQUET, REQUEST_TRACES, REQUESTS, TraceKind
 from spark.session import reason, spark_errors
 from spark.traces import SkippedFile, TraceFile, Traces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FOLDERS = ("traces/requests", "requests")  # in a data folder, in its folder of traces
 UNFINISHED = "it is still being written, or its writer was killed"
 _TEXTS = [column.name for column in REQUESTS if isinstance(column.dataType, StringType)]
 _NUMBERS = [
@@ -41,7 +40,20 @@ def find_traces(spark: "SparkSession", path: str) -> Traces:
 
     NoTraces if there is no such folder. A folder without files is no error.
     """
-    storage = Storage(spark)
+    return _find(spark, path, Storage(spark, REQUEST_TRACES))
+
+
+def find_events(spark: "SparkSession", path: str) -> Traces:
+    """The traces of events beside the requests of `find_traces`; none if there is no such folder.
+
+    To a folder or a file of requests belong the events in the folder beside it.
+    """
+    storage = Storage(spark, EVENT_TRACES)
+    folder = storage.folder_beside(path, REQUEST_TRACES)
+    return _find(spark, folder, storage) if folder else Traces((), (), {})
+
+
+def _find(spark: "SparkSession", path: str, storage: "Storage") -> Traces:
     opened: list[TraceFile] = []
     skipped: list[SkippedFile] = []
     footer: Mapping[str, str] = {}
@@ -56,7 +68,7 @@ def find_traces(spark: "SparkSession", path: str) -> Traces:
         opened.append(found[0])
         if SPACES_KEY in found[1]:
             footer = found[1]  # names begin with the time, so the newest comes last
-    readable = _count_rows(spark, opened)
+    readable = _count_rows(spark, opened, storage.kind)
     good: list[TraceFile] = []
     for file in opened:
         rows = readable.get(short_name(file.path), 0)
@@ -77,7 +89,7 @@ def find_traces(spark: "SparkSession", path: str) -> Traces:
 
 def vanished(spark: "SparkSession", traces: Traces) -> list[SkippedFile]:
     """The files that are not there any more: a result may lack rows of these."""
-    storage = Storage(spark)
+    storage = Storage(spark, REQUEST_TRACES)
     why = "it was deleted while it was read; some figures may lack its rows"
     return [
         SkippedFile(short_name(file.path), why)
@@ -93,11 +105,28 @@ def read_rows(
 
     Files of others may have nulls: these count as empty texts and zeros.
     """
-    rows = filled(_read(spark, [file.path for file in traces.files], "ignoreMissingFiles"))
+    paths = [file.path for file in traces.files]
+    rows = _read(spark, paths, REQUEST_TRACES, "ignoreMissingFiles")
+    return _between(filled(rows), "received_us", since_us, until_us)
+
+
+def read_events(
+    spark: "SparkSession", traces: Traces, since_us: int | None = None, until_us: int | None = None
+) -> "DataFrame":
+    """The sampled events of a time; one of an earlier release has no weight, and counts once."""
+    paths = [file.path for file in traces.files]
+    rows = _read(spark, paths, EVENT_TRACES, "ignoreMissingFiles")
+    rows = rows.fillna("", ["space", "values"]).fillna(0, ["time_us"]).fillna(1.0, ["weight"])
+    return _between(rows, "time_us", since_us, until_us)
+
+
+def _between(
+    rows: "DataFrame", column: str, since_us: int | None, until_us: int | None
+) -> "DataFrame":
     if since_us is not None:
-        rows = rows.where(sql.col("received_us") >= since_us)
+        rows = rows.where(sql.col(column) >= since_us)
     if until_us is not None:
-        rows = rows.where(sql.col("received_us") < until_us)
+        rows = rows.where(sql.col(column) < until_us)
     return rows
 
 
@@ -106,21 +135,23 @@ def filled(rows: "DataFrame") -> "DataFrame":
     return rows.fillna("", _TEXTS).fillna(0, _NUMBERS)
 
 
-def _read(spark: "SparkSession", paths: Sequence[str], *options: str) -> "DataFrame":
+def _read(
+    spark: "SparkSession", paths: Sequence[str], kind: TraceKind, *options: str
+) -> "DataFrame":
     """The rows of files; those that do not exist are passed over."""
     while paths:
-        reader = spark.read.schema(REQUESTS)
+        reader = spark.read.schema(kind.columns)
         for option in options:
             reader = reader.option(option, "true")
         try:
             return reader.parquet(*map(literal, paths))
         except AnalysisException:  # raised for a file that is gone before the query begins
-            storage = Storage(spark)
+            storage = Storage(spark, kind)
             left = [path for path in paths if not storage.is_gone(path)]
             if len(left) == len(paths):
                 raise
             paths = left
-    columns = [sql.lit(None).cast(column.dataType).alias(column.name) for column in REQUESTS]
+    columns = [sql.lit(None).cast(column.dataType).alias(column.name) for column in kind.columns]
     return spark.range(0).select(*columns)
 
 
@@ -129,17 +160,19 @@ def literal(path: str) -> str:
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
-def _count_rows(spark: "SparkSession", files: Iterable[TraceFile]) -> dict[str, int]:
+def _count_rows(
+    spark: "SparkSession", files: Iterable[TraceFile], kind: TraceKind
+) -> dict[str, int]:
     """How many rows of each file can be read, with all their columns."""
     paths = [file.path for file in files if file.rows]
     if not paths:
         return {}
-    rows = _read(spark, paths, "ignoreMissingFiles", "ignoreCorruptFiles")
+    rows = _read(spark, paths, kind, "ignoreMissingFiles", "ignoreCorruptFiles")
     if not rows.inputFiles():
         return {}
     named = rows.select(
         sql.col("_metadata.file_name").alias("name"),
-        sql.xxhash64(*REQUESTS.names).alias("content"),
+        sql.xxhash64(*kind.columns.names).alias("content"),
     )
     # The result of the hash is not used: without it, Spark would count without reading.
     counted = named.groupBy("name").agg(sql.count("*").alias("rows"), sql.bit_xor("content"))
@@ -158,7 +191,8 @@ def short_name(path: str) -> str:
 class Storage:
     """The file system of Spark's driver: local, HDFS, an object store."""
 
-    def __init__(self, spark: "SparkSession") -> None:
+    def __init__(self, spark: "SparkSession", kind: TraceKind) -> None:
+        self.kind = kind
         # Hadoop's file systems have no Python interface of their own.
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
@@ -183,9 +217,8 @@ class Storage:
         return [name for name in names if name.endswith(".parquet")]
 
     def folder(self, path: str) -> str:
-        """The folder of request traces in a data folder, or in a folder of traces."""
-        inner = (f"{path}/{name}" for name in _FOLDERS)
-        return next((found for found in inner if self._exists(found)), path)
+        """The folder of this kind in a data folder, or in a folder of traces; else the path."""
+        return self._inner(path) or path
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder; NoTraces if storage does not answer."""
@@ -193,6 +226,24 @@ class Storage:
             return self._exists(path)
         except self._errors as error:
             raise NoTraces(f"{path} cannot be read: {reason(error)}") from None
+
+    def folder_beside(self, path: str, other: TraceKind) -> str | None:
+        """The folder of this kind, given a path for the traces of another kind."""
+        folder = path.rstrip("/")
+        if folder.endswith(".parquet"):
+            folder = folder.rpartition("/")[0] or "."
+        outer, slash, name = folder.rpartition("/")
+        try:
+            if name == other.folder:
+                return self._inner(outer or slash or ".")
+            return self._inner(folder)
+        except self._errors as error:
+            raise NoTraces(f"{path} cannot be read: {reason(error)}") from None
+
+    def _inner(self, path: str) -> str | None:
+        """The folder of this kind in a data folder, or in its folder of traces."""
+        inner = (f"{path}/traces/{self.kind.folder}", f"{path}/{self.kind.folder}")
+        return next((found for found in inner if self._exists(found)), None)
 
     def is_gone(self, path: str) -> bool:
         """Whether a file was deleted; storage that does not answer says nothing about that."""
@@ -209,7 +260,7 @@ class Storage:
             reader = parquet.ParquetFileReader.open(source)
             try:
                 about = reader.getFooter().getFileMetaData()
-                if wrong := _wrong_column(about.getSchema()):
+                if wrong := _wrong_column(about.getSchema(), self.kind):
                     return SkippedFile(short_name(path), wrong)
                 entries = dict(about.getKeyValueMetaData())
                 return TraceFile(path, int(reader.getRecordCount())), entries
@@ -228,19 +279,19 @@ class Storage:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
 
-def _wrong_column(schema: Any) -> str | None:
+def _wrong_column(schema: Any, kind: TraceKind) -> str | None:
     """What is wrong with the columns of a file; None if nothing is."""
-    for column in REQUESTS:
+    for column in kind.columns:
         name = column.name
         if not schema.containsField(name):
             if name not in ADDED:
-                return f"it lacks the column {name}: it is no file of request traces"
+                return f"it lacks the column {name}: it is no file of {kind.text}"
             continue
         wanted = PARQUET.get(column.dataType)
         found = schema.getType(name)
         is_plain = bool(found.isPrimitive())
         if is_plain != (wanted is not None):
             return f"the column {name} has another type"
-        if wanted and (kind := found.asPrimitiveType().getPrimitiveTypeName().toString()) != wanted:
-            return f"the column {name} is of type {kind}, not {wanted}"
+        if wanted and (has := found.asPrimitiveType().getPrimitiveTypeName().toString()) != wanted:
+            return f"the column {name} is of type {has}, not {wanted}"
     return None

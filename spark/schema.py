@@ -1,8 +1,11 @@
-"""The columns of request traces, as docs/reference/traces.md describes them."""
+"""The columns of traces, as docs/reference/traces.md describes them."""
+
+from typing import NamedTuple
 
 from pyspark.sql.types import (
     ArrayType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -37,8 +40,35 @@ _COLUMNS: dict[str, DataType] = {
 }
 REQUESTS = StructType([StructField(name, kind) for name, kind in _COLUMNS.items()])
 
-ADDED = frozenset({"slice_size"})
+EVENTS = StructType(
+    [
+        StructField("space", _TEXT),
+        StructField("host", _TEXT),
+        StructField("time_us", _LONG),
+        StructField("values", _TEXT),
+        StructField("weight", DoubleType()),
+    ]
+)
+
+ADDED = frozenset({"slice_size", "weight"})
 """Columns that files of earlier releases lack: rows of these have null there."""
 
-PARQUET: dict[DataType, str] = {_TEXT: "BINARY", _LONG: "INT64", _INT: "INT32"}
+PARQUET: dict[DataType, str] = {
+    _TEXT: "BINARY",
+    _LONG: "INT64",
+    _INT: "INT32",
+    DoubleType(): "DOUBLE",
+}
 """How Parquet names the types of plain columns."""
+
+
+class TraceKind(NamedTuple):
+    """A kind of traces: the name of its folder, what to call its files, and its columns."""
+
+    folder: str
+    text: str
+    columns: StructType
+
+
+REQUEST_TRACES = TraceKind("requests", "request traces", REQUESTS)
+EVENT_TRACES = TraceKind("events", "traces of events", EVENTS)

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from configurators.state.trace_spaces import BadTraceSpaces, TraceSpace, decode_footer
+from dzflow.errors import BadInput
 from spark.traces import Source, Traces
 from spark.work import SECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+class UnknownTraceSpace(BadInput):
+    """A space that the traces do not describe."""
 
 
 def find_source(
@@ -47,12 +52,19 @@ def find_source(
     )
 
 
-def described_spaces(traces: Traces) -> tuple[dict[str, TraceSpace], str]:
-    """The spaces that the newest file describes; if there are none, the reason as a text."""
+def described_spaces(traces: Traces, wanted: str = "") -> tuple[dict[str, TraceSpace], str]:
+    """The spaces that the newest file describes; if none can be read, the reason as a text.
+
+    If one is wanted, only this one; UnknownTraceSpace if it is not described.
+    """
     if not traces.footer:
         return {}, "no file describes the spaces; files of earlier releases do not"
     footer = {key.encode(): value.encode() for key, value in traces.footer.items()}
     try:
-        return decode_footer(footer), ""
+        found = decode_footer(footer)
     except BadTraceSpaces as error:
         return {}, str(error)
+    if wanted and wanted not in found:
+        names = ", ".join(sorted(found)) or "none"
+        raise UnknownTraceSpace(f"the traces do not describe a space {wanted!r}; there is {names}")
+    return {wanted: found[wanted]} if wanted else found, ""

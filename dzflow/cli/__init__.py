@@ -14,6 +14,7 @@ from dzflow.cli import (
     rebalance,
     records,
     replay,
+    shapes,
     token,
     top,
     trace,
@@ -44,6 +45,7 @@ app.add_typer(lab.app, name="lab")
 rebalance.add_to(trace.app)
 replay.add_to(trace.app)
 ingest.add_to(trace.app)
+shapes.add_to(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)

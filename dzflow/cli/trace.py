@@ -226,7 +226,7 @@ def _print_loads(console: Console, title: str, loads: "tuple[LoadRow, ...]") -> 
 
 
 def print_table(
-    console: Console, title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]
+    console: Console, title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 ) -> None:
     """Print a table, if it has rows; all columns but the first are numbers."""
     if not rows:

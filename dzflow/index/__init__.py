@@ -6,12 +6,21 @@ from collections.abc import Iterable
 from dzflow.errors import LossWarning
 from dzflow.index.base import Box, Index
 from dzflow.index.fields import FieldsIndex, Shape
-from dzflow.index.shapes import learn_shapes, starting_shapes
+from dzflow.index.shapes import Sampled, learn_shapes, starting_shapes
 from dzflow.index.zorder import ZOrderIndex
 from dzflow.region import WIDTH
 from dzflow.space import Space
 
-__all__ = ["Box", "FieldsIndex", "Index", "Shape", "ZOrderIndex", "build_index", "learn_shapes"]
+__all__ = [
+    "Box",
+    "FieldsIndex",
+    "Index",
+    "Sampled",
+    "Shape",
+    "ZOrderIndex",
+    "build_index",
+    "learn_shapes",
+]
 
 
 def build_index(space: Space, version: int = 0, shapes: Iterable[Shape] | None = None) -> Index:

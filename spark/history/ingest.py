@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from spark.history.tables import FILES, SCHEMAS, aggregate
 from spark.reading import UNFINISHED, NoTraces, Storage, filled, literal, short_name
-from spark.schema import REQUESTS
+from spark.schema import REQUEST_TRACES, REQUESTS
 from spark.traces import SkippedFile
 from spark.work import with_work
 
@@ -55,7 +55,7 @@ def table_path(state: str, table: str) -> str:
 
 def ingest(spark: "SparkSession", path: str, state: str) -> Ingested:
     """Take the files in that came since the last run; NoTraces if there is no such folder."""
-    storage = Storage(spark)
+    storage = Storage(spark, REQUEST_TRACES)
     listed = storage.trace_files(path)
     if listed == [path]:
         raise NoTraces(f"{path} is a file: name the folder of the traces")

@@ -17,6 +17,7 @@ from spark.report.loads import MOST_LOADS
 from spark.report.model import Bucket, KindRow, LoadRow, Report, Skew, StageRow, Timeline
 from spark.report.rates import bucket_length
 from spark.report.skew import skew_of
+from spark.schema import REQUEST_TRACES
 from spark.traces import SkippedFile, Source
 from spark.work import SECOND
 
@@ -36,7 +37,7 @@ def make_report(
     spark: "SparkSession", state: str, since_us: int | None = None, until_us: int | None = None
 ) -> Report:
     """The report on the intervals of a time; NoHistory if nothing was ever taken in."""
-    if not has_history(Storage(spark), state):
+    if not has_history(Storage(spark, REQUEST_TRACES), state):
         raise NoHistory(f"{state} has no history: make one with `dzflow trace ingest`")
     tables = _Tables(spark, state, since_us, until_us)
     requests = tables.read("requests").persist()

@@ -9,7 +9,6 @@ from pyspark.sql import functions as sql
 
 from configurators.state.trace_spaces import BadTraceSpaces, TraceVersion
 from configurators.store.keys import PartitionName
-from dzflow.errors import BadInput
 from dzflow.index import Index
 from spark.reading import read_rows, vanished
 from spark.rebalance.assignment import Fleet
@@ -40,10 +39,6 @@ if TYPE_CHECKING:
 
 MOST_SPACES = 16  # for which a plan is made: those with most work
 _NOTICE = 0.001  # the share of the work that may be left out without a notice
-
-
-class UnknownTraceSpace(BadInput):
-    """A space that the traces do not describe."""
 
 
 def make_rebalance(
@@ -102,23 +97,19 @@ def _count_requests(rows: "DataFrame") -> int:
 
 def _described(traces: Traces, wanted: str) -> tuple[dict[str, _Space], list[str]]:
     """The spaces that can be planned, and notices about the others."""
-    described, unknown = described_spaces(traces)
+    described, unknown = described_spaces(traces, wanted)
     if unknown:
         return {}, [f"No space can be planned: {unknown}."]
-    if wanted and wanted not in described:
-        names = ", ".join(sorted(described)) or "none"
-        raise UnknownTraceSpace(f"the traces do not describe a space {wanted!r}; there is {names}")
     found = {}
     notices = []
     for name, space in sorted(described.items()):
-        if wanted in ("", name):
-            stored = space.versions[space.current]
-            try:
-                index = stored.index(name, space.current)
-            except BadTraceSpaces as error:
-                notices.append(f"{name} cannot be planned: {error}.")
-            else:
-                found[name] = _Space(space.number, space.current, stored, index)
+        stored = space.versions[space.current]
+        try:
+            index = stored.index(name, space.current)
+        except BadTraceSpaces as error:
+            notices.append(f"{name} cannot be planned: {error}.")
+        else:
+            found[name] = _Space(space.number, space.current, stored, index)
     return found, notices
 
 

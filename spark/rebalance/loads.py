@@ -13,6 +13,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.functions import arrow_udf
 
 from spark.rebalance.prediction import RegionLoad, Timing
+from spark.sampling import priority_sample
 from spark.work import SECOND
 from spark.workers.indexing import IndexSource, region_finder, unpack
 
@@ -156,28 +157,20 @@ def sample_regions(
 ) -> tuple[RegionLoad, ...]:
     """The regions of a space, or a sample if there are more than `most`; the same every time.
 
-    It is a priority sample: a region comes first if its work over a random number, a hash of the
-    region, is large. Heavy regions are in it with their own work; each of the others stands for the
-    work of those that are left out. The work of the sample is that of all, `work_us`.
+    Heavy regions are in the sample with their own work, and each of the others stands for some that
+    are left out (`priority_sample`). The work of the sample is that of all, `work_us`.
     """
     own = regions.where((sql.col("space") == space) & sql.col("region").isNotNull())
-    random = (sql.shiftrightunsigned(sql.xxhash64("region", "advertised"), 11) + 1) / (1 << 53)
-    ranked = own.withColumn("priority", sql.col("work_us") / random)
-    order = (sql.desc("priority"), "region", "advertised")
-    found = ranked.orderBy(*order).limit(most + 1).collect()
-    least = found[most]["priority"] if len(found) > most else 0.0
-    taken = found[:most]
-    weights = [max(row["work_us"], least) for row in taken]
-    scale = work_us / sum(weights) if sum(weights) else 1.0
-    loads = (_region_load(row, weight, scale) for row, weight in zip(taken, weights, strict=True))
+    sample = priority_sample(own, "work_us", ["region", "advertised"], work_us, most)
+    loads = (_region_load(row, weight) for row, weight in sample)
     return tuple(sorted(loads, key=lambda load: (load.region, load.told)))
 
 
-def _region_load(row: "Row", weight: float, scale: float) -> RegionLoad:
+def _region_load(row: "Row", weight: float) -> RegionLoad:
     stands_for = weight / row["work_us"] if row["work_us"] else 1.0
     return RegionLoad(
         unpack(bytes(row["region"])),
-        weight * scale,
+        weight,
         row["advertised"],
         row["partials"] * stands_for,
     )

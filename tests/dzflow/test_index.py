@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dzflow.attribute import Attribute
 from dzflow.errors import LossWarning
 from dzflow.filters import Conjunction, parse_filter
-from dzflow.index import FieldsIndex, Index, build_index, learn_shapes
+from dzflow.index import FieldsIndex, Index, Sampled, build_index, learn_shapes
 from dzflow.index.axes import NumberAxis, OrderAxis
 from dzflow.index.fields import BadShape
 from dzflow.region import Region
@@ -316,7 +316,7 @@ def test_a_dictionary_learned_from_filters_lets_less_through_for_them() -> None:
         parse_filter(of, f"a6 between {n} and {n + 9} and a7 == {n}") for n in range(0, 240, 8)
     ]
     general = build_index(of)
-    learned = build_index(of, shapes=learn_shapes(of, wanted))
+    learned = build_index(of, shapes=learn_shapes(of, map(Sampled, wanted)))
     assert isinstance(learned, FieldsIndex)
     assert len(learned.shapes) <= 8
     share = [sum(index.unwanted(f) for f in wanted) for index in (general, learned)]
@@ -329,9 +329,44 @@ def test_events_decide_which_shapes_are_worth_it() -> None:
     wanted = [parse_filter(of, "x < 64"), parse_filter(of, "y < 64")]
     # All traffic has a small x, so fixing bits of x would spare nobody anything.
     events = [of.keys({"x": 0, "y": n}) for n in range(256)]
-    chosen = learn_shapes(of, wanted, events)
+    chosen = learn_shapes(of, map(Sampled, wanted), map(Sampled, events))
     assert [shape[0] for shape in chosen] == [0]
     assert chosen[0][1] > 0
+
+
+def test_the_shape_that_most_subscriptions_need_is_chosen() -> None:
+    two = [{"name": n, "type": "int", "min": 0, "max": 255} for n in "xy"]
+    of = space("fields", two, shapes=2)
+    on_x, on_y = parse_filter(of, "x < 64"), parse_filter(of, "y < 64")
+    assert learn_shapes(of, [Sampled(on_x, 3.0), Sampled(on_y, 2.0)]) == ((2, 0),)
+    assert learn_shapes(of, [Sampled(on_x, 3.0), Sampled(on_y, 4.0)]) == ((0, 2),)
+
+
+def test_an_event_counts_as_many_times_as_it_was_published() -> None:
+    two = [{"name": n, "type": "int", "min": 0, "max": 255} for n in "xy"]
+    of = space("fields", two, shapes=2)
+    wanted = [Sampled(parse_filter(of, text)) for text in ("x < 64", "y < 64")]
+    outside_x, outside_y = of.keys({"x": 200, "y": 0}), of.keys({"x": 0, "y": 200})
+    # Fixing bits of an attribute spares a subscriber the events that lie outside there.
+    for often, rare, shape in ((outside_x, outside_y, (2, 0)), (outside_y, outside_x, (0, 2))):
+        assert learn_shapes(of, wanted, [Sampled(often, 9.0), Sampled(rare, 1.0)]) == (shape,)
+
+
+def test_typical_filters_keep_shapes_for_what_nobody_has_asked_for_yet() -> None:
+    of = space("fields", [{"name": n, "type": "int", "min": 0, "max": 255} for n in "xy"])
+    wanted = [Sampled(parse_filter(of, "x < 64"), 1000.0)]
+    assert learn_shapes(of, wanted) == ((2, 0),)
+    chosen = learn_shapes(of, wanted, typical=0.05, entry=1e-5)
+    assert (2, 0) in chosen
+    assert any(shape[0] == 0 and shape[1] for shape in chosen)
+
+
+def test_a_known_shape_can_be_chosen_again() -> None:
+    of = space("fields", [{"name": n, "type": "int", "min": 0, "max": 255} for n in "xy"])
+    wanted = [Sampled(parse_filter(of, "x == 7 or x == 200"))]
+    # Each part of the filter has half of the budget, so one cell of eight bits.
+    assert (8, 0) in learn_shapes(of, wanted, known=[(8, 0), (0, 8)])
+    assert (0, 8) not in learn_shapes(of, wanted, known=[(8, 0), (0, 8)])
 
 
 def test_the_dictionary_does_not_touch_events() -> None:

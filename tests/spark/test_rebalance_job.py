@@ -17,10 +17,11 @@ from configurators.store.model import SpaceDoc
 from dispatcher.reports.traces import REQUESTS
 from dzflow.region import Region
 from spark.reading import find_traces
-from spark.rebalance.job import UnknownTraceSpace, make_rebalance
+from spark.rebalance.job import make_rebalance
 from spark.rebalance.loads import sample_regions
 from spark.rebalance.model import Rebalance, SpaceResult
 from spark.rebalance.options import RebalanceOptions
+from spark.source import UnknownTraceSpace
 from spark.workers.indexing import pack, unpack
 from tests.spark.rows import BEGAN, row, write_rows
 

@@ -1,10 +1,11 @@
-"""`dzflow trace report` and `replay` on the traces of a control plane that has run."""
+"""`dzflow trace report`, `replay` and `shapes` on the traces of a control plane that has run."""
 
 import json
 import stat
 import subprocess
 from pathlib import Path
 
+import httpx
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
@@ -12,6 +13,7 @@ from dzflow.sdk import Rest
 from spark.session import SparkUnavailable, check_installation
 from tests.etcd import TestEtcd
 from tests.service import COMMAND
+from tests.spark.quick import quick_environment, quick_words
 from tests.stack import Stack, StackOptions
 
 SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023, "bits": 10}]}
@@ -20,7 +22,11 @@ TIMEOUT = 300
 
 def dzflow(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [COMMAND, *map(str, words)], capture_output=True, text=True, timeout=TIMEOUT
+        [COMMAND, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        env=quick_environment(),
     )
 
 
@@ -30,7 +36,7 @@ def report(*words: object) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture(scope="module")
 def traces(etcd_server: TestEtcd, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten subscriptions of which half end, an advertisement, and a change."""
+    """Ten subscriptions of which half end, an advertisement, a change, and sampled events."""
     try:
         check_installation()
     except SparkUnavailable as missing:
@@ -47,12 +53,18 @@ def traces(etcd_server: TestEtcd, tmp_path_factory: pytest.TempPathFactory) -> P
         for id in ids[:5]:
             rest.end("subscription", id)
         rest.update("subscription", ids[9], "price < 100")
+        samples = [
+            {"space": "stocks", "time_us": 1, "values": {"price": price}, "weight": 50.0}
+            for price in (10, 500, 1010)
+        ]
+        answer = httpx.post(f"{stack.url}/reports", json={"host": "h1", "events": samples})
+        assert answer.is_success, answer.text
     return folder
 
 
 def test_a_report_says_what_the_service_has_done(traces: Path, tmp_path: Path) -> None:
     page, data = tmp_path / "report.html", tmp_path / "report.json"
-    done = report(traces.parent, "--html", page, "--json", data)
+    done = report(traces.parent, "--html", page, "--json", data, *quick_words())
     assert done.returncode == 0, done.stderr
     found = json.loads(data.read_text())
     kinds = {kind["kind"]: kind["requests"] for kind in found["kinds"]}
@@ -74,7 +86,7 @@ def test_a_replay_does_what_the_service_has_done(traces: Path, tmp_path: Path) -
     cut = {"plan": "legs", "root": {"bit": 0, "one": {"bit": 1}}}
     plan.write_text(json.dumps({"space": "stocks", "version": 0, "number": 0, "map": cut}))
     options = ("--plan", plan, "--json", data, "--workload", workload, "--topology", "line:3")
-    done = dzflow("trace", "replay", traces.parent, *options)
+    done = dzflow("trace", "replay", traces.parent, *options, *quick_words())
     assert done.returncode == 0, done.stderr
     found = json.loads(data.read_text())
     assert found["requests"] == {"advertise": 1, "subscribe": 10, "unsubscribe": 5, "update": 1}
@@ -107,3 +119,19 @@ def test_a_wrong_call_is_refused_before_spark_starts(tmp_path: Path) -> None:
     assert (wrong.returncode, "there is no topology" in wrong.stderr) == (1, True)
     wrong = dzflow("trace", "replay", tmp_path, "--plan", tmp_path / "none.json")
     assert (wrong.returncode, "cannot be read" in wrong.stderr) == (1, True)
+
+
+def test_shapes_are_learned_from_subscriptions_and_sampled_events(
+    traces: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "shapes.json"
+    done = dzflow("trace", "shapes", traces.parent, "--json", data, *quick_words())
+    assert done.returncode == 0, done.stderr
+    found = json.loads(data.read_text())
+    (stocks,) = found["spaces"]
+    assert (found["source"]["skipped"], found["source"]["notices"]) == ([], [])
+    # Five are active; the last one has another filter by now.
+    assert (stocks["subscriptions"], stocks["filters"], stocks["damaged"]) == (5, 5, 0)
+    assert (stocks["events"], stocks["basis"]) == (3, "events")
+    assert (stocks["proposal"] is None) == bool(stocks["why"])
+    assert "stocks: 5 active subscriptions with 5 filters" in done.stdout

@@ -1,0 +1,1 @@
+"""Learns the dictionaries of shapes from filters and sampled events."""
