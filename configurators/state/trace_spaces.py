@@ -47,7 +47,6 @@ class TraceVersion(Struct, frozen=True):
     shapes: tuple[tuple[int, ...], ...] | None  # None for an index without a dictionary
     map: PartitionMap
     map_number: int
-    shapes_number: int = 0  # of the dictionary; files of earlier releases do not have it
 
     def index(self, name: str, version: int) -> Index:
         """Its index, and thereby its schema (`index.space`); BadTraceSpaces if it has none.

@@ -159,9 +159,8 @@ def _learn(
     )
     if learned.why:
         return result
-    number = space.stored.shapes_number
     reasons = find_reasons(learned)
-    proposal = Proposal(name, space.version, number, learned.shapes, reasons)
+    proposal = Proposal(name, space.version, learned.shapes, reasons)
     return replace(result, proposal=proposal)
 
 

@@ -12,11 +12,10 @@ Basis = Literal["events", "uniform"]
 
 
 class Proposal(Struct, frozen=True):
-    """A dictionary for a space, and the number of the one that it replaces."""
+    """A dictionary for a version of a space's index."""
 
     space: str
     version: int
-    number: int
     shapes: tuple[Shape, ...]
     reasons: tuple[str, ...]
 

@@ -12,7 +12,7 @@ from spark.shapes.model import Change, Prediction, Proposal, ShapesFound, SpaceS
 from spark.traces import Source
 
 SOURCE = Source("traces", 0, 0, 1_000_000, 1, 10, 8)
-PROPOSAL = Proposal("stocks", 0, 3, ((0, 0), (0, 2)), ("unwanted events fall",))
+PROPOSAL = Proposal("stocks", 0, ((0, 0), (0, 2)), ("unwanted events fall",))
 RESULT = SpaceShapes(
     space="stocks",
     subscriptions=1_200,
@@ -67,7 +67,6 @@ def test_dictionaries_are_written_to_a_file_each(tmp_path: Path) -> None:
     assert written == {
         "space": "stocks",
         "version": 0,
-        "number": 3,
         "shapes": [[0, 0], [0, 2]],
         "reasons": ["unwanted events fall"],
     }

@@ -86,7 +86,6 @@ def test_the_text_is_as_documented() -> None:
                         "root": {"bit": 3, **leaf, "one": {"bit": 7, **leaf}},
                     },
                     "map_number": 1,
-                    "shapes_number": 0,
                 }
             },
             "current": 0,
