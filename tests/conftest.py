@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from api.start.up import Service
 from configurators.store.server.server import EtcdServer, NoEtcd, find_etcd
@@ -17,11 +19,11 @@ settings.load_profile("dzflow")
 # Files that take longest, roughly in this order. They are begun first: otherwise one process would
 # work on the last of them while the others have nothing left to do.
 _LONG = (
+    "tests/spark/",
     "tests/robustness/test_short.py",
     "tests/simulation/",
     "tests/end_to_end/",
     "tests/api/start/test_up.py",
-    "tests/spark/",
     "tests/api/http/test_conformance.py",
     "tests/bench/",
     "tests/fuzz/",
@@ -35,6 +37,20 @@ _LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest; `make test` keeps this order."""
     items.sort(key=lambda item: _rank(item.nodeid))
+
+
+class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Gives files to processes, and all files of the Spark jobs to one: a session starts slowly."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        spark = "tests/spark/"
+        return spark if nodeid.startswith(spark) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
+    """Distribute tests as above."""
+    return _Scheduling(config, log)
 
 
 def _rank(nodeid: str) -> int:
