@@ -60,6 +60,14 @@ def rebalance(
             " any, those of the service with --apply or --url, else those in the traces.",
         ),
     ] = None,
+    owners: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The configurator of each partition by id, as a JSON object; by default what the"
+            " service says with --apply or --url, else the traces.",
+        ),
+    ] = None,
     min_gain: Annotated[
         float | None,
         typer.Option(
@@ -89,6 +97,7 @@ def rebalance(
         partitions=partitions,
         min_gain=MIN_GAIN if min_gain is None else min_gain,
         speeds=parse_speeds(configurator or []),
+        owners=read_owners(owners) if owners else None,
         since_us=parse_time(since, "--since"),
         until_us=parse_time(until, "--until"),
     )
@@ -148,18 +157,34 @@ def parse_speeds(given: list[str]) -> dict[str, float]:
     return speeds
 
 
+def read_owners(file: Path) -> dict[str, str]:
+    """The configurator of each partition by id; BadOption if the file does not say that."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+    except OSError as error:
+        raise BadOption(f"--owners {file} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadOption(
+            f"--owners takes a JSON object of configurators by partition; {file}: {error}"
+        ) from None
+
+
 def with_service(options: "RebalanceOptions", client: "httpx.Client") -> "RebalanceOptions":
-    """The options with what a service says of owners, and of configurators unless some are given.
+    """The options with what a service says of owners and of configurators, unless they are given.
 
     Configurators that are to leave, or are down, get no partitions.
     """
     from msgspec.structs import replace
 
-    items = checked(client.get("/partitions")).json()["items"]
     known = checked(client.get("/configurators")).json()["items"]
     there = [each["id"] for each in known if each["state"] == "up" and not each["leaving"]]
     speeds = options.speeds or dict.fromkeys(there, 1.0)
-    owners = {each["id"]: each["configurator"] for each in items}
+    owners = options.owners
+    if owners is None:
+        items = checked(client.get("/partitions")).json()["items"]
+        owners = {each["id"]: each["configurator"] for each in items}
     return replace(options, owners=owners, speeds=speeds)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+import typer
 from rich.console import Console
+from typer.testing import CliRunner
 
 from api.http.schema.plans import PlanIn
 from configurators.engine.partition_map import Node, PartitionMap
@@ -129,6 +131,45 @@ def test_a_service_says_who_is_there_and_who_owns_what() -> None:
         assert found.owners["1.0/0-0"] == "c1"
         given = rebalance.with_service(RebalanceOptions(speeds={"c9": 2.0}), service)
         assert given.speeds == {"c9": 2.0}
+        given = rebalance.with_service(RebalanceOptions(owners={"1.0/all": "c1"}), service)
+        assert given.owners == {"1.0/all": "c1"}
+
+
+def test_owners_are_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "owners.json"
+    file.write_text('{"1.0/0-0": "c1", "2.0/all": "c4"}')
+    assert rebalance.read_owners(file) == {"1.0/0-0": "c1", "2.0/all": "c4"}
+    file.write_text("{}")
+    assert rebalance.read_owners(file) == {}
+
+
+@pytest.mark.parametrize("wrong", [b"", b"{", b'["c1"]', b'{"1.0/all": 1}', b'{"1.0/all": "\xff"}'])
+def test_a_file_that_does_not_say_owners_is_refused(tmp_path: Path, wrong: bytes) -> None:
+    file = tmp_path / "owners.json"
+    file.write_bytes(wrong)
+    with pytest.raises(BadOption, match=r"takes a JSON object of configurators by partition"):
+        rebalance.read_owners(file)
+    with pytest.raises(BadOption, match="nowhere cannot be read: No such file"):
+        rebalance.read_owners(tmp_path / "nowhere")
+
+
+def test_owners_in_a_file_are_those_of_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[RebalanceOptions] = []
+
+    def run(_how: object, _path: str, options: RebalanceOptions) -> Rebalance:
+        asked.append(options)
+        return Rebalance(SOURCE)
+
+    monkeypatch.setattr(rebalance, "_run", run)
+    file = tmp_path / "owners.json"
+    file.write_text('{"1.0/all": "c1"}')
+    app = typer.Typer()
+    rebalance.add_to(app)
+    done = CliRunner().invoke(app, ["traces", "--owners", str(file)])
+    assert done.exit_code == 0, done.output
+    assert [options.owners for options in asked] == [{"1.0/all": "c1"}]
 
 
 def test_a_map_that_has_changed_is_refused_with_what_to_do() -> None:
