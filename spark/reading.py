@@ -2,10 +2,12 @@
 
 Files that cannot be used are named and left out before a job begins: those that are still being
 written, are damaged, or lack columns. To find damage, all rows are read once and counted by file.
+If a job asks for a time, files whose names show that they are of another time are not opened.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,11 +20,20 @@ from dzflow.errors import BadInput
 from spark.schema import ADDED, EVENT_TRACES, PARQUET, REQUEST_TRACES, REQUESTS, TraceKind
 from spark.session import reason, spark_errors
 from spark.traces import SkippedFile, TraceFile, Traces
+from spark.work import SECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+NAME_MARGIN_US = 3_600 * SECOND
+"""How far the times of rows may be from the time in the name of their file, when it was opened.
+
+Rows come later, until the file is closed after five minutes. Or they are of requests that arrived
+earlier, and waited. Clocks may differ, too. An hour is far more than all of these take.
+"""
+
 UNFINISHED = "it is still being written, or its writer was killed"
+_STAMPED = re.compile(r"(\d{8}T\d{6})-.+-\d+\.parquet", re.ASCII)
 _TEXTS = [column.name for column in REQUESTS if isinstance(column.dataType, StringType)]
 _NUMBERS = [
     column.name
@@ -35,39 +46,59 @@ class NoTraces(BadInput):
     """A path without traces."""
 
 
-def find_traces(spark: "SparkSession", path: str) -> Traces:
+def find_traces(
+    spark: "SparkSession", path: str, since_us: int | None = None, until_us: int | None = None
+) -> Traces:
     """The traces of a data folder, a folder of traces, or one file; damaged files are left out.
 
+    So are files that can have no rows of the time that is asked for, if their names show that.
     NoTraces if there is no such folder. A folder without files is no error.
     """
-    return _find(spark, path, Storage(spark, REQUEST_TRACES))
+    return _find(spark, path, Storage(spark, REQUEST_TRACES), since_us, until_us)
 
 
-def find_events(spark: "SparkSession", path: str) -> Traces:
+def find_events(
+    spark: "SparkSession", path: str, since_us: int | None = None, until_us: int | None = None
+) -> Traces:
     """The traces of events beside the requests of `find_traces`; none if there is no such folder.
 
     To a folder or a file of requests belong the events in the folder beside it.
     """
     storage = Storage(spark, EVENT_TRACES)
     folder = storage.folder_beside(path, REQUEST_TRACES)
-    return _find(spark, folder, storage) if folder else Traces((), (), {})
+    return _find(spark, folder, storage, since_us, until_us) if folder else Traces((), (), {})
 
 
-def _find(spark: "SparkSession", path: str, storage: "Storage") -> Traces:
+def _find(
+    spark: "SparkSession",
+    path: str,
+    storage: "Storage",
+    since_us: int | None,
+    until_us: int | None,
+) -> Traces:
     opened: list[TraceFile] = []
     skipped: list[SkippedFile] = []
     footer: Mapping[str, str] = {}
-    for name in sorted(storage.trace_files(path)):
-        if short_name(name).startswith((".", "_")):
-            skipped.append(SkippedFile(short_name(name), UNFINISHED))
+    # Names begin with the time, so the newest comes first.
+    for name in sorted(storage.trace_files(path), reverse=True):
+        short = short_name(name)
+        is_asked_for = may_have_rows(short.lstrip("._"), since_us, until_us)
+        if short.startswith((".", "_")):
+            if is_asked_for:
+                skipped.append(SkippedFile(short, UNFINISHED))
+            continue
+        if not is_asked_for and (footer or not storage.kind.has_spaces):
             continue
         found = storage.open(name)
         if isinstance(found, SkippedFile):
-            skipped.append(found)
+            if is_asked_for:
+                skipped.append(found)
             continue
-        opened.append(found[0])
-        if SPACES_KEY in found[1]:
-            footer = found[1]  # names begin with the time, so the newest comes last
+        if is_asked_for:
+            opened.append(found[0])
+        if not footer and SPACES_KEY in found[1]:
+            footer = found[1]
+    opened.reverse()
     readable = _count_rows(spark, opened, storage.kind)
     good: list[TraceFile] = []
     for file in opened:
@@ -85,6 +116,28 @@ def _find(spark: "SparkSession", path: str, storage: "Storage") -> Traces:
     if any(file.rows for file in opened) and not any(readable.values()) and not _is_local(spark):
         raise NoTraces(f"the workers of {spark.sparkContext.master} cannot read files in {path}")
     return Traces(tuple(good), tuple(sorted(skipped)), footer)
+
+
+def may_have_rows(name: str, since_us: int | None, until_us: int | None) -> bool:
+    """Whether a file can have rows of a time, as far as its name shows when it was opened."""
+    opened_us = _opened_us(name)
+    if opened_us is None:
+        return True
+    is_before = since_us is not None and opened_us + NAME_MARGIN_US < since_us
+    is_after = until_us is not None and opened_us - NAME_MARGIN_US >= until_us
+    return not (is_before or is_after)
+
+
+def _opened_us(name: str) -> int | None:
+    """When a file was opened, by its name `TIME-PROCESS-NUMBER.parquet`; None for other names."""
+    stamped = _STAMPED.fullmatch(name)
+    if not stamped:
+        return None
+    try:
+        opened = datetime.strptime(stamped[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return round(opened.timestamp()) * SECOND
 
 
 def vanished(spark: "SparkSession", traces: Traces) -> list[SkippedFile]:

@@ -68,7 +68,8 @@ class TraceKind(NamedTuple):
     folder: str
     text: str
     columns: StructType
+    has_spaces: bool  # whether footers describe the spaces
 
 
-REQUEST_TRACES = TraceKind("requests", "request traces", REQUESTS)
-EVENT_TRACES = TraceKind("events", "traces of events", EVENTS)
+REQUEST_TRACES = TraceKind("requests", "request traces", REQUESTS, has_spaces=True)
+EVENT_TRACES = TraceKind("events", "traces of events", EVENTS, has_spaces=False)

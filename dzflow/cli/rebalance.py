@@ -136,7 +136,7 @@ def _run(how: "SparkOptions", path: str, options: "RebalanceOptions") -> "Rebala
         from spark.rebalance.job import make_rebalance
 
         progress.print("checking the files", highlight=False)
-        traces = find_traces(session, path)
+        traces = find_traces(session, path, options.since_us, options.until_us)
         rows = sum(file.rows for file in traces.files)
         progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
         return make_rebalance(session, path, traces, options)

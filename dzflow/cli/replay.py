@@ -106,7 +106,7 @@ def _rebuild(
         from spark.workload.job import rebuild
 
         progress.print("checking the files", highlight=False)
-        traces = find_traces(session, path)
+        traces = find_traces(session, path, *times)
         rows = sum(each.rows for each in traces.files)
         progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
         with rebuild(session, traces, *times) as rebuilt:

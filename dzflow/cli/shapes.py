@@ -72,7 +72,7 @@ def _run(how: "SparkOptions", path: str, options: "ShapesOptions") -> "ShapesFou
         from spark.shapes.job import make_shapes
 
         progress.print("checking the files", highlight=False)
-        traces = find_traces(session, path)
+        traces = find_traces(session, path, options.since_us, options.until_us)
         rows = sum(file.rows for file in traces.files)
         progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
         return make_shapes(session, path, traces, options)

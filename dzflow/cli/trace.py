@@ -79,7 +79,7 @@ def report(
             from spark.report.job import make_report
 
             progress.print("checking the files", highlight=False)
-            traces = find_traces(session, path)
+            traces = find_traces(session, path, begin, end)
             rows = sum(file.rows for file in traces.files)
             progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
             found = make_report(session, path, traces, begin, end)

@@ -51,7 +51,7 @@ def make_shapes(
     spaces, notices = _described(traces, options.space)
     if not source.rows:
         return ShapesFound(_told(source, notices))
-    files = find_events(spark, path)
+    files = find_events(spark, path, options.since_us, options.until_us)
     source = replace(source, skipped=(*source.skipped, *files.skipped))
     filters = filters_of(rows).persist()
     events = events_of(read_events(spark, files, options.since_us, options.until_us)).persist()

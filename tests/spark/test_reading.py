@@ -10,7 +10,7 @@ from configurators.environment import Clock
 from dispatcher.reports.trace_address import spark_address
 from dispatcher.reports.trace_storage import open_storage
 from dispatcher.reports.traces import REQUESTS, Traces
-from spark.reading import NoTraces, find_traces, read_rows, vanished
+from spark.reading import NoTraces, find_traces, may_have_rows, read_rows, vanished
 from tests.spark.rows import BEGAN, row, write_rows
 
 
@@ -140,6 +140,45 @@ def test_the_newest_file_with_spaces_describes_them(spark: SparkSession, tmp_pat
     write_rows(tmp_path, [row("s1-3")], "20260103T000000-a-3.parquet")
     found = find_traces(spark, str(tmp_path))
     assert found.footer["dzflow.spaces"] == "new"
+
+
+NOON = 1_767_268_800_000_000  # 2026-01-01T12:00 UTC
+HOUR = 3_600_000_000
+
+
+def test_files_whose_names_are_of_another_time_are_not_opened(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = [f"20260101T{hour:02}0000-d-1-7.parquet" for hour in (9, 11, 12, 13, 15)]
+    for number, name in enumerate(names):
+        write_rows(tmp_path, [row(f"s1-{number}")], name, {"dzflow.spaces": name})
+    for name in ("copy.parquet", "20269999T000000-a-1.parquet"):  # these say nothing of their time
+        write_rows(tmp_path, [row(name)], name)
+    # Damaged and unfinished files of another time are not looked at either.
+    (tmp_path / "20260101T080000-a-1.parquet").write_bytes(b"damaged")
+    (tmp_path / ".20260101T080000-a-2.parquet").write_bytes(b"unfinished")
+    (tmp_path / "20260101T160000-a-3.parquet").write_bytes(b"damaged")
+
+    found = find_traces(spark, str(tmp_path), NOON, NOON + HOUR // 2)
+    read = [file.path.rsplit("/", 1)[-1] for file in found.files]
+    assert read == [*names[1:4], "20269999T000000-a-1.parquet", "copy.parquet"]
+    assert found.skipped == ()
+    assert found.footer["dzflow.spaces"] == names[-1]  # the newest, whatever time is asked for
+    since = find_traces(spark, str(tmp_path), NOON + 2 * HOUR)
+    assert [file.name for file in since.skipped] == ["20260101T160000-a-3.parquet"]
+    assert len(since.files) == 4
+    assert len(find_traces(spark, str(tmp_path)).files) == len(names) + 2
+
+
+def test_the_name_of_a_file_counts_with_an_hour_on_either_side() -> None:
+    name = "20260101T120000-d-1-7.parquet"
+    assert may_have_rows(name, None, None)
+    assert may_have_rows(name, NOON + HOUR, None)
+    assert not may_have_rows(name, NOON + HOUR + 1, None)
+    assert may_have_rows(name, None, NOON - HOUR + 1)
+    assert not may_have_rows(name, None, NOON - HOUR)
+    for other in ("20260101T120000.parquet", "x-20260101T120000-a-1.parquet", "a.parquet"):
+        assert may_have_rows(other, NOON + 9 * HOUR, NOON + 10 * HOUR)
 
 
 def test_a_file_that_vanishes_before_it_is_read_is_passed_over(
