@@ -76,6 +76,11 @@ class DraftNode:
         for child in self.children:
             yield from child.leaves()
 
+    @property
+    def depth(self) -> int:
+        """How many tests lead here."""
+        return self._tested.bit_count()
+
     def inner(self) -> "Iterator[DraftNode]":
         """All nodes below that have children, and this one if it has."""
         if self.children:
@@ -85,11 +90,10 @@ class DraftNode:
 
     def cut(self) -> bool:
         """Cut a leaf once: by the best bit, or by the next bit of the dz; False if none will do."""
-        depth = self._tested.bit_count()
-        if depth >= MOST_TESTS:
+        if self.depth >= MOST_TESTS:
             return False
         if self._plan == "lpm":
-            self._divide(depth)
+            self._divide(self.depth)
             return True
         place = self._best_place()
         if place is None:
@@ -97,19 +101,24 @@ class DraftNode:
         self._divide(place)
         return True
 
-    def split(self) -> bool:
-        """Cut a leaf until each part is lighter; False, and no cut, if that is impossible.
+    def split(self, most: int = MOST_TESTS) -> int:
+        """Cut a leaf until each part is lighter; returns how many cuts that took, `most` at most.
 
-        Under `lpm` this may take several cuts, because bits are tested in order.
+        It is 0, and nothing is cut, if that is impossible. Under `lpm` it may take several cuts,
+        because bits are tested in order; and both halves have all that is coarser than the test.
         """
         at = self
-        while at.cut():
-            heaviest = max(at.children, key=lambda child: child.weight)
-            if heaviest.weight < self.weight * _LESS:
-                return True
-            at = heaviest
+        for cuts in range(1, most + 1):
+            if not at.cut():
+                break
+            heavy = [child for child in at.children if child.weight >= self.weight * _LESS]
+            if not heavy:
+                return cuts
+            if len(heavy) > 1:
+                break
+            (at,) = heavy
         self.merge()
-        return False
+        return 0
 
     def merge(self) -> None:
         """Make this node a leaf again."""

@@ -34,17 +34,21 @@ def plan_placement(items: Sequence[Weighted], plan: PlanName, count: int) -> Pla
     """A map with at most `count` partitions that spreads weighted regions evenly.
 
     The planner cuts the heaviest leaf, again and again. It chooses the bit that makes the heaviest
-    part lightest and separates few regions from those that cover them.
+    part lightest and separates few regions from those that cover them. Under `lpm`, what is finer
+    than these regions can still be spread: the leaves with the fewest tests are cut until there are
+    `count`.
     """
     _check(count)
     root = DraftNode(plan, items)
     leaves = 1
     more = 2 if plan == "legs" else 1
     while leaves + more <= count and (heaviest := _heaviest(root)) is not None:
-        if heaviest.cut():
-            leaves += more
-        else:
-            heaviest.closed = True  # the others may be cut
+        cuts = heaviest.split((count - leaves) // more)
+        leaves += cuts * more
+        heaviest.closed = not cuts  # the others may be cut
+    if plan == "lpm":
+        while leaves < count and min(root.leaves(), key=lambda leaf: leaf.depth).cut():
+            leaves += 1
     return root.placement()
 
 

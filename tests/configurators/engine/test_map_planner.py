@@ -141,8 +141,18 @@ def test_too_many_partitions_are_merged() -> None:
 def test_a_path_has_a_bounded_number_of_tests() -> None:
     near = [Weighted(Region.parse("0" * 40 + end)) for end in ("0", "1")]
     assert list(adapt_map(PartitionMap("lpm"), near, 60)) == []
+    near = [Weighted(Region.parse("0" * (MOST_TESTS - 1) + end)) for end in ("0", "1")]
     names = plan_placement(near, "lpm", 60).map.leaves()
     assert max(map(len, names)) == MOST_TESTS
+
+
+def test_under_lpm_what_is_coarse_is_not_cut_in_vain() -> None:
+    # Both halves of a coarse dz have all of its work: the finer ones are cut, then all evenly.
+    items = owned(r0=90, r100=10, r101=10, r110=10, r111=10)
+    assert plan_placement(items, "lpm", 5).map.leaves() == ["0", "100", "101", "110", "111"]
+    names = plan_map([item.region for item in items], "lpm", 32).leaves()
+    assert len(names) == 32
+    assert {len(name) for name in names} == {5}
 
 
 def test_coverers_stay_with_what_they_cover() -> None:
