@@ -134,7 +134,8 @@ class FlowModQueue:
     async def repair(self, ops: Sequence[FlowOp], at_once: bool = False) -> Outcome:
         """Send repairs before all batches, for a batch that is sent later is newer.
 
-        Make-before-break holds, unless all operations are to be sent at once.
+        Make-before-break holds, unless all operations are to be sent at once: then removals come
+        first, because they make room for the others.
         """
         if self.state is _CLOSED:
             return self._undefined(self._closed_because)
@@ -145,6 +146,8 @@ class FlowModQueue:
             if not done.done():
                 done.set_result(outcome)
 
+        if at_once:
+            ops = sorted(ops, key=lambda op: op.change is not Change.DELETE)
         job = Job("", 0, ops, settle, repair=True)
         if not at_once:
             job.send_until = self._send_until(ops)

@@ -96,6 +96,13 @@ def test_a_removal_waits_only_for_what_may_replace_the_entry() -> None:
     assert hold_from([*many, delete("0")], 0) == 40  # too many to look at
 
 
+async def test_repairs_that_are_sent_at_once_make_room_first() -> None:
+    line = Line()
+    repairs = [add("00"), add("01"), modify("1"), delete("0")]
+    assert await queue_on(line).repair(repairs, at_once=True) == Acknowledged()
+    assert line.sent == [delete("0"), add("00"), add("01"), modify("1")]
+
+
 async def test_a_newer_batch_does_not_overtake_repairs() -> None:
     line = Line()
     queue = queue_on(line)
