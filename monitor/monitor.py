@@ -72,7 +72,9 @@ class Monitor:
         self.job_options = jobs
         self.job_results = JobResults(etcd, self._tell_of_job)
         self._jobs = (
-            JobScheduler(etcd, dispatcher.id, jobs, self._staying, self.plans.start, clock)
+            JobScheduler(
+                etcd, dispatcher.id, jobs, self._staying, self._owners, self.plans.start, clock
+            )
             if jobs
             else None
         )
@@ -169,6 +171,11 @@ class Monitor:
         alive = self._dispatcher.fleet.configurators.processes
         return sorted(self._dispatcher.workers.staying("configurators", alive))
 
+    def _owners(self) -> dict[str, str]:
+        """The configurator that each partition has now."""
+        owners = self._dispatcher.catalogue.owners
+        return {partition: owner for partition, (owner, _) in owners.items()}
+
     def _tell_of_map(self, name: str) -> None:
         if space := self._dispatcher.catalogue.spaces.get(name):
             self._tell_of_plan(space.number)
@@ -182,7 +189,7 @@ class Monitor:
         leaving = dispatcher.scaling.view("configurators").leaving
         return Observation(
             self.load.history.since(self._clock.wall() - _LOOK_BACK).samples,
-            {partition: owner for partition, (owner, _) in dispatcher.catalogue.owners.items()},
+            self._owners(),
             frozenset(alive).difference(leaving) or frozenset(alive),
         )
 

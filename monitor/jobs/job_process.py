@@ -10,42 +10,81 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVarTuple
 
-from dzflow.process.private_files import private_opener
+from dzflow.process.private_files import write_private
 from dzflow.process.sessions import kill_others
+from monitor.jobs.bounded_log import BoundedLog
+
+Ts = TypeVarTuple("Ts")
+
+LOWEST_PRIORITY = 19
+"""The niceness with which all other processes come first."""
 
 _CHECK_EVERY = 0.02  # seconds between checks whether processes have ended
 _LAUNCHER = (sys.executable, "-m", "dzflow.process.low_priority")
 
 
-async def run_command(command: Sequence[str], log: Path, scratch: Path, time_limit: float) -> int:
+async def run_command(
+    command: Sequence[str],
+    log: Path,
+    scratch: Path,
+    time_limit: float,
+    niceness: int = LOWEST_PRIORITY,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+) -> int:
     """Run a command, with its output in a log; its exit code. TimeoutError if it takes too long.
 
     However this ends, by a cancellation for example, no process is left, and neither is the folder
-    `scratch`, which the command has for temporary files.
+    `scratch`, which the command has for temporary files. A cancellation waits for that. `files` are
+    in this folder when the command begins, for its owner only.
     """
+    process: subprocess.Popen[bytes] | None = None
     scratch.mkdir(mode=0o700)
     try:
-        with open(log, "wb", opener=private_opener) as output:
-            process = subprocess.Popen(  # noqa: S603 - our own command
-                [*_LAUNCHER, str(os.getpid()), *command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                # That of this process, which holds no secrets but those that an operator names.
-                env={**os.environ, "TMPDIR": str(scratch.absolute()), "COLUMNS": "100"},
-                start_new_session=True,
-            )
-        try:
-            async with asyncio.timeout(time_limit):
-                await _wait_for_end(process.pid)
-        finally:
-            await _end_session(process)
+        for name, data in files.items():
+            await _finish(write_private, scratch / name, data)
+        with BoundedLog(log) as output:
+            try:
+                process = subprocess.Popen(  # noqa: S603 - our own command
+                    [*_LAUNCHER, str(os.getpid()), str(niceness), *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output.pipe,
+                    stderr=output.pipe,
+                    # That of this process, which holds no secrets but those that an operator names.
+                    env={**os.environ, "TMPDIR": str(scratch.absolute()), "COLUMNS": "100"},
+                    start_new_session=True,
+                )
+                output.started()
+                async with asyncio.timeout(time_limit):
+                    await _wait_for_end(process.pid)
+            finally:
+                if process:
+                    await _finish(_end_session, process)
     finally:
-        await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+        await _finish(_remove_folder, scratch)
     return process.returncode
+
+
+async def _finish(work: Callable[[*Ts], None], *subjects: *Ts) -> None:
+    """Do something in a thread, and wait for its end even if this task is cancelled meanwhile.
+
+    The cancellation is raised afterwards.
+    """
+    ending = asyncio.get_running_loop().run_in_executor(None, work, *subjects)
+    cancelled: asyncio.CancelledError | None = None
+    while not ending.done():
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    ending.result()
+    if cancelled:
+        raise cancelled
 
 
 async def _wait_for_end(pid: int) -> None:
@@ -61,8 +100,12 @@ async def _wait_for_end(pid: int) -> None:
         os.close(handle)
 
 
-async def _end_session(process: "subprocess.Popen[bytes]") -> None:
+def _end_session(process: "subprocess.Popen[bytes]") -> None:
     os.kill(process.pid, signal.SIGKILL)  # it is there, as it was not waited for
     while kill_others(process.pid):
-        await asyncio.sleep(_CHECK_EVERY)
-    await asyncio.to_thread(process.wait)
+        time.sleep(_CHECK_EVERY)
+    process.wait()
+
+
+def _remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

@@ -6,12 +6,15 @@ applied, this process begins them itself, as `POST /partitions/plan` does.
 
 import asyncio
 import logging
+import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -20,7 +23,7 @@ from configurators.environment import Clock
 from configurators.store.etcd.client import Compare, Etcd, Put, StoreError
 from configurators.store.keys import JOB
 from dzflow.errors import DzflowError
-from monitor.jobs.job_process import run_command
+from monitor.jobs.job_process import LOWEST_PRIORITY, run_command
 from monitor.jobs.schedule import seconds_until_due
 from monitor.jobs.state import (
     BadResult,
@@ -42,7 +45,9 @@ log = logging.getLogger(__name__)
 
 _RETRY = 5.0  # seconds until the next attempt if etcd does not answer
 _LAST_BYTES = 4_096  # of a log, in which the last line is looked for
+_LONGEST = 1_800.0  # seconds of a run, unless the options say otherwise
 _KEPT = 5  # runs whose logs and results are kept
+_OWNERS = "owners.json"  # in the folder for temporary files of a run
 
 DZFLOW = (sys.executable, "-c", "from dzflow.cli import main; main()")
 """The command `dzflow` of this installation."""
@@ -59,14 +64,23 @@ class JobOptions(Struct, frozen=True):
     traces: str  # as Spark calls the place
     folder: Path  # for logs and results
     mode: JobMode = "propose"
-    time_limit: float = 1_800.0
+    time_limit: float | None = None  # seconds of a run; `every`, at most 1800, if not given
     window: float = 86_400.0  # seconds of traces that are looked at
     master: str = "local[*]"
     command: tuple[str, ...] = DZFLOW
+    niceness: int = LOWEST_PRIORITY
+
+    @property
+    def longest(self) -> float:
+        """Seconds after which a run is ended."""
+        return min(self.every, _LONGEST) if self.time_limit is None else self.time_limit
 
 
 class JobScheduler:
-    """Runs the job. `configurators` names those that may own partitions."""
+    """Runs the job. `configurators` names those that may own partitions.
+
+    `owners` says which configurator each partition has now.
+    """
 
     def __init__(
         self,
@@ -74,6 +88,7 @@ class JobScheduler:
         me: str,
         options: JobOptions,
         configurators: Callable[[], Sequence[str]],
+        owners: Callable[[], Mapping[str, str]],
         start_plan: StartPlan,
         clock: Clock,
     ) -> None:
@@ -81,6 +96,7 @@ class JobScheduler:
         self._me = me
         self._options = options
         self._configurators = configurators
+        self._owners = owners
         self._start_plan = start_plan
         self._clock = clock
 
@@ -125,25 +141,32 @@ class JobScheduler:
         options = self._options
         started = self._clock.wall()
         name = datetime.fromtimestamp(started, UTC).strftime("%Y%m%dT%H%M%S%f")
-        output, result = (options.folder / f"{name}.{end}" for end in ("log", "json"))
+        output, result, scratch = (
+            options.folder / f"{name}.{end}" for end in ("log", "json", "tmp")
+        )
         running = begin_run(state, JobRun(options.mode, self._me, started, log=output.name))
         await self._store(fence, running)
         outcome: JobOutcome = "failed"
         spaces: tuple[JobSpace, ...] = ()
         try:
             await asyncio.to_thread(_make_room, options.folder)
+            words = command_words(
+                options, self._configurators(), started, result, scratch / _OWNERS
+            )
             code = await run_command(
-                [*options.command, *command_words(options, self._configurators(), started, result)],
+                [*options.command, *words],
                 output,
-                options.folder / f"{name}.tmp",
-                options.time_limit,
+                scratch,
+                options.longest,
+                options.niceness,
+                {_OWNERS: msgspec.json.encode(self._owners())},
             )
             why = "" if code == 0 else await asyncio.to_thread(_last_words, output, code)
             if code == 0:
                 spaces = read_result(await asyncio.to_thread(result.read_bytes))
                 outcome = "done"
         except TimeoutError:
-            outcome, why = "late", f"it took longer than {options.time_limit:g} s, and was ended"
+            outcome, why = "late", f"it took longer than {options.longest:g} s, and was ended"
         except (BadResult, OSError) as error:
             why = str(error)
         if options.mode == "apply":
@@ -174,11 +197,15 @@ class JobScheduler:
 
 
 def command_words(
-    options: JobOptions, configurators: Sequence[str], now: float, result: Path
+    options: JobOptions, configurators: Sequence[str], now: float, result: Path, owners: Path
 ) -> list[str]:
-    """The arguments of the command `dzflow`."""
+    """The arguments of the command `dzflow`; `owners` is a file with the owner of each partition.
+
+    The traces name owners, too, but partitions may have moved since.
+    """
     since = datetime.fromtimestamp(now - options.window, UTC).isoformat()
     words = ["trace", "rebalance", options.traces, "--json", str(result)]
+    words += ["--owners", str(owners)]
     words += ["--since", since, "--master", options.master]
     for name in configurators:
         words += ["--configurator", name]
@@ -186,8 +213,13 @@ def command_words(
 
 
 def _make_room(folder: Path) -> None:
-    """Make the folder, and delete what is left of all but the last runs."""
+    """Make the folder, and delete what is left of all but the last runs.
+
+    No run is in progress, so temporary folders are those of runs that were killed with the service.
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
+    for scratch in folder.glob("*.tmp"):
+        shutil.rmtree(scratch, ignore_errors=True)
     runs = sorted({path.name.partition(".")[0] for path in folder.iterdir()})
     for run in runs[: max(0, len(runs) - _KEPT + 1)]:
         for end in ("log", "json"):
@@ -196,6 +228,8 @@ def _make_room(folder: Path) -> None:
 
 def _last_words(output: Path, code: int) -> str:
     """Why a command failed: the last line that it has written."""
-    lines = output.read_bytes()[-_LAST_BYTES:].decode(errors="replace").split("\n")
+    with output.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+        lines = file.read(_LAST_BYTES).decode(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"it ended with {code}: {last}" if last else f"it ended with {code}"

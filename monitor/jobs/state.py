@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 JobMode = Literal["propose", "apply"]
 JobOutcome = Literal["done", "failed", "late", "interrupted"]
-"""It has a result; it has none; its time was over; or its monitor stopped to lead."""
+"""It has a result; it has none; its time was over; or its monitor stopped leading."""
 
 JOB_OUTCOMES: tuple[JobOutcome, ...] = get_args(JobOutcome)
 

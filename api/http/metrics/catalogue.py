@@ -105,7 +105,7 @@ _REQUESTS = (
     _counter(
         "dzflow_trace_rows_dropped_total",
         "rows",
-        "Rows of request traces that were dropped: the storage is too slow, full, or away.",
+        "Rows of request traces that were dropped: the storage is too slow, full, or unavailable.",
     ),
 )
 _PARTITIONS = (

@@ -19,6 +19,7 @@ from dispatcher.metrics import (
     PlanMetrics,
 )
 from dispatcher.views import Health, StoreView
+from monitor.jobs.state import JOB_OUTCOMES
 
 _IMPAIRED = ("switch", "partition", "process", "document")
 _OUTCOMES = ("acknowledged", "refused", "undefined")
@@ -167,7 +168,8 @@ def _plans(counts: PlanMetrics) -> Iterator[Metric]:
 
 
 def _jobs(known: JobMetrics) -> Iterator[Metric]:
-    yield family("dzflow_jobs_total", {(outcome,): n for outcome, n in known.outcomes.items()})
+    outcomes = {(outcome,): known.outcomes.get(outcome, 0) for outcome in JOB_OUTCOMES}
+    yield family("dzflow_jobs_total", outcomes)
     success = {} if known.last_success is None else {(): known.last_success}
     yield family("dzflow_job_success_time_seconds", success)
 

@@ -91,7 +91,10 @@ def test_traces_are_in_the_data_folder_by_default() -> None:
     ("jobs", "said"),
     [
         ({"every": 5}, "jobs: every: take at least 60 seconds"),
-        ({"every": 600}, "jobs: time_limit: a run must end before the next one; take at most 600"),
+        (
+            {"every": 600, "time_limit": 601},
+            "jobs: time_limit: a run must end before the next one; take at most 600",
+        ),
         ({"mode": "guess"}, "jobs.mode: "),
     ],
 )
@@ -115,7 +118,13 @@ def test_the_job_reads_what_the_service_writes(tmp_path: Path) -> None:
     found = job_options(load(None, given, {}))
     assert found is not None
     assert (found.traces, found.folder) == (str(tmp_path / "traces"), tmp_path / "logs" / "jobs")
-    assert (found.every, found.mode) == (3600.0, "apply")
+    assert (found.every, found.mode, found.longest) == (3600.0, "apply", 1800.0)
+    often = job_options(load(None, {"jobs": {"every": 900}}, {}))
+    assert often is not None
+    assert often.longest == 900.0, "a run ends before the next one"
+    short = job_options(load(None, {"jobs": {"every": 900, "time_limit": 60}}, {}))
+    assert short is not None
+    assert short.longest == 60.0
     remote = job_options(load(None, {**given, "traces": {"to": "s3://K:geheim@b/f?region=x"}}, {}))
     assert remote is not None
     assert remote.traces == "s3a://b/f"

@@ -18,6 +18,7 @@ if how == "hang":
     # As Spark's workers: in another process group, and it does not end with this process.
     command = [sys.executable, "-c", "import signal; signal.pause()", str(folder)]
     call["other"] = subprocess.Popen(command, process_group=0).pid
+call["owners"] = json.loads(Path(words[words.index("--owners") + 1]).read_text())
 with open(folder / "calls", "a") as calls:
     calls.write(json.dumps({**call, "how": how}) + "\n")
 print("starting Spark", flush=True)

@@ -10,14 +10,16 @@ _SHORTEST = 60.0  # seconds; Spark itself takes some to start
 
 
 class JobSettings(Section):
-    """The Spark job that plans partitions; see [jobs](../how-to/traces.md#plan-every-so-often)."""
+    """The Spark job that plans partitions; see [jobs](../how-to/traces.md#schedule-the-job)."""
 
     every: float = Field(default=0.0, ge=0, description="seconds between two runs; 0: never")
     mode: Literal["propose", "apply"] = Field(
         default="propose", description="show plans, or carry them out"
     )
-    time_limit: float = Field(
-        default=1_800.0, gt=0, description="seconds after which a run is ended"
+    time_limit: float | None = Field(
+        default=None,
+        gt=0,
+        description="seconds after which a run is ended; by default `every`, at most 1800",
     )
     window: float = Field(
         default=86_400.0, gt=0, description="seconds of traces that a run looks at"
@@ -28,7 +30,7 @@ class JobSettings(Section):
     def _fit(self) -> "JobSettings":
         if 0 < self.every < _SHORTEST:
             raise ValueError(f"every: take at least {_SHORTEST:g} seconds, or 0 for never")
-        if 0 < self.every < self.time_limit:
+        if self.time_limit is not None and 0 < self.every < self.time_limit:
             raise ValueError(
                 f"time_limit: a run must end before the next one; take at most {self.every:g} s"
             )
