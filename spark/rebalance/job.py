@@ -190,14 +190,25 @@ def _fleet(
     """The configurators, as they are for one space; `others` is the work of the other spaces."""
     speeds = about.configurators
     shared = about.mode == "sea"
-    if shared:
-        # Whatever is idle takes it over.
-        even = sum(sum(loads.values()) for loads in others) / sum(speeds.values())
-        loads = {name: even * speed for name, speed in speeds.items()}
-    else:
-        loads = {name: sum(each.get(name, 0.0) for each in others) for name in speeds}
+    loads = other_loads(others, speeds, shared)
     leaves = {leaf: owners.get(space.partition(leaf)) for leaf in space.stored.map.leaves()}
     return Fleet(speeds, loads, {leaf: who for leaf, who in leaves.items() if who}, shared)
+
+
+def other_loads(
+    others: Sequence[Mapping[str, float]], speeds: Mapping[str, float], shared: bool
+) -> dict[str, float]:
+    """The work that each configurator has from other spaces.
+
+    In mode sea, whatever is idle takes work over: each has as much as its speed allows. In mode sna
+    this holds for the work of configurators that are gone, because it is not known who has it now.
+    """
+    own = {name: 0.0 if shared else sum(each.get(name, 0.0) for each in others) for name in speeds}
+    rest = sum(
+        work for each in others for name, work in each.items() if shared or name not in speeds
+    )
+    even = rest / sum(speeds.values())
+    return {name: work + even * speeds[name] for name, work in own.items()}
 
 
 def _space_load(

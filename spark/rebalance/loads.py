@@ -85,6 +85,7 @@ def find_timing(rows: "DataFrame") -> tuple[Timing, str]:
     about = rows.agg(
         sql.count_distinct(sql.floor(sql.col("received_us") / SECOND)).alias("seconds"),
         sql.avg("work_us").alias("work_us"),
+        sql.avg(sql.greatest(sql.col("decided_us"), sql.lit(0))).alias("decided_us"),
         sql.avg("pushed_us").alias("pushed_us"),
         sql.max_by("mode", sql.struct("done_us", "mode")).alias("mode"),
     ).first()
@@ -92,6 +93,7 @@ def find_timing(rows: "DataFrame") -> tuple[Timing, str]:
     timing = Timing(
         float(max(1, about["seconds"])),
         (about["work_us"] or 0.0) / 1_000,
+        (about["decided_us"] or 0.0) / 1_000,
         (about["pushed_us"] or 0.0) / 1_000,
     )
     return timing, about["mode"] or ""

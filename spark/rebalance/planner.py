@@ -8,7 +8,8 @@ is planned anew. Each has a cost, in units of the mean load of a configurator:
            + MOVE_PRICE * share of work that is moved
 
 The cheapest one is proposed if it is cheaper than the present map by `min_gain`. So a plan always
-takes load off the busiest configurator.
+takes load off the busiest configurator. If another number of partitions is asked for, only the maps
+that come nearest to it are candidates, and the cheapest of these is proposed in any case.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +60,8 @@ def propose(
 ) -> Proposal:
     """What should become of a map under a load.
 
-    With another number of `partitions` than the map has, it is changed in any case.
+    With another number of `partitions` than the map has, it is changed in any case. It has as many
+    then as any candidate reaches: fewer than asked for if the load cannot be cut further.
     """
     items = [_by_partial(item, current) for item in items]
     predictor = LoadPredictor()
@@ -77,6 +79,9 @@ def propose(
         for placement in _placements(here, items, count, is_asked)
     ]
     others = [each for each in found if each.moved or each.placement.map != current]
+    if is_asked:
+        most = max((len(each.load.work) for each in others), default=0)
+        others = [each for each in others if len(each.load.work) == most]
     best = min(others, key=lambda candidate: candidate.cost, default=present)
     if is_asked and not others:
         return Proposal(present, present, "the map cannot be cut further")
@@ -94,13 +99,10 @@ def _by_partial(item: RegionLoad, current: PartitionMap) -> RegionLoad:
 def _placements(
     here: Placement, items: Sequence[RegionLoad], count: int, is_asked: bool
 ) -> Iterator[Placement]:
-    """The maps to choose from; if a number of partitions is asked for, those that have as many."""
-    adapted = list(adapt_map(here.map, items, count))
-    if is_asked:
-        yield from adapted[-1:]
-    else:
+    """The maps to choose from; if a number of partitions is asked for, the present one is not."""
+    if not is_asked:
         yield here
-        yield from adapted
+    yield from adapt_map(here.map, items, count)
     anew = plan_placement(items, here.map.plan, count)
     if anew.map != here.map:
         yield anew

@@ -22,7 +22,8 @@ class Timing(Struct, frozen=True):
     """What the traces say about time."""
 
     seconds: float  # in which requests arrived
-    decided_ms: float  # mean work of a partial
+    work_ms: float  # mean work of a partial
+    decided_ms: float  # mean time until the whole slice of a partial is decided
     pushed_ms: float  # mean time of the switches
 
 
@@ -114,5 +115,5 @@ def waiting_ms(
         busy = load / speeds[name] / (timing.seconds * 1e6)
         if busy >= 1:
             return None
-        waiting += load / total * busy / (1 - busy) * timing.decided_ms / speeds[name]
+        waiting += load / total * busy / (1 - busy) * timing.work_ms / speeds[name]
     return waiting

@@ -90,6 +90,7 @@ def _prediction(
     loads = candidate.assignment.loads
     total = sum(loads.values()) or 1.0
     waiting = waiting_ms(loads, fleet.speeds, timing)
+    # A partial is done when its whole slice is, so it waits for the work on the others as well.
     rest = timing.decided_ms + timing.pushed_ms
     return Prediction(
         partitions=len(candidate.load.work),

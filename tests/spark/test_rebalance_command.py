@@ -33,7 +33,7 @@ from spark.traces import Source
 SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023, "bits": 10}]}
 MAP = PartitionMap("legs", Node(0, zero=Node(1)))
 SOURCE = Source("traces", 0, 0, 1_000_000, 1, 10, 8)
-TIMING = Timing(1.0, 0.1, 2.0)
+TIMING = Timing(1.0, 0.1, 0.4, 2.0)
 
 
 def result(hot: float = 300.0, name: str = "stocks") -> SpaceResult:

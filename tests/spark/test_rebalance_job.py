@@ -17,7 +17,7 @@ from configurators.store.model import SpaceDoc
 from dispatcher.reports.traces import REQUESTS
 from dzflow.region import Region
 from spark.reading import find_traces
-from spark.rebalance.job import make_rebalance
+from spark.rebalance.job import make_rebalance, other_loads
 from spark.rebalance.loads import sample_regions
 from spark.rebalance.model import Rebalance, SpaceResult
 from spark.rebalance.options import RebalanceOptions
@@ -148,6 +148,30 @@ def test_filters_are_indexed_and_traced_regions_are_not_looked_at(mixed: Rebalan
 def test_filters_that_do_not_fit_are_counted_and_left_out(mixed: Rebalance) -> None:
     assert only(mixed).damaged == 2
     assert only(mixed).damaged_share == pytest.approx(0.125)
+
+
+def test_a_partial_waits_until_its_whole_slice_is_decided(mixed: Rebalance) -> None:
+    before = only(mixed).before
+    assert before.waiting_ms is not None
+    assert before.latency_ms is not None
+    # Eleven rows were decided: 2 x 400, 40, 60, 100, 0, 300, 50, 50, 200 and 300 us.
+    assert before.latency_ms - before.waiting_ms == pytest.approx(1.9 / 11 + 3.0)
+    # A partial has 1,300 / 11 us of work. In this second, configurators are busy with 700 us for
+    # filters that fit, and with 300 us for the other space.
+    work = 1.3 / 11
+    busy = {name: share * 1_000e-6 for name, share in before.shares.items()}
+    waiting = sum(before.shares[name] * u / (1 - u) * work for name, u in busy.items())
+    assert before.waiting_ms == pytest.approx(waiting)
+
+
+def test_work_of_configurators_that_are_gone_is_spread_by_speed() -> None:
+    others = [{C1: 100.0, "gone": 60.0}, {C2: 50.0, "gone": 30.0}]
+    speeds = {C1: 2.0, C2: 1.0}
+    assert other_loads(others, speeds, shared=False) == {C1: 160.0, C2: 80.0}
+    assert other_loads(others, speeds, shared=True) == {C1: 160.0, C2: 80.0}
+    assert other_loads([{C1: 90.0}], speeds, shared=False) == {C1: 90.0, C2: 0.0}
+    assert other_loads([{C1: 90.0}], speeds, shared=True) == {C1: 60.0, C2: 30.0}
+    assert other_loads([], speeds, shared=False) == {C1: 0.0, C2: 0.0}
 
 
 def test_rows_of_other_spaces_and_versions_are_left_out_with_a_notice(mixed: Rebalance) -> None:

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from configurators.engine.map_planner import plan_map
+from configurators.engine.map_planner import adapt_map, plan_map, plan_placement
 from configurators.engine.partition_map import Node, PartitionMap
 from dzflow.index import build_index
 from dzflow.region import Region
 from dzflow.space import Space
 from sdn.pipeline import PlanName
 from spark.rebalance.assignment import Fleet, assign, busiest, imbalance_of, keep
-from spark.rebalance.planner import MIN_GAIN, Proposal, propose
+from spark.rebalance.planner import MIN_GAIN, Proposal, _by_partial, propose
 from spark.rebalance.prediction import RegionLoad, Timing, leaf_load, waiting_ms
 from spark.rebalance.reasons import find_reasons, hot_cell
 
@@ -123,6 +123,12 @@ def test_as_many_partitions_as_are_asked_for_are_the_limit(
     if not found.why and count != len(current.leaves()):
         assert len(found.best.load.work) <= count
         assert found.best.placement.map != current
+        # A map with fewer partitions is not proposed, even if it costs less.
+        counted = [_by_partial(item, current) for item in items]
+        anew = plan_placement(counted, current.plan, count)
+        adapted = [each.map for each in adapt_map(current, counted, count)]
+        reached = [len(each.leaves()) for each in (anew.map, *adapted) if each != current]
+        assert len(found.best.load.work) >= max(reached)
 
 
 def region(text: str, work: float, told: bool = False) -> RegionLoad:
@@ -164,7 +170,7 @@ def test_entries_are_regions_that_no_other_one_covers() -> None:
 
 
 def test_waiting_grows_with_the_load_of_each_configurator() -> None:
-    timing = Timing(seconds=1.0, decided_ms=5.0, pushed_ms=1.0)
+    timing = Timing(seconds=1.0, work_ms=5.0, decided_ms=20.0, pushed_ms=1.0)
     equal = {"c1": 1.0, "c2": 1.0}
     assert waiting_ms({"c1": 0.0, "c2": 0.0}, equal, timing) == 0.0
     assert waiting_ms({"c1": 250_000.0, "c2": 250_000.0}, equal, timing) == pytest.approx(5 / 3)
