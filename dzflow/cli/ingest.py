@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.tables import plain
-from dzflow.cli.trace import Master, Setting, Traces, print_left_out, spark_options
+from dzflow.cli.trace import Master, Setting, Traces, print_left_out, spark_options, start_spark
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,11 +24,8 @@ def ingest(
 ) -> None:
     """Take the trace files in that came since the last run: each of them once."""
     options = spark_options(master, setting or [])
-    from spark.session import open_session
-
-    console, progress = Console(), Console(stderr=True)
-    progress.print("starting Spark", highlight=False)
-    with open_session(options, "dzflow trace ingest") as session:
+    console = Console()
+    with start_spark(options, "ingest") as session:
         from spark.history.ingest import ingest as take_in
 
         found = take_in(session, path, state)

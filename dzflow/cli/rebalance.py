@@ -19,10 +19,12 @@ from dzflow.cli.trace import (
     Traces,
     Until,
     check_folders,
+    open_traces,
     parse_time,
     print_table,
     show_source,
     spark_options,
+    write_per_space,
     write_result,
 )
 
@@ -119,7 +121,7 @@ def rebalance(
             write_result(console, json, msgspec.json.encode(found))
         plans = [each.plan for each in found.spaces if each.plan]
         if plan:
-            _write_plans(console, plan, plans)
+            write_per_space(console, plan, "plan", plans)
         if apply and plans:
             with open_client(url, token, ca) as client:
                 _apply(client, plans, wait)
@@ -127,18 +129,10 @@ def rebalance(
 
 def _run(how: "SparkOptions", path: str, options: "RebalanceOptions") -> "Rebalance":
     """Run the job."""
-    from spark.session import open_session
-
-    progress = Console(stderr=True)
-    progress.print("starting Spark", highlight=False)
-    with open_session(how, "dzflow trace rebalance") as session:
-        from spark.reading import find_traces
+    times = options.since_us, options.until_us
+    with open_traces(how, "rebalance", path, *times) as (session, traces):
         from spark.rebalance.job import make_rebalance
 
-        progress.print("checking the files", highlight=False)
-        traces = find_traces(session, path, options.since_us, options.until_us)
-        rows = sum(file.rows for file in traces.files)
-        progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
         return make_rebalance(session, path, traces, options)
 
 
@@ -186,17 +180,6 @@ def with_service(options: "RebalanceOptions", client: "httpx.Client") -> "Rebala
         items = checked(client.get("/partitions")).json()["items"]
         owners = {each["id"]: each["configurator"] for each in items}
     return replace(options, owners=owners, speeds=speeds)
-
-
-def _write_plans(console: Console, file: Path, plans: "list[Plan]") -> None:
-    """Write the plan, or one file for each space if there are several."""
-    import msgspec
-
-    if not plans:
-        console.print(f"there is no plan, so {plain(str(file))} is not written", highlight=False)
-    for each in plans:
-        name = file if len(plans) == 1 else file.with_stem(f"{file.stem}-{each.space}")
-        write_result(console, name, msgspec.json.encode(each))
 
 
 def _apply(client: "httpx.Client", plans: "list[Plan]", wait: bool) -> None:

@@ -16,6 +16,7 @@ from dzflow.cli.trace import (
     Traces,
     Until,
     check_folders,
+    open_traces,
     parse_time,
     print_left_out,
     print_table,
@@ -72,7 +73,7 @@ def replay(
     console, progress = Console(), Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="dzflow-replay-") as folder:
         file = workload or Path(folder) / "workload.parquet"
-        skipped = _rebuild(path, file, options, times, progress)
+        skipped = _rebuild(path, file, options, times)
         found = WorkloadFile(file)
         if found.about.total:
             progress.print(f"replaying {found.about.total:,} requests", highlight=False)
@@ -94,21 +95,13 @@ def _rebuild(
     file: Path,
     options: "SparkOptions",
     times: tuple[int | None, int | None],
-    progress: Console,
 ) -> "tuple[SkippedFile, ...]":
     """Have Spark write the workload to a file; the trace files that were left out."""
-    from spark.session import open_session
-
-    progress.print("starting Spark", highlight=False)
-    with open_session(options, "dzflow trace replay") as session:
-        from spark.reading import find_traces, vanished
+    with open_traces(options, "replay", path, *times) as (session, traces):
+        from spark.reading import vanished
         from spark.workload.file import write_workload
         from spark.workload.job import rebuild
 
-        progress.print("checking the files", highlight=False)
-        traces = find_traces(session, path, *times)
-        rows = sum(each.rows for each in traces.files)
-        progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
         with rebuild(session, traces, *times) as rebuilt:
             write_workload(file, rebuilt.requests, rebuilt.about, traces.footer)
         return (*traces.skipped, *vanished(session, traces))

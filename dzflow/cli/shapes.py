@@ -16,16 +16,18 @@ from dzflow.cli.trace import (
     Traces,
     Until,
     check_folders,
+    open_traces,
     parse_time,
     print_table,
     show_source,
     spark_options,
+    write_per_space,
     write_result,
 )
 
 if TYPE_CHECKING:
     from spark.session import SparkOptions
-    from spark.shapes.model import Prediction, Proposal, ShapesFound, SpaceShapes
+    from spark.shapes.model import Prediction, ShapesFound, SpaceShapes
     from spark.shapes.options import ShapesOptions
 
 
@@ -58,36 +60,17 @@ def shapes(
 
             write_result(console, json, msgspec.json.encode(found))
         if shapes:
-            _write_proposals(console, shapes, [s.proposal for s in found.spaces if s.proposal])
+            proposals = [each.proposal for each in found.spaces if each.proposal]
+            write_per_space(console, shapes, "proposal", proposals)
 
 
 def _run(how: "SparkOptions", path: str, options: "ShapesOptions") -> "ShapesFound":
     """Run the job."""
-    from spark.session import open_session
-
-    progress = Console(stderr=True)
-    progress.print("starting Spark", highlight=False)
-    with open_session(how, "dzflow trace shapes") as session:
-        from spark.reading import find_traces
+    times = options.since_us, options.until_us
+    with open_traces(how, "shapes", path, *times) as (session, traces):
         from spark.shapes.job import make_shapes
 
-        progress.print("checking the files", highlight=False)
-        traces = find_traces(session, path, options.since_us, options.until_us)
-        rows = sum(file.rows for file in traces.files)
-        progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
         return make_shapes(session, path, traces, options)
-
-
-def _write_proposals(console: Console, file: Path, proposals: "list[Proposal]") -> None:
-    """Write the dictionary, or one file for each space if there are several."""
-    import msgspec
-
-    if not proposals:
-        text = f"there is no proposal, so {plain(str(file))} is not written"
-        console.print(text, highlight=False)
-    for each in proposals:
-        name = file if len(proposals) == 1 else file.with_stem(f"{file.stem}-{each.space}")
-        write_result(console, name, msgspec.json.encode(each))
 
 
 def show(console: Console, found: "ShapesFound") -> None:

@@ -1,9 +1,10 @@
 """`dzflow trace`: what request traces say, by Spark jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 from rich.console import Console
@@ -14,9 +15,12 @@ from dzflow.errors import BadInput
 from dzflow.process.private_files import write_private
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from spark.report.model import LoadRow, Report
     from spark.session import SparkOptions
     from spark.traces import SkippedFile, Source
+    from spark.traces import Traces as FoundTraces
 
 app = typer.Typer(help="Analyse request traces with Spark.", no_args_is_help=True)
 
@@ -64,24 +68,16 @@ def report(
     check_folders(html, json)
     if bool(path) == bool(state):
         raise BadOption("name traces, or a history with --state")
-    from spark.session import open_session
-
     console = Console()
-    progress = Console(stderr=True)
-    progress.print("starting Spark", highlight=False)
-    with open_session(options, "dzflow trace report") as session:
-        if state:
+    if state:
+        with start_spark(options, "report") as session:
             from spark.history.report import make_report as make_history_report
 
             found = make_history_report(session, state, begin, end)
-        else:
-            from spark.reading import find_traces
+    else:
+        with open_traces(options, "report", path, begin, end) as (session, traces):
             from spark.report.job import make_report
 
-            progress.print("checking the files", highlight=False)
-            traces = find_traces(session, path, begin, end)
-            rows = sum(file.rows for file in traces.files)
-            progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
             found = make_report(session, path, traces, begin, end)
     show(console, found)
     if json:
@@ -92,6 +88,52 @@ def report(
         from spark.report.page import render
 
         write_result(console, html, render(found).encode())
+
+
+@contextmanager
+def start_spark(options: "SparkOptions", command: str) -> "Iterator[SparkSession]":
+    """A session of Spark for a command of `dzflow trace`; says on stderr that it starts."""
+    from spark.session import open_session
+
+    Console(stderr=True).print("starting Spark", highlight=False)
+    with open_session(options, f"dzflow trace {command}") as session:
+        yield session
+
+
+@contextmanager
+def open_traces(
+    options: "SparkOptions", command: str, path: str, since_us: int | None, until_us: int | None
+) -> "Iterator[tuple[SparkSession, FoundTraces]]":
+    """A session of Spark, and the traces of a time; says on stderr how far it is."""
+    with start_spark(options, command) as session:
+        from spark.reading import find_traces
+
+        progress = Console(stderr=True)
+        progress.print("checking the files", highlight=False)
+        traces = find_traces(session, path, since_us, until_us)
+        rows = sum(file.rows for file in traces.files)
+        progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
+        yield session, traces
+
+
+class OfSpace(Protocol):
+    """A result that is about one space."""
+
+    @property
+    def space(self) -> str:
+        """Its name."""
+
+
+def write_per_space(console: Console, file: Path, what: str, results: Sequence[OfSpace]) -> None:
+    """Write a result as JSON, or one file for each space if there are several."""
+    import msgspec
+
+    if not results:
+        text = f"there is no {what}, so {plain(str(file))} is not written"
+        console.print(text, highlight=False)
+    for each in results:
+        name = file if len(results) == 1 else file.with_stem(f"{file.stem}-{each.space}")
+        write_result(console, name, msgspec.json.encode(each))
 
 
 def check_folders(*files: Path | None) -> None:

@@ -17,7 +17,7 @@ from api.http.schema.plans import PlanIn
 from configurators.engine.partition_map import Node, PartitionMap
 from configurators.state.trace_spaces import TraceVersion
 from dzflow.cli import rebalance
-from dzflow.cli.trace import BadOption
+from dzflow.cli.trace import BadOption, write_per_space
 from dzflow.index import build_index
 from dzflow.region import Region
 from dzflow.sdk.errors import Conflict
@@ -78,7 +78,7 @@ def test_without_a_plan_the_reason_is_shown() -> None:
 def test_a_plan_is_written_as_the_service_takes_it(tmp_path: Path) -> None:
     plan = result().plan
     assert plan is not None
-    rebalance._write_plans(Console(file=StringIO()), tmp_path / "plan.json", [plan])
+    write_per_space(Console(file=StringIO()), tmp_path / "plan.json", "plan", [plan])
     written = (tmp_path / "plan.json").read_bytes()
     taken = msgspec.json.decode(written, type=PlanIn)
     assert (taken.space, taken.version, taken.number) == ("stocks", 0, 4)
@@ -90,12 +90,13 @@ def test_a_plan_is_written_as_the_service_takes_it(tmp_path: Path) -> None:
 def test_plans_for_several_spaces_are_several_files(tmp_path: Path) -> None:
     plans = [result(name=name).plan for name in ("bonds", "stocks")]
     console = Console(file=StringIO())
-    rebalance._write_plans(console, tmp_path / "plan.json", [plan for plan in plans if plan])
+    found = [plan for plan in plans if plan]
+    write_per_space(console, tmp_path / "plan.json", "plan", found)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "plan-bonds.json",
         "plan-stocks.json",
     ]
-    rebalance._write_plans(console, tmp_path / "none.json", [])
+    write_per_space(console, tmp_path / "none.json", "plan", [])
     assert not (tmp_path / "none.json").exists()
 
 

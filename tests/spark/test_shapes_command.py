@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from dzflow.cli import shapes
+from dzflow.cli.trace import write_per_space
 from spark.shapes.model import Change, Prediction, Proposal, ShapesFound, SpaceShapes
 from spark.traces import Source
 
@@ -62,7 +63,7 @@ def test_without_a_proposal_the_reason_is_shown() -> None:
 
 def test_dictionaries_are_written_to_a_file_each(tmp_path: Path) -> None:
     console = Console(file=StringIO())
-    shapes._write_proposals(console, tmp_path / "shapes.json", [PROPOSAL])
+    write_per_space(console, tmp_path / "shapes.json", "proposal", [PROPOSAL])
     written = json.loads((tmp_path / "shapes.json").read_text())
     assert written == {
         "space": "stocks",
@@ -71,7 +72,7 @@ def test_dictionaries_are_written_to_a_file_each(tmp_path: Path) -> None:
         "reasons": ["unwanted events fall"],
     }
     both = [PROPOSAL, replace(PROPOSAL, space="bonds")]
-    shapes._write_proposals(console, tmp_path / "all.json", both)
-    shapes._write_proposals(console, tmp_path / "none.json", [])
+    write_per_space(console, tmp_path / "all.json", "proposal", both)
+    write_per_space(console, tmp_path / "none.json", "proposal", [])
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == ["all-bonds.json", "all-stocks.json", "shapes.json"]
