@@ -180,6 +180,8 @@ class Network:
             def shown(source: str, switch: str = switch) -> list[str]:
                 params = {"source": source}
                 answer = self._client.get(f"/switches/{switch}/flows", params=params)
+                if answer.status_code == 503:  # it does not answer right now, or not in time
+                    return [source]
                 return sorted(map(str, answer.raise_for_status().json()["items"]))
 
             until(lambda shown=shown: shown("cp") == shown("dp"))  # type: ignore[misc]

@@ -114,7 +114,7 @@ MUTATIONS: dict[str, Mutation] = {
         ((CopySource, "carried_out", _nothing_either),), ("partition moved", "stream slow")
     ),
     "copy-without-proof": Mutation(
-        ((Moves, "claim_copies", _claim_anything),), ("move disturbed", "owner changed"), start=240
+        ((Moves, "claim_copies", _claim_anything),), ("move disturbed", "owner changed")
     ),
     "settle-by-an-old-map": Mutation(
         ((Planner, "still_routed", lambda *_: True),), ("map changed", "watch slow"), start=115
