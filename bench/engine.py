@@ -16,7 +16,6 @@ from bench.engines.measures import (
     measure_throughput,
     measure_variants,
 )
-from bench.engines.replayed import measure_workload
 from bench.engines.unwanted import measure_unwanted
 from bench.forked import run_forked
 from bench.report import Progress, Report, Row
@@ -43,6 +42,9 @@ def run(quick: bool, progress: Progress, workload: Path | None = None) -> Report
     `progress` is called with the name of each step.
     """
     if workload:
+        # Not for the others: they fork, which threads of pyarrow may not survive.
+        from bench.engines.replayed import measure_workload
+
         return measure_workload(workload, quick, progress)
     scale = QUICK if quick else FULL
     for distribution in scale.distributions:

@@ -16,29 +16,6 @@ from tests.service import running
 settings.register_profile("dzflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dzflow")
 
-# Files that take longest, roughly in this order. They are begun first: otherwise one process would
-# work on the last of them while the others have nothing left to do.
-_LONG = (
-    "tests/spark/",
-    "tests/robustness/test_short.py",
-    "tests/simulation/",
-    "tests/end_to_end/",
-    "tests/api/start/test_up.py",
-    "tests/api/http/test_conformance.py",
-    "tests/bench/",
-    "tests/fuzz/",
-    "tests/api/start/",
-    "tests/test_d",  # the demo, the distributions, the documents
-    "tests/dzflow/sdk/",
-    "tests/configurators/",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; `make test` keeps this order."""
-    items.sort(key=lambda item: _rank(item.nodeid))
-
-
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
     """Gives files to processes, and all files of the Spark jobs to one: a session starts slowly."""
 
@@ -51,10 +28,6 @@ class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
     """Distribute tests as above."""
     return _Scheduling(config, log)
-
-
-def _rank(nodeid: str) -> int:
-    return next((n for n, start in enumerate(_LONG) if nodeid.startswith(start)), len(_LONG))
 
 
 @pytest.fixture(scope="session")
