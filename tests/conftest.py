@@ -16,6 +16,7 @@ from tests.service import running
 settings.register_profile("dzflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dzflow")
 
+
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
     """Gives files to processes, and all files of the Spark jobs to one: a session starts slowly."""
 
