@@ -124,8 +124,9 @@ spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 	@echo "Installing requirements/spark.txt into $(VENV)"
 	@$(PIP) --require-hashes --no-build-isolation -r requirements/spark.txt
 
+# Long files come first (tests/conftest.py), instead of those with most tests.
 test: setup etcd lab java  ## all tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Each session has a seed of its own, beginning with SEED.
 MINUTES ?= 30

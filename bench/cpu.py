@@ -30,14 +30,14 @@ class CpuMeter:
     """Measures processor time since its creation, or since the last reading."""
 
     def __init__(self) -> None:
-        self._before = _seconds()
+        self._before = process_seconds(os.getpid())
 
     def read(self) -> dict[str, float]:
         """Seconds by kind of process since the last reading; `load` is this process.
 
         Processes that have ended meanwhile do not count.
         """
-        now = _seconds()
+        now = process_seconds(os.getpid())
         found: dict[str, float] = {}
         for pid, seconds in now.items():
             kind = "load" if pid == os.getpid() else kind_of(_command_line(pid))
@@ -51,10 +51,10 @@ def process_tree(root: int) -> dict[int, str]:
     return {pid: _command_line(pid) for pid in _descendants(root, dict(_stats()))}
 
 
-def _seconds() -> dict[int, float]:
-    """Processor time of this process and each descendant."""
+def process_seconds(root: int) -> dict[int, float]:
+    """Processor time of a process and each descendant; empty if it has ended."""
     stats = dict(_stats())
-    return {pid: stats[pid][1] for pid in _descendants(os.getpid(), stats)}
+    return {pid: stats[pid][1] for pid in _descendants(root, stats) if pid in stats}
 
 
 def _descendants(root: int, stats: dict[int, tuple[int, float]]) -> Iterator[int]:

@@ -18,6 +18,7 @@ from bench.engines.measures import (
 )
 from bench.engines.unwanted import measure_unwanted
 from bench.forked import run_forked
+from bench.new_process import run_in_new_process
 from bench.report import Progress, Report, Row
 from bench.workload import learned_index
 
@@ -42,41 +43,46 @@ def run(quick: bool, progress: Progress, workload: Path | None = None) -> Report
     `progress` is called with the name of each step.
     """
     if workload:
-        # Not for the others: they fork, which threads of pyarrow may not survive.
         from bench.engines.replayed import measure_workload
 
         return measure_workload(workload, quick, progress)
     scale = QUICK if quick else FULL
+    report = Report("engine", {"quick": quick, **scale._asdict(), "topology": "fat-tree:102"})
+    report.rows = run_in_new_process(progress, _measure_all, scale)
+    report.ratios = _ratios(scale, report.rows)
+    return report
+
+
+def _measure_all(progress: Progress, scale: Scale) -> list[Row]:
     for distribution in scale.distributions:
         progress(f"learning shapes, {distribution}")
         learned_index(distribution, scale.sample)  # cached: forked processes inherit it
-    report = Report("engine", {"quick": quick, **scale._asdict(), "topology": "fat-tree:102"})
+    rows: list[Row] = []
     for plan in scale.plans:
         for distribution in scale.distributions:
             for active in scale.active:
                 progress(f"{plan}, {distribution}, {active:,} active")
-                report.rows += run_forked(
+                rows += run_forked(
                     lambda p=plan, d=distribution, a=active: measure_throughput(scale, p, d, a)  # type: ignore[misc]
                 )
     for plan in ("legs", "lpm"):
         for partitions in (1, 8, 64):
             progress(f"{plan}, {partitions} partitions")
-            report.rows += run_forked(
+            rows += run_forked(
                 lambda p=plan, n=partitions: [measure_partitions(scale, p, n)]  # type: ignore[misc]
             )
         for partitions in (1, 64):
             progress(f"{plan}, orderings, {partitions} partitions")
-            report.rows += run_forked(
+            rows += run_forked(
                 lambda p=plan, n=partitions: measure_orderings(scale, p, n)  # type: ignore[misc]
             )
     if scale.variants:
         progress("many publishers, many shapes")
-        report.rows += run_forked(lambda: measure_variants(scale))
+        rows += run_forked(lambda: measure_variants(scale))
     for distribution in scale.distributions:
         progress(f"unwanted traffic, {distribution}")
-        report.rows += measure_unwanted(scale, distribution)
-    report.ratios = _ratios(scale, report.rows)
-    return report
+        rows += measure_unwanted(scale, distribution)
+    return rows
 
 
 def _ratios(scale: Scale, rows: list[Row]) -> dict[str, float]:

@@ -21,6 +21,7 @@ from dispatcher.reports.flows import Source
 from dispatcher.reports.traces import Sample
 from dispatcher.requests.intake.routing import check_size, filter_bytes
 from dzflow.aio import BackgroundTasks
+from dzflow.index import Shape
 
 _CHECK_EVERY = 2.0  # seconds between checks whether etcd answers
 
@@ -87,7 +88,7 @@ class Dispatcher:
                 parts.pipeline,
                 parts.followed,
                 parts.change_feed,
-                parts.schema_changes,
+                parts.index_changes,
                 parts.adoption,
             )
             for part in closed:
@@ -207,6 +208,18 @@ class Dispatcher:
         """
         self._parts.upkeep.refuse_if_full()
         return self.status.show_space(await self._parts.space_changes.put(name, schema))
+
+    async def put_shapes(
+        self, name: str, version: int, shapes: Iterable[Shape]
+    ) -> views.ShapesView:
+        """Give the index of a space another dictionary of shapes, for one of its versions.
+
+        Requests get regions by it from now on, and records are indexed again in the background.
+        BadInput if shapes do not fit, NotFound, Conflict if the space is being changed.
+        """
+        self._parts.upkeep.refuse_if_full()
+        await self._parts.space_changes.put_shapes(name, version, shapes)
+        return self.status.shapes(name)
 
     async def delete_space(self, name: str) -> views.SpaceView:
         """Delete a space, which is returned as it was; NotFound, Conflict while it is in use."""

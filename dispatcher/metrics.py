@@ -30,8 +30,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.operations: Counter[tuple[str, str, str]] = Counter()
-        """Operations that have ended, by record kind, action (begin, end, update) and ending (done,
-        failed, superseded)."""
+        """Operations that have ended, by record kind, action (begin, end, update, reindex) and
+        ending (done, failed, superseded)."""
         self.refused: Counter[str] = Counter()
         """Elements that were refused, by the type of problem."""
         self.latency = Histogram(LATENCY_BOUNDS)
@@ -50,8 +50,10 @@ class Metrics:
         self.jobs = JobMetrics()
 
     def operation_ended(self, record: Record, action: str, ending: str, seconds: float) -> None:
-        """Count an operation that has ended."""
+        """Count an operation that has ended; nobody waits for one that only indexes again."""
         self.operations[record.kind, action, ending] += 1
+        if action == "reindex":
+            return
         self.latency.observe(seconds)
         if ending != "superseded" and record.timing:
             self._count_stages(record.timing)

@@ -63,6 +63,7 @@ class DispatcherOptions(Struct, frozen=True):
     patience: Patience = Patience()  # with switches and links that fail
     traces: str | None = None  # a folder or an address for traces; without one, none are written
     traces_bytes: int = 2 << 30  # of traces in a folder; the oldest files are deleted beyond it
+    traces_roll: float = 300.0  # seconds until a file of traces is closed, and the next one begun
 
     @property
     def bounds(self) -> dict[GroupKind, Bound]:

@@ -13,9 +13,10 @@ from dispatcher.changes.event_keys import EventKeys
 from dispatcher.changes.expiry import Expiry
 from dispatcher.changes.healer import Healer
 from dispatcher.changes.hosts import Hosts
+from dispatcher.changes.index_change import IndexChanges
+from dispatcher.changes.reindexing import Reindexing
 from dispatcher.changes.retention import Retention
 from dispatcher.changes.scaling import Scaling
-from dispatcher.changes.schema_change import SchemaChanges
 from dispatcher.changes.spaces import SpaceChanges
 from dispatcher.changes.store_upkeep import StoreUpkeep
 from dispatcher.knowledge.catalogue import Catalogue
@@ -75,6 +76,7 @@ class DispatcherParts:
                 me,
                 options.mode,
                 clock,
+                options.traces_roll,
                 spaces=lambda: catalogue.space_docs,
             )
             if options.traces
@@ -148,11 +150,12 @@ class DispatcherParts:
         self.expiry = Expiry(
             etcd, times, intake, siblings, metrics, clock, lambda: upkeep.usable_since
         )
-        self.schema_changes = SchemaChanges(
-            etcd, me, options.grace, catalogue, siblings, adoption, intake, writer, clock
+        reindexing = Reindexing(etcd, intake, self.followed, clock)
+        self.index_changes = IndexChanges(
+            etcd, me, options.grace, catalogue, siblings, adoption, reindexing, writer, clock
         )
         self.space_changes = SpaceChanges(
-            etcd, me, options, catalogue, fleet, workers, self.schema_changes, environment.new_id
+            etcd, me, options, catalogue, fleet, workers, self.index_changes, environment.new_id
         )
         self.scaling = Scaling(etcd, fleet, workers, options.southbound_limit)
         self.event_keys = EventKeys(etcd, catalogue, clock, environment.new_id, options.max_page)

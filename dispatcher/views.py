@@ -57,6 +57,23 @@ class SpaceView(Struct, frozen=True):
     key: int = 0
 
 
+class AxisView(Struct, frozen=True):
+    """One axis of an index: leading bits of an attribute's values."""
+
+    attribute: str
+    bits: int
+
+
+class ShapesView(Struct, frozen=True):
+    """The dictionary of an index: for each shape, how many leading bits it fixes on each axis."""
+
+    space: str
+    version: int
+    axes: list[AxisView]
+    shapes: list[list[int]]
+    changing: bool
+
+
 class PublishingKey(Struct, frozen=True):
     """The key with which the applications of a host tag their events in a space.
 

@@ -201,7 +201,7 @@ class Monitor:
                 return f"the partition map of {plan.space} is being changed"
         for space in catalogue.spaces:
             if space.doc.by:
-                return f"the schema of {space.name} is being changed"
+                return f"the index of {space.name} is being changed"
         return None
 
     def _count_move(self, ended: MoveEnded) -> None:

@@ -32,6 +32,7 @@ Rows come later, until the file is closed after five minutes. Or they are of req
 earlier, and waited. Clocks may differ, too. An hour is far more than all of these take.
 """
 
+REINDEX = "reindex"  # the kind of rows that no request of a user has led to
 UNFINISHED = "it is still being written, or its writer was killed"
 _STAMPED = re.compile(r"(\d{8}T\d{6})-.+-\d+\.parquet", re.ASCII)
 _TEXTS = [column.name for column in REQUESTS if isinstance(column.dataType, StringType)]
@@ -62,7 +63,7 @@ def find_events(
 ) -> Traces:
     """The traces of events beside the requests of `find_traces`; none if there is no such folder.
 
-    To a folder or a file of requests belong the events in the folder beside it.
+    The events of a folder or a file of requests are in the folder beside it.
     """
     storage = Storage(spark, EVENT_TRACES)
     folder = storage.folder_beside(path, REQUEST_TRACES)
@@ -141,7 +142,7 @@ def _opened_us(name: str) -> int | None:
 
 
 def vanished(spark: "SparkSession", traces: Traces) -> list[SkippedFile]:
-    """The files that are not there any more: a result may lack rows of these."""
+    """The files that have disappeared: a result may lack their rows."""
     storage = Storage(spark, REQUEST_TRACES)
     why = "it was deleted while it was read; some figures may lack its rows"
     return [
@@ -156,11 +157,12 @@ def read_rows(
 ) -> "DataFrame":
     """The rows of requests that arrived in a time: one per partial.
 
-    Files of others may have nulls: these count as empty texts and zeros.
+    Records that were indexed again are left out: no user has asked for that. Files of others may
+    have nulls: these count as empty texts and zeros.
     """
     paths = [file.path for file in traces.files]
     rows = _read(spark, paths, REQUEST_TRACES, "ignoreMissingFiles")
-    return _between(filled(rows), "received_us", since_us, until_us)
+    return _between(asked_for(filled(rows)), "received_us", since_us, until_us)
 
 
 def read_events(
@@ -186,6 +188,11 @@ def _between(
 def filled(rows: "DataFrame") -> "DataFrame":
     """The rows with empty texts and zeros for nulls."""
     return rows.fillna("", _TEXTS).fillna(0, _NUMBERS)
+
+
+def asked_for(rows: "DataFrame") -> "DataFrame":
+    """The rows of what users have asked for."""
+    return rows.where(rows["kind"] != REINDEX)
 
 
 def _read(

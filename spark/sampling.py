@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class SampledRow(NamedTuple):
-    """A row of a sample, and the weight that it stands for: its own one at least."""
+    """A row of a sample, and the weight that it stands for: at least its own."""
 
     row: "Row"
     weight: float

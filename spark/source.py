@@ -1,22 +1,17 @@
-"""What a job reads: how many rows of which time, and the spaces that they speak of."""
+"""What a job reads: how many rows of which time, and what is wrong with them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from pyspark.sql import functions as sql
 
-from configurators.state.trace_spaces import BadTraceSpaces, TraceSpace, decode_footer
-from dzflow.errors import BadInput
-from spark.traces import Source, Traces
+from spark.traces import SkippedFile, Source, Traces
 from spark.work import SECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-class UnknownTraceSpace(BadInput):
-    """A space that the traces do not describe."""
 
 
 def find_source(
@@ -52,19 +47,17 @@ def find_source(
     )
 
 
-def described_spaces(traces: Traces, wanted: str = "") -> tuple[dict[str, TraceSpace], str]:
-    """The spaces that the newest file describes; if none can be read, the reason as a text.
+def count_requests(rows: "DataFrame") -> int:
+    """The number of distinct requests in the rows."""
+    return rows.select("request_id").distinct().count()
 
-    If one is wanted, only this one; UnknownTraceSpace if it is not described.
-    """
-    if not traces.footer:
-        return {}, "no file describes the spaces; files of earlier releases do not"
-    footer = {key.encode(): value.encode() for key, value in traces.footer.items()}
-    try:
-        found = decode_footer(footer)
-    except BadTraceSpaces as error:
-        return {}, str(error)
-    if wanted and wanted not in found:
-        names = ", ".join(sorted(found)) or "none"
-        raise UnknownTraceSpace(f"the traces do not describe a space {wanted!r}; there is {names}")
-    return {wanted: found[wanted]} if wanted else found, ""
+
+def with_notices(
+    source: Source, notices: Sequence[str], skipped: Sequence[SkippedFile] = ()
+) -> Source:
+    """The source with further notices, and further files that could not be used."""
+    return replace(
+        source,
+        skipped=(*source.skipped, *skipped),
+        notices=(*source.notices, *notices),
+    )

@@ -31,7 +31,7 @@ def with_work(rows: "DataFrame") -> "DataFrame":
 
 
 def requests_of(rows: "DataFrame") -> "DataFrame":
-    """One row per request. `total_us` is null if a clock was set back meanwhile."""
+    """One row per request. `total_us` is null if a clock was set back in between."""
     total = sql.max("done_us") - sql.min("received_us")
     return rows.groupBy("request_id").agg(
         sql.any_value("kind").alias("kind"),
@@ -42,7 +42,8 @@ def requests_of(rows: "DataFrame") -> "DataFrame":
         sql.max("done_us").alias("done_us"),
         sql.when(total >= 0, total).alias("total_us"),
         sql.sum("work_us").alias("work_us"),
-        sql.count_distinct("partition").alias("partials"),
+        # Unlike `count_distinct`, this does not have Spark shuffle and sort all rows twice.
+        sql.size(sql.collect_set("partition")).alias("partials"),
         sql.sum(sql.greatest(sql.size("regions"), sql.lit(0))).alias("regions"),
         sql.sum("adds").alias("adds"),
         sql.sum("modifies").alias("modifies"),

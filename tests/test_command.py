@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.start.settings.sources import load
+from tests.command import run_dzflow
 
 COMMAND = Path(sys.executable).parent / "dzflow"
 LIMIT = 300
@@ -36,7 +37,7 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
     ],
 )
 def test_a_mistake_is_an_error_in_one_line(words: list[str], message: str) -> None:
-    done = run(*words)
+    done = run_dzflow(*words)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert message in " ".join(done.stderr.split())
@@ -55,7 +56,7 @@ def test_the_demo_names_the_settings_that_it_does_not_support(
 ) -> None:
     file = tmp_path / "s.toml"
     file.write_text(settings)
-    done = run("demo", "--config", str(file))
+    done = run_dzflow("demo", "--config", file)
     assert done.returncode == 1
     assert message in " ".join(done.stderr.split())
 

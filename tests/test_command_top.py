@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.command import run_dzflow
 from tests.dzflow.test_load_screen import LOAD, READY
 from tests.service import COMMAND
 from tests.support import WAIT
@@ -68,13 +69,7 @@ def environment(columns: int) -> dict[str, str]:
 
 
 def run(url: str, *words: str, columns: int = 200) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [COMMAND, "top", *words, "--url", url],
-        capture_output=True,
-        text=True,
-        env=environment(columns),
-        timeout=60,
-    )
+    return run_dzflow("top", *words, "--url", url, env=environment(columns))
 
 
 class Terminal:

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,21 +14,16 @@ import pytest
 from api.start.up import Service
 from dzflow.sdk import Rest
 from dzflow.sdk.rest.api_protocol import Kind
+from tests.command import run_dzflow
 from tests.service import eventually
 
-COMMAND = str(Path(sys.executable).parent / "dzflow")
 SPACE = "of-commands"
 SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}
 
 
 def run(*words: str, url: str, columns: int = 200) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [COMMAND, *words, "--url", url],
-        capture_output=True,
-        text=True,
-        env={"COLUMNS": str(columns), "PATH": "/usr/bin:/bin"},
-        timeout=60,
-    )
+    environment = {"COLUMNS": str(columns), "PATH": "/usr/bin:/bin"}
+    return run_dzflow(*words, "--url", url, env=environment)
 
 
 def shown_as_json(*words: str, url: str) -> Any:

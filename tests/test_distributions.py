@@ -18,6 +18,8 @@ from dzflow.cli import CONTROL_PLANE
 
 ROOT = Path(__file__).parents[1]
 TIMEOUT = 300
+# Packages that only some parts of the control plane may import, and that need not be installed.
+EXTRAS = {"spark": ("py4j", "pyspark"), "bench": ("duckdb", "numpy")}
 
 
 class Wheel:
@@ -221,8 +223,9 @@ for root in {CONTROL_PLANE!r}:
             try:
                 print(importlib.import_module(module.name).__file__)
             except ModuleNotFoundError as error:
-                # An extra that is not installed here: only the Spark jobs may import it.
-                if root != "spark" or error.name.partition(".")[0] not in ("py4j", "pyspark"):
+                # Extras that are not installed here: only the Spark jobs and their benchmark may
+                # import these.
+                if error.name.partition(".")[0] not in {EXTRAS!r}.get(root, ()):
                     raise
 """
     files = run([control / "python", "-I", "-c", program]).splitlines()

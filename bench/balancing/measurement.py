@@ -57,7 +57,7 @@ async def _measure(url: str, case: Case, scale: Scale) -> Row:
     load = LoadGenerator(url, traffic)
     await load.prepare()
     async with HttpClient(url, _MOVES_AT_ONCE) as client:
-        await _wait_until_whole(client)
+        await wait_until_whole(client)
         if "SNA" in case.system and case.configurators > 1:
             await assign_randomly(client, Random(_SEED))
         await load.fill(scale.active)
@@ -74,7 +74,8 @@ async def _measure(url: str, case: Case, scale: Scale) -> Row:
     }
 
 
-async def _wait_until_whole(client: HttpClient) -> None:
+async def wait_until_whole(client: HttpClient) -> None:
+    """Return when all parts of a service work."""
     async with asyncio.timeout(_READY):
         while not (await read_status(client)).whole:
             await asyncio.sleep(_POLL)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench.engines.measures import ORDERINGS, SLICE
 from bench.forked import run_forked
+from bench.new_process import run_in_new_process
 from bench.replay.hosts import place_hosts
 from bench.replay.maps import MapReplay
 from bench.replay.replayer import Replayer
@@ -28,11 +29,7 @@ def measure_workload(path: Path, quick: bool, progress: Progress) -> Report:
     most = QUICK_REQUESTS if quick else None
     params = {"quick": quick, "workload": path.name, "requests": about.total, "slice": SLICE}
     report = Report("engine", {**params, "topology": TOPOLOGY})
-    for ordering in ORDERINGS:
-        progress(f"{path.name}, {ordering}")
-        report.rows += run_forked(
-            lambda o=ordering: [_measure(path, o, most)]  # type: ignore[misc]
-        )
+    report.rows = run_in_new_process(progress, _measure_all, path, most)
     by = {row["ordering"]: row for row in report.rows}
     fifo = by["fifo"]["operations"] or 1
     report.ratios = {
@@ -41,6 +38,14 @@ def measure_workload(path: Path, quick: bool, progress: Progress) -> Report:
         "net_saving": 1 - by["net"]["operations"] / fifo,
     }
     return report
+
+
+def _measure_all(progress: Progress, path: Path, most: int | None) -> list[Row]:
+    rows: list[Row] = []
+    for ordering in ORDERINGS:
+        progress(f"{path.name}, {ordering}")
+        rows += run_forked(lambda o=ordering: [_measure(path, o, most)])  # type: ignore[misc]
+    return rows
 
 
 def _measure(path: Path, ordering: Ordering, most: int | None) -> Row:

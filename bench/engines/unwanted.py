@@ -1,14 +1,40 @@
 """Unwanted traffic: the events that the regions of a filter let through beyond the filter."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from bench.engines.measures import Scale
 from bench.report import Row
 from bench.workload import Distribution, Workload, learned_index, make_index, make_space
 from dzflow.filters import Filter
 from dzflow.index import Index
+from dzflow.intervals import Key
 
 BUDGETS = (8, 7, 6, 5)
+
+
+class Deliveries(NamedTuple):
+    """How many regions some filters have, and the events that these let through."""
+
+    entries: int
+    delivered: int
+    unwanted: int  # delivered, but not wanted by the filter
+
+
+def count_deliveries(
+    index: Index, filters: Sequence[Filter], events: Sequence[Sequence[Key]]
+) -> Deliveries:
+    """Count the events that reach each of the filters, one by one."""
+    points = [(keys, index.point(keys)) for keys in events]
+    entries = delivered = wanted = 0
+    for one in filters:
+        cover = index.regions(one)
+        entries += len(cover)
+        for keys, point in points:
+            if any(region.holds(point) for region in cover):
+                delivered += 1
+                wanted += one.matches(keys)
+    return Deliveries(entries, delivered, delivered - wanted)
 
 
 def measure_unwanted(scale: Scale, distribution: Distribution) -> list[Row]:
@@ -19,24 +45,15 @@ def measure_unwanted(scale: Scale, distribution: Distribution) -> list[Row]:
     events = workload.events(scale.events)
     rows: list[Row] = []
     for name, index in _indexes(scale, distribution, filters).items():
-        points = [(keys, index.point(keys)) for keys in events]
-        delivered = wanted = regions = 0
-        for one in filters:
-            cover = index.regions(one)
-            regions += len(cover)
-            for keys, point in points:
-                if any(region.holds(point) for region in cover):
-                    delivered += 1
-                    wanted += one.matches(keys)
-        unwanted = delivered - wanted
+        found = count_deliveries(index, filters, events)
         rows.append(
             {
                 "measure": "unwanted",
                 "index": name,
                 "distribution": distribution,
-                "entries_per_filter": regions / len(filters),
-                "unwanted_share": 1 - wanted / delivered,
-                "unwanted_per_1000_events": 1000 * unwanted / len(events) / len(filters),
+                "entries_per_filter": found.entries / len(filters),
+                "unwanted_share": found.unwanted / found.delivered,
+                "unwanted_per_1000_events": 1000 * found.unwanted / len(events) / len(filters),
             }
         )
     return rows

@@ -46,6 +46,7 @@ class ConnectionPublisher:
         self._stable_after = stable_after
         self._connections = StableConnections(stable_after, longest)
         self._found = Connections()
+        self._next_change: float | None = None  # when another connection counts, seen from `_found`
         self._published: tuple[int, Connections] | None = None  # under this registration
         self._changed = asyncio.Event()
         self._observing = OncePerTurn(self._observe)
@@ -64,7 +65,7 @@ class ConnectionPublisher:
             self._changed.clear()
             found = registration.revision, self._found
             if found == self._published:
-                await self._wait(self._connections.next_change(self._clock.monotonic()))
+                await self._wait(self._next_change)
                 continue
             try:
                 await registration.put(self._key, encode(self._found))
@@ -77,6 +78,8 @@ class ConnectionPublisher:
         """Note what is connected now, so that no short loss is missed while nothing is written."""
         now = self._clock.monotonic()
         self._found = self._connections.observe(self._attached(), self._held(), now)
+        # By a later reading of the clock, a connection may be due that `_found` lacks.
+        self._next_change = self._connections.next_change(now)
         self._changed.set()
 
     async def _leave_former_alone(self) -> None:

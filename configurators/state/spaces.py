@@ -18,7 +18,7 @@ from configurators.store.model import SpaceDoc, Version
 from dzflow.address import MAX_VERSION, PREFIX, BadAddress, Scope, read_match
 from dzflow.errors import BadInput
 from dzflow.filters import MAX_WORK, Filter, parse_filter
-from dzflow.index import FieldsIndex, Shape
+from dzflow.index import BadShape, FieldsIndex, Shape
 from dzflow.region import Region
 from dzflow.space import Space
 from sdn.flows import FlowEntry
@@ -75,6 +75,23 @@ def without_version(doc: SpaceDoc, version: int) -> SpaceDoc:
     """The space without one of its versions, which must not be the current one."""
     assert version != doc.current
     return replace(doc, versions={n: v for n, v in doc.versions.items() if n != version})
+
+
+def with_shapes(doc: SpaceDoc, shapes: Iterable[Shape]) -> SpaceDoc:
+    """The space with another dictionary of shapes for its current version.
+
+    BadInput if its index has none, or not so many, or if a shape does not fit its attributes.
+    """
+    stored = doc.versions[doc.current]
+    space = Space.from_json(doc.name, stored.schema)
+    if stored.shapes is None:
+        raise UnfitIndex(f"the index of {doc.name!r} is of the kind zorder, which has no shapes")
+    index = FieldsIndex(space, doc.current, shapes)
+    most = space.index.shapes
+    if len(index.shapes) > most + 1:  # the shape that fixes nothing is always there
+        raise BadShape(f"there are {len(index.shapes) - 1} shapes, and index.shapes is {most}")
+    changed = replace(stored, shapes=index.shapes)
+    return replace(doc, versions={**doc.versions, doc.current: changed})
 
 
 def with_map(doc: SpaceDoc, version: int, partition_map: PartitionMap) -> SpaceDoc:

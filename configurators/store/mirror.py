@@ -126,7 +126,9 @@ class Mirror(Generic[D]):
         self._decode = decode
         self._on_change = on_change
         self._revisions: dict[str, int] = {}  # of each key that exists
-        self._complete_at = 0  # at this revision, only the keys in `_revisions` existed
+        # At this revision, no key existed but those in `_revisions`, and some that are gone by now.
+        self._complete_at = 0
+        self._read_at: dict[str, int] = {}  # the same for some keys, by what they begin with
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -149,6 +151,8 @@ class Mirror(Generic[D]):
             else:
                 for change in update.changes:
                     self._apply(change)
+                    # The next one may be of the same revision.
+                    self._complete(change.revision - 1)
 
     def tasks(self) -> list["asyncio.Task[None]"]:
         """The background task; it never ends by itself."""
@@ -170,8 +174,25 @@ class Mirror(Generic[D]):
                 self._apply(KeyChange(name, None, snapshot.revision))
         for change in snapshot.changes:
             self._apply(change)
-        if not under:
-            self._complete_at = max(self._complete_at, snapshot.revision)
+        if under:
+            self._read_at[under] = max(self._read_at.get(under, 0), snapshot.revision)
+        else:
+            self._complete(snapshot.revision)
+
+    def _complete(self, revision: int) -> None:
+        """All changes up to a revision are known."""
+        if revision > self._complete_at:
+            self._complete_at = revision
+            if self._read_at:
+                self._read_at = {u: at for u, at in self._read_at.items() if at > revision}
+
+    def _known_at(self, name: str) -> int:
+        """The latest revision at which it is known whether a key exists.
+
+        An earlier state may come later: the answers to two reads can overtake each other.
+        """
+        read = (at for under, at in self._read_at.items() if name.startswith(under))
+        return max(self._complete_at, *read, 0)
 
     def _apply(self, change: KeyChange) -> None:
         name, revision = change.name, change.revision
@@ -181,7 +202,7 @@ class Mirror(Generic[D]):
                 return
             del self._revisions[name]
             self.values.pop(name, None)
-        elif revision <= (self._complete_at if known is None else known):
+        elif revision <= (self._known_at(name) if known is None else known):
             return
         else:
             self._revisions[name] = revision

@@ -31,6 +31,7 @@ class NextFilter(Struct, frozen=True, array_like=True):
 
     filter: Any
     regions: dict[int, bytes]
+    reindex: bool = False  # the filter stays: it only gets the regions of another dictionary
 
 
 class Record(Struct, frozen=True, array_like=True):
@@ -66,6 +67,11 @@ class Record(Struct, frozen=True, array_like=True):
         """Whether an operation on it is in progress."""
         return self.next is not None or self.state in ("pending", "removing")
 
+    @property
+    def reindexing(self) -> bool:
+        """Whether the operation in progress is one that no user has asked for."""
+        return self.next is not None and self.next.reindex and self.state == "active"
+
 
 class Version(Struct, frozen=True, array_like=True):
     """One version of a space's index: schema, dictionary of shapes, partition map."""
@@ -84,7 +90,7 @@ class SpaceDoc(Struct, frozen=True, array_like=True):
     number: int
     versions: dict[int, Version]
     current: int
-    by: str = ""  # the dispatcher that is changing the schema, if any
+    by: str = ""  # the dispatcher that is changing the schema or the shapes, if any
     authentication: Authentication = "none"  # whether its events carry tags
     key: int = 0  # the number of the key with which publishers tag them
 

@@ -115,7 +115,7 @@ class Backups:
             except BadDocument as error:
                 raise Conflict(f"{item.key}: {error}; delete this key first") from None
             if known.name in names and known.by:
-                raise Conflict(f"the schema of {known.name!r} is being changed; try again later")
+                raise Conflict(f"{known.name!r} is being changed; try again later")
             wanted = numbers.get(known.number, known.name)
             if wanted != known.name:
                 raise _number_taken(known.number, wanted, known.name)

@@ -112,7 +112,8 @@ class EventKeys:
         items = []
         for each in found.records:
             items.append(views.Advertised(each.host, each.filter))
-            if each.next is not None:  # the switches may let events of both filters pass
+            # The switches may let events of both filters pass.
+            if each.next and not each.reindexing:
                 items.append(views.Advertised(each.host, each.next.filter))
         return views.Publishers(items, found.next)
 

@@ -1,7 +1,7 @@
 """Makes, changes and deletes spaces, as callers ask for it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast, get_args
 
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from configurators.state.spaces import (
     new_space,
     new_version,
     same_schema,
+    with_shapes,
 )
 from configurators.state.wanted import read_count, staying
 from configurators.store.documents import decode_plan, decode_space, encode
@@ -37,7 +38,7 @@ from configurators.store.keys import (
 )
 from configurators.store.model import Authentication, SpaceDoc
 from dispatcher.changes.event_keys import first_key, next_key, no_key
-from dispatcher.changes.schema_change import SchemaChanges, newer_version
+from dispatcher.changes.index_change import IndexChanges, newer_version
 from dispatcher.errors import Conflict, NotFound, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
@@ -45,6 +46,7 @@ from dispatcher.knowledge.workers import Workers
 from dispatcher.options import DispatcherOptions
 from dzflow.address import MAX_SPACE
 from dzflow.attribute import BadSchema, shown
+from dzflow.index import Shape
 from sdn.pipeline import PlanName
 
 _TRIES = 10
@@ -65,7 +67,7 @@ class SpaceChanges:
         catalogue: Catalogue,
         fleet: Fleet,
         workers: Workers,
-        schema_changes: SchemaChanges,
+        index_changes: IndexChanges,
         new_id: Callable[[int], str],
     ) -> None:
         self._etcd = etcd
@@ -74,7 +76,7 @@ class SpaceChanges:
         self._catalogue = catalogue
         self._fleet = fleet
         self._workers = workers
-        self._schema_changes = schema_changes
+        self._index_changes = index_changes
         self._new_id = new_id
 
     async def put(self, name: str, schema: object) -> LoadedSpace:
@@ -94,14 +96,45 @@ class SpaceChanges:
             doc = decode_space(stored.value)
             if not await asyncio.to_thread(same_schema, doc, schema):
                 if await self._change(doc, stored.revision, schema):
-                    await self._schema_changes.wait_until_announced(name)
+                    await self._index_changes.wait_until_announced(name)
                     if wanted in (None, doc.authentication):
                         return await self._known(name)
                 continue
-            await self._schema_changes.wait_until_announced(name)
+            await self._index_changes.wait_until_announced(name)
             if wanted in (None, doc.authentication):
                 return await self._known(name)
             await self._set_authentication(doc, stored.revision, wanted)
+        raise Unavailable(f"other calls are changing {name!r} at the same time; try again")
+
+    async def put_shapes(self, name: str, version: int, shapes: Iterable[Shape]) -> LoadedSpace:
+        """Give a space another dictionary of shapes; its records are indexed again afterwards.
+
+        They were chosen for a `version`. BadInput if they do not fit, NotFound, Conflict if the
+        space has another version or its schema is being changed. With the shapes that it has, only
+        records are indexed again that have other regions.
+        """
+        shapes = tuple(shapes)
+        for _ in range(_TRIES):
+            stored = await self._etcd.get(SPACES + name)
+            if stored is None:
+                raise NotFound(f"there is no space {name[:64]!r}")
+            doc = decode_space(stored.value)
+            if version != doc.current:
+                raise Conflict(
+                    f"the shapes are for version {version} of {name!r}, and it has version"
+                    f" {doc.current} by now; learn them again"
+                )
+            changed = await asyncio.to_thread(with_shapes, doc, shapes)
+            if len(doc.versions) > 1:
+                raise Conflict(f"the schema of {name!r} is being changed; try again later")
+            # Other processes build the index when they hear of it; here it is built by a thread.
+            await asyncio.to_thread(LoadedSpace.of, changed)
+            as_planned = await self._check_no_plan(doc)
+            compares = [unchanged(SPACES + name, stored.revision), as_planned]
+            put = Put(SPACES + name, encode(replace(changed, by=doc.by or self._me)))
+            if (await self._etcd.transact(compares, [put])).succeeded:
+                self._index_changes.drive(name)
+                return await self._known(name)
         raise Unavailable(f"other calls are changing {name!r} at the same time; try again")
 
     async def delete(self, name: str) -> LoadedSpace:
@@ -112,7 +145,7 @@ class SpaceChanges:
                 raise NotFound(f"there is no space {name[:64]!r}")
             doc = decode_space(stored.value)
             if doc.by:
-                raise Conflict(f"the schema of {name!r} is being changed; try again later")
+                raise Conflict(f"{name!r} is being changed; try again later")
             as_planned = await self._check_no_plan(doc)
             under = f"{RECORDS}{doc.number:x}/"
             page = await self._etcd.range(under, limit=_NAMED)
@@ -180,15 +213,15 @@ class SpaceChanges:
 
     async def _change(self, doc: SpaceDoc, revision: int, schema: object) -> bool:
         if doc.by or len(doc.versions) > 1:
-            raise Conflict(f"the schema of {doc.name!r} is being changed already; try again later")
+            raise Conflict(f"{doc.name!r} is being changed already; try again later")
         changed = await asyncio.to_thread(new_version, doc, schema, self._partitions())
         version = newer_version(changed)
         assert version is not None
         as_planned = await self._check_no_plan(doc)
-        await self._schema_changes.check_fit(changed, version)
+        await self._index_changes.check_fit(changed, version)
         compares = [unchanged(SPACES + doc.name, revision), as_planned]
         if await self._put_with_owners(compares, replace(changed, by=self._me), version, []):
-            self._schema_changes.drive(doc.name)
+            self._index_changes.drive(doc.name)
             return True
         return False
 

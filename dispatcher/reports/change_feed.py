@@ -46,7 +46,7 @@ class _Reader:
 
 
 class ChangeFeed:
-    """Tells readers of changes. Records are watched only while a reader wants to know of them."""
+    """Tells readers of changes. Records are watched only while a reader asks for them."""
 
     def __init__(
         self,
@@ -114,15 +114,15 @@ class ChangeFeed:
                 self._watching.clear()
 
     def publish_plan(self, space: str, view: object) -> None:
-        """Tell readers of a plan for a partition map; those that come later are told, too."""
+        """Report a plan for a partition map to readers, also to those that come later."""
         self._publish("plan", space, view)
 
     def publish_job(self, view: object) -> None:
-        """Tell readers of the scheduled job; those that come later are told, too."""
+        """Report the scheduled job to readers, also to those that come later."""
         self._publish("job", "", view)
 
     def publish_load(self, view: Callable[[], object]) -> None:
-        """Tell the readers who asked for it the load; `view` is called only if there are any."""
+        """Report the load to readers that asked for it; `view` is called only if there are any."""
         readers = [reader for reader in self._readers if "load" in reader.types]
         if readers:
             change = Change("load", view())
@@ -200,7 +200,10 @@ class ChangeFeed:
                     if change.value is None:
                         continue  # a finished record is put under the other prefix
                     try:
-                        view = self._views.view(decode_record(change.value))
+                        record = decode_record(change.value)
+                        if record.reindexing:
+                            continue  # nothing that users see has changed yet
+                        view = self._views.view(record)
                     except BadDocument as error:
                         _log.error("%s%s: %s", prefix, change.name, error)
                         continue

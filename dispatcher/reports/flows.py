@@ -51,7 +51,7 @@ class FlowReader:
         self._fleet = fleet
         self._status = status
         self._cpu = cpu
-        self._computing = asyncio.Lock()  # all records are in memory meanwhile
+        self._computing = asyncio.Lock()  # a computation has all records in memory
         self._computations = 0  # in progress or waiting
 
     async def flows(self, switch: str, source: Source) -> list[FlowView]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from configurators.state.spaces import LoadedSpace
 from configurators.store.keys import PartitionName
+from configurators.store.model import WorkerKind
 from configurators.streams.messages import ConfiguratorCounters, SouthboundCounters
 from dispatcher import views
 from dispatcher.changes.hosts import Hosts
@@ -29,7 +30,7 @@ class Status:
     # The network
 
     def topology(self) -> views.TopologyView:
-        """Switches, links, hosts, and trees with what is broken of them."""
+        """Switches, links, hosts, and trees with their broken parts."""
         doc = self._catalogue.network_doc
         down = self._ports_down()
         return views.TopologyView(
@@ -41,7 +42,7 @@ class Status:
         )
 
     def trees(self) -> list[views.TreeView]:
-        """All trees, and what is broken of each."""
+        """All trees, and the broken parts of each."""
         doc = self._catalogue.network_doc
         if doc is None:
             return []
@@ -139,6 +140,18 @@ class Status:
             bool(view.doc.by),
             view.doc.authentication,
             view.doc.key,
+        )
+
+    def shapes(self, name: str) -> views.ShapesView:
+        """The dictionary of a space, empty if its index has none; UnknownSpace."""
+        space = self._catalogue.spaces.named(name)
+        index = space.current.index
+        return views.ShapesView(
+            space.name,
+            space.doc.current,
+            [views.AxisView(axis.attribute, axis.width) for axis in index.axes],
+            [list(shape) for shape in space.doc.versions[space.doc.current].shapes or ()],
+            bool(space.doc.by),
         )
 
     def spaces(self) -> list[views.SpaceView]:
@@ -245,6 +258,13 @@ class Status:
 
     # Health
 
+    def _not_started(self, kind: WorkerKind, known: int) -> list[views.Impairment]:
+        """That there are fewer workers of a kind than wanted, and nothing is known of the rest."""
+        wanted = self._workers.wanted(kind) or 0
+        if known >= wanted:
+            return []
+        return [views.Impairment("process", kind, f"{known} of {wanted} have started")]
+
     def judge_health(
         self, me: str, etcd: views.Part, dispatchers: Collection[str], stopped: Sequence[str]
     ) -> views.Health:
@@ -278,6 +298,8 @@ class Status:
             for part in (*configurators, *southbound)
             if not part.ok
         ]
+        impaired += self._not_started("configurators", len(configurator_views))
+        impaired += self._not_started("southbound", len(southbound_views))
         if etcd.ok and etcd.reason:  # it can be used, but is nearly full
             impaired.append(views.Impairment("process", etcd.name, etcd.reason))
         impaired += [
@@ -331,7 +353,7 @@ class Status:
 
 
 def _part(view: views.ConfiguratorView | views.SouthboundView, why_not_up: str) -> views.Part:
-    """A worker as a part of the control plane; that one leaves or has left is no failure."""
+    """A worker as a part of the control plane; a worker that leaves or has left is no failure."""
     if view.state == "starting":
         return views.Part(view.id, False, view.reason)
     if view.leaving:

@@ -1,4 +1,4 @@
-"""Traces in Parquet: a row per partial, and sampled events, written by a thread of their own.
+"""Traces in Parquet: a row per partial, and sampled events, written by their own thread.
 
 Rows wait in bounded queues; when a queue is full or the storage fails, rows are dropped and
 counted. `dispatcher/reports/trace_storage.py` says when readers see a file, and when it is deleted.
@@ -214,12 +214,13 @@ def _request_row(row: Row) -> Row:
     done: Done = row[1]
     regions, configurator, mode, now, began = row[2:]
     record = operation.record
+    kind = "reindex" if operation.reindex else _KINDS[operation.action, record.kind]
     name = record.id if operation.action == "begin" else f"{record.id}.{record.seq}"
     waited = round((now - operation.write_ended) * 1e6) - done.decided_us - done.pushed_us
     given = record.next.filter if operation.action == "update" and record.next else record.filter
     return (
         name,
-        _KINDS[operation.action, record.kind],
+        kind,
         record.space,
         record.host,
         done.partition,

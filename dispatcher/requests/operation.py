@@ -105,6 +105,7 @@ class Operation:
         "only_if",
         "received",
         "record",
+        "reindex",
         "repeatable",
         "restricted",
         "resumed",
@@ -143,6 +144,7 @@ class Operation:
         self.repeatable = False  # the id comes from an idempotency key: other calls may use it, too
         self.stored: StoredRecord | None = None  # the record that is changed
         self.filter: Any = None  # the new filter of an update
+        self.reindex = False  # an update to the same filter, which no caller has asked for
         self.only_if: Sequence[Compare] = ()  # what else must hold in etcd when it is written
         self.limited = False  # a caller asks for it, so that limits of bytes hold
         self.restricted = False  # a host asks for it, which may do what it is permitted only
@@ -203,13 +205,15 @@ class Operation:
         caller: Caller | None = None,
         *,
         restricted: bool = False,
+        reindex: bool = False,
     ) -> Self:
-        """Replace the filter of an active record."""
+        """Replace the filter of an active record; or, to `reindex` it, its regions only."""
         record = stored.record
         operation = cls("update", record.kind, record.id, record.host, caller, received)
         operation.set_stored(stored)
         operation.filter = filter
         operation.restricted = restricted
+        operation.reindex = reindex
         return operation
 
     @classmethod
@@ -218,7 +222,9 @@ class Operation:
         record = stored.record
         operation = cls(action_of(record), record.kind, record.id, record.host, caller, received)
         operation.set_stored(stored)
-        operation.filter = record.next.filter if record.next else None
+        if record.next:
+            operation.filter = record.next.filter
+            operation.reindex = record.next.reindex and operation.action == "update"
         operation.resumed = True
         return operation
 
@@ -255,6 +261,10 @@ class Operation:
     def settlement(self, now: float, timing: Timing) -> Record:
         """The record as it is to be stored at the end (in the state removed or failed: apart)."""
         record, refusal = self.record, self.rollout.refusal
+        if self.reindex:
+            # Users see what their own last operation has led to.
+            regions = record.next.regions if record.next and not refusal else record.regions
+            return replace(record, by="", next=None, regions=regions)
         if self.action == "begin":
             state, done = ("failed", False) if refusal else ("active", True)
         elif self.action == "end":

@@ -127,7 +127,8 @@ class RequestPipeline:
         self.intake.release(operation)
         self._count_ended(operation, record, ending)
         seconds = self._clock.monotonic() - operation.received
-        self._metrics.operation_ended(record, operation.action, ending.value, seconds)
+        action = "reindex" if operation.reindex else operation.action
+        self._metrics.operation_ended(record, action, ending.value, seconds)
         end_span(operation, ending.value, record)
         self._replies.ended(operation, record, ending)
 

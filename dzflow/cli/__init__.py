@@ -5,24 +5,9 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import (
-    bench,
-    events,
-    ingest,
-    lab,
-    partitions,
-    rebalance,
-    records,
-    replay,
-    shapes,
-    token,
-    top,
-    trace,
-    up,
-    views,
-    workers,
-)
+from dzflow.cli import bench, lab, token, trace, up
 from dzflow.cli.demo import command as demo_command
+from dzflow.cli.service import events, partitions, records, top, views, workers
 from dzflow.cli.tables import plain_lines
 from dzflow.errors import DzflowError
 
@@ -42,10 +27,6 @@ app.command()(top.top)
 partitions.add_to(app)
 workers.add_to(app)
 app.add_typer(lab.app, name="lab")
-rebalance.add_to(trace.app)
-replay.add_to(trace.app)
-ingest.add_to(trace.app)
-shapes.add_to(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)

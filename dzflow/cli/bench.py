@@ -17,7 +17,7 @@ from dzflow.errors import BadInput, DzflowError
 if TYPE_CHECKING:
     from bench.report import Report
 
-NAMES = ("engine", "southbound", "control", "end_to_end", "recovery", "balance")
+NAMES = ("engine", "southbound", "control", "end_to_end", "recovery", "balance", "spark")
 WIDE = 240  # columns if the output is not a terminal
 
 
@@ -29,7 +29,7 @@ def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(NAMES)}; or all.")],
     json: Annotated[Path | None, typer.Option(help="Write the result to this file.")] = None,
     quick: Annotated[
-        bool, typer.Option(help="A short run: under a minute for each benchmark.")
+        bool, typer.Option(help="A short run: under a minute for each benchmark, some for spark.")
     ] = False,
     only: Annotated[
         list[str] | None,

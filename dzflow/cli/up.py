@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dzflow.cli import options
-from dzflow.cli.client import URL
-from dzflow.cli.options import settings_of
+from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.options import StartOptions, settings_of
+from dzflow.cli.service.client import URL
 from dzflow.cli.tables import plain, plain_lines
 
 if TYPE_CHECKING:
@@ -24,32 +24,17 @@ if TYPE_CHECKING:
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@with_option_groups
 def up(
-    config: options.Config = None,
-    data_plane: options.DataPlane = None,
-    topology: options.TopologyName = None,
-    configurators: options.Configurators = None,
-    southbound: options.Southbound = None,
-    dispatchers: options.Dispatchers = None,
-    mode: options.Mode = None,
-    plan: options.PlanName = None,
-    trees: options.Trees = None,
-    ordering: options.Ordering = None,
-    partitions: options.Partitions = None,
-    port: options.Port = None,
-    listen: options.Listen = None,
-    data_dir: options.DataDir = None,
-    switch_delay_ms: options.SwitchDelay = None,
-    switch_model: options.SwitchModel = None,
-    insecure: options.Insecure = False,
+    *,
+    options: StartOptions,
     only: Annotated[
         Literal["workers", "api"] | None,
         typer.Option(help="Start these parts only; the others run elsewhere, with the same etcd."),
     ] = None,
 ) -> None:
     """Start the whole service and run it until Ctrl-C, which stops all its processes."""
-    given = {**locals()}
-    settings = settings_of(given.pop("config"), {k: v for k, v in given.items() if k != "only"})
+    settings = settings_of(options)
     console = Console(stderr=True)
     with running(settings, only, console) as (service, ended):
         show(service, only, Console())

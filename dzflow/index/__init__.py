@@ -5,13 +5,14 @@ from collections.abc import Iterable
 
 from dzflow.errors import LossWarning
 from dzflow.index.base import Box, Index
-from dzflow.index.fields import FieldsIndex, Shape
+from dzflow.index.fields import BadShape, FieldsIndex, Shape
 from dzflow.index.shapes import Sampled, learn_shapes, starting_shapes
 from dzflow.index.zorder import ZOrderIndex
 from dzflow.region import WIDTH
 from dzflow.space import Space
 
 __all__ = [
+    "BadShape",
     "Box",
     "FieldsIndex",
     "Index",

@@ -1,4 +1,4 @@
-"""Copies what a child process writes to a file, of which only the end is kept."""
+"""Copies the output of a child process to a file, and keeps only its end."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ class BoundedLog:
         return self
 
     def started(self) -> None:
-        """Close the end of the pipe that the process has by now."""
+        """Close our copy of the end of the pipe that the process writes to."""
         os.close(self.pipe)
         self.pipe = -1
 

@@ -1,6 +1,6 @@
 """Runs a command in a child process of low priority, and ends it with all that it has started.
 
-The child has a session of its own: Spark's Java machine and its Python workers belong to it, in
+The child has its own session: Spark's Java machine and its Python workers belong to it, in
 whichever process group they are. It ends with this process, too.
 """
 
@@ -39,9 +39,9 @@ async def run_command(
 ) -> int:
     """Run a command, with its output in a log; its exit code. TimeoutError if it takes too long.
 
-    However this ends, by a cancellation for example, no process is left, and neither is the folder
-    `scratch`, which the command has for temporary files. A cancellation waits for that. `files` are
-    in this folder when the command begins, for its owner only.
+    However this ends, also by a cancellation, no process is left, and the folder `scratch` for
+    temporary files is removed. A cancellation waits for that. `files` are in this folder when the
+    command begins, readable by their owner only.
     """
     process: subprocess.Popen[bytes] | None = None
     scratch.mkdir(mode=0o700)
@@ -71,7 +71,7 @@ async def run_command(
 
 
 async def _finish(work: Callable[[*Ts], None], *subjects: *Ts) -> None:
-    """Do something in a thread, and wait for its end even if this task is cancelled meanwhile.
+    """Do something in a thread, and wait for its end even if this task is cancelled.
 
     The cancellation is raised afterwards.
     """

@@ -103,7 +103,7 @@ class JobScheduler:
     async def run(self, fence: Compare) -> None:
         """Run the job whenever it is due, until cancelled; a run in progress is ended then.
 
-        NotLeading when this monitor does not lead any more.
+        NotLeading when this monitor no longer leads.
         """
         since = self._clock.wall()
         while True:
@@ -129,7 +129,7 @@ class JobScheduler:
         try:
             stored = decode_state(found.value)
         except BadResult as error:
-            log.error("%s is written anew: %s", JOB, error)
+            log.error("%s cannot be read, and is replaced: %s", JOB, error)
             return None
         state = close_run(stored, self._clock.wall())
         if state is not None and state is not stored:
@@ -137,7 +137,7 @@ class JobScheduler:
         return state
 
     async def _run_once(self, fence: Compare, state: JobState | None) -> JobState:
-        """Run the job, and store what has come of it."""
+        """Run the job, and store its outcome."""
         options = self._options
         started = self._clock.wall()
         name = datetime.fromtimestamp(started, UTC).strftime("%Y%m%dT%H%M%S%f")
@@ -193,7 +193,7 @@ class JobScheduler:
     async def _store(self, fence: Compare, state: JobState) -> None:
         stored = await self._etcd.transact([fence], [Put(JOB, encode_state(state))])
         if not stored.succeeded:
-            raise NotLeading(f"{self._me} does not lead any more; its job is given up")
+            raise NotLeading(f"{self._me} no longer leads; it gives up its job")
 
 
 def command_words(
@@ -213,7 +213,7 @@ def command_words(
 
 
 def _make_room(folder: Path) -> None:
-    """Make the folder, and delete what is left of all but the last runs.
+    """Make the folder, and delete the files of all but the last runs.
 
     No run is in progress, so temporary folders are those of runs that were killed with the service.
     """

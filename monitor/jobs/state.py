@@ -40,7 +40,7 @@ class ProposedPlan(Struct, frozen=True):
 
 
 class JobSpace(Struct, frozen=True):
-    """What a run found out about a space. Without a plan, `why` says why there is none.
+    """The result of a run for a space. Without a plan, `why` says why there is none.
 
     `refused` says why the service has not begun to carry the plan out, if it was to.
     """
@@ -68,7 +68,7 @@ class JobRun(Struct, frozen=True):
 
 
 class JobState(Struct, frozen=True):
-    """The last run that has ended, the one in progress, and what is counted of all runs."""
+    """The last run that has ended, the one in progress, and counts of all runs."""
 
     last: JobRun | None = None
     running: JobRun | None = None
@@ -102,12 +102,12 @@ def close_run(state: JobState | None, now: float) -> JobState | None:
     """The state for a monitor that begins to lead: a run of the former leader has been ended."""
     if state is None or state.running is None:
         return state
-    why = f"{state.running.by} has stopped, does not lead any more, or could not store the result"
+    why = f"{state.running.by} has stopped, no longer leads, or could not store the result"
     return end_run(state, "interrupted", now, why)
 
 
 def encode_state(state: JobState) -> bytes:
-    """The document; plans for which there is no room are left out, and said to be."""
+    """The document; plans for which there is no room are left out, and `why` says so."""
     data = msgspec.json.encode(state)
     if len(data) <= _MOST_BYTES or state.last is None:
         return data

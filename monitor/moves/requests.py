@@ -131,7 +131,7 @@ class MoveRequests:
         space = self._catalogue.spaces.numbered(PartitionName.parse(partition).space)
         if space is None or space.doc.by:
             raise Conflict(
-                "the schema of the partition's space is being changed; try again when that is done"
+                "the index of the partition's space is being changed; try again when that is done"
             )
         plan = self._catalogue.plans.get(space.number)
         if plan and plan[0].phase in ("cutting", "settling"):

@@ -142,7 +142,7 @@ class PlanDriver:
             await self._abort(number, plan, space, view, guards, plan.text or _ASKED)
             return
         if space.doc.by:
-            await self._abort(number, plan, space, view, guards, "the schema is being changed")
+            await self._abort(number, plan, space, view, guards, "the index is being changed")
             return
         if not cleaned(self._catalogue.space_revision(space), self.reports()):
             return  # the entries that the last step has left would take up room in the next one

@@ -79,7 +79,7 @@ class PlanRequests:
                 f" number {view.map_number} by now; make a new plan"
             )
         if space.doc.by or len(space.versions) > 1:
-            raise Conflict(f"the schema of {space_name!r} is being changed; try again later")
+            raise Conflict(f"the index of {space_name!r} is being changed; try again later")
         known = self._catalogue.plans.get(space.number)
         if known and known[0].running:
             raise Conflict(

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType, StructField, StructType
 
 from spark.history.tables import FILES, SCHEMAS, aggregate
-from spark.reading import UNFINISHED, NoTraces, Storage, filled, literal, short_name
+from spark.reading import UNFINISHED, NoTraces, Storage, asked_for, filled, literal, short_name
 from spark.schema import REQUEST_TRACES, REQUESTS
 from spark.traces import SkippedFile
 from spark.work import with_work
@@ -22,7 +22,7 @@ from spark.work import with_work
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_FILES = 20  # of a batch: ten million rows at the most
+MOST_FILES = 20  # of a batch: at most ten million rows
 _FOREVER = "36500d"  # Spark would forget, and so miss, files that are older than a week
 _UNUSED = ("file", "regions", "filter", "target_id", "mode", "switches")
 _FORMAT = "v1"  # of the tables
@@ -102,7 +102,8 @@ class _Run:
         )
         found = {row["file"]: self._check(row["file"], row["rows"]) for row in counted.collect()}
         bad = [file for file, checked in found.items() if checked.why]
-        rows = filled(batch.where(~sql.col("file").isin(bad))).drop(*_UNUSED).persist()
+        rows = asked_for(filled(batch.where(~sql.col("file").isin(bad))))
+        rows = rows.drop(*_UNUSED).persist()
         try:
             for table, content in aggregate(with_work(rows)).items():
                 write_batch(content, table_path(self._state, table), number)

@@ -134,7 +134,7 @@ def _timeline(requests: "DataFrame", latencies: "DataFrame", source: Source) -> 
 
 
 def _begin(length: int) -> "Column":
-    """The beginning of a timeline's bucket of so many seconds."""
+    """The beginning of a timeline's bucket, which is `length` seconds long."""
     begin = sql.floor(sql.col("interval_us") / (length * SECOND)) * (length * SECOND)
     return begin.cast("long").alias("begin_us")
 

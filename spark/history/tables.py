@@ -22,7 +22,7 @@ from spark.work import SECOND
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-INTERVAL_US = 300 * SECOND  # a trace file has five minutes at the most
+INTERVAL_US = 300 * SECOND  # a trace file has at most five minutes
 STAGES = ("queued", "decided", "pushed")
 TOTAL = "total"
 _OPERATIONS = ("adds", "modifies", "deletes")
@@ -77,7 +77,7 @@ def aggregate(rows: "DataFrame") -> "dict[str, DataFrame]":
         sql.max(sql.col("outcome") != "done").alias("failed"),
         *(sql.sum(name).alias(name) for name in _OPERATIONS),
     )
-    # Below zero if a clock was set back meanwhile.
+    # Below zero if a clock was set back in between.
     totals = requests.where(sql.col("total_us") >= 0).select(
         _interval(),
         sql.lit(TOTAL).alias("stage"),

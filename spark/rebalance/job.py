@@ -3,13 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 from pyspark.sql import functions as sql
 
-from configurators.state.trace_spaces import BadTraceSpaces, TraceVersion
-from configurators.store.keys import PartitionName
-from dzflow.index import Index
 from spark.reading import read_rows, vanished
 from spark.rebalance.assignment import Fleet
 from spark.rebalance.loads import (
@@ -28,8 +24,9 @@ from spark.rebalance.options import RebalanceOptions
 from spark.rebalance.planner import propose
 from spark.rebalance.prediction import Timing
 from spark.rebalance.results import SpaceLoad, space_result
-from spark.source import described_spaces, find_source
-from spark.traces import SkippedFile, Source, Traces
+from spark.source import count_requests, find_source, with_notices
+from spark.spaces import IndexedSpace, heaviest_spaces, indexed_spaces
+from spark.traces import Traces
 from spark.work import with_work
 from spark.workers.indexing import IndexSource
 from spark.workers.shipping import shipped_code
@@ -37,7 +34,6 @@ from spark.workers.shipping import shipped_code
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_SPACES = 16  # for which a plan is made: those with most work
 _NOTICE = 0.001  # the share of the work that may be left out without a notice
 
 
@@ -49,77 +45,39 @@ def make_rebalance(
     UnknownTraceSpace if the space that is asked for is not described.
     """
     rows = with_work(read_rows(spark, traces, options.since_us, options.until_us))
-    source = find_source(path, traces, rows, lambda: _count_requests(rows))
-    spaces, notices = _described(traces, options.space)
+    source = find_source(path, traces, rows, lambda: count_requests(rows))
+    spaces, notices = indexed_spaces(
+        traces, options.space, "No space can be planned", "{} cannot be planned"
+    )
     if not source.rows:
-        return Rebalance(_told(source, notices))
+        return Rebalance(with_notices(source, notices))
     decided = rows.where(sql.col("slice") > 0)
     totals = find_totals(decided, is_known(_scopes(spaces)))
     notices += _left_out(totals, spaces, options.space)
-    busy = sorted(
-        (name for name in spaces if totals.get(name, _NONE).work_us),
-        key=lambda name: (-totals[name].work_us, name),
-    )
-    if len(busy) > MOST_SPACES:
-        text = f"{len(busy) - MOST_SPACES} spaces with less work have no plan; name one to get it"
-        notices.append(f"{text}.")
+    work = {
+        name: total.work_us for name, total in totals.items() if name in spaces and total.work_us
+    }
+    busy, more = heaviest_spaces(work, "with less work have no plan; name one to get it")
+    notices += more
     speeds = dict(options.speeds) or _equal_speeds(totals)
     timing, mode = find_timing(decided)
     result = Rebalance(source, mode, speeds)
     if busy and speeds:
-        chosen = {name: spaces[name] for name in busy[:MOST_SPACES]}
+        chosen = {name: spaces[name] for name in busy}
         with shipped_code(spark):
             planned = _plan(decided, chosen, totals, result, timing, options)
         result = replace(result, spaces=planned)
     gone = vanished(spark, traces)
-    return replace(result, source=_told(source, notices, gone))
+    return replace(result, source=with_notices(source, notices, gone))
 
 
-_NONE = SpaceTotals(0.0, 0.0, 0.0, 0, {})
-
-
-class _Space(Struct, frozen=True):
-    """A space that the traces describe: the version in force, and its index."""
-
-    number: int
-    version: int
-    stored: TraceVersion
-    index: Index
-
-    def partition(self, leaf: str) -> str:
-        """The global name of a partition."""
-        return str(PartitionName(self.number, self.version, leaf))
-
-
-def _count_requests(rows: "DataFrame") -> int:
-    return rows.select("request_id").distinct().count()
-
-
-def _described(traces: Traces, wanted: str) -> tuple[dict[str, _Space], list[str]]:
-    """The spaces that can be planned, and notices about the others."""
-    described, unknown = described_spaces(traces, wanted)
-    if unknown:
-        return {}, [f"No space can be planned: {unknown}."]
-    found = {}
-    notices = []
-    for name, space in sorted(described.items()):
-        stored = space.versions[space.current]
-        try:
-            index = stored.index(name, space.current)
-        except BadTraceSpaces as error:
-            notices.append(f"{name} cannot be planned: {error}.")
-        else:
-            found[name] = _Space(space.number, space.current, stored, index)
-    return found, notices
-
-
-def _scopes(spaces: Mapping[str, _Space]) -> dict[str, str]:
+def _scopes(spaces: Mapping[str, IndexedSpace]) -> dict[str, str]:
     """How the names of the partitions of each space begin."""
     return {name: space.partition("").partition("/")[0] for name, space in spaces.items()}
 
 
 def _left_out(
-    totals: Mapping[str, SpaceTotals], spaces: Mapping[str, _Space], wanted: str
+    totals: Mapping[str, SpaceTotals], spaces: Mapping[str, IndexedSpace], wanted: str
 ) -> list[str]:
     """Notices about work that cannot be planned: of unknown spaces, or of other versions."""
     found = []
@@ -143,7 +101,7 @@ def _equal_speeds(totals: Mapping[str, SpaceTotals]) -> dict[str, float]:
 
 def _plan(
     decided: "DataFrame",
-    spaces: Mapping[str, _Space],
+    spaces: Mapping[str, IndexedSpace],
     totals: Mapping[str, SpaceTotals],
     about: Rebalance,
     timing: Timing,
@@ -185,7 +143,7 @@ def _plan(
 
 
 def _fleet(
-    space: _Space, about: Rebalance, owners: Mapping[str, str], others: list[dict[str, float]]
+    space: IndexedSpace, about: Rebalance, owners: Mapping[str, str], others: list[dict[str, float]]
 ) -> Fleet:
     """The configurators, as they are for one space; `others` is the work of the other spaces."""
     speeds = about.configurators
@@ -213,7 +171,7 @@ def other_loads(
 
 def _space_load(
     name: str,
-    space: _Space,
+    space: IndexedSpace,
     total: SpaceTotals,
     part: RegionTotals,
     sampled: int,
@@ -233,8 +191,3 @@ def _space_load(
         damaged=part.damaged,
         damaged_us=part.damaged_us,
     )
-
-
-def _told(source: Source, notices: list[str], gone: Sequence[SkippedFile] = ()) -> Source:
-    skipped = (*source.skipped, *gone)
-    return replace(source, skipped=skipped, notices=(*source.notices, *notices))

@@ -1,7 +1,7 @@
 """Chooses a partition map and its owners for the load of a space. Pure.
 
 The candidates are the present map, maps on the way from it to a better balanced one, and a map that
-is planned anew. Each has a cost, in units of the mean load of a configurator:
+is planned from nothing. Each has a cost, in units of the mean load of a configurator:
 
     cost = load of the busiest configurator
            + ENTRY_PRICE * share of partials that newly need flow operations
@@ -103,9 +103,9 @@ def _placements(
     if not is_asked:
         yield here
     yield from adapt_map(here.map, items, count)
-    anew = plan_placement(items, here.map.plan, count)
-    if anew.map != here.map:
-        yield anew
+    fresh = plan_placement(items, here.map.plan, count)
+    if fresh.map != here.map:
+        yield fresh
 
 
 def _candidate(placement: Placement, load: MapLoad, present: Candidate, fleet: Fleet) -> Candidate:

@@ -15,7 +15,8 @@ from spark.report.hot import find_hot
 from spark.report.loads import find_configurators, find_latency, find_partitions, find_slices
 from spark.report.model import ExpensiveRequest, Report
 from spark.report.rates import find_hosts, find_kinds, find_timeline
-from spark.source import described_spaces, find_source
+from spark.source import find_source, with_notices
+from spark.spaces import described_spaces
 from spark.traces import Traces
 from spark.work import requests_of, with_work
 
@@ -65,9 +66,7 @@ def make_report(
     finally:
         requests.unpersist()
     gone = vanished(spark, traces)
-    skipped = (*source.skipped, *gone)
-    told = (*source.notices, *notices, *more)
-    return replace(report, source=replace(source, skipped=skipped, notices=told))
+    return replace(report, source=with_notices(source, (*notices, *more), gone))
 
 
 def _partition_names(spaces: Mapping[str, TraceSpace]) -> list[str]:

@@ -116,7 +116,7 @@ def find_slices(rows: "DataFrame") -> Histogram | None:
 
 
 def _share(counts: dict[int, float], wanted: float) -> float:
-    """The least value that so many are at most as large as."""
+    """The smallest value that at least `wanted` of the counted values do not exceed."""
     seen = 0.0
     for value, count in sorted(counts.items()):
         seen += count

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from configurators.state.trace_spaces import BadTraceSpaces, TraceVersion
-from dzflow.index import FieldsIndex, Index
+from dzflow.index import FieldsIndex
 from spark.reading import find_events, read_events, read_rows, vanished
 from spark.shapes.learning import find_reasons, learn
 from spark.shapes.model import Change, Proposal, ShapesFound, SpaceShapes
@@ -21,22 +19,13 @@ from spark.shapes.workload import (
     sample_events,
     sample_filters,
 )
-from spark.source import described_spaces, find_source
-from spark.traces import Source, Traces
+from spark.source import count_requests, find_source, with_notices
+from spark.spaces import IndexedSpace, heaviest_spaces, indexed_spaces
+from spark.traces import Traces
 from spark.work import with_work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-MOST_SPACES = 16  # for which shapes are learned: those with most subscriptions
-
-
-class _Space(Struct, frozen=True):
-    """A space that the traces describe: the version in force, and its index."""
-
-    version: int
-    stored: TraceVersion
-    index: Index
 
 
 def make_shapes(
@@ -47,56 +36,39 @@ def make_shapes(
     UnknownTraceSpace if the space that is asked for is not described.
     """
     rows = with_work(read_rows(spark, traces, options.since_us, options.until_us))
-    source = find_source(path, traces, rows, lambda: rows.select("request_id").distinct().count())
-    spaces, notices = _described(traces, options.space)
+    source = find_source(path, traces, rows, lambda: count_requests(rows))
+    spaces, notices = indexed_spaces(
+        traces, options.space, "No shapes can be learned", "The shapes of {} cannot be learned"
+    )
     if not source.rows:
-        return ShapesFound(_told(source, notices))
+        return ShapesFound(with_notices(source, notices))
     files = find_events(spark, path, options.since_us, options.until_us)
-    source = replace(source, skipped=(*source.skipped, *files.skipped))
+    source = with_notices(source, (), files.skipped)
     filters = filters_of(rows).persist()
     events = events_of(read_events(spark, files, options.since_us, options.until_us)).persist()
     try:
         totals, published = filter_totals(filters), event_totals(events)
         notices += _left_out(totals, published, spaces, options.space)
-        names = sorted(
-            (name for name in spaces if name in totals),
-            key=lambda name: (-totals[name].counted, name),
+        counts = {name: totals[name].counted for name in spaces if name in totals}
+        names, more = heaviest_spaces(
+            counts, "with fewer subscriptions are not learned; name one to get its shapes"
         )
-        if len(names) > MOST_SPACES:
-            text = f"{len(names) - MOST_SPACES} spaces with fewer subscriptions are not learned"
-            notices.append(f"{text}; name one to get its shapes.")
+        notices += more
         found = tuple(
             _learn(name, spaces[name], filters, totals[name], events, published.get(name, 0.0))
-            for name in names[:MOST_SPACES]
+            for name in names
         )
     finally:
         filters.unpersist()
         events.unpersist()
     gone = vanished(spark, traces)
-    source = replace(source, skipped=(*source.skipped, *gone))
-    return ShapesFound(_told(source, notices), found)
-
-
-def _described(traces: Traces, wanted: str) -> tuple[dict[str, _Space], list[str]]:
-    """The spaces that can be learned, and notices about the others."""
-    described, unknown = described_spaces(traces, wanted)
-    if unknown:
-        return {}, [f"No shapes can be learned: {unknown}."]
-    found = {}
-    notices = []
-    for name, space in sorted(described.items()):
-        stored = space.versions[space.current]
-        try:
-            found[name] = _Space(space.current, stored, stored.index(name, space.current))
-        except BadTraceSpaces as error:
-            notices.append(f"The shapes of {name} cannot be learned: {error}.")
-    return found, notices
+    return ShapesFound(with_notices(source, notices, gone), found)
 
 
 def _left_out(
     totals: Mapping[str, FilterTotals],
     published: Mapping[str, float],
-    spaces: Mapping[str, _Space],
+    spaces: Mapping[str, IndexedSpace],
     wanted: str,
 ) -> list[str]:
     """Notices about subscriptions and events of unknown spaces."""
@@ -112,13 +84,13 @@ def _left_out(
 
 def _learn(
     name: str,
-    space: _Space,
+    space: IndexedSpace,
     filters: "DataFrame",
     totals: FilterTotals,
     events: "DataFrame",
     published: float,
 ) -> SpaceShapes:
-    """What there is to say about one space."""
+    """The result for one space."""
     result = SpaceShapes(
         space=name,
         subscriptions=totals.counted,
@@ -162,7 +134,3 @@ def _learn(
     reasons = find_reasons(learned)
     proposal = Proposal(name, space.version, learned.shapes, reasons)
     return replace(result, proposal=proposal)
-
-
-def _told(source: Source, notices: list[str]) -> Source:
-    return replace(source, notices=(*source.notices, *notices))

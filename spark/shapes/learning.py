@@ -23,7 +23,7 @@ MOST_LEARNED = 1_500
 """Conjunctions of filters that a dictionary is learned from; predictions are made with more."""
 
 TYPICAL = 0.02
-"""What filters of other kinds count, which nobody has asked for yet, beside those of the traces."""
+"""The share of filters of other kinds, which nobody has asked for yet, among all filters."""
 
 ENTRY = 1e-5
 """The share of all events that one more entry has to keep away: where shapes are about equal, the
@@ -40,7 +40,7 @@ ENTRIES_PRICE = 0.1
 
 
 class Learned(Struct, frozen=True):
-    """A dictionary and its figures; `why` says why it should not be adopted, and is empty else."""
+    """A dictionary and its figures; `why` says why not to adopt it, otherwise it is empty."""
 
     shapes: tuple[Shape, ...]
     basis: Basis
@@ -116,7 +116,7 @@ def _for_learning(filters: Filters) -> list[Sampled[Filter]]:
 
 
 def _change(old: Cover, new: Cover, filters: Filters, gain: float) -> Change:
-    """What going over takes, in subscriptions: those with the same filter change alike."""
+    """What a change takes, in subscriptions: those with the same filter change alike."""
     changed = added = removed = 0.0
     for (_, weight), was, becomes in zip(filters, old.regions, new.regions, strict=True):
         more, less = _difference(becomes, was), _difference(was, becomes)

@@ -30,16 +30,16 @@ class Prediction(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """What going over to a dictionary takes, and what it gains."""
+    """What a change to a dictionary takes, and what it gains."""
 
-    gain: float = 0.0  # the share of the events in the filters' regions that do not come any more
+    gain: float = 0.0  # the share of the events in the filters' regions that no longer come
     filters: int = 0  # subscriptions whose regions change
     added: int = 0  # regions that they get
     removed: int = 0  # regions that they lose
 
 
 class SpaceShapes(Struct, frozen=True):
-    """What was found out about one space. Without a proposal, `why` says why there is none."""
+    """The result for one space. Without a proposal, `why` says why there is none."""
 
     space: str
     subscriptions: int  # active at the end; all that there were if none is active

@@ -48,7 +48,7 @@ class FilterTotals(Struct, frozen=True):
 
 
 class Readable(NamedTuple):
-    """What can be used of a sample, and how many of its members cannot be."""
+    """The usable members of a sample, and how many are not usable."""
 
     filters: list[Sampled[Filter]]
     damaged: int

@@ -62,7 +62,7 @@ def _regions(index: "Index", given: str) -> list[bytes] | None:
     try:
         found = index.regions(parse_filter(index.space, json.loads(given), STORED_WORK))
     except (BadInput, ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
-        return None  # something else than dzflow has written it, or the schema has changed
+        return None  # not written by dzflow, or the schema has changed
     return [pack(region) for region in found]
 
 
@@ -72,7 +72,7 @@ def pack(region: "Region") -> bytes:
 
 
 def unpack(packed: bytes) -> "Region":
-    """The region that `pack` has made to bytes."""
+    """The region that `pack` turned into these bytes."""
     from dzflow.region import Region
 
     return Region(int.from_bytes(packed[:_BYTES], "big"), int.from_bytes(packed[_BYTES:], "big"))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WHOLE = ("lark",)  # packages that are shipped with all that is below
-_FOLDERS = ("dzflow", "dzflow/index", "spark/workers")  # the modules of these, and no folder below
+_WHOLE = ("lark",)  # packages that are shipped with all their subpackages
+_FOLDERS = ("dzflow", "dzflow/index", "spark/workers")  # only their modules, no subfolders
 _FILES = (
     *("configurators/__init__.py", "configurators/state/__init__.py"),
     *("configurators/state/indexes.py", "spark/__init__.py"),

@@ -27,7 +27,7 @@ from spark.workload.model import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PIECE = 50_000  # rows of traces, and so requests at the most, that reach the driver together
+PIECE = 50_000  # rows of traces, so at most as many requests, that reach the driver together
 _ORDER = ("at_us", "target_id", "seq")
 _COLUMNS = WorkloadRequest.__struct_fields__
 

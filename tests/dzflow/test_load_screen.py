@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dzflow.cli.load_screen import LoadScreen, Sort, in_order
+from dzflow.cli.service.load_screen import LoadScreen, Sort, in_order
 
 RECORDED = json.loads(Path(__file__).with_name("recorded_load.json").read_text())
 """What a service with two configurators answered to `GET /load` and `GET /readyz`."""

@@ -1,12 +1,9 @@
 """Text of others is shown without steering the terminal, by functions and by every command."""
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dzflow.text import printable, printable_json
+from tests.command import run_dzflow
 
-COMMAND = str(Path(sys.executable).parent / "dzflow")
 EVIL = "\x1b[31mred\x1b]0;title\x07\x9b2J\r\nfake\u202e\u2028\x7f[bold]"
 HIDDEN = ("\x1b", "\x07", "\x9b", "\r", "\u202e", "\u2028", "\x7f")
 
@@ -162,14 +159,14 @@ def url() -> Iterator[str]:
     ids=lambda words: " ".join(words),
 )
 def test_no_command_prints_control_characters_of_others(url: str, words: list[str]) -> None:
-    done = subprocess.run(
-        [COMMAND, *words, "--url", url],
-        capture_output=True,
-        input=b'{"attributes": []}',
-        env={"COLUMNS": "400", "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-        timeout=60,
+    done = run_dzflow(
+        *words,
+        "--url",
+        url,
+        stdin='{"attributes": []}',
+        env={"COLUMNS": "400", "PATH": "/usr/bin:/bin"},
     )
-    shown = (done.stdout + done.stderr).decode()
+    shown = done.stdout + done.stderr
     assert "Traceback" not in shown
     assert "title" in shown  # a part of the evil text
     assert not any(character in shown for character in HIDDEN), shown

@@ -1,7 +1,8 @@
-"""Changes of the partition map, disturbed at each of their phases."""
+"""Changes of the partition map, disturbed at each of their phases, and of the shapes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 
 from configurators.engine.partition_map import PartitionMap
@@ -10,8 +11,9 @@ from configurators.store.etcd.client import StoreError
 from configurators.store.keys import plan_key
 from configurators.store.model import PlanPhase
 from dzflow.errors import DzflowError
+from dzflow.index import Shape
 from tests.partition_maps import draw_map
-from tests.simulation.world import SPACE, Process, World
+from tests.simulation.world import SHAPES, SPACE, Process, World
 
 _PHASES: tuple[PlanPhase, ...] = ("cutting", "settling", "settling", "moving")
 _BITS = (0, 1, 2, 4)
@@ -71,6 +73,34 @@ class MapFaults:
     def _monitor(self) -> Process | None:
         alive = [p for p in self.world.of("dispatcher") if p.alive and p.monitor]
         return self.random.choice(alive) if alive else None
+
+    def change_shapes(self) -> str:
+        """Begin to index all records again, by another dictionary."""
+        alive = [p for p in self.world.of("dispatcher") if p.alive and p.main]
+        if not alive or self.world.shape.plan == "lpm":
+            return ""
+        process = self.random.choice(alive)
+        shapes = self.random.sample(SHAPES, self.random.randint(1, len(SHAPES)))
+        work = self._change_shapes(process, shapes)
+        self.world.loop.create_task(work, context=process.node.context)
+        return f"{process.name}: {shapes}"
+
+    def disturb_shapes(self) -> str:
+        """Kill a dispatcher, and before or after that begin to index all records again."""
+        process = self._any("dispatcher")
+        if self.random.random() < 0.5:
+            self._kill(process)
+            asked = self.change_shapes()
+        else:
+            asked = self.change_shapes()
+            self.world.after(self.random.choice((0.002, 0.02, 0.2)), partial(self._kill, process))
+        return f"{asked}, with {process.name} killed" if asked else ""
+
+    async def _change_shapes(self, process: Process, shapes: Iterable[Shape]) -> None:
+        try:
+            await process.main.put_shapes(SPACE, self.world.space.doc.current, shapes)
+        except (DzflowError, StoreError) as error:
+            self.world.note(f"the shapes are not changed: {error}")
 
     async def _change(
         self, process: Process, wanted: PartitionMap, assignment: dict[str, str]

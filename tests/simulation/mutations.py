@@ -99,7 +99,9 @@ class Mutation(Struct, frozen=True):
 _UNFENCED: Patch = (Fence, "stale", lambda *_: False)
 
 MUTATIONS: dict[str, Mutation] = {
-    "settle-without-epochs": Mutation(((Catalogue, "guards", _space_only),), ("owner usurped",)),
+    "settle-without-epochs": Mutation(
+        ((Catalogue, "guards", _space_only),), ("owner usurped",), start=24
+    ),
     "no-fence": Mutation((_UNFENCED,), ("owner usurped",)),
     "no-tombstones": Mutation(((Tombstones, "seq", lambda *_: -1),), ("stream slow",)),
     "no-undo": Mutation(((DecisionPusher, "_undo", _nothing_either),), ("switch refuses",)),
@@ -111,13 +113,18 @@ MUTATIONS: dict[str, Mutation] = {
         ((Adoption, "is_abandoned", lambda *_: False),), ("dispatcher killed", "owner usurped")
     ),
     "copy-without-later-slices": Mutation(
-        ((CopySource, "carried_out", _nothing_either),), ("partition moved", "stream slow")
+        ((CopySource, "carried_out", _nothing_either),),
+        ("partition moved", "stream slow"),
+        start=24,
     ),
     "copy-without-proof": Mutation(
-        ((Moves, "claim_copies", _claim_anything),), ("move disturbed", "owner changed")
+        ((Moves, "claim_copies", _claim_anything),), ("move disturbed", "owner changed"), start=10
     ),
     "settle-by-an-old-map": Mutation(
-        ((Planner, "still_routed", lambda *_: True),), ("map changed", "watch slow"), start=115
+        ((Planner, "still_routed", lambda *_: True),), ("map changed", "watch slow"), start=137
+    ),
+    "resume-by-another-dictionary": Mutation(
+        ((Planner, "_index_again", Planner._index),), ("shapes change disturbed",)
     ),
     "owners-of-gone-partitions": Mutation(
         ((SouthboundClients, "wait_for_spaces", _nothing_either), (Spaces, "recut", _never)),
@@ -130,7 +137,7 @@ MUTATIONS: dict[str, Mutation] = {
         ((southbound_process, "withdraw", _withdraw_unless_taken),),
         ("map changed", "map change heard late"),
         "sea",
-        start=175,
+        start=221,
     ),
     "sea-commits-without-lock": Mutation(
         ((Lock, "holds", Compare("nothing", 0)),), ("lock usurped",), "sea"

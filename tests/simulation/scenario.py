@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import random as global_random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 
 from msgspec import Struct
@@ -13,8 +13,8 @@ from configurators.engine.partials import Request as Active
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Put, unchanged
 from configurators.store.keys import owner_key, wanted_key
-from configurators.store.model import Wanted, WorkerKind
-from configurators.streams.packing import unpack_regions
+from configurators.store.model import Record, Wanted, WorkerKind
+from configurators.streams.packing import pack_regions, unpack_regions
 from sdn.flows import FlowEntry
 from tests.oracle import expected_entries
 from tests.robustness.checker import Violation, check
@@ -163,6 +163,8 @@ class Scenario:
             ("map change disturbed", 12, maps.disturb),
             ("map change aborted", 3, maps.abort),
             ("map change heard late", 3, maps.late),
+            ("shapes changed", 6, maps.change_shapes),
+            ("shapes change disturbed", 6, maps.disturb_shapes),
         ]
         self.locks: LockFaults | None = None
         if world.shape.mode == "sea":
@@ -264,6 +266,7 @@ class Scenario:
             active, view.map, world.topology, self.traffic.events.trees(), doc.pipeline, scope
         )
         self._check_beliefs(expected)
+        self._check_regions(records)
         has = world.network.entries(doc.pipeline)
         same = has == expected
         return Round(
@@ -292,6 +295,17 @@ class Scenario:
                 missing, extra = wanted - believed[switch], believed[switch] - wanted
                 text = f"{switch}: owners miss {len(missing)} entries, {len(extra)} are too many"
                 self.found.append(Violation("believed", text))
+
+    def _check_regions(self, records: Iterable[Record]) -> None:
+        """Check that all records have regions by the dictionary in force, if none was refused."""
+        if any(fault.kind == "switch refuses" for fault in self.faults):
+            return
+        space = self.world.space
+        for record in records:
+            wanted = {v: pack_regions(r) for v, r in space.regions(record.filter).items()}
+            if record.state == "active" and record.regions != wanted:
+                text = f"{record.id} has regions of another dictionary"
+                self.found.append(Violation("regions", text))
 
     # Events
 

@@ -83,7 +83,7 @@ class Shape(Struct, frozen=True):
     patience: float = 0.1
 
 
-_SHAPES = ((0, 0), (3, 2), (0, 2), (4, 0), (4, 2), (3, 0), (3, 1), (4, 1))
+SHAPES = ((0, 0), (3, 2), (0, 2), (4, 0), (4, 2), (3, 0), (3, 1), (4, 1))
 _MAPS = {
     ("legs", 3): PartitionMap("legs", Node(1)),
     ("lpm", 3): PartitionMap("lpm", Node(0, one=Node(1))),
@@ -97,7 +97,7 @@ def documents(shape: Shape) -> tuple[NetworkDoc, SpaceDoc]:
     doc = first_network(topology(shape.topology), shape.plan, shape.trees)
     kind = "zorder" if shape.plan == "lpm" else "fields"
     schema = {**SCHEMA, "index": {"kind": kind}}
-    shapes = _SHAPES if kind == "fields" else None
+    shapes = SHAPES if kind == "fields" else None
     version = Version(schema, shapes, _MAPS[shape.plan, shape.partitions])
     return doc, SpaceDoc(SPACE, 1, {0: version}, 0)
 
@@ -406,6 +406,8 @@ class World:
         for item in self.store.under(PLANS):
             if (plan := decode_plan(item.value)).running:
                 return f"{item.key} is {plan.phase}"
+        if by := self.space.doc.by:
+            return f"{by} changes the shapes"
         workers = self.workers()
         for name in self.partitions:
             worker = workers.get(name)

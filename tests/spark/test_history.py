@@ -1,22 +1,26 @@
 """Incremental runs: each file once, whatever happens in between, and reports on what they kept."""
 
+import os
+import signal
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from dispatcher.reports.traces import REQUESTS
-from spark.history import ingest as ingesting
 from spark.history.ingest import Ingested, NoHistory, ingest
 from spark.history.report import make_report, percentiles
 from spark.history.tables import INTERVAL_US, bucket_end_ms
 from spark.reading import NoTraces
 from spark.report.model import LoadRow, Report
-from spark.session import spark_errors
+from tests.service import COMMAND
+from tests.spark.quick import quick_environment, quick_words
 from tests.spark.rows import BEGAN, row, write_rows
+from tests.support import until_sync
 
+START = 300.0  # seconds until a command has started Spark and read its files
 A, B = "1.0/3-0", "1.0/3-1"
 BEGIN = BEGAN // INTERVAL_US * INTERVAL_US
 NEXT = BEGIN + INTERVAL_US
@@ -43,23 +47,33 @@ def state(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     write_rows(traces, FIRST, "a.parquet")
     assert ingest(spark, str(folder), state) == Ingested(1, 3, ())
     assert ingest(spark, str(folder), state) == Ingested(0, 0, ())
-    write = ingesting.write_batch
-
-    def killed(content: Any, path: str, number: int) -> None:
-        write(content, path, number)
-        if path.endswith("loads"):
-            raise RuntimeError("killed")
-
     write_rows(traces, SECOND, "b.parquet")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ingesting, "write_batch", killed)
-        with pytest.raises(spark_errors()):
-            ingest(spark, str(folder), state)
+    kill_in_a_batch(folder, Path(state))
     write_rows(traces, THIRD, "c.parquet")
     assert ingest(spark, str(folder), state) == Ingested(2, 3, ())
     for file in traces.iterdir():
         file.unlink()  # a history outlives the traces
     return state
+
+
+def kill_in_a_batch(folder: Path, state: Path) -> None:
+    """Run the command, and kill it with all its processes when it has begun to write."""
+    before = {path.name for path in state.glob("*/*/batch=*")}
+    words = ["--state", str(state), *quick_words()]
+    run = subprocess.Popen(
+        [COMMAND, "trace", "ingest", folder, *words],
+        env=quick_environment(),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until_sync(lambda: {path.name for path in state.glob("*/*/batch=*")} - before, START)
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    (new,) = {path.name for path in state.glob("*/*/batch=*")} - before
+    assert not list(state.glob(f"*/files/{new}"))  # which would be written last
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 from api.http.schema.plans import PlanIn
 from configurators.engine.partition_map import Node, PartitionMap
 from configurators.state.trace_spaces import TraceVersion
-from dzflow.cli import rebalance
-from dzflow.cli.trace import BadOption, write_per_space
+from dzflow.cli.trace import rebalance
+from dzflow.cli.trace.options import BadOption
+from dzflow.cli.trace.results import write_per_space
 from dzflow.index import build_index
 from dzflow.region import Region
 from dzflow.sdk.errors import Conflict
@@ -167,7 +168,7 @@ def test_owners_in_a_file_are_those_of_the_plan(
     file = tmp_path / "owners.json"
     file.write_text('{"1.0/all": "c1"}')
     app = typer.Typer()
-    rebalance.add_to(app)
+    app.command()(rebalance.rebalance)
     done = CliRunner().invoke(app, ["traces", "--owners", str(file)])
     assert done.exit_code == 0, done.output
     assert [options.owners for options in asked] == [{"1.0/all": "c1"}]

@@ -21,7 +21,7 @@ from spark.rebalance.job import make_rebalance, other_loads
 from spark.rebalance.loads import sample_regions
 from spark.rebalance.model import Rebalance, SpaceResult
 from spark.rebalance.options import RebalanceOptions
-from spark.source import UnknownTraceSpace
+from spark.spaces import UnknownTraceSpace
 from spark.workers.indexing import pack, unpack
 from tests.spark.rows import BEGAN, row, write_rows
 

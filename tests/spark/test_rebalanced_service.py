@@ -16,14 +16,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from pyspark.sql import SparkSession
 
 from dzflow.sdk import Subscription
-from spark.session import SparkUnavailable, check_installation
 from tests.end_to_end.harness import Traffic, control_plane
 from tests.etcd import TestEtcd
 from tests.robustness.state import read_etcd_state, read_tables
 from tests.service import COMMAND
-from tests.spark.quick import quick_environment, quick_words
+from tests.spark.commands import run_trace
 from tests.stack import Stack
 from tests.support import until_sync
 
@@ -41,6 +41,7 @@ OWNERS = {"0-1": C1, "0-0.1-0": C0, "0-0.1-1": C0, "0-0.1-x": C0, "0-x": C0}
 HOT = [896 + n * 37 % 128 for n in range(32)]
 REQUESTS = 400
 TIMEOUT = 300
+ROLL = 0.2  # seconds until a file of traces is closed
 PAUSE = 0.1  # seconds between requests while the job runs
 
 
@@ -57,8 +58,9 @@ def zipf(random: Random, count: int) -> list[int]:
     return [random.randrange(896) if random.random() < 0.05 else price for price in prices]
 
 
-def load(client: httpx.Client, random: Random, count: int) -> None:
-    """Subscriptions that begin and end."""
+def load(client: httpx.Client, random: Random, count: int) -> str:
+    """Subscriptions that begin and end; the id of the last one."""
+    last = ""
     for start in range(0, count, 50):
         prices = zipf(random, min(50, count - start))
         wanted = [
@@ -69,6 +71,8 @@ def load(client: httpx.Client, random: Random, count: int) -> None:
         assert {record["status"] for record in made} == {201}
         gone = post(client, "/unsubscribe", [{"id": record["id"]} for record in made])
         assert {record["status"] for record in gone} == {200}
+        last = made[-1]["id"]
+    return last
 
 
 @contextmanager
@@ -106,15 +110,17 @@ def collect(subscription: Subscription) -> list[int]:
     return found
 
 
-def take_traces(stack: Stack, folder: Path) -> pa.Table:
-    """All rows of the service since the last time: its file is closed, and moved away."""
-    traces = stack.dispatcher._parts.traces
-    assert traces is not None
-    requests = folder / "requests"
-    traces.requests._roll_seconds = 0.0
-    until_sync(lambda: not traces.requests._opened and any(requests.glob("[!.]*.parquet")))
-    traces.requests._roll_seconds = 1e9
-    files = sorted(requests.glob("[!.]*.parquet"))
+def take_traces(folder: Path, last: str) -> pa.Table:
+    """All rows since the last time, up to those of the subscription that ended last; they go."""
+    files: list[Path] = []
+
+    def complete() -> bool:
+        files[:] = sorted((folder / "requests").glob("[!.]*.parquet"))
+        ended = pc.field("kind") == "unsubscribe"
+        wanted = ended & (pc.field("target_id") == last)
+        return any(pq.read_table(file, filters=wanted).num_rows for file in files)
+
+    until_sync(complete)
     tables = [pq.read_table(file) for file in files]
     entries = pq.read_metadata(files[-1]).metadata
     for file in files:
@@ -136,14 +142,11 @@ def imbalance(rows: pa.Table) -> float:
 
 
 def test_a_plan_from_traces_spreads_the_load_of_a_running_service(
-    etcd_server: TestEtcd, tmp_path: Path
+    spark: SparkSession, etcd_server: TestEtcd, tmp_path: Path
 ) -> None:
-    try:
-        check_installation()
-    except SparkUnavailable as missing:
-        pytest.skip(str(missing))
     traces, copy = tmp_path / "traces", tmp_path / "copy"
-    plane = control_plane(etcd_server, configurators=2, more={"traces": str(traces)})
+    writing = {"traces": str(traces), "traces_roll": ROLL}
+    plane = control_plane(etcd_server, configurators=2, more=writing)
     with plane as (stack, client, at):
         client.put(f"/spaces/{SPACE}", json=SCHEMA).raise_for_status()
         (present,) = (m for m in client.get("/partitions").json()["maps"] if m["space"] == SPACE)
@@ -151,15 +154,14 @@ def test_a_plan_from_traces_spreads_the_load_of_a_running_service(
         until_sync(lambda: not client.get("/partitions/plan").json()["items"][0]["running"])
         advertisement = at("h1").advertise(SPACE, {})
         subscription = at("h3").subscribe(SPACE, "price >= 900")
-        load(client, Random(1), REQUESTS)
-        before = take_traces(stack, traces)
+        before = take_traces(traces, load(client, Random(1), REQUESTS))
         copy.mkdir()
         pq.write_table(with_equal_work(before), copy / "20260101T000000-a-1.parquet")
 
         received = collect(subscription)
         traffic = Traffic(advertisement, 960)
         with going_on(client, Random(2)):
-            plan = rebalance(copy, stack.url, tmp_path)
+            plan = rebalance(spark, copy, stack.url, tmp_path)
         sent = traffic.stop()
         until_sync(lambda: received[-1:] == [sent - 1])
         assert received == list(range(sent))
@@ -174,9 +176,8 @@ def test_a_plan_from_traces_spreads_the_load_of_a_running_service(
         assert "of the work was where price " in found["plan"]["reasons"][0]
         check_tables(stack)
 
-        take_traces(stack, traces)
-        load(client, Random(3), REQUESTS)
-        after = take_traces(stack, traces)
+        take_traces(traces, load(client, Random(4), 1))
+        after = take_traces(traces, load(client, Random(3), REQUESTS))
         assert imbalance(before) == pytest.approx(found["before"]["imbalance"], rel=0.1)
         assert imbalance(after) == pytest.approx(found["after"]["imbalance"], rel=0.2)
         assert imbalance(after) < 0.75 * imbalance(before)
@@ -192,18 +193,12 @@ def test_a_plan_from_traces_spreads_the_load_of_a_running_service(
         assert "make a new plan" in refused.stderr
 
 
-def rebalance(traces: Path, url: str, folder: Path) -> Any:
+def rebalance(spark: SparkSession, traces: Path, url: str, folder: Path) -> Any:
     """Run the command on traces, and have the plan carried out."""
     words = ["--space", SPACE, "--apply", "--wait", "--url", url]
     files = [f"--json={folder / 'result.json'}", f"--plan={folder / 'plan.json'}"]
-    done = subprocess.run(
-        [COMMAND, "trace", "rebalance", traces, *words, *files, *quick_words()],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        env=quick_environment(),
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_trace(spark, "rebalance", traces, *words, *files)
+    assert done.exit_code == 0, done.output
     assert f"{SPACE}: done" in done.stderr
     assert "busiest configurator over the mean" in done.stdout
     return json.loads((folder / "result.json").read_text())

@@ -8,11 +8,17 @@ from pathlib import Path
 import httpx
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from dzflow.cli import app
+from dzflow.errors import BadInput
 from dzflow.sdk import Rest
+from spark import session as spark_session
 from spark.session import SparkUnavailable, check_installation
 from tests.etcd import TestEtcd
 from tests.service import COMMAND
+from tests.spark.commands import run_trace
 from tests.spark.quick import quick_environment, quick_words
 from tests.stack import Stack, StackOptions
 
@@ -28,10 +34,6 @@ def dzflow(*words: object) -> "subprocess.CompletedProcess[str]":
         timeout=TIMEOUT,
         env=quick_environment(),
     )
-
-
-def report(*words: object) -> "subprocess.CompletedProcess[str]":
-    return dzflow("trace", "report", *words)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,8 @@ def traces(etcd_server: TestEtcd, tmp_path_factory: pytest.TempPathFactory) -> P
 
 def test_a_report_says_what_the_service_has_done(traces: Path, tmp_path: Path) -> None:
     page, data = tmp_path / "report.html", tmp_path / "report.json"
-    done = report(traces.parent, "--html", page, "--json", data, *quick_words())
+    files = ("--html", page, "--json", data)
+    done = dzflow("trace", "report", traces.parent, *files, *quick_words())
     assert done.returncode == 0, done.stderr
     found = json.loads(data.read_text())
     kinds = {kind["kind"]: kind["requests"] for kind in found["kinds"]}
@@ -81,13 +84,15 @@ def test_a_report_says_what_the_service_has_done(traces: Path, tmp_path: Path) -
     assert {stat.S_IMODE(file.stat().st_mode) for file in (page, data)} == {0o600}
 
 
-def test_a_replay_does_what_the_service_has_done(traces: Path, tmp_path: Path) -> None:
+def test_a_replay_does_what_the_service_has_done(
+    spark: SparkSession, traces: Path, tmp_path: Path
+) -> None:
     plan, data, workload = (tmp_path / name for name in ("plan.json", "out.json", "w.parquet"))
     cut = {"plan": "legs", "root": {"bit": 0, "one": {"bit": 1}}}
     plan.write_text(json.dumps({"space": "stocks", "version": 0, "number": 0, "map": cut}))
     options = ("--plan", plan, "--json", data, "--workload", workload, "--topology", "line:3")
-    done = dzflow("trace", "replay", traces.parent, *options, *quick_words())
-    assert done.returncode == 0, done.stderr
+    done = run_trace(spark, "replay", traces.parent, *options)
+    assert done.exit_code == 0, done.output
     found = json.loads(data.read_text())
     assert found["requests"] == {"advertise": 1, "subscribe": 10, "unsubscribe": 5, "update": 1}
     assert (found["skipped"], found["notices"]) == ([], [])
@@ -108,25 +113,36 @@ def test_a_replay_does_what_the_service_has_done(traces: Path, tmp_path: Path) -
     assert "engine: workload" in measured.stdout
 
 
-def test_a_wrong_call_is_refused_before_spark_starts(tmp_path: Path) -> None:
-    wrong = report(tmp_path, "--since", "yesterday")
-    assert (wrong.returncode, "--since takes a time" in wrong.stderr) == (1, True)
-    wrong = report(tmp_path, "--html", tmp_path / "nowhere" / "report.html")
-    assert (wrong.returncode, "there is no folder" in wrong.stderr) == (1, True)
-    wrong = report(tmp_path, "--setting", "memory")
-    assert (wrong.returncode, "--setting takes KEY=VALUE" in wrong.stderr) == (1, True)
-    wrong = dzflow("trace", "replay", tmp_path, "--topology", "torus:3")
-    assert (wrong.returncode, "there is no topology" in wrong.stderr) == (1, True)
-    wrong = dzflow("trace", "replay", tmp_path, "--plan", tmp_path / "none.json")
-    assert (wrong.returncode, "cannot be read" in wrong.stderr) == (1, True)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("report", ".", "--since", "yesterday"), "--since takes a time"),
+        (("report", ".", "--html", "nowhere/report.html"), "there is no folder"),
+        (("report", ".", "--setting", "memory"), "--setting takes KEY=VALUE"),
+        (("replay", ".", "--topology", "torus:3"), "there is no topology"),
+        (("replay", ".", "--plan", "none.json"), "cannot be read"),
+    ],
+)
+def test_a_wrong_call_is_refused_before_spark_starts(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delattr(spark_session, "open_session")
+    with pytest.raises(BadInput, match=said):
+        CliRunner().invoke(app, ["trace", *words], catch_exceptions=False)
+
+
+def test_an_error_ends_the_command_with_one_line(tmp_path: Path) -> None:
+    wrong = dzflow("trace", "report", tmp_path, "--since", "yesterday")
+    assert (wrong.returncode, "error: --since takes a time" in wrong.stderr) == (1, True)
 
 
 def test_shapes_are_learned_from_subscriptions_and_sampled_events(
-    traces: Path, tmp_path: Path
+    spark: SparkSession, traces: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "shapes.json"
-    done = dzflow("trace", "shapes", traces.parent, "--json", data, *quick_words())
-    assert done.returncode == 0, done.stderr
+    done = run_trace(spark, "shapes", traces.parent, "--json", data)
+    assert done.exit_code == 0, done.output
     found = json.loads(data.read_text())
     (stocks,) = found["spaces"]
     assert (found["source"]["skipped"], found["source"]["notices"]) == ([], [])

@@ -1,14 +1,20 @@
 """What `dzflow trace shapes` prints and writes; without Spark."""
 
 import json
+import re
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
+import httpx
+import pytest
+import typer
 from msgspec.structs import replace
 from rich.console import Console
+from typer.testing import CliRunner
 
-from dzflow.cli import shapes
-from dzflow.cli.trace import write_per_space
+from dzflow.cli.trace import shapes
+from dzflow.cli.trace.results import write_per_space
 from spark.shapes.model import Change, Prediction, Proposal, ShapesFound, SpaceShapes
 from spark.traces import Source
 
@@ -76,3 +82,40 @@ def test_dictionaries_are_written_to_a_file_each(tmp_path: Path) -> None:
     write_per_space(console, tmp_path / "none.json", "proposal", [])
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == ["all-bonds.json", "all-stocks.json", "shapes.json"]
+
+
+def service(answers: Iterator[bool], asked: list[tuple[str, object]]) -> httpx.Client:
+    """A service that says each time whether it is still changing its shapes."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(
+            (f"{request.method} {request.url.path}", json.loads(request.content or "null"))
+        )
+        return httpx.Response(200, json={"changing": next(answers)})
+
+    return httpx.Client(base_url="http://service", transport=httpx.MockTransport(answer))
+
+
+def test_a_service_is_asked_to_adopt_a_dictionary_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shapes, "_LOOK_EVERY", 0.0)
+    asked: list[tuple[str, object]] = []
+    with service(iter([True, True, False]), asked) as client:
+        shapes.adopt(client, [PROPOSAL], wait=True)
+    path = "/spaces/stocks/shapes"
+    body = {"version": 0, "shapes": [[0, 0], [0, 2]]}
+    assert asked == [(f"PUT {path}", body), (f"GET {path}", None), (f"GET {path}", None)]
+    assert "stocks: done" in capsys.readouterr().err
+    asked.clear()
+    with service(iter([True]), asked) as client:
+        shapes.adopt(client, [PROPOSAL], wait=False)
+    assert [call for call, _ in asked] == [f"PUT {path}"]
+
+
+def test_waiting_without_applying_is_refused() -> None:
+    app = typer.Typer()
+    app.command()(shapes.shapes)
+    done = CliRunner().invoke(app, ["traces", "--wait"])
+    assert done.exit_code == 1
+    assert re.search("--wait goes with --apply", str(done.exception))

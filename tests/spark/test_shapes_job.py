@@ -20,7 +20,7 @@ from spark.sampling import priority_sample
 from spark.shapes.job import make_shapes
 from spark.shapes.model import Change, Prediction, ShapesFound, SpaceShapes
 from spark.shapes.options import ShapesOptions
-from spark.source import UnknownTraceSpace
+from spark.spaces import UnknownTraceSpace
 from tests.spark.rows import BEGAN, row, write_rows
 
 AXES = [{"name": name, "type": "int", "min": 0, "max": 255} for name in "xy"]

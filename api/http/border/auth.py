@@ -36,6 +36,8 @@ ACCESS: Mapping[str, Access] = {
     "GET /spaces/{name}": "host",
     "PUT /spaces/{name}": "operator",
     "DELETE /spaces/{name}": "operator",
+    "GET /spaces/{name}/shapes": "operator",
+    "PUT /spaces/{name}/shapes": "operator",
     "POST /spaces/{name}/key": "operator",
     "POST /explain": "host",
     "GET /hosts": "host",

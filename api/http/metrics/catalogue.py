@@ -365,7 +365,7 @@ SECTIONS = (
 )
 
 LABELS = {
-    "action": "`begin`, `end` or `update`",
+    "action": "`begin`, `end`, `update`, or `reindex` if no user has asked for it",
     "configurator": "a configurator that runs or owns partitions",
     "counter": "a counter of the SDK: `published`, `received`, `delivered`, `unwanted` and so on",
     "kind": "of records: `subscription`, `advertisement`; of flow operations: `add`, `modify`,"

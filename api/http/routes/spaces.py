@@ -5,11 +5,11 @@ from fastapi import Response
 from api.http.border.route import ApiRequest, new_router
 from api.http.dependencies import CallerDep, DispatcherDep, OnceDep
 from api.http.problems import ApiProblem, log
-from api.http.schema.models import ExplainIn, SchemaIn, SpaceOut, SpacesOut
+from api.http.schema.models import ExplainIn, SchemaIn, ShapesIn, SpaceOut, SpacesOut
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example, link, problems
 from api.http.schema.parameters import NewSpacePath, SpacePath
-from dispatcher.views import Explanation, SpaceView
+from dispatcher.views import Explanation, ShapesView, SpaceView
 
 router = new_router("spaces")
 
@@ -97,6 +97,37 @@ async def put_space(
         log.warning("%s; set tokens.operator and tokens.hosts", text % name)
     response.status_code = 200 if known else 201
     return space_out(view)
+
+
+@router.get(
+    "/spaces/{name}/shapes",
+    responses={200: answer("The shapes that regions of the space can have."), **problems(404)},
+)
+async def get_shapes(name: SpacePath, dispatcher: DispatcherDep) -> Json[ShapesView]:
+    """The dictionary of a space's index; it is empty for an index of the kind zorder."""
+    return dispatcher.status.shapes(name)
+
+
+@router.put(
+    "/spaces/{name}/shapes",
+    responses={
+        200: answer("The space has these shapes, and its records were indexed again."),
+        202: answer("New requests use the shapes; the others follow.", Json[ShapesView]),
+        **problems(404, 409),
+    },
+    openapi_extra=example({"version": 0, "shapes": [[10, 0, 0], [6, 4, 0]]}),
+)
+async def put_shapes(
+    name: SpacePath, given: JsonBody[ShapesIn], dispatcher: DispatcherDep, response: Response
+) -> Json[ShapesView]:
+    """Give the index of a space another dictionary of shapes, while it is in use.
+
+    Subscriptions and advertisements are indexed again in the background, without a gap. `changing`
+    is true until that is done.
+    """
+    view = await dispatcher.put_shapes(name, given.version, given.shapes)
+    response.status_code = 202 if view.changing else 200
+    return view
 
 
 @router.delete(

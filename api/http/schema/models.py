@@ -18,6 +18,7 @@ from dispatcher.views import (
     StoreView,
     SwitchView,
 )
+from dzflow.address import MAX_VERSION
 from monitor.balancing.balancer import BalancerStatus, Decision
 from monitor.jobs.state import JobMode, JobState
 from monitor.views import MapView, MoveView
@@ -124,6 +125,20 @@ class SchemaIn(In, frozen=True, omit_defaults=True):
         ]
         | None
     ) = None
+
+
+class ShapesIn(In, frozen=True):
+    """A dictionary of shapes for a version of a space's index."""
+
+    shapes: Annotated[
+        list[Annotated[tuple[Annotated[int, Meta(ge=0, le=96)], ...], Meta(max_length=96)]],
+        Meta(
+            min_length=1,
+            max_length=4_096,
+            description="How many leading bits each shape fixes on each axis.",
+        ),
+    ]
+    version: Annotated[int, Meta(ge=0, le=MAX_VERSION)]
 
 
 class NewKeyIn(In, frozen=True):

@@ -23,7 +23,7 @@ class RecordViews:
         space = self._catalogue.spaces.get(record.space)
         version = space.doc.current if space else 0
         waiting = None
-        if operation:
+        if operation and not operation.reindex:
             rollout = operation.rollout
             updated = operation.action == "update" and record.next is None and not rollout.refusal
             partitions = rollout.after if operation.action == "begin" or updated else rollout.before
@@ -63,7 +63,7 @@ def _view(
         record.ttl,
         expires or record.expires,
         waiting or record.reason,
-        record.next is not None,
+        record.next is not None and not record.reindexing,
     )
 
 

@@ -23,6 +23,7 @@ from dispatcher.requests.calls.replies import Replies
 from dispatcher.requests.operation import Action, Operation
 from dispatcher.requests.pipeline import RequestPipeline
 from dispatcher.requests.spans import begin_span
+from dispatcher.requests.writing.first_write import REINDEXED
 from dispatcher.requests.writing.stored_records import StoredRecord, list_records, read_many
 from dispatcher.views import RecordView
 from dzflow.aio import PauseByTime
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T", RecordSpec, str)
 
 _RENEWALS = 10  # attempts, for a record that changes all the time
+_REINDEX_WAIT = 10.0  # seconds
 _FORGOTTEN = (
     "this idempotency key was used before, and the record that it began, if any, has ended and is"
     " no longer kept; use a new key for a new call"
@@ -281,27 +283,41 @@ class Records:
         span: Span | None = None,
     ) -> Answer:
         """Replace a filter; events that both filters match are delivered all the time."""
-        deadline = self._clock.monotonic() + wait
+        began = self._clock.monotonic()
+        deadline = began + wait
+        while True:
+            stored = await self._settled(kind, id, began, deadline)
+            reply = PendingReply(1)
+            now = self._clock.monotonic()
+            caller = reply.element(0)
+            operation = Operation.update(stored, filter, now, caller, restricted=restricted)
+            if span is not None:
+                begin_span(operation, span, 0)
+            self._pipeline.intake.add(operation)
+            (answer,) = await self._answered(reply, max(0.0, deadline - now))
+            if answer.problem is None or answer.problem.type != REINDEXED:
+                return answer
+
+    async def _settled(
+        self, kind: RecordKind, id: str, began: float, deadline: float
+    ) -> StoredRecord:
+        """A record that nothing changes now; Conflict if it is changed until the deadline.
+
+        Users need not know of records that are indexed again, so that is waited for anyway.
+        """
         while True:
             stored = await self._read(kind, id)
-            if stored.record.state == "removing":
+            record = stored.record
+            if record.state == "removing":
                 raise Conflict(f"{id!r} is being removed")
-            if not stored.record.open:
-                break
+            if not record.open:
+                return stored
+            if record.reindexing:
+                deadline = max(deadline, began + _REINDEX_WAIT)
             left = deadline - self._clock.monotonic()
             if left <= 0:
-                raise Conflict(
-                    f"{id!r} is {stored.record.state} and still being changed; try again"
-                )
+                raise Conflict(f"{id!r} is {record.state} and still being changed; try again")
             await self._followed.wait_until(id, _is_settled_or_removing, left)
-        reply = PendingReply(1)
-        now = self._clock.monotonic()
-        caller = reply.element(0)
-        operation = Operation.update(stored, filter, now, caller, restricted=restricted)
-        if span is not None:
-            begin_span(operation, span, 0)
-        self._pipeline.intake.add(operation)
-        return (await self._answered(reply, max(0.0, deadline - now)))[0]
 
     async def renew(self, kind: RecordKind, id: str) -> RecordView:
         """Let a record with a ttl live on; NotFound if it is gone, Conflict if it has no ttl."""
@@ -396,7 +412,7 @@ class Records:
         self, reply: PendingReply, place: int, action: Action, record: Record
     ) -> None:
         """Answer with what has become of a record that an earlier call began."""
-        if record.open:
+        if record.open and not record.reindexing:
             self._replies.follow(reply.element(place), action, record)
         elif record.state == "removed":
             reply.answer(place, Answer(200, self._views.view(record)))

@@ -75,16 +75,21 @@ class Intake:
         self._begin_soon.schedule()
 
     def force(self, operation: Operation) -> None:
-        """Begin an operation at once, whatever else waits, and whatever quota is reached."""
-        self._admission.force(operation.host)
+        """Begin an operation at once, whatever else waits, and whatever quota is reached.
+
+        To index a record again is not at the cost of its host: that does not count as running.
+        """
+        if not operation.reindex:
+            self._admission.force(operation.host)
         if operation.spec and not operation.resumed:
             self._usage.add(operation.spec)
         self._steps.write(operation)
 
     def release(self, operation: Operation) -> None:
         """An operation that has begun is over: its place goes to the next one."""
-        self._admission.release(operation.host, operation.slow)
-        self._begin_waiting()
+        if not operation.reindex:
+            self._admission.release(operation.host, operation.slow)
+            self._begin_waiting()
 
     def restarted(self, operation: Operation) -> None:
         """An operation begins again, in the place that it has."""
@@ -99,7 +104,8 @@ class Intake:
                 now = self._clock.monotonic()
                 for operation in self._in_flight:
                     limit = _SLOW if operation.rollout.waiting else _SLOW_ANYWAY
-                    if not operation.slow and operation.write_ended < now - limit:
+                    quick = not (operation.slow or operation.reindex)
+                    if quick and operation.write_ended < now - limit:
                         operation.slow = True
                         self._admission.slow(operation.host)
                 self._begin_waiting()

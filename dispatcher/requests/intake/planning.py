@@ -142,7 +142,7 @@ class Planner:
             return
         filter = record.filter if operation.action == "begin" else operation.filter
         try:
-            indexed = self._index(operation, space, filter)
+            indexed = self._index_again(operation, space, filter)
         except BadInput as error:
             if not operation.resumed:
                 raise
@@ -151,9 +151,24 @@ class Planner:
         if operation.action == "begin":
             changed = replace(changed, regions=indexed.regions)
         else:
-            changed = replace(changed, next=NextFilter(filter, indexed.regions))
+            changed = replace(changed, next=NextFilter(filter, indexed.regions, operation.reindex))
         operation.record = changed
         operation.rollout = Rollout(changed, before, indexed.shares, sure)
+
+    def _index_again(self, operation: Operation, space: LoadedSpace, filter: Any) -> Indexed:
+        """The regions that an operation was written with; those of new versions are added.
+
+        The dictionary may have changed meanwhile, and partitions may have the regions as written.
+        """
+        if not operation.resumed or operation.stored is None:
+            return self._index(operation, space, filter)
+        record = operation.stored.record
+        written = record.next.regions if record.next else record.regions
+        regions = {version: written[version] for version in space.versions if version in written}
+        if len(regions) < len(space.versions):
+            regions = self._index(operation, space, filter).regions | regions
+        advertised = operation.kind == "advertisement"
+        return Indexed(regions, self._routing.route(space, advertised, regions))
 
     def _index(self, operation: Operation, space: LoadedSpace, filter: Any) -> Indexed:
         """Index the filter of an operation, if the caller may have it."""

@@ -21,6 +21,7 @@ from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
 
 _PAUSE = 1.0  # seconds before the next attempt to write a resumed operation
+REINDEXED = "reindexed"  # the kind of a conflict with nothing that users have changed
 _MOST_ATTEMPTS = 20  # to change a record that others change, too
 
 
@@ -88,8 +89,10 @@ class OperationWriter:
         ops = [Put(key, value)]
         space = None
         compares = operation.only_if
-        if operation.action == "begin" and not operation.resumed:
+        if operation.action != "end" and not operation.resumed:
+            # Its regions must be those that the space has now.
             space = self._catalogue.spaces.get(record.space)
+        if operation.action == "begin" and not operation.resumed:
             if record.ttl is not None:
                 ops.append(Put(ttl_key(record.id), str(record.expires).encode()))
             if operation.repeatable:
@@ -129,8 +132,7 @@ class OperationWriter:
 
     async def _plan_again(self, operation: Operation) -> None:
         """Write again with the space as it is now; unless the record has ended already."""
-        assert operation.spec
-        space = self._catalogue.spaces.get(operation.spec.space)
+        space = self._catalogue.spaces.get(operation.record.space)
         ended: Stored | None = None
         try:
             if space:
@@ -167,11 +169,17 @@ class OperationWriter:
             self.write(operation)
         else:
             text = f"{operation.id!r} is being changed by another call; try again"
-            self._steps.refuse(operation, Conflict(text))
+            same = operation.stored and _same_for_users(stored.record, operation.stored.record)
+            self._steps.refuse(operation, Conflict(text, REINDEXED if same else ""))
 
     def _is_unattended(self, record: Record) -> bool:
         """Whether a write of ours has stored an open operation, though it was thought to fail."""
         return record.open and record.by == self._me and not self.is_attended(record.id)
+
+
+def _same_for_users(now: Record, before: Record) -> bool:
+    """Whether all that may have changed in a record are its regions."""
+    return now.filter == before.filter and (now.next is None or now.reindexing)
 
 
 def _too_large(size: int, most: int) -> TooLarge:

@@ -130,7 +130,7 @@ class Settling:
     def _waits_for_switch(self, operation: Operation) -> bool:
         """Whether the host's own switch is away, so that nothing was installed there."""
         rollout = operation.rollout
-        if operation.action == "end" or rollout.refusal:
+        if operation.action == "end" or operation.reindex or rollout.refusal:
             return False
         reason = self._reachability.switch_away(operation.host)
         waits = operation in self._without_switch

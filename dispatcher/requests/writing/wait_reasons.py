@@ -31,7 +31,12 @@ class WaitReasons:
         self._writing: dict[Operation, Then | None] = {}  # and what to do after the write
 
     def store_soon(self, operation: Operation) -> None:
-        """Store why an operation waits, if it still does after a moment."""
+        """Store why an operation waits, if it still does after a moment.
+
+        Not for one that no caller has asked for: nobody waits for that.
+        """
+        if operation.reindex:
+            return
         if not self._waiting:
             call_after(self._tasks, _PAUSE, self._store)
         self._waiting[operation] = None

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -14,10 +15,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dzflow.cli import options
 from dzflow.cli.demo.hosts import Participant
 from dzflow.cli.demo.quotes import SCHEMA, SPACE, Quote, filters, quotes
-from dzflow.cli.options import settings_of
+from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.options import StartOptions, settings_of
 from dzflow.cli.up import running
 from dzflow.errors import BadInput
 
@@ -38,13 +39,14 @@ class TooFewHosts(BadInput):
     """The network has fewer than two hosts."""
 
 
-class Workload(NamedTuple):
+@dataclass(frozen=True)
+class Workload:
     """The size of the demo."""
 
-    events: int
-    rate: float
-    subscriptions: int
-    seed: int
+    events: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of quotes.")] = 3_000
+    rate: Annotated[float, typer.Option(min=1, help="Quotes per second.")] = 500.0
+    subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions per host.")] = 5
+    seed: Annotated[int, typer.Option(help="Seed for quotes and filters.")] = 1
 
 
 class Outcome(NamedTuple):
@@ -60,44 +62,24 @@ class Outcome(NamedTuple):
     latencies: list[float]  # in seconds
 
 
+@with_option_groups
 def demo(
-    config: options.Config = None,
-    data_plane: options.DataPlane = None,
-    topology: options.TopologyName = None,
-    configurators: options.Configurators = None,
-    southbound: options.Southbound = None,
-    dispatchers: options.Dispatchers = None,
-    mode: options.Mode = None,
-    plan: options.PlanName = None,
-    trees: options.Trees = None,
-    ordering: options.Ordering = None,
-    partitions: options.Partitions = None,
-    port: options.Port = None,
-    listen: options.Listen = None,
-    data_dir: options.DataDir = None,
-    switch_delay_ms: options.SwitchDelay = None,
-    switch_model: options.SwitchModel = None,
-    insecure: options.Insecure = False,
-    events: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of quotes.")] = 3_000,
-    rate: Annotated[float, typer.Option(min=1, help="Quotes per second.")] = 500.0,
-    subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions per host.")] = 5,
-    seed: Annotated[int, typer.Option(help="Seed for quotes and filters.")] = 1,
+    *,
+    options: StartOptions,
+    work: Workload,
 ) -> None:
     """Start the service, publish stock quotes, and check every delivery.
 
     Exits with 0 only if no host missed a quote. Without --data-dir no data is kept.
     """
-    given = {**locals()}
-    work = Workload(*(given.pop(name) for name in Workload._fields))
-    file: Path | None = given.pop("config")
     console = Console(stderr=True)
     with ExitStack() as stack:
-        if data_dir is None:
+        if options.data_dir is None:
             folder = stack.enter_context(TemporaryDirectory(prefix="dzflow-demo-"))
-            given["data_dir"] = Path(folder)
-        if port is None:
-            given["port"] = 0
-        settings = settings_of(file, given)
+            options = replace(options, data_dir=Path(folder))
+        if options.port is None:
+            options = replace(options, port=0)
+        settings = settings_of(options)
         if settings.data_plane not in ("emulated", "ovs"):
             raise NotForDemo(
                 f"the demo runs the hosts itself, which is impossible with {settings.data_plane};"
@@ -114,7 +96,7 @@ def demo(
             outcomes, operations = _drive(service, work, console)
         if not outcomes:
             raise typer.Exit(130)
-        good = show_verdict(outcomes, operations, events, Console())
+        good = show_verdict(outcomes, operations, work.events, Console())
     raise typer.Exit(0 if good else 1)
 
 

@@ -65,19 +65,31 @@ class SwitchListener:
             listening.close()
 
     async def _accept(self, listening: socket.socket) -> None:
+        # Not by `loop.sock_accept`: cancelled in the wrong moment, it loses a connection.
         loop = asyncio.get_running_loop()
-        accepted = 0
+        waiting = asyncio.Event()
         while True:
+            loop.add_reader(listening, waiting.set)
             try:
-                sock, peer = await loop.sock_accept(listening)
+                await waiting.wait()
+            finally:
+                loop.remove_reader(listening)
+            waiting.clear()
+            try:
+                self._accept_waiting(listening)
             except OSError as error:
                 self._refused.add("accept", f"switches cannot connect: {error}")
                 await asyncio.sleep(PAUSE)
-                continue
+
+    def _accept_waiting(self, listening: socket.socket) -> None:
+        """Accept the connections that wait, but not so many that others have to."""
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                sock, peer = listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            sock.setblocking(False)
             self._arrived(sock, address_of(peer[0]))
-            accepted += 1
-            if accepted % ACCEPTED_AT_ONCE == 0:
-                await asyncio.sleep(0)  # `sock_accept` does not, while connections wait
 
     def _arrived(self, sock: socket.socket, address: str) -> None:
         arrival = Arrival(address)

@@ -202,7 +202,7 @@ def strip(labels: Sequence[str], shares: Sequence[float], most: float, what: str
 
 
 def density(part: float, parts: int) -> float:
-    """A share over what one of so many equal parts would have if all had the same."""
+    """A share over the share that it would have if all `parts` had the same."""
     return drawable(part) * parts
 
 

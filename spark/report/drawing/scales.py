@@ -10,7 +10,7 @@ from spark.report.drawing.text import moment
 _MOST = 1e18  # what lies above is drawn there: sums of such numbers stay finite
 _LEAST = 1e-9  # what lies below is drawn as 0
 _WIDE = 50.0  # from this ratio of the largest to the smallest on, small values need logarithms
-_DECADES = 12  # of a scale of logarithms, at the most
+_DECADES = 12  # of a logarithmic scale, at most
 _SECOND = 1_000_000
 _MINUTE, _HOUR, _DAY = 60 * _SECOND, 3_600 * _SECOND, 86_400 * _SECOND
 _STEPS = (

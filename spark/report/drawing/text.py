@@ -123,7 +123,7 @@ def in_words(value: float) -> str:
 
 
 def moment(us: int) -> datetime | None:
-    """The time so many microseconds after 1970, or None where the calendar ends."""
+    """The time `us` microseconds after 1970, or None if it is beyond the calendar."""
     try:
         return _EPOCH + timedelta(microseconds=us)
     except OverflowError:

@@ -19,9 +19,9 @@ from monitor.monitor import Monitor
 from sdn.emulator.refused import ErrorCode
 from sdn.openflow.protocol.constants import TABLE_FULL, ErrorType
 from tests.api.http.plans import PATIENT, SCHEMA, SPACE, Plane, load, running
+from tests.command import run_dzflow
 from tests.etcd import TestEtcd
 from tests.rest import problem_of, subscription
-from tests.service import COMMAND
 from tests.stack import PATIENT_MOVES, STILL, TOKEN, StackOptions
 from tests.support import until_sync
 
@@ -244,7 +244,7 @@ def test_a_plan_is_refused_while_the_schema_is_being_changed(assigned: Plane) ->
     assigned.stack.run(set_changing("somebody"))
     try:
         answer = assigned.client.post("/partitions/plan", json=body)
-        assert "schema" in problem_of(answer, 409)["detail"]
+        assert "the index" in problem_of(answer, 409)["detail"]
     finally:
         assigned.stack.run(set_changing(""))
 
@@ -304,13 +304,7 @@ def test_plans_and_their_steps_are_counted(assigned: Plane) -> None:
 
 
 def command(plane: Plane, *given: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, "partitions", "plan", *given, "--url", plane.stack.url],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_dzflow("partitions", "plan", *given, "--url", plane.stack.url)
 
 
 def test_the_command_changes_a_map(assigned: Plane, tmp_path: Path) -> None:

@@ -132,6 +132,39 @@ def test_a_space_is_made_once_and_described(client: httpx.Client, space: str) ->
     assert space in [item["name"] for item in client.get("/spaces").json()["items"]]
 
 
+def test_the_shapes_of_a_space_are_shown_and_replaced(client: httpx.Client, space: str) -> None:
+    wanted = {"price": {"gte": 990}}
+    record = client.post("/subscribe", json=subscription(space, filter=wanted)).json()
+    path = f"/spaces/{space}/shapes"
+    before = client.get(path).json()
+    assert (before["space"], before["version"], before["changing"]) == (space, 0, False)
+    axes = before["axes"]
+    assert [axis["attribute"] for axis in axes] == [one["name"] for one in SCHEMA["attributes"]]
+    assert before["shapes"][0] == [0] * len(axes)
+    coarse = [1] + [0] * (len(axes) - 1)
+    given = {"version": 0, "shapes": [coarse]}
+    answer = client.put(path, json=given)
+    assert answer.status_code == 202
+    assert answer.json()["shapes"] == [[0] * len(axes), coarse]
+    until_sync(lambda: not client.get(path).json()["changing"])
+    now = client.get(f"/subscriptions/{record['id']}").json()
+    assert now.pop("regions") != record.pop("regions")
+    assert now == {**record, "partitions": now["partitions"]}
+    wrong: list[dict[str, object]] = [
+        {"version": 0, "shapes": []},
+        {"version": 0, "shapes": [[1]]},
+        {"version": 0, "shapes": [[97] * len(axes)]},
+        {"version": 0, "shapes": [[-1] * len(axes)]},
+        {"shapes": [coarse]},
+        {**given, "reasons": []},
+    ]
+    for body in wrong:
+        assert client.put(path, json=body).status_code == 422, body
+    problem_of(client.put(path, json={**given, "version": 1}), 409)
+    problem_of(client.put("/spaces/nowhere/shapes", json=given), 404)
+    problem_of(client.get("/spaces/nowhere/shapes"), 404)
+
+
 def test_a_space_in_use_is_not_deleted(client: httpx.Client, space: str) -> None:
     record = client.post("/subscribe", json=subscription(space)).json()
     problem_of(client.delete(f"/spaces/{space}"), 409)

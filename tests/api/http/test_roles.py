@@ -16,6 +16,8 @@ FOR_ANYONE = {"GET /healthz", "GET /readyz"}
 FOR_OPERATORS = {
     "PUT /spaces/{name}",
     "DELETE /spaces/{name}",
+    "GET /spaces/{name}/shapes",
+    "PUT /spaces/{name}/shapes",
     "POST /spaces/{name}/key",
     "PUT /hosts/{id}",
     "DELETE /hosts/{id}",

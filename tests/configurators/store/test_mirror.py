@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
-from configurators.store.etcd.client import Etcd
+from configurators.store.etcd.client import Access, Etcd, KeyPage
 from configurators.store.mirror import Changes, KeyChange, Mirror, Snapshot, follow, follow_key
 from tests.etcd import TestEtcd
 
@@ -102,6 +103,55 @@ async def test_a_refresh_reports_each_change_once(etcd_server: TestEtcd) -> None
         assert [value for name, value in reported.changes if name == "a"] == [1, 2]
         assert [value for name, value in reported.changes if name == "b"] == [1, None]
         await mirror.stop()
+
+
+class SlowReads(Etcd):
+    """An etcd whose answers to reads can be kept back."""
+
+    def __init__(self, access: Access) -> None:
+        super().__init__(access)
+        self.was_read = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def range(self, *given: Any, **more: Any) -> KeyPage:
+        page = await super().range(*given, **more)
+        self.was_read.set()
+        await self.go_on.wait()
+        return page
+
+
+@pytest.mark.parametrize("under", ["", "x"])
+@pytest.mark.parametrize("watched", [False, True])
+async def test_a_late_answer_to_an_earlier_read_brings_nothing_back(
+    etcd_server: TestEtcd, under: str, watched: bool
+) -> None:
+    access = etcd_server.access()
+    async with Etcd(access) as etcd, SlowReads(access) as slow:
+        await etcd.put("a/x1", b"1")
+        reported = Reported()
+        mirror = Mirror(slow, "a/", int, reported)
+        if watched:
+            await mirror.start()
+        else:
+            await mirror.refresh(under)
+        slow.was_read.clear()
+        slow.go_on.clear()
+        earlier = asyncio.create_task(mirror.refresh(under))
+        await slow.was_read.wait()
+        await etcd.delete("a/x1")
+        if watched:
+            await reported.until("x1", None)
+            slow.go_on.set()
+        else:
+            kept, slow.go_on = slow.go_on, asyncio.Event()
+            slow.go_on.set()
+            await mirror.refresh(under)
+            kept.set()
+        await earlier
+        await mirror.stop()
+        assert reported.changes == [("x1", 1), ("x1", None)]
+        assert mirror.values == {}
 
 
 async def test_a_mirror_keeps_the_value_before_one_that_cannot_be_decoded(

@@ -123,3 +123,18 @@ async def test_leaving_configurators_alone_cannot_be_used_if_they_are_not_up(
         for item in stored:
             await w.etcd.delete(item.key)
         await until(lambda: "no configurator can be used" in d.health().reasons)
+
+
+async def test_configurators_that_have_not_started_yet_are_missed(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d:
+
+        def missed() -> list[str]:
+            return [each.reason for each in d.health().impaired if each.id == "configurators"]
+
+        await until(lambda: len(d.status.configurators()) == 2)
+        assert missed() == []
+        await want(w.etcd, 3)
+        await until(lambda: missed() == ["2 of 3 have started"])
+        assert not any("configurator" in reason for reason in d.health().reasons)
+        async with FakeConfigurator(w.access, "c3"):
+            await until(lambda: missed() == [])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import run_dzflow
 from tests.dzflow.sdk.fake_service import FakeService
 from tests.dzflow.sdk.support import at, prices
 from tests.support import WAIT
@@ -25,14 +26,7 @@ def environment(service: FakeService | None) -> dict[str, str]:
 def run(
     service: FakeService | None, *words: str, stdin: str = ""
 ) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [COMMAND, *words],
-        capture_output=True,
-        text=True,
-        input=stdin,
-        env=environment(service),
-        timeout=WAIT,
-    )
+    return run_dzflow(*words, stdin=stdin, env=environment(service))
 
 
 def listening(service: FakeService, *words: str) -> "subprocess.Popen[str]":

@@ -84,6 +84,20 @@ async def test_cancellations_while_it_is_cleaned_up_leave_nothing_behind(tmp_pat
     assert not (tmp_path / "tmp").exists()
 
 
+async def test_a_command_that_takes_too_long_is_ended_with_all_that_it_has_started(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-c", HANG, str(tmp_path)]
+    limit = 0.5
+    while not (tmp_path / "started").exists():
+        # On a busy machine, the time may be over before the command has started another process.
+        limit *= 2
+        with pytest.raises(TimeoutError):
+            await run_command(command, tmp_path / "log", tmp_path / "tmp", limit, niceness=0)
+    assert processes_with(str(tmp_path)) == {}
+    assert not (tmp_path / "tmp").exists()
+
+
 async def test_a_command_that_cannot_be_started_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         await run_command(["true"], tmp_path / "nowhere" / "log", tmp_path / "tmp", LONG)

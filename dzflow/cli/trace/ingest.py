@@ -5,25 +5,24 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from dzflow.cli.option_groups import with_option_groups
 from dzflow.cli.tables import plain
-from dzflow.cli.trace import Master, Setting, Traces, print_left_out, spark_options, start_spark
+from dzflow.cli.trace.options import SparkChoice, Traces
+from dzflow.cli.trace.results import print_left_out
+from dzflow.cli.trace.session import start_spark
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to `dzflow trace`."""
-    app.command()(ingest)
-
-
+@with_option_groups
 def ingest(
+    *,
     path: Traces,
     state: Annotated[
         str, typer.Option(metavar="FOLDER", help="The folder of the history; made if need be.")
     ],
-    master: Master = "local[*]",
-    setting: Setting = None,
+    spark: SparkChoice,
 ) -> None:
     """Take the trace files in that came since the last run: each of them once."""
-    options = spark_options(master, setting or [])
+    options = spark.options()
     console = Console()
     with start_spark(options, "ingest") as session:
         from spark.history.ingest import ingest as take_in

@@ -6,9 +6,9 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
-from dzflow.cli.plans import plan
-from dzflow.cli.rest import checked, get, open_client
+from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.service.plans import plan
+from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, show_list
 from dzflow.errors import DzflowError
 

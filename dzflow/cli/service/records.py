@@ -8,7 +8,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
 from dzflow.cli.tables import print_json, show_list
 from dzflow.errors import BadInput
 

@@ -7,26 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from dzflow.cli.client import URL, Ca, Token, Url, interruptible
-from dzflow.cli.plans import follow_plan, start_plan
-from dzflow.cli.rest import checked, open_client
+from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.service.client import URL, Ca, Token, Url, interruptible
+from dzflow.cli.service.plans import follow_plan, start_plan
+from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain
-from dzflow.cli.trace import (
+from dzflow.cli.trace.options import (
     BadOption,
-    Master,
-    Setting,
-    Since,
+    Period,
+    Space,
+    SparkChoice,
     Traces,
-    Until,
     check_folders,
-    open_traces,
-    parse_time,
-    print_table,
-    show_source,
-    spark_options,
-    write_per_space,
-    write_result,
 )
+from dzflow.cli.trace.results import print_table, show_source, write_json, write_per_space
+from dzflow.cli.trace.session import open_traces
 
 if TYPE_CHECKING:
     import httpx
@@ -38,7 +33,9 @@ if TYPE_CHECKING:
 _MOST_PARTITIONS = 4096  # that the service accepts
 
 
+@with_option_groups
 def rebalance(
+    *,
     context: typer.Context,
     path: Traces,
     apply: Annotated[
@@ -47,7 +44,7 @@ def rebalance(
     wait: Annotated[
         bool, typer.Option("--wait", help="With --apply: wait until the plans have ended.")
     ] = False,
-    space: Annotated[str, typer.Option(help="Only this space.")] = "",
+    space: Space = "",
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -81,10 +78,8 @@ def rebalance(
     plan: Annotated[
         Path | None, typer.Option(help="Write the plan to it, as `dzflow partitions plan` reads.")
     ] = None,
-    since: Since = "",
-    until: Until = "",
-    master: Master = "local[*]",
-    setting: Setting = None,
+    period: Period,
+    spark: SparkChoice,
     url: Url = URL,
     token: Token = None,
     ca: Ca = None,
@@ -93,15 +88,16 @@ def rebalance(
     from spark.rebalance.options import RebalanceOptions
     from spark.rebalance.planner import MIN_GAIN
 
-    how = spark_options(master, setting or [])
+    how = spark.options()
+    since, until = period.times()
     options = RebalanceOptions(
         space=space,
         partitions=partitions,
         min_gain=MIN_GAIN if min_gain is None else min_gain,
         speeds=parse_speeds(configurator or []),
         owners=read_owners(owners) if owners else None,
-        since_us=parse_time(since, "--since"),
-        until_us=parse_time(until, "--until"),
+        since_us=since,
+        until_us=until,
     )
     check_folders(json, plan)
     if wait and not apply:
@@ -116,9 +112,7 @@ def rebalance(
         found = _run(how, path, options)
         show(console, found)
         if json:
-            import msgspec
-
-            write_result(console, json, msgspec.json.encode(found))
+            write_json(console, json, found)
         plans = [each.plan for each in found.spaces if each.plan]
         if plan:
             write_per_space(console, plan, "plan", plans)
@@ -245,8 +239,3 @@ _FIGURES: "dict[str, Callable[[Prediction], str]]" = {
     "entries": lambda p: f"{p.entries:,}",
     "flow operations": lambda p: f"{p.operations:,}",
 }
-
-
-def add_to(parent: typer.Typer) -> None:
-    """Add the command to `dzflow trace`."""
-    parent.command()(rebalance)

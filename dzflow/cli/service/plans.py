@@ -8,8 +8,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
-from dzflow.cli.rest import checked, open_client
+from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain, print_json
 from dzflow.errors import DzflowError
 

@@ -15,9 +15,9 @@ from rich.console import Console, ConsoleRenderable, Group
 from rich.live import Live
 from rich.text import Text
 
-from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
-from dzflow.cli.load_screen import SORT_KEYS, LoadScreen, Sort
-from dzflow.cli.rest import get, get_ready
+from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.service.load_screen import SORT_KEYS, LoadScreen, Sort
+from dzflow.cli.service.rest import get, get_ready
 from dzflow.cli.tables import json_line
 from dzflow.errors import DzflowError
 from dzflow.text import printable

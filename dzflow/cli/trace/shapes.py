@@ -1,67 +1,82 @@
 """`dzflow trace shapes`: dictionaries of shapes, learned from request traces."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
 
-from dzflow.cli.client import interruptible
+from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.service.client import URL, Ca, Token, Url, interruptible
+from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain
-from dzflow.cli.trace import (
-    Master,
-    Setting,
-    Since,
+from dzflow.cli.trace.options import (
+    BadOption,
+    Period,
+    Space,
+    SparkChoice,
     Traces,
-    Until,
     check_folders,
-    open_traces,
-    parse_time,
-    print_table,
-    show_source,
-    spark_options,
-    write_per_space,
-    write_result,
 )
+from dzflow.cli.trace.results import print_table, show_source, write_json, write_per_space
+from dzflow.cli.trace.session import open_traces
 
 if TYPE_CHECKING:
+    import httpx
+
     from spark.session import SparkOptions
-    from spark.shapes.model import Prediction, ShapesFound, SpaceShapes
+    from spark.shapes.model import Prediction, Proposal, ShapesFound, SpaceShapes
     from spark.shapes.options import ShapesOptions
 
+_LOOK_EVERY = 0.5  # seconds
 
+
+@with_option_groups
 def shapes(
+    *,
     path: Traces,
-    space: Annotated[str, typer.Option(help="Only this space.")] = "",
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Have the service go over to the learned shapes.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With --apply: wait until all records have new regions.")
+    ] = False,
+    space: Space = "",
     json: Annotated[
         Path | None, typer.Option(help="Write dictionaries and predictions to it.")
     ] = None,
     shapes: Annotated[
         Path | None, typer.Option(help="Write the proposed dictionary to it, as JSON.")
     ] = None,
-    since: Since = "",
-    until: Until = "",
-    master: Master = "local[*]",
-    setting: Setting = None,
+    period: Period,
+    spark: SparkChoice,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
 ) -> None:
     """Learn the shapes of each space from its filters and events, or say why none are better."""
     from spark.shapes.options import ShapesOptions
 
-    how = spark_options(master, setting or [])
-    options = ShapesOptions(space, parse_time(since, "--since"), parse_time(until, "--until"))
+    how = spark.options()
+    options = ShapesOptions(space, *period.times())
     check_folders(json, shapes)
+    if wait and not apply:
+        raise BadOption("--wait goes with --apply")
     console = Console()
     with interruptible():
         found = _run(how, path, options)
         show(console, found)
         if json:
-            import msgspec
-
-            write_result(console, json, msgspec.json.encode(found))
+            write_json(console, json, found)
+        proposals = [each.proposal for each in found.spaces if each.proposal]
         if shapes:
-            proposals = [each.proposal for each in found.spaces if each.proposal]
             write_per_space(console, shapes, "proposal", proposals)
+        if apply and proposals:
+            with open_client(url, token, ca) as client:
+                adopt(client, proposals, wait)
 
 
 def _run(how: "SparkOptions", path: str, options: "ShapesOptions") -> "ShapesFound":
@@ -71,6 +86,22 @@ def _run(how: "SparkOptions", path: str, options: "ShapesOptions") -> "ShapesFou
         from spark.shapes.job import make_shapes
 
         return make_shapes(session, path, traces, options)
+
+
+def adopt(client: "httpx.Client", proposals: "Iterable[Proposal]", wait: bool) -> None:
+    """Have a service go over to dictionaries, one after another."""
+    console = Console(stderr=True)
+    for each in proposals:
+        path = f"/spaces/{quote(each.space, safe='')}/shapes"
+        body = {"version": each.version, "shapes": each.shapes}
+        now = checked(client.put(path, json=body)).json()
+        text = f"{each.space} has the learned shapes; its records are indexed again"
+        console.print(plain(text), highlight=False)
+        while wait and now["changing"]:
+            time.sleep(_LOOK_EVERY)
+            now = checked(client.get(path)).json()
+        if wait:
+            console.print(plain(f"{each.space}: done"), highlight=False)
 
 
 def show(console: Console, found: "ShapesFound") -> None:
@@ -118,8 +149,3 @@ _FIGURES: "dict[str, Callable[[Prediction], str]]" = {
     "masks in use": lambda p: f"{p.masks:,}",
     "shapes": lambda p: f"{p.shapes:,}",
 }
-
-
-def add_to(parent: typer.Typer) -> None:
-    """Add the command to `dzflow trace`."""
-    parent.command()(shapes)

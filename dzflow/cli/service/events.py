@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dzflow.cli.client import (
+from dzflow.cli.service.client import (
     URL,
     AsJson,
     Ca,

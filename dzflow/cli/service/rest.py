@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dzflow.cli.client import interruptible
+from dzflow.cli.service.client import interruptible
 
 if TYPE_CHECKING:
     import httpx

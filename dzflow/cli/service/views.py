@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
-from dzflow.cli.rest import checked, get, get_ready, open_client
+from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.service.rest import checked, get, get_ready, open_client
 from dzflow.cli.tables import plain, print_json, show_list, state
 from dzflow.errors import DzflowError
 from dzflow.process.private_files import write_private

@@ -1,4 +1,7 @@
-"""Changes the schema of a space: a second index version is installed beside the first one.
+"""Changes how a space is indexed: its schema, or only the dictionary of shapes.
+
+A changed schema is a second index version, which is installed beside the first one. Other shapes
+are a change within a version: events keep their addresses.
 
 The stored space says how far the change has come, so that any dispatcher can go on with it (`by`
 names the one that does):
@@ -7,12 +10,11 @@ names the one that does):
 | --- | --- |
 | two versions, publishers write the older | install all records in the newer, then announce it |
 | two versions, publishers write the newer | after a grace period, drop the older |
-| one version | take what is left of others out of the records, then it is over |
+| one version | take what is left of others out of the records, index them again, then it is over |
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -23,13 +25,11 @@ from configurators.store.documents import decode_space, encode
 from configurators.store.etcd.client import Delete, Etcd, Put, StoreError, unchanged
 from configurators.store.keys import RECORDS, SPACES, owners_of_space, record_key
 from configurators.store.model import SpaceDoc
+from dispatcher.changes.reindexing import Reindexing
 from dispatcher.errors import Conflict, Failed
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.siblings import Siblings
 from dispatcher.requests.adoption import Adoption
-from dispatcher.requests.calls.pending_reply import PendingReply
-from dispatcher.requests.intake.intake import Intake
-from dispatcher.requests.operation import Operation
 from dispatcher.requests.writing.record_writer import RecordWriter
 from dispatcher.requests.writing.stored_records import StoredRecord, scan
 from dispatcher.requests.writing.writes import Write, WriteResult
@@ -54,8 +54,8 @@ def newer_version(doc: SpaceDoc) -> int | None:
     return following if following in doc.versions else None
 
 
-class SchemaChanges:
-    """The schema changes that this dispatcher carries out."""
+class IndexChanges:
+    """The changes of schemas and shapes that this dispatcher carries out."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class SchemaChanges:
         catalogue: Catalogue,
         siblings: Siblings,
         adoption: Adoption,
-        intake: Intake,
+        reindexing: Reindexing,
         writer: RecordWriter,
         clock: Clock,
     ) -> None:
@@ -74,7 +74,7 @@ class SchemaChanges:
         self._grace = grace
         self._catalogue = catalogue
         self._siblings = siblings
-        self._intake = intake
+        self._reindexing = reindexing
         self._writer = writer
         self._clock = clock
         self._driven: dict[str, asyncio.Task[None]] = {}
@@ -165,6 +165,8 @@ class SchemaChanges:
         doc = decode_space(stored.value) if stored else None
         if stored is None or doc is None or not doc.by:
             return True
+        if doc.by != self._me and doc.by in self._siblings.alive:
+            return True  # it was thought to be gone, or this one was
         if doc.by != self._me:
             await self._store(replace(doc, by=self._me), stored.revision)
             return False
@@ -180,6 +182,8 @@ class SchemaChanges:
         else:
             self._announce(name)
             if await self._strip(doc, stored.revision):
+                await self._catalogue.refresh_spaces()
+                await self._reindexing.index_all(LoadedSpace.of(doc))
                 await self._store(replace(doc, by=""), stored.revision)
                 await self._catalogue.refresh_spaces()
         return False
@@ -196,7 +200,8 @@ class SchemaChanges:
             await self.check_fit(doc, version)
             refusals = 0
             while left := await self._without(doc, version):
-                refused = await self._install_some(left)
+                problems = await self._reindexing.update(left, _INSTALL_TIME)
+                refused = next((p.detail for p in problems if p and p.status >= 500), None)
                 refusals = refusals + 1 if refused else 0
                 if refusals >= _ROUNDS:
                     raise Failed(f"the new version does not fit onto the switches: {refused}")
@@ -228,22 +233,6 @@ class SchemaChanges:
             return await self._without(doc, version)
         return found
 
-    async def _install_some(self, some: Sequence[StoredRecord]) -> str | None:
-        """Update records to the filters they have; the reason if some were refused."""
-        reply = PendingReply(len(some))
-        now = self._clock.monotonic()
-        pause = PauseByTime(self._clock.monotonic)
-        for place, stored in enumerate(some):
-            if pause.due:
-                await pause.let_others_run()
-            filter = stored.record.filter
-            self._intake.force(Operation.update(stored, filter, now, reply.element(place)))
-        await reply.wait(_INSTALL_TIME)
-        for answer in reply.answers:
-            if answer and answer.problem and answer.status >= 500:
-                return str(answer.problem.detail)
-        return None
-
     async def _strip(self, doc: SpaceDoc, revision: int) -> bool:
         """Remove what is left of versions that are gone: owners (configurators then empty the
         partitions) and regions in records. True if no record has any left."""
@@ -253,7 +242,8 @@ class SchemaChanges:
         clean = True
         writes: list[asyncio.Future[WriteResult]] = []
         async for key, (record, at) in scan(self._etcd, f"{RECORDS}{doc.number:x}/"):
-            if all(version in doc.versions for version in record.regions):
+            versions = {*record.regions, *(record.next.regions if record.next else ())}
+            if versions <= doc.versions.keys():
                 continue
             clean = False
             if record.open:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dzflow.cli.client import URL, AsJson, Ca, Token, Url, interruptible
-from dzflow.cli.rest import checked, get, open_client
+from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, show_list
 from dzflow.errors import DzflowError
 
@@ -19,7 +19,7 @@ _LOOK_EVERY = 0.5
 
 
 class OtherCount(DzflowError):
-    """Another number of workers is wanted by now."""
+    """Another call has asked for another number of workers."""
 
 
 Count = Annotated[int, typer.Argument(help="How many there should be.", min=1)]

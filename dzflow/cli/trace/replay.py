@@ -8,36 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from dzflow.cli.option_groups import with_option_groups
 from dzflow.cli.tables import plain
-from dzflow.cli.trace import (
-    Master,
-    Setting,
-    Since,
-    Traces,
-    Until,
-    check_folders,
-    open_traces,
-    parse_time,
-    print_left_out,
-    print_table,
-    spark_options,
-    write_result,
-)
+from dzflow.cli.trace.options import Period, SparkChoice, Traces, check_folders
+from dzflow.cli.trace.results import SHOWN, print_left_out, print_table, write_json
+from dzflow.cli.trace.session import open_traces
 
 if TYPE_CHECKING:
     from bench.replay.model import MapFigures, ReplayReport
     from spark.session import SparkOptions
     from spark.traces import SkippedFile
 
-_SHOWN = 10  # rows of a table
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to `dzflow trace`."""
-    app.command()(replay)
-
-
+@with_option_groups
 def replay(
+    *,
     path: Traces,
     plan: Annotated[
         Path | None, typer.Option(help="Replay under the map of this plan as well (JSON).")
@@ -53,14 +38,12 @@ def replay(
         Path | None, typer.Option(help="Write the requests to this file, for `dzflow bench`.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the result as JSON to it.")] = None,
-    since: Since = "",
-    until: Until = "",
-    master: Master = "local[*]",
-    setting: Setting = None,
+    period: Period,
+    spark: SparkChoice,
 ) -> None:
     """Replay traced requests on the engine, under the traced map and under that of a plan."""
-    options = spark_options(master, setting or [])
-    times = parse_time(since, "--since"), parse_time(until, "--until")
+    options = spark.options()
+    times = period.times()
     check_folders(workload, json)
     from bench.replay.replayer import ReplayOptions
     from bench.replay.replayer import replay as run_replay
@@ -85,9 +68,7 @@ def replay(
     if workload:
         console.print(f"written to {plain(str(workload))}", highlight=False)
     if json:
-        import msgspec
-
-        write_result(console, json, msgspec.json.encode(report))
+        write_json(console, json, report)
 
 
 def _rebuild(
@@ -193,6 +174,6 @@ def _show_loads(console: Console, name: str, figures: "MapFigures") -> None:
                 f"{each.operations.total:,}",
                 f"{each.entries:,}",
             )
-            for each in figures.partitions[:_SHOWN]
+            for each in figures.partitions[:SHOWN]
         ],
     )

@@ -1,0 +1,1 @@
+"""The parts of the benchmark `spark`: generated traces, measured jobs, DuckDB as the peer."""
