@@ -124,7 +124,9 @@ MUTATIONS: dict[str, Mutation] = {
         ((Planner, "still_routed", lambda *_: True),), ("map changed", "watch slow"), start=137
     ),
     "resume-by-another-dictionary": Mutation(
-        ((Planner, "_index_again", Planner._index),), ("shapes change disturbed",)
+        ((Planner, "_index_again", Planner._index),),
+        ("shapes change disturbed", "stream slow", "watch slow"),
+        start=190,
     ),
     "owners-of-gone-partitions": Mutation(
         ((SouthboundClients, "wait_for_spaces", _nothing_either), (Spaces, "recut", _never)),

@@ -94,6 +94,9 @@ async def test_a_switch_that_is_connected_to_one_process_only_belongs_to_it(
         network.agents[odd].set_controllers(controllers(one))
         await c.holding(*FIRST, odd)
         await d.holding(*SECOND - {odd})
+        # Both know of each other: at the start, each process takes the switches for its own.
+        await published(access, "b1", lambda it: set(it.held) == {*FIRST, odd} <= {*it.connected})
+        await published(access, "b2", lambda it: set(it.held) == SECOND - {odd})
         # It goes, and comes back: meanwhile it stays with the process that had it.
         seen = len(c.seen)
         network.agents[odd].drop()
