@@ -1,4 +1,4 @@
-"""The page /docs, which works without access to the internet."""
+"""The pages /docs and /dashboard, which work without access to the internet."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -6,12 +6,41 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.staticfiles import StaticFiles
-from starlette.responses import HTMLResponse
+from starlette.responses import FileResponse, HTMLResponse
+
+from monitor.dashboard import PAGE
 
 _ASSETS = "/docs/assets"
 
+# The dashboard loads nothing from elsewhere, and runs nothing but its own files.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PAGE_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
 
 def add_pages(app: FastAPI) -> None:
+    """Serve both pages, each with its files."""
+    _add_docs(app)
+    _add_dashboard(app)
+
+
+def _add_dashboard(app: FastAPI) -> None:
+    """Serve the dashboard; all that it shows comes from the API, with the viewer's token."""
+    app.mount("/dashboard/assets", StaticFiles(directory=PAGE), name="dashboard")
+
+    async def dashboard() -> FileResponse:
+        return FileResponse(PAGE / "index.html", headers=_PAGE_HEADERS)
+
+    app.add_api_route("/dashboard", dashboard, include_in_schema=False)
+
+
+def _add_docs(app: FastAPI) -> None:
     """Serve Swagger UI from the files that the package `fastapi_offline` brings."""
     folder = Path(str(files("fastapi_offline"))) / "static"
     app.mount(_ASSETS, StaticFiles(directory=folder), name="docs")

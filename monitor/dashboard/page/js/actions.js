@@ -1,0 +1,44 @@
+// Actions of operators: a button that asks first, says what came of it, and how to do it elsewhere.
+
+import { call, token } from "./api.js";
+import { h, show } from "./dom.js";
+
+/** The call as a command for a shell. */
+export function curl(method, path, body) {
+  const url = new URL(path, document.baseURI);
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const parts = ["curl", "-X", method, quoted(url.href)];
+  if (token()) parts.push("-H", '"Authorization: Bearer $DZFLOW_TOKEN"');
+  if (body !== undefined) parts.push("-H", quoted("Content-Type: application/json"), "-d", quoted(JSON.stringify(body)));
+  return parts.join(" ");
+}
+
+/** Buttons that copy the same action as `curl` and as `dzflow` command. */
+export function copyable(method, path, body, command) {
+  const copy = (name, text) => h("button", {
+    type: "button", class: "quiet", title: text,
+    onclick: async (event) => {
+      await navigator.clipboard.writeText(text);
+      event.target.textContent = "copied";
+    },
+  }, `copy ${name}`);
+  return h("span", { class: "copy" }, copy("curl", curl(method, path, body)), command && copy("dzflow", command));
+}
+
+/** A place that says how an action went. */
+export const outcome = () => h("p", { class: "outcome", role: "status" });
+
+/** Call the API and say how it went; returns the answer, or null if it failed. */
+export async function act(where, doing, method, path, body) {
+  show(where, `${doing}…`);
+  where.className = "outcome";
+  try {
+    const answer = await call(method, path, body);
+    show(where, `${doing}: done.`);
+    return answer;
+  } catch (error) {
+    where.className = "outcome error";
+    show(where, `${doing}: ${error.message}`);
+    return null;
+  }
+}

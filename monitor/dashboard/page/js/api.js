@@ -1,0 +1,94 @@
+// Calls to the REST API with the viewer's token, and the live stream, read by fetch: an EventSource
+// could not send a token.
+
+const KEY = "dzflow-token";
+const TIMEOUT = 15_000; // milliseconds for a call
+
+/** An answer that is not the one hoped for; `status` 0: the service cannot be reached. */
+export class Problem extends Error {
+  constructor(status, detail, body) {
+    super(detail);
+    this.status = status;
+    this.body = body;
+  }
+}
+
+export const token = () => sessionStorage.getItem(KEY) ?? "";
+
+export function setToken(value) {
+  if (value) sessionStorage.setItem(KEY, value);
+  else sessionStorage.removeItem(KEY);
+}
+
+const headers = () => (token() ? { Authorization: `Bearer ${token()}` } : {});
+
+async function problemOf(response) {
+  const body = await response.json().catch(() => null);
+  return new Problem(response.status, body?.detail ?? `the service answered ${response.status}`, body);
+}
+
+async function send(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "the service does not answer");
+  }
+}
+
+/** Call the API; returns the decoded answer. */
+export async function call(method, path, body) {
+  const response = await send(path, {
+    method,
+    headers: { ...headers(), ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+    body: body === undefined ? undefined : JSON.stringify(body),
+    signal: AbortSignal.timeout(TIMEOUT),
+  });
+  if (!response.ok && response.status !== 503) throw await problemOf(response);
+  const type = response.headers.get("content-type") ?? "";
+  return type.includes("json") ? response.json() : response.text();
+}
+
+export const get = (path) => call("GET", path);
+
+/** All items of a list, page by page, up to a number. */
+export async function list(path, most = 1000) {
+  const items = [];
+  let after = "";
+  while (items.length < most) {
+    const joined = path.includes("?") ? "&" : "?";
+    const page = await get(`${path}${joined}limit=1000${after && `&after=${encodeURIComponent(after)}`}`);
+    items.push(...page.items);
+    if (!page.next) break;
+    after = page.next;
+  }
+  return items;
+}
+
+/** The changes that the service tells, until `signal` ends them or the stream breaks. */
+export async function* changes(types, signal) {
+  const response = await send(`stream?types=${types.join(",")}`, { headers: headers(), signal });
+  if (!response.ok) throw await problemOf(response);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    const blocks = text.split("\n\n");
+    text = blocks.pop();
+    for (const block of blocks) {
+      const change = parse(block);
+      if (change) yield change;
+    }
+  }
+}
+
+function parse(block) {
+  let type = "", data = "";
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event: ")) type = line.slice(7);
+    else if (line.startsWith("data: ")) data += line.slice(6);
+  }
+  return type ? { type, data: JSON.parse(data) } : null;
+}

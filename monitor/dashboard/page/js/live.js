@@ -1,0 +1,148 @@
+// What the page knows of the service: first read, then kept up to date by the stream.
+
+import { changes, get, list, Problem, token } from "./api.js";
+
+const HISTORY = 300; // seconds of load
+const READY_EVERY = 2_000; // milliseconds between two looks at /readyz
+const RETRY = [500, 1_000, 2_000, 5_000]; // milliseconds before the next try
+const ALL = ["space", "network", "switch", "configurator", "plan", "job", "load"];
+const FOR_HOSTS = ["space", "network"];
+
+export class Live extends EventTarget {
+  /** `role` is "operator" or "host" once the service has answered; "none": it asks for a token. */
+  role = "";
+  connected = false;
+  problem = "";
+  ready = null;
+  topology = null;
+  spaces = new Map();
+  switches = new Map();
+  configurators = new Map();
+  plans = new Map();
+  load = []; // intervals of one second, the oldest first
+
+  #stop = new AbortController();
+  #due = false;
+
+  /** Tell listeners that something has changed, at most once per frame. */
+  #changed() {
+    if (this.#due) return;
+    this.#due = true;
+    requestAnimationFrame(() => {
+      this.#due = false;
+      this.dispatchEvent(new Event("change"));
+    });
+  }
+
+  /** Keep everything up to date until `stop` is called. */
+  async run() {
+    this.#watchReadiness();
+    for (let failures = 0; !this.#stop.signal.aborted; failures++) {
+      try {
+        await this.#follow(() => { failures = 0; });
+        this.problem = "the stream has ended";
+      } catch (error) {
+        if (this.#stop.signal.aborted) return;
+        if (error instanceof Problem && error.status === 401) {
+          this.role = "none";
+          this.connected = false;
+          this.problem = token() ? error.message : "";
+          this.#changed();
+          return;
+        }
+        this.problem = error.message;
+      }
+      this.connected = false;
+      this.#changed();
+      await new Promise((wake) => setTimeout(wake, RETRY[Math.min(failures, RETRY.length - 1)]));
+    }
+  }
+
+  stop() {
+    this.#stop.abort();
+  }
+
+  /** The owner's load of the newest second, if it is known. */
+  get newest() {
+    return this.load.at(-1) ?? null;
+  }
+
+  async #follow(began) {
+    await this.#findRole();
+    const operator = this.role === "operator";
+    this.topology = await get("topology");
+    if (operator) this.load = (await get(`load?since=-${HISTORY}`)).items;
+    this.switches.clear();
+    this.configurators.clear();
+    this.spaces.clear();
+    for await (const change of changes(operator ? ALL : FOR_HOSTS, this.#stop.signal)) {
+      this.connected = true;
+      this.problem = "";
+      began();
+      this.#apply(change);
+      this.#changed();
+    }
+  }
+
+  async #findRole() {
+    try {
+      await list("configurators", 1);
+      this.role = "operator";
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status !== 403) throw error;
+      this.role = "host";
+    }
+  }
+
+  #apply({ type, data }) {
+    switch (type) {
+      case "load":
+        this.load.push(data);
+        while (this.load.length && this.load[0].at < data.at - HISTORY) this.load.shift();
+        break;
+      case "space":
+        if (data.deleted) this.spaces.delete(data.name);
+        else this.spaces.set(data.name, data);
+        break;
+      case "switch":
+        this.switches.set(data.id, data);
+        break;
+      case "configurator":
+        this.configurators.set(data.id, data);
+        break;
+      case "plan":
+        this.plans.set(data.space, data);
+        break;
+      case "network":
+        this.trees = data.trees;
+        this.#readTopology(data.revision);
+        break;
+      case "lagged":
+        throw new Problem(0, "the page was too slow for the stream");
+    }
+  }
+
+  async #readTopology(revision) {
+    if (revision === this.revision) return;
+    this.revision = revision;
+    try {
+      this.topology = await get("topology");
+      this.#changed();
+    } catch (error) {
+      this.problem = error.message;
+    }
+  }
+
+  async #watchReadiness() {
+    while (!this.#stop.signal.aborted) {
+      try {
+        this.ready = await get("readyz");
+      } catch (error) {
+        this.ready = null;
+        this.problem = error.message;
+      }
+      this.#changed();
+      await new Promise((wake) => setTimeout(wake, READY_EVERY));
+    }
+  }
+}

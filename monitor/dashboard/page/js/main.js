@@ -1,0 +1,108 @@
+// The frame of the page: views by address, sign-in, theme, and the state of the connection.
+
+import { setToken, token } from "./api.js";
+import { h, pill, show } from "./dom.js";
+import { Live } from "./live.js";
+import { EventSpace } from "./views/event_space.js";
+import { Network } from "./views/network.js";
+import { Overview } from "./views/overview.js";
+import { Requests } from "./views/requests.js";
+import { Spaces } from "./views/spaces.js";
+import { TryIt } from "./views/try_it.js";
+import { Workers } from "./views/workers.js";
+
+const VIEWS = [
+  { path: "overview", title: "Overview", view: Overview },
+  { path: "network", title: "Network", view: Network },
+  { path: "event-space", title: "Event space", view: EventSpace, operator: true },
+  { path: "workers", title: "Workers", view: Workers, operator: true },
+  { path: "requests", title: "Requests", view: Requests },
+  { path: "try", title: "Try it", view: TryIt },
+  { path: "spaces", title: "Spaces", view: Spaces },
+];
+const THEMES = ["auto", "light", "dark"];
+
+const $ = (id) => document.getElementById(id);
+let live = null, view = null;
+
+function start() {
+  live?.stop();
+  live = new Live();
+  live.addEventListener("change", update);
+  live.run();
+  open();
+}
+
+/** The view that the address names, and what is picked in it. */
+function route() {
+  const [, path = "", ...rest] = location.hash.split("/");
+  return { named: VIEWS.find((one) => one.path === path) ?? VIEWS[0], picked: decodeURIComponent(rest.join("/")) };
+}
+
+function open() {
+  const { named, picked } = route();
+  view?.close?.();
+  view = null;
+  document.title = `${named.title} – dzflow`;
+  showNav(named);
+  if (live.role === "none") return showSignIn();
+  if (!live.role) return show($("main"), h("p", { class: "empty" }, live.problem || "Loading…"));
+  if (named.operator && live.role !== "operator") {
+    return show($("main"), h("p", { class: "empty" }, "This view is for operators: sign in with an operator's token."));
+  }
+  view = new named.view(live, picked);
+  show($("main"), view.element);
+  view.update();
+}
+
+function showNav(named) {
+  show($("nav"), VIEWS.map((one) =>
+    h("a", { href: `#/${one.path}`, "aria-current": one === named && "page" }, one.title)));
+}
+
+let role = "";
+
+function update() {
+  if (live.role !== role) {
+    role = live.role;
+    open();
+  } else if (!view && role !== "none") {
+    open();
+  } else {
+    view?.update();
+  }
+  const { ready } = live;
+  const level = { ready: "good", degraded: "warn" }[ready?.status] ?? "bad";
+  show($("status"), pill(ready ? level : "bad", ready ? ready.status : "no answer"));
+  $("sign-out").hidden = !token();
+  const lost = live.role && live.role !== "none" && !live.connected;
+  $("notice").hidden = !lost;
+  const text = lost ? `No live data: ${live.problem}. The page tries again by itself.` : "";
+  if ($("notice").textContent !== text) $("notice").textContent = text;
+}
+
+function showSignIn() {
+  const input = h("input", { type: "password", name: "token", autocomplete: "off", required: true, size: "40" });
+  show($("main"), h("form", { class: "card sign-in", onsubmit: (event) => {
+    event.preventDefault();
+    setToken(input.value.trim());
+    start();
+  } }, h("h1", null, "Sign in"),
+  h("p", null, "This service asks for a token. An operator's token shows everything, a host's token what concerns the host. It is kept until this tab is closed."),
+  live.problem && h("p", { class: "error", role: "alert" }, live.problem),
+  h("label", null, "Token ", input), h("button", { type: "submit" }, "Sign in")));
+  input.focus();
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  localStorage.setItem("dzflow-theme", theme);
+  $("theme").textContent = `Theme: ${theme}`;
+}
+
+$("theme").addEventListener("click", () =>
+  setTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]));
+$("sign-out").addEventListener("click", () => { setToken(""); start(); });
+window.addEventListener("hashchange", open);
+setTheme(THEMES.includes(localStorage.getItem("dzflow-theme")) ? localStorage.getItem("dzflow-theme") : "auto");
+start();

@@ -1,0 +1,122 @@
+// Requests: a live log, a search, and one request's way through all stages.
+
+import { changes, get } from "../api.js";
+import { card, h, pill, show, table } from "../dom.js";
+import { clock, filterText, number, withUnit } from "../format.js";
+
+const KEPT = 100; // lines of the log
+const DRAW_EVERY = 500; // milliseconds
+const STAGES = [["indexed_ms", "indexed"], ["journaled_ms", "written"], ["queued_ms", "queued"],
+  ["decided_ms", "decided"], ["pushed_ms", "pushed"], ["committed_ms", "committed"]];
+const LEVEL = { active: "good", pending: "warn", removing: "warn", removed: "idle", failed: "bad" };
+
+export class Requests {
+  constructor(live, picked) {
+    this.live = live;
+    this.picked = picked;
+    this.log = [];
+    this.seen = 0;
+    this.lines = h("div");
+    this.found = h("div");
+    this.one = h("div");
+    this.stop = new AbortController();
+    this.element = h("div", { class: "view" }, h("h1", null, "Requests"), this.#search(), this.one, this.found, this.lines);
+    this.#follow();
+    this.timer = setInterval(() => this.#draw(), DRAW_EVERY);
+    this.#draw();
+    if (picked) this.#showOne(picked);
+  }
+
+  close() {
+    this.stop.abort();
+    clearInterval(this.timer);
+  }
+
+  update() {}
+
+  #search() {
+    const field = (name, title, more) => h("label", null, `${title} `, h("input", { name, ...more }));
+    const form = h("form", { class: "tools", role: "search", onsubmit: (event) => { event.preventDefault(); this.#find(new FormData(form)); } },
+      field("id", "Id", { size: "20" }), field("host", "Host", { size: "8" }), field("space", "Space", { size: "10" }),
+      h("label", null, "State ", h("select", { name: "state" }, ["", "pending", "active", "removing", "removed", "failed"].map((state) =>
+        h("option", { value: state }, state || "any")))),
+      h("button", { type: "submit" }, "Search"));
+    return form;
+  }
+
+  async #find(data) {
+    if (data.get("id")) {
+      location.hash = `#/requests/${encodeURIComponent(data.get("id").trim())}`;
+      return;
+    }
+    const query = new URLSearchParams([...data].filter(([, value]) => value));
+    query.set("limit", "100");
+    try {
+      const pages = await Promise.all(["subscriptions", "advertisements"].map((kind) => get(`${kind}?${query}`)));
+      const items = pages.flatMap((page) => page.items);
+      show(this.found, card("Found", rows("Records that match", items, "Nothing matches.")),
+        pages.some((page) => page.next) && h("p", { class: "note" }, "There are more; narrow the search."));
+    } catch (error) {
+      show(this.found, h("p", { class: "error" }, error.message));
+    }
+  }
+
+  async #showOne(id) {
+    try {
+      show(this.one, recordCard(await get(`requests/${encodeURIComponent(id)}`)));
+    } catch (error) {
+      show(this.one, card(id, h("p", { class: "error" }, error.message)));
+    }
+  }
+
+  async #follow() {
+    try {
+      for await (const change of changes(["record"], this.stop.signal)) {
+        if (change.type !== "record") continue;
+        this.seen++;
+        this.log.unshift({ ...change.data, at: Date.now() / 1000 });
+        this.log.length = Math.min(this.log.length, KEPT);
+        if (change.data.id === this.picked) show(this.one, recordCard(change.data));
+      }
+      this.ended = "The live log has ended; open this view again to go on.";
+    } catch (error) {
+      if (!this.stop.signal.aborted) this.ended = error.message;
+    }
+  }
+
+  #draw() {
+    if (this.drawn === `${this.seen} ${this.ended}`) return;
+    this.drawn = `${this.seen} ${this.ended}`;
+    show(this.lines, card("Live log", this.ended && h("p", { class: "error" }, this.ended),
+      rows(`The last ${KEPT} changes of records; ${number(this.seen)} so far`, this.log, "Nothing has changed since this view was opened.")));
+  }
+}
+
+function rows(caption, items, empty) {
+  return table(caption, [
+    { title: "Time", value: (row) => clock(row.at ?? row.created) },
+    { title: "Id", value: (row) => h("a", { href: `#/requests/${encodeURIComponent(row.id)}` }, row.id) },
+    { title: "Kind", value: (row) => row.kind },
+    { title: "Host", value: (row) => row.host },
+    { title: "Space", value: (row) => row.space },
+    { title: "Filter", value: (row) => h("code", null, filterText(row.filter)) },
+    { title: "State", value: (row) => pill(LEVEL[row.state], row.state) },
+    { title: "Total", number: true, value: (row) => withUnit(row.timing?.total_ms, "ms") },
+  ], items, empty);
+}
+
+function recordCard(record) {
+  const { timing } = record;
+  const total = timing?.total_ms || 1;
+  const stages = timing && h("ol", { class: "stages" }, STAGES.map(([field, name], place) => {
+    const bar = h("i", { class: `bar c${place}` });
+    bar.style.width = `${Math.max(0.5, (100 * timing[field]) / total)}%`;
+    return h("li", null, h("span", null, name), h("span", { class: "track" }, bar), h("b", null, withUnit(timing[field], "ms")));
+  }));
+  return card(`${record.kind} ${record.id}`,
+    h("p", null, pill(LEVEL[record.state], record.state), ` of ${record.host} in ${record.space}, `,
+      h("code", null, filterText(record.filter)), record.label ? ` – ${record.label}` : ""),
+    record.reason && h("p", { class: "error" }, `It waits or has failed: ${record.reason}`),
+    h("p", { class: "note" }, `${record.regions.length} regions in ${record.partitions.length} partitions; ${record.flow_ops} flow operations; ${timing ? withUnit(timing.total_ms, "ms in all") : "not acknowledged yet"}.`),
+    stages);
+}
