@@ -21,7 +21,7 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab java spark lint test robustness soak fuzz bench lock clean
+.PHONY: help setup run demo etcd lab java browser spark lint test robustness soak fuzz bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -120,12 +120,20 @@ java:  ## find or install Java 17, which Spark needs (as root on Debian)
 	fi; \
 	echo "Spark cannot be used: it needs Java 17 or later. Install it, or set JAVA_HOME."
 
+browser:  ## install Chromium for the tests of the dashboard (as root on Debian)
+	@command -v chromium >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Chromium"; \
+	  apt-get -qq update && $(INSTALL) chromium >/dev/null && exit 0; \
+	fi; \
+	echo "The tests of the dashboard are skipped: they need Chromium."
+
 spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 	@echo "Installing requirements/spark.txt into $(VENV)"
 	@$(PIP) --require-hashes --no-build-isolation -r requirements/spark.txt
 
 # Long files come first (tests/conftest.py), instead of those with most tests.
-test: setup etcd lab java  ## all tests
+test: setup etcd lab java browser  ## all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Each session has a seed of its own, beginning with SEED.

@@ -107,10 +107,12 @@ class Stack:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT)
 
     @contextmanager
-    def serving(self, more_parts: Sequence[Part] = (), /, **changes: Any) -> Iterator[str]:
+    def serving(
+        self, more_parts: Sequence[Part] = (), port: int = 0, /, **changes: Any
+    ) -> Iterator[str]:
         """Another REST service on the same dispatcher, with other settings: its URL."""
         settings = replace(self.options.api, **changes)
-        serving = _Serving(self._backend, settings, more_parts, self.options.tracer)
+        serving = _Serving(self._backend, settings, more_parts, self.options.tracer, port)
         try:
             yield self.run(serving.start())
         finally:
@@ -213,6 +215,7 @@ class _Serving:
         settings: ApiSettings,
         more_parts: Sequence[Part],
         tracer: Tracer | None,
+        port: int = 0,
     ) -> None:
         async def parts() -> list[Part]:
             return list(more_parts)
@@ -220,7 +223,7 @@ class _Serving:
         self._app = make_app(settings, lambda: nullcontext(backend), parts, tracer)
         self._server = Server(self._app, settings)
         self._app.state.context.metrics.watch_connections(self._server.table)
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket = socket.create_server(("127.0.0.1", port))
 
     async def start(self) -> str:
         self._task = asyncio.create_task(self._server.serve([self._socket]))

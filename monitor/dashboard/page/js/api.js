@@ -51,8 +51,8 @@ export async function call(method, path, body) {
 
 export const get = (path) => call("GET", path);
 
-/** All items of a list, page by page, up to a number. */
-export async function list(path, most = 1000) {
+/** Records, page by page, up to a number. */
+export async function records(path, most = 1000) {
   const items = [];
   let after = "";
   while (items.length < most) {

@@ -23,7 +23,7 @@ export function bytes(value) {
 
 /** A share as percent. */
 export const percent = (share) =>
-  share === null || share === undefined ? "–" : `${number(100 * share)} %`;
+  share === null || share === undefined ? "–" : `${number(Math.round(1000 * share) / 10)} %`;
 
 /** A time of day in the viewer's zone; `seconds` since 1970. */
 export const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString();

@@ -36,14 +36,12 @@ function inLayers(switches, near, layer, deepest) {
   const spread = (row, height) => row.forEach((id, index) =>
     place.set(id, { x: (index + 0.5) / row.length, y: 1 - height / deepest }));
   rows.forEach(spread);
-  // Each layer is ordered by where its neighbours are, from the top and back, to avoid crossings.
-  for (let round = 0; round < 4; round++) {
-    const order = round % 2 ? [...rows.keys()] : [...rows.keys()].reverse();
-    for (const height of order) {
-      const mean = new Map(rows[height].map((id) => [id, average(near.get(id).map((n) => place.get(n).x))]));
-      rows[height].sort((a, b) => mean.get(a) - mean.get(b));
-      spread(rows[height], height);
-    }
+  // Each layer is ordered by where its neighbours below are, so that pods stay together.
+  for (let height = 1; height <= deepest; height++) {
+    const below = (id) => near.get(id).filter((other) => layer.get(other) === height - 1);
+    const mean = new Map(rows[height].map((id) => [id, average(below(id).map((one) => place.get(one).x))]));
+    rows[height].sort((a, b) => mean.get(a) - mean.get(b));
+    spread(rows[height], height);
   }
   return place;
 }

@@ -1,6 +1,6 @@
 // What the page knows of the service: first read, then kept up to date by the stream.
 
-import { changes, get, list, Problem, token } from "./api.js";
+import { changes, get, Problem, token } from "./api.js";
 
 const HISTORY = 300; // seconds of load
 const READY_EVERY = 2_000; // milliseconds between two looks at /readyz
@@ -86,7 +86,7 @@ export class Live extends EventTarget {
 
   async #findRole() {
     try {
-      await list("configurators", 1);
+      await get("configurators");
       this.role = "operator";
     } catch (error) {
       if (!(error instanceof Problem) || error.status !== 403) throw error;

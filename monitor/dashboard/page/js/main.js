@@ -23,11 +23,12 @@ const VIEWS = [
 const THEMES = ["auto", "light", "dark"];
 
 const $ = (id) => document.getElementById(id);
-let live = null, view = null;
+let live = null, view = null, role = "";
 
 function start() {
   live?.stop();
   live = new Live();
+  role = "";
   live.addEventListener("change", update);
   live.run();
   open();
@@ -60,8 +61,6 @@ function showNav(named) {
     h("a", { href: `#/${one.path}`, "aria-current": one === named && "page" }, one.title)));
 }
 
-let role = "";
-
 function update() {
   if (live.role !== role) {
     role = live.role;
@@ -75,7 +74,7 @@ function update() {
   const level = { ready: "good", degraded: "warn" }[ready?.status] ?? "bad";
   show($("status"), pill(ready ? level : "bad", ready ? ready.status : "no answer"));
   $("sign-out").hidden = !token();
-  const lost = live.role && live.role !== "none" && !live.connected;
+  const lost = live.role && live.role !== "none" && !(live.connected && ready);
   $("notice").hidden = !lost;
   const text = lost ? `No live data: ${live.problem}. The page tries again by itself.` : "";
   if ($("notice").textContent !== text) $("notice").textContent = text;

@@ -1,7 +1,7 @@
 // Partitions as a map: sized by load, coloured by owner; pick one to move it.
 
 import { act, copyable, outcome } from "../actions.js";
-import { get, list } from "../api.js";
+import { get } from "../api.js";
 import { treemap } from "../charts.js";
 import { card, h, pill, s, show, table } from "../dom.js";
 import { clock, number, percent } from "../format.js";
@@ -32,7 +32,7 @@ export class EventSpace {
   }
 
   update() {
-    const load = new Map((this.live.newest?.partitions ?? []).map((one) => [one.partition, one]));
+    const load = new Map((this.live.newest?.partitions ?? []).map((one) => [one.id, one]));
     const owners = [...new Set(this.partitions.map((one) => one.configurator))].sort();
     show(this.map, this.#draw(load, owners));
     show(this.plan, [...this.live.plans.values()].map(planCard));
@@ -73,9 +73,9 @@ export class EventSpace {
 
   async #read() {
     try {
-      const [page, all] = await Promise.all([get("partitions?limit=1"), list("partitions")]);
-      this.partitions = all;
-      this.moves = page.moves;
+      const { items, moves } = await get("partitions");
+      this.partitions = items;
+      this.moves = moves;
       this.update();
       this.#offerMove();
     } catch (error) {

@@ -1,6 +1,6 @@
 // The topology, live; pick a switch or a host to see more of it.
 
-import { get, list } from "../api.js";
+import { get, records } from "../api.js";
 import { card, h, pill, s, show, table } from "../dom.js";
 import { filterText, number } from "../format.js";
 import { layout } from "../layout.js";
@@ -57,6 +57,11 @@ export class Network {
     return [MARGIN + place.x * (WIDTH - 2 * MARGIN), MARGIN + place.y * (HEIGHT - 3.5 * MARGIN)];
   }
 
+  /** Whether names fit beside each other at this height. */
+  #hasRoom(y) {
+    return this.places.size <= 40 || [...this.places.keys()].filter((id) => this.#at(id)[1] === y).length <= 40;
+  }
+
   #draw(topology, tree) {
     const inTree = new Set((tree?.links ?? []).map(name));
     const links = topology.links.map((link) => {
@@ -85,7 +90,8 @@ export class Network {
     const many = this.live.topology.switches.length > 40;
     const label = s("text", { class: "name", x, y: y - (many ? 9 : 13), "text-anchor": "middle" }, one.id);
     return [leaves, this.#node("switch", one.id, LEVEL[present.state] ?? "idle", x, y, many ? 6 : 10,
-      `switch ${one.id}: ${present.state}${present.reason ? `, ${present.reason}` : ""}`), label];
+      `switch ${one.id}: ${present.state}${present.reason ? `, ${present.reason}` : ""}`),
+    this.#hasRoom(y) && label];
   }
 
   #node(kind, id, level, x, y, size, title) {
@@ -117,7 +123,7 @@ const name = (link) => [`${link.a}:${link.a_port}`, `${link.b}:${link.b_port}`].
 
 async function hostCard(host) {
   const query = `?host=${encodeURIComponent(host.id)}`;
-  const [wants, offers] = await Promise.all([list(`subscriptions${query}`), list(`advertisements${query}`)]);
+  const [wants, offers] = await Promise.all([records(`subscriptions${query}`), records(`advertisements${query}`)]);
   const columns = [
     { title: "Space", value: (row) => row.space },
     { title: "Filter", value: (row) => h("code", null, filterText(row.filter)) },
@@ -132,13 +138,12 @@ async function hostCard(host) {
 }
 
 async function switchCard(id) {
-  const path = `switches/${encodeURIComponent(id)}/flows?limit=1000&source=`;
+  const path = `switches/${encodeURIComponent(id)}/flows?source=`;
   const [should, has] = await Promise.all([get(`${path}cp`), get(`${path}dp`)]);
   const key = (flow) => JSON.stringify([flow.table, flow.priority, flow.match, flow.in_port, flow.actions, flow.goto]);
   const wanted = new Set(should.items.map(key)), held = new Set(has.items.map(key));
   const missing = [...wanted].filter((one) => !held.has(one)).length;
   const extra = [...held].filter((one) => !wanted.has(one)).length;
-  const partly = should.next || has.next;
   const columns = [
     { title: "Table", number: true, value: (row) => row.table },
     { title: "Priority", number: true, value: (row) => row.priority },
@@ -151,8 +156,7 @@ async function switchCard(id) {
     ? pill("bad", `${missing} entries are missing, ${extra} are too many`)
     : pill("good", "control plane and switch agree");
   return card(`Switch ${id}`,
-    h("p", null, partly ? pill("idle", "the first 1,000 entries are compared") : null, " ", verdict,
-      ` ${number(has.items.length)} entries`),
+    h("p", null, verdict, ` ${number(has.items.length)} entries`),
     table(`Entries of ${id}`, columns, has.items.slice(0, MOST_FLOWS), "It has no entries."),
     has.items.length > MOST_FLOWS && h("p", { class: "note" }, `The first ${MOST_FLOWS} entries are shown; dzflow flows ${id} shows all.`));
 }

@@ -82,7 +82,7 @@ export class Overview {
   #configurators() {
     const rows = this.live.newest?.configurators ?? [];
     const columns = [
-      { title: "Configurator", value: (row) => row.configurator },
+      { title: "Configurator", value: (row) => row.id },
       { title: "Processor", value: (row) => meter(row.cpu, percent(row.cpu)) },
       { title: "Memory", number: true, value: (row) => bytes(row.memory) },
       { title: "Tasks/s", number: true, value: (row) => number(row.done_per_s) },

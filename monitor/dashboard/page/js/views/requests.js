@@ -109,7 +109,7 @@ function recordCard(record) {
   const { timing } = record;
   const total = timing?.total_ms || 1;
   const stages = timing && h("ol", { class: "stages" }, STAGES.map(([field, name], place) => {
-    const bar = h("i", { class: `bar c${place}` });
+    const bar = h("i", { class: `fill c${place}` });
     bar.style.width = `${Math.max(0.5, (100 * timing[field]) / total)}%`;
     return h("li", null, h("span", null, name), h("span", { class: "track" }, bar), h("b", null, withUnit(timing[field], "ms")));
   }));

@@ -32,14 +32,14 @@ export class Workers {
   update() {
     const { load } = this.live;
     const times = load.map((one) => one.at);
-    const names = [...new Set(load.flatMap((one) => one.configurators.map((each) => each.configurator)))].sort().slice(0, 8);
-    const found = load.map((one) => new Map(one.configurators.map((each) => [each.configurator, each])));
+    const names = [...new Set(load.flatMap((one) => one.configurators.map((each) => each.id)))].sort().slice(0, 8);
+    const found = load.map((one) => new Map(one.configurators.map((each) => [each.id, each])));
     const of = (field, scale = 1) => names.map((name) =>
       ({ name, values: found.map((row) => { const value = row.get(name)?.[field]; return value === undefined || value === null ? null : value * scale; }) }));
     show(this.charts,
       card("Queues", lines("Tasks that wait or are in work", "tasks", times, of("queued"))),
       card("Processor", lines("Share of a core", "%", times, of("cpu", 100))));
-    const load1 = new Map((this.live.newest?.configurators ?? []).map((one) => [one.configurator, one]));
+    const load1 = new Map((this.live.newest?.configurators ?? []).map((one) => [one.id, one]));
     const columns = [
       { title: "Configurator", value: (row) => row.id },
       { title: "State", value: (row) => [pill(LEVEL[row.state], row.state), row.leaving && pill("warn", "leaving"), " ", row.reason ?? ""] },

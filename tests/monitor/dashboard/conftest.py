@@ -1,0 +1,49 @@
+"""A control plane and a browser that looks at it."""
+
+import shutil
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.etcd import TestEtcd
+from tests.rest import SCHEMA, advertisement, subscription
+from tests.stack import Stack, StackOptions
+
+# Without these, Chromium asks for hosts of its maker at each start.
+_QUIET = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-sandbox",
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, without a window."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("there is no Chromium; as root on Debian, `make browser` installs it")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=_QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def stack(etcd_server: TestEtcd) -> Iterator[Stack]:
+    """A control plane with ten switches, two configurators, a space and some records."""
+    options = StackOptions(topology="fat-tree:10", configurators=2)
+    with (
+        Stack(etcd_server.access(), options) as running,
+        httpx.Client(base_url=running.url, timeout=60) as client,
+    ):
+        client.put("/spaces/stocks", json=SCHEMA).raise_for_status()
+        client.post("/advertise", json=[advertisement("stocks")]).raise_for_status()
+        client.post("/subscribe", json=[subscription("stocks")]).raise_for_status()
+        yield running

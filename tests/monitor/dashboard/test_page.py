@@ -1,0 +1,177 @@
+"""The dashboard in a real browser, on a control plane that runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, Page, expect
+
+from tests.rest import subscription
+from tests.stack import Stack
+
+VIEWS = {
+    "overview": "Everything works.",
+    "network": "tree 0",
+    "event-space": "All partitions",
+    "workers": "All southbound processes",
+    "requests": "Live log",
+    "try": "What the switches would let through",
+    "spaces": "Attributes of stocks",
+}
+"""Views, and a text that each shows when it has its data."""
+
+LIMIT = 30_000  # milliseconds that anything may take
+MARKUP = "<img src=x onerror=\"document.title='caught'\">"
+
+
+@contextmanager
+def looking(
+    browser: Browser, url: str, view: str = "overview", *, width: int = 1440, theme: str = "light"
+) -> Iterator[Page]:
+    """A page that shows a view. It must not load anything from elsewhere, nor log an error."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.set_default_timeout(LIMIT)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "console",
+        lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None,
+    )
+    page.on("request", lambda asked: None if asked.url.startswith(url) else wrong.append(asked.url))
+    page.goto(f"{url}/dashboard#/{view}")
+    yield page
+    context.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_shows_what_the_service_has(browser: Browser, stack: Stack, view: str) -> None:
+    with looking(browser, stack.url, view) as page:
+        expect(page.locator("main")).to_contain_text(VIEWS[view], timeout=LIMIT)
+        expect(page.locator("#status")).to_have_text("ready", timeout=LIMIT)
+        expect(page.locator("nav [aria-current]")).to_have_count(1)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_is_accessible_and_fits_a_phone(
+    browser: Browser, stack: Stack, view: str, theme: str
+) -> None:
+    with looking(browser, stack.url, view, width=390, theme=theme) as page:
+        expect(page.locator("main")).to_contain_text(VIEWS[view], timeout=LIMIT)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        found = Axe().run(page).response["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
+
+
+def test_a_request_is_seen_while_it_is_made(browser: Browser, stack: Stack) -> None:
+    with looking(browser, stack.url, "requests") as page:
+        expect(page.locator("main")).to_contain_text("Nothing has changed", timeout=LIMIT)
+        # The view may ask for the stream a moment after it is shown.
+        with page.expect_request(lambda asked: "types=record" in asked.url):
+            page.reload()
+        body = subscription("stocks", filter="price > 777")
+        record = httpx.post(f"{stack.url}/subscribe", json=body, timeout=60).json()
+        row = page.locator("tr", has_text=record["id"]).first
+        expect(row).to_contain_text("price > 777", timeout=LIMIT)
+        row.locator("a").click()
+        expect(page.locator("main")).to_contain_text("pushed", timeout=LIMIT)
+
+
+def test_a_filter_is_explained_and_subscribed_to_by_clicking(
+    browser: Browser, stack: Stack
+) -> None:
+    with looking(browser, stack.url, "try") as page:
+        page.get_by_label("Space").select_option("stocks")
+        page.get_by_label("Host").select_option("h3")
+        page.get_by_label("Filter").fill("price > ")
+        expect(page.locator("#verdict .error")).to_be_visible(timeout=LIMIT)
+        page.get_by_label("Filter").fill("price > 500")
+        expect(page.locator("#verdict")).to_contain_text("unwanted", timeout=LIMIT)
+        page.get_by_role("button", name="Subscribe", exact=True).click()
+        expect(page.locator(".outcome")).to_contain_text("Subscribed: s", timeout=LIMIT)
+        id = page.locator(".outcome a").inner_text()
+    record = httpx.get(f"{stack.url}/subscriptions/{id}", timeout=60).json()
+    assert (record["host"], record["filter"], record["state"]) == ("h3", "price > 500", "active")
+
+
+def test_a_partition_is_moved_by_clicking(browser: Browser, stack: Stack) -> None:
+    def owner() -> str:
+        found = httpx.get(f"{stack.url}/partitions", timeout=60).json()["items"]
+        return str(next(one["configurator"] for one in found if one["id"] == partition))
+
+    partition = httpx.get(f"{stack.url}/partitions", timeout=60).json()["items"][0]["id"]
+    before = owner()
+    with looking(browser, stack.url, "event-space") as page:
+        page.get_by_role("link", name=partition, exact=True).click()
+        page.get_by_role("button", name="Move", exact=True).click()
+        row = page.locator("tr", has=page.get_by_role("link", name=partition, exact=True))
+        expect(row).not_to_contain_text(before, timeout=LIMIT)
+    assert owner() != before
+
+
+def test_a_switch_and_a_host_show_what_they_have(browser: Browser, stack: Stack) -> None:
+    with looking(browser, stack.url, "network") as page:
+        page.get_by_role("button", name="host h2").click()
+        expect(page.locator(".detail")).to_contain_text("Subscriptions", timeout=LIMIT)
+        expect(page.locator(".detail")).to_contain_text("price", timeout=LIMIT)
+        page.get_by_role("button", name="switch s7:").press("Enter")
+        expect(page.locator(".detail")).to_contain_text("switch agree", timeout=LIMIT)
+
+
+def test_markup_that_a_user_has_written_is_shown_as_text(browser: Browser, stack: Stack) -> None:
+    body = subscription("stocks", host="h4", label=MARKUP)
+    record = httpx.post(f"{stack.url}/subscribe", json=body, timeout=60).json()
+    with looking(browser, stack.url, f"requests/{record['id']}") as page:
+        expect(page.locator("main")).to_contain_text(MARKUP, timeout=LIMIT)
+        assert page.locator("main img").count() == 0
+        assert "caught" not in page.title()
+
+
+def test_a_service_that_goes_is_reported_and_its_return_is_noticed(
+    browser: Browser, stack: Stack
+) -> None:
+    with stack.serving() as url:
+        port = int(url.rpartition(":")[2])
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{url}/dashboard")
+        expect(page.locator("#status")).to_have_text("ready", timeout=LIMIT)
+        expect(page.locator("#notice")).to_be_hidden(timeout=LIMIT)
+    expect(page.locator("#notice")).to_contain_text("No live data", timeout=LIMIT)
+    expect(page.locator("#status")).to_have_text("no answer", timeout=LIMIT)
+    with stack.serving((), port):
+        expect(page.locator("#notice")).to_be_hidden(timeout=LIMIT)
+        expect(page.locator("#status")).to_have_text("ready", timeout=LIMIT)
+        context.close()
+
+
+def test_a_token_is_asked_for_and_a_wrong_one_is_refused(browser: Browser, stack: Stack) -> None:
+    with looking(browser, stack.guarded_url) as page:
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("main [role=alert]")).to_contain_text("not known", timeout=LIMIT)
+        page.get_by_label("Token").fill(stack.tokens["operator"])
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("main")).to_contain_text("Everything works.", timeout=LIMIT)
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_label("Token")).to_be_visible(timeout=LIMIT)
+
+
+def test_a_host_sees_its_own_records_and_nothing_of_operators(
+    browser: Browser, stack: Stack
+) -> None:
+    with looking(browser, stack.guarded_url) as page:
+        page.get_by_label("Token").fill(stack.tokens["h2"])
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("link", name="Workers").click()
+        expect(page.locator("main")).to_contain_text("for operators", timeout=LIMIT)
+        page.get_by_role("link", name="Requests").click()
+        page.get_by_role("button", name="Search").click()
+        expect(page.locator("main")).to_contain_text("Records that match", timeout=LIMIT)
+        hosts = page.locator("section", has_text="Found").locator("tbody td:nth-child(4)")
+        assert set(hosts.all_inner_texts()) == {"h2"}
