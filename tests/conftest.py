@@ -27,6 +27,7 @@ _LONG = (
     "tests/api/start/",
     "tests/api/http/test_conformance.py",
     "tests/bench/",
+    "tests/monitor/dashboard/",
     "tests/fuzz/",
     "tests/test_d",  # the demo, the distributions, the documents
     "tests/dzflow/sdk/",

@@ -113,6 +113,7 @@ def show(service: "Service", only: str | None, console: Console) -> None:
     if only != "workers":
         rows.add_row("API", service.url)
         rows.add_row("documentation", f"{service.url}/docs")
+        rows.add_row("dashboard", f"{service.url}/dashboard")
     hosts = [host.id for host in network.hosts]
     shown = ", ".join(hosts[:8]) + (f", … ({len(hosts)})" if len(hosts) > 8 else "")
     rows.add_row("network", f"{len(network.switches)} switches, {settings.data_plane}")

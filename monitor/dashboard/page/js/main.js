@@ -24,6 +24,7 @@ const THEMES = ["auto", "light", "dark"];
 
 const $ = (id) => document.getElementById(id);
 let live = null, view = null, role = "";
+let pressed = false; // a button is held down: an element that is replaced now would not be clicked
 
 function start() {
   live?.stop();
@@ -68,7 +69,7 @@ function update() {
   } else if (!view && role !== "none") {
     open();
   } else {
-    view?.update();
+    refresh();
   }
   const { ready } = live;
   const level = { ready: "good", degraded: "warn" }[ready?.status] ?? "bad";
@@ -79,6 +80,22 @@ function update() {
   const text = lost ? `No live data: ${live.problem}. The page tries again by itself.` : "";
   if ($("notice").textContent !== text) $("notice").textContent = text;
 }
+
+/** Update the view; what has the focus keeps it, and scrolled tables stay where they are. */
+function refresh() {
+  if (!view || pressed) return;
+  const active = document.activeElement;
+  const key = active?.getAttribute("data-id") ?? active?.getAttribute("href");
+  const scrolled = new Map(tables().map((one) => [one.ariaLabel, one.scrollTop]));
+  view.update();
+  for (const one of tables()) one.scrollTop = scrolled.get(one.ariaLabel) ?? 0;
+  if (key && !active.isConnected) {
+    const name = CSS.escape(key);
+    $("main").querySelector(`[data-id="${name}"], [href="${name}"]`)?.focus({ preventScroll: true });
+  }
+}
+
+const tables = () => [...$("main").querySelectorAll(".scroll")];
 
 function showSignIn() {
   const input = h("input", { type: "password", name: "token", autocomplete: "off", required: true, size: "40" });
@@ -103,5 +120,7 @@ $("theme").addEventListener("click", () =>
   setTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]));
 $("sign-out").addEventListener("click", () => { setToken(""); start(); });
 window.addEventListener("hashchange", open);
+window.addEventListener("pointerdown", () => { pressed = true; });
+for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => { pressed = false; });
 setTheme(THEMES.includes(localStorage.getItem("dzflow-theme")) ? localStorage.getItem("dzflow-theme") : "auto");
 start();

@@ -60,7 +60,7 @@ export class EventSpace {
       const title = `${item.id} of ${item.space}: ${item.configurator || "nobody"}, load ${busy}, ${item.active} active`;
       const pick = () => { location.hash = `#/event-space/${encodeURIComponent(item.id)}`; };
       return s("g", {
-        class: `cell ${item.id === this.picked ? "picked" : ""}`, tabindex: "0", role: "button", "aria-label": title, onclick: pick,
+        class: `cell ${item.id === this.picked ? "picked" : ""}`, tabindex: "0", role: "button", "data-id": item.id, "aria-label": title, onclick: pick,
         onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(); } },
       }, s("title", null, title),
       s("rect", { class: `owner c${owners.indexOf(item.configurator) % 8}`, x: x + 1, y: y + 1, width: Math.max(0, width - 2), height: Math.max(0, height - 2), rx: 4 }),
@@ -76,7 +76,7 @@ export class EventSpace {
       const { items, moves } = await get("partitions");
       this.partitions = items;
       this.moves = moves;
-      this.update();
+      this.live.dispatchEvent(new Event("change"));
       this.#offerMove();
     } catch (error) {
       show(this.rows, h("p", { class: "error" }, error.message));

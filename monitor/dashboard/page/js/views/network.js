@@ -38,9 +38,7 @@ export class Network {
       topology.links.map((link) => link.up), this.tree, this.picked, trees]);
     if (now === this.drawn) return;
     this.drawn = now;
-    const focused = document.activeElement?.getAttribute?.("data-id");
     show(this.drawing, this.#draw(topology, trees.find((tree) => String(tree.number) === this.tree)));
-    if (focused) this.drawing.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
   }
 
   #offerTrees(trees) {

@@ -27,13 +27,13 @@ export class Overview {
     const { ready, newest, topology, spaces } = this.live;
     const total = newest?.total;
     const cards = [
-      ["Requests per second", number(total?.done_per_s), "tasks that ended, in the last second"],
+      ["Tasks per second", number(total?.done_per_s), "parts of requests that ended"],
       ["Waiting", number(total?.queued), "tasks at configurators"],
-      ["Active", number(total?.active), "subscriptions and advertisements, by partition"],
+      ["Active", number(total?.active), "records, counted in each partition"],
       ["Flow entries", number(total?.entries), "on all switches"],
       ["Switches", ready ? `${ready.switches_up} / ${ready.switches}` : "–", "up"],
       ["Partitions", ready ? `${ready.partitions_ready} / ${ready.partitions}` : "–", "ready"],
-      ["Hosts", number(topology?.hosts.length), `${spaces.size} spaces`],
+      ["Hosts", number(topology?.hosts.length), `${spaces.size} ${spaces.size === 1 ? "space" : "spaces"}`],
       ["etcd", ready?.store ? percent(ready.store.size / ready.store.quota) : "–",
         ready?.store ? `${bytes(ready.store.size)} of ${bytes(ready.store.quota)}` : "of its quota"],
     ];

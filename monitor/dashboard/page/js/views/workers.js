@@ -43,7 +43,7 @@ export class Workers {
     const columns = [
       { title: "Configurator", value: (row) => row.id },
       { title: "State", value: (row) => [pill(LEVEL[row.state], row.state), row.leaving && pill("warn", "leaving"), " ", row.reason ?? ""] },
-      { title: "Node", value: (row) => row.node ?? "" },
+      { title: "Node", value: (row) => h("span", { title: row.node }, (row.node ?? "").slice(0, 12)) },
       { title: "Process", number: true, value: (row) => row.pid ?? "" },
       { title: "Partitions", number: true, value: (row) => number(row.partitions) },
       { title: "Queue", number: true, value: (row) => number(row.queued) },
@@ -65,7 +65,7 @@ export class Workers {
         { title: "State", value: (row) => [pill(LEVEL[row.state], row.state), row.leaving && pill("warn", "leaving"), " ", row.reason ?? ""] },
         { title: "OpenFlow", value: (row) => row.openflow ?? "" },
         { title: "Switches", number: true, value: (row) => number(row.switches) },
-        { title: "Node", value: (row) => row.node ?? "" },
+        { title: "Node", value: (row) => h("span", { title: row.node }, (row.node ?? "").slice(0, 12)) },
       ];
       show(this.southbound, card("Southbound processes", table("All southbound processes", columns,
         southbound.items, "No southbound process is registered yet.")));
