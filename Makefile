@@ -21,7 +21,7 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab java browser spark lint test robustness soak fuzz bench lock clean
+.PHONY: help setup run demo etcd lab java browser spark lint test screenshots robustness soak fuzz bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -135,6 +135,9 @@ spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 # Long files come first (tests/conftest.py), instead of those with most tests.
 test: setup etcd lab java browser  ## all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+screenshots: setup etcd browser  ## make the pictures of the dashboard in the documentation
+	$(BIN)/python -m tests.monitor.dashboard.screenshots
 
 # Each session has a seed of its own, beginning with SEED.
 MINUTES ?= 30

@@ -8,19 +8,9 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.etcd import TestEtcd
+from tests.monitor.dashboard.browser import OPTIONS
 from tests.rest import SCHEMA, advertisement, subscription
 from tests.stack import Stack, StackOptions
-
-# Without these, Chromium asks for hosts of its maker at each start.
-_QUIET = (
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-sync",
-    "--no-first-run",
-    "--no-sandbox",
-)
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +20,7 @@ def browser() -> Iterator[Browser]:
     if path is None:
         pytest.skip("there is no Chromium; as root on Debian, `make browser` installs it")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=_QUIET)
+        browser = playwright.chromium.launch(executable_path=path, args=OPTIONS)
         yield browser
         browser.close()
 
