@@ -1,12 +1,14 @@
-// Actions of operators: a button that asks first, says what came of it, and how to do it elsewhere.
+// Actions: call the API, say what came of it, and offer the same as a command for a shell.
 
 import { call, token } from "./api.js";
 import { h, show } from "./dom.js";
 
+/** A word of a shell's command that means exactly this text. */
+export const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
 /** The call as a command for a shell. */
 export function curl(method, path, body) {
   const url = new URL(path, document.baseURI);
-  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const parts = ["curl", "-X", method, quoted(url.href)];
   if (token()) parts.push("-H", '"Authorization: Bearer $DZFLOW_TOKEN"');
   if (body !== undefined) parts.push("-H", quoted("Content-Type: application/json"), "-d", quoted(JSON.stringify(body)));
@@ -17,9 +19,13 @@ export function curl(method, path, body) {
 export function copyable(method, path, body, command) {
   const copy = (name, text) => h("button", {
     type: "button", class: "quiet", title: text,
-    onclick: async (event) => {
-      await navigator.clipboard.writeText(text);
-      event.target.textContent = "copied";
+    onclick: async ({ target }) => {
+      try {
+        await navigator.clipboard.writeText(text);
+        target.textContent = "copied";
+      } catch {
+        target.replaceWith(h("code", null, text)); // no clipboard without HTTPS: copy it by hand
+      }
     },
   }, `copy ${name}`);
   return h("span", { class: "copy" }, copy("curl", curl(method, path, body)), command && copy("dzflow", command));

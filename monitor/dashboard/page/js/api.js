@@ -44,12 +44,21 @@ export async function call(method, path, body) {
     body: body === undefined ? undefined : JSON.stringify(body),
     signal: AbortSignal.timeout(TIMEOUT),
   });
-  if (!response.ok && response.status !== 503) throw await problemOf(response);
-  const type = response.headers.get("content-type") ?? "";
-  return type.includes("json") ? response.json() : response.text();
+  if (!response.ok) throw await problemOf(response);
+  return response.json();
 }
 
 export const get = (path) => call("GET", path);
+
+/** Whether the service is ready, and what is impaired: 503 is an answer, too. */
+export async function readiness() {
+  try {
+    return await get("readyz");
+  } catch (error) {
+    if (error.status === 503 && error.body?.status) return error.body;
+    throw error;
+  }
+}
 
 /** Records, page by page, up to a number. */
 export async function records(path, most = 1000) {

@@ -1,6 +1,6 @@
 // What the page knows of the service: first read, then kept up to date by the stream.
 
-import { changes, get, Problem, token } from "./api.js";
+import { changes, get, Problem, readiness, token } from "./api.js";
 
 const HISTORY = 300; // seconds of load
 const READY_EVERY = 2_000; // milliseconds between two looks at /readyz
@@ -101,8 +101,12 @@ export class Live extends EventTarget {
         while (this.load.length && this.load[0].at < data.at - HISTORY) this.load.shift();
         break;
       case "space":
-        if (data.deleted) this.spaces.delete(data.name);
-        else this.spaces.set(data.name, data);
+        if (data.deleted) {
+          this.spaces.delete(data.name);
+          this.plans.delete(data.name);
+        } else {
+          this.spaces.set(data.name, data);
+        }
         break;
       case "switch":
         this.switches.set(data.id, data);
@@ -136,7 +140,7 @@ export class Live extends EventTarget {
   async #watchReadiness() {
     while (!this.#stop.signal.aborted) {
       try {
-        this.ready = await get("readyz");
+        this.ready = await readiness();
       } catch (error) {
         this.ready = null;
         this.problem = error.message;

@@ -38,7 +38,15 @@ function start() {
 /** The view that the address names, and what is picked in it. */
 function route() {
   const [, path = "", ...rest] = location.hash.split("/");
-  return { named: VIEWS.find((one) => one.path === path) ?? VIEWS[0], picked: decodeURIComponent(rest.join("/")) };
+  return { named: VIEWS.find((one) => one.path === path) ?? VIEWS[0], picked: decoded(rest.join("/")) };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // it was typed by hand, and is what it says
+  }
 }
 
 function open() {

@@ -6,6 +6,7 @@ import { clock, filterText, number, withUnit } from "../format.js";
 
 const KEPT = 100; // lines of the log
 const DRAW_EVERY = 500; // milliseconds
+const RETRY = 2_000; // milliseconds
 const STAGES = [["indexed_ms", "indexed"], ["journaled_ms", "written"], ["queued_ms", "queued"],
   ["decided_ms", "decided"], ["pushed_ms", "pushed"], ["committed_ms", "committed"]];
 const LEVEL = { active: "good", pending: "warn", removing: "warn", removed: "idle", failed: "bad" };
@@ -16,6 +17,7 @@ export class Requests {
     this.picked = picked;
     this.log = [];
     this.seen = 0;
+    this.problem = "";
     this.lines = h("div");
     this.found = h("div");
     this.one = h("div");
@@ -69,25 +71,32 @@ export class Requests {
     }
   }
 
+  /** Follow the stream; again and again, because it ends when the service or this page is slow. */
   async #follow() {
-    try {
-      for await (const change of changes(["record"], this.stop.signal)) {
-        if (change.type !== "record") continue;
-        this.seen++;
-        this.log.unshift({ ...change.data, at: Date.now() / 1000 });
-        this.log.length = Math.min(this.log.length, KEPT);
-        if (change.data.id === this.picked) show(this.one, recordCard(change.data));
+    while (!this.stop.signal.aborted) {
+      try {
+        for await (const change of changes(["record"], this.stop.signal)) this.#note(change);
+        this.problem = "Some changes are missing here: the live log was interrupted.";
+      } catch (error) {
+        if (this.stop.signal.aborted) return;
+        this.problem = `No live log: ${error.message}.`;
       }
-      this.ended = "The live log has ended; open this view again to go on.";
-    } catch (error) {
-      if (!this.stop.signal.aborted) this.ended = error.message;
+      await new Promise((wake) => setTimeout(wake, RETRY));
     }
   }
 
+  #note({ type, data }) {
+    if (type !== "record") return;
+    this.seen++;
+    this.log.unshift({ ...data, at: Date.now() / 1000 });
+    this.log.length = Math.min(this.log.length, KEPT);
+    if (data.id === this.picked) show(this.one, recordCard(data));
+  }
+
   #draw() {
-    if (this.drawn === `${this.seen} ${this.ended}`) return;
-    this.drawn = `${this.seen} ${this.ended}`;
-    show(this.lines, card("Live log", this.ended && h("p", { class: "error" }, this.ended),
+    if (this.drawn === `${this.seen} ${this.problem}`) return;
+    this.drawn = `${this.seen} ${this.problem}`;
+    show(this.lines, card("Live log", this.problem && h("p", { class: "error" }, this.problem),
       rows(`The last ${KEPT} changes of records; ${number(this.seen)} so far`, this.log, "Nothing has changed since this view was opened.")));
   }
 }

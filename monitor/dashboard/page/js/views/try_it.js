@@ -1,6 +1,6 @@
 // Type a filter, see what it would do, then subscribe.
 
-import { act, copyable, outcome } from "../actions.js";
+import { act, copyable, outcome, quoted } from "../actions.js";
 import { call } from "../api.js";
 import { card, h, pill, show, table } from "../dom.js";
 import { number, percent } from "../format.js";
@@ -54,7 +54,7 @@ export class TryIt {
     if (!body.space) {
       return show(this.verdict, h("p", { class: "empty" }, "There is no space yet: make one with dzflow space put."));
     }
-    show(this.copies, copyable("POST", "subscribe", body, `dzflow subscribe --host ${body.host} --space ${body.space} --filter '${this.filter.value}'`));
+    show(this.copies, copyable("POST", "subscribe", body, `dzflow subscribe --host ${body.host} --space ${body.space} --filter ${quoted(this.filter.value)}`));
     try {
       const found = await call("POST", "explain", body);
       this.filter.setAttribute("aria-invalid", "false");

@@ -58,6 +58,8 @@ export class Workers {
   async #read() {
     try {
       const [configurators, southbound] = await Promise.all([get("configurators"), get("southbound")]);
+      // The stream tells of configurators that come and change, not of those that have left.
+      this.live.configurators = new Map(configurators.items.map((one) => [one.id, one]));
       this.scales[0].set(configurators.wanted);
       this.scales[1].set(southbound.wanted);
       const columns = [
