@@ -13,7 +13,9 @@ from tests.rest import SCHEMA, advertisement, subscription
 from tests.stack import Stack, StackOptions
 
 
-@pytest.fixture(scope="session")
+# Playwright keeps an event loop running in this thread. It must have ended before an async test of
+# another module starts.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium, without a window."""
     path = shutil.which("chromium")
