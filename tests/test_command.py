@@ -1,13 +1,16 @@
 """The `dzflow` command: its help, its errors, and the demo."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from api.start.settings.sources import load
 from tests.command import run_dzflow
+from tests.support import until_sync
 
 COMMAND = Path(sys.executable).parent / "dzflow"
 LIMIT = 300
@@ -79,3 +82,30 @@ def test_the_demo_delivers_every_quote() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing was missed" in done.stdout
     assert "300 quotes published" in " ".join(done.stdout.split())
+    assert "--keep" in done.stderr
+
+
+def test_the_demo_can_be_kept_running_for_the_dashboard() -> None:
+    words = ("--keep", "--events", "50", "--topology", "line:3", "--subscriptions", "2")
+    with subprocess.Popen(
+        [COMMAND, "demo", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "Quotes keep flowing" in line)
+        url = line.split("See them at ")[1].split(";")[0]
+        assert httpx.get(url, timeout=LIMIT).headers["content-type"].startswith("text/html")
+        before = subscriptions(url)
+        until_sync(lambda: subscriptions(url) - before)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, out + err
+    assert "nothing was missed" in out
+
+
+def subscriptions(dashboard: str) -> set[str]:
+    """The ids of all active subscriptions."""
+    url = f"{dashboard.removesuffix('/dashboard')}/subscriptions?state=active"
+    return {record["id"] for record in httpx.get(url, timeout=LIMIT).json()["items"]}

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from dzflow.cli.demo.hosts import Participant
-from dzflow.cli.demo.quotes import SCHEMA, SPACE, Quote, filters, quotes
+from dzflow.cli.demo.quotes import (
+    SCHEMA,
+    SPACE,
+    Quote,
+    endless_filters,
+    endless_quotes,
+    filters,
+    quotes,
+)
 from dzflow.cli.option_groups import with_option_groups
 from dzflow.cli.options import StartOptions, settings_of
 from dzflow.cli.up import running
@@ -29,6 +38,8 @@ PUBLISHERS = 2
 MOST_HOSTS = 16
 _QUIET = 10.0  # seconds without an event after which the demo stops waiting
 _LONGEST_WAIT = 30.0
+_KEPT_RATE = 50.0  # quotes per second after the verdict
+_CHANGE_EVERY = 4.0  # seconds after which a host changes a filter then
 
 
 class NotForDemo(BadInput):
@@ -47,6 +58,10 @@ class Workload:
     rate: Annotated[float, typer.Option(min=1, help="Quotes per second.")] = 500.0
     subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions per host.")] = 5
     seed: Annotated[int, typer.Option(help="Seed for quotes and filters.")] = 1
+    keep: Annotated[
+        bool,
+        typer.Option(help="After the verdict, keep quotes flowing for the dashboard until Ctrl-C."),
+    ] = False
 
 
 class Outcome(NamedTuple):
@@ -89,19 +104,32 @@ def demo(
             raise NotForDemo("the demo does not support TLS; start it without tls.cert")
         if settings.tokens.hosts and not settings.tokens.operator:
             raise NotForDemo("the demo acts for all hosts; set one of tokens.operator, too")
-        outcomes: list[Outcome] = []
-        operations = 0
+        good: bool | None = None
+
+        def judge(outcomes: Sequence[Outcome], operations: int) -> None:
+            nonlocal good
+            good = show_verdict(outcomes, operations, work.events, Console())
+
         with running(settings, None, console) as (service, _):
             console.print(f"the service is ready at {service.url}", highlight=False)
-            outcomes, operations = _drive(service, work, console)
-        if not outcomes:
+            _drive(service, work, console, judge)
+        if good is None:
             raise typer.Exit(130)
-        good = show_verdict(outcomes, operations, work.events, Console())
+        if not work.keep:
+            console.print(
+                'To see it in a browser while quotes flow: make demo ARGS="--keep"',
+                highlight=False,
+            )
     raise typer.Exit(0 if good else 1)
 
 
-def _drive(service: "Service", work: Workload, console: Console) -> tuple[list[Outcome], int]:
-    """Run all hosts; the deliveries to each of them, and the number of flow operations."""
+def _drive(
+    service: "Service",
+    work: Workload,
+    console: Console,
+    judge: Callable[[Sequence[Outcome], int], None],
+) -> None:
+    """Run all hosts; `judge` gets the deliveries to each, and the number of flow operations."""
     from dzflow.sdk import Rest
 
     settings = service.settings
@@ -116,22 +144,52 @@ def _drive(service: "Service", work: Workload, console: Console) -> tuple[list[O
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Rest(service.url, token) as rest, Progress(*columns, console=console) as progress:
+    with Rest(service.url, token) as rest, ExitStack() as stack:
         rest.put_space(SPACE, SCHEMA)
         namespaces = _namespaces(service.lab)
         hosts = [Participant(name, service.url, token, namespaces.get(name)) for name in names]
-        _subscribe(hosts, work, progress)
-        operations = sum(
-            record["flow_ops"]
-            for record in (*rest.records("subscription"), *rest.records("advertisement"))
-        )
-        _publish(hosts, events, work.rate, progress)
-        wanted = {host.host: _wanted(host, events) for host in hosts}
-        _await_all(hosts, sum(len(each) for found in wanted.values() for each in found), progress)
-        outcomes = [_outcome(host, wanted[host.host], _sent(hosts)) for host in hosts]
         for host in hosts:
-            host.close()
-    return outcomes, operations
+            stack.callback(host.close)
+        with Progress(*columns, console=console) as progress:
+            _subscribe(hosts, work, progress)
+            operations = sum(
+                record["flow_ops"]
+                for record in (*rest.records("subscription"), *rest.records("advertisement"))
+            )
+            _publish(hosts, events, work.rate, progress)
+            wanted = {host.host: _wanted(host, events) for host in hosts}
+            total = sum(len(each) for found in wanted.values() for each in found)
+            _await_all(hosts, total, progress)
+        judge([_outcome(host, wanted[host.host], _sent(hosts)) for host in hosts], operations)
+        if work.keep:
+            _keep_flowing(service.url, hosts, work.seed, console)
+
+
+def _keep_flowing(url: str, hosts: Sequence[Participant], seed: int, console: Console) -> None:
+    """Publish quotes and change filters until a signal ends the demo."""
+    console.print(
+        f"Quotes keep flowing. See them at {url}/dashboard; Ctrl-C stops everything.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for host in hosts:
+        host.recording = False
+    endless = [
+        *(
+            host.begin(host.publish(endless_quotes(seed + place), _KEPT_RATE / PUBLISHERS))
+            for place, host in enumerate(hosts[:PUBLISHERS])
+        ),
+        *(
+            host.begin(host.change_filters(endless_filters(seed + place), _CHANGE_EVERY))
+            for place, host in enumerate(hosts)
+        ),
+    ]
+    try:
+        for each in wait(endless, return_when=FIRST_EXCEPTION).done:
+            each.result()
+    finally:
+        for each in endless:
+            each.cancel()
 
 
 def _namespaces(lab: str | None) -> dict[str, str]:

@@ -3,7 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections import deque
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -31,10 +32,11 @@ class Participant:
         self.filters: list[str] = []
         self.got: list[list[Got]] = []  # of each subscription
         self.sent: dict[int, float] = {}
+        self.recording = True  # whether `got` and `sent` are kept
         self._url, self._token = url, token
         self._loop = asyncio.new_event_loop()
         self._control_plane: AsyncControlPlane | None = None
-        self._readers: list[asyncio.Task[None]] = []
+        self._subscriptions: deque[tuple[AsyncSubscription, asyncio.Task[None]]] = deque()
         self._advertisements: list[AsyncAdvertisement] = []
         self._thread = threading.Thread(target=self._run, args=(namespace,), name=host, daemon=True)
         self._thread.start()
@@ -49,24 +51,32 @@ class Participant:
 
         self._control_plane = AsyncControlPlane(self._url, self.host, self._token)
         for filter in wanted:
-            events = await self._control_plane.subscribe(SPACE, filter, queue=1_000_000)
-            got: list[Got] = []
             self.filters.append(filter)
-            self.got.append(got)
-            self._readers.append(asyncio.create_task(_read(events, got)))
+            self.got.append([])
+            await self._subscribe(filter, self.got[-1])
         for filter in advertised:
             made = await self._control_plane.advertise(SPACE, filter)
             self._advertisements.append(made)
 
-    async def publish(self, quotes: Sequence[Quote], rate: float) -> None:
+    async def publish(self, quotes: Iterable[Quote], rate: float) -> None:
         """Send quotes at a steady rate."""
         start = time.perf_counter()
         for place, quote in enumerate(quotes):
             late = start + place / rate - time.perf_counter()
             if late > 0:
                 await asyncio.sleep(late)
-            self.sent[quote["number"]] = time.perf_counter()
+            if self.recording:
+                self.sent[quote["number"]] = time.perf_counter()
             await self._advertisements[0].publish(quote)
+
+    async def change_filters(self, filters: Iterator[str], every: float) -> None:
+        """Every so many seconds, subscribe to another filter, and end the oldest subscription."""
+        for filter in filters:
+            await asyncio.sleep(every)
+            await self._subscribe(filter, [])
+            subscription, reader = self._subscriptions.popleft()
+            await subscription.close()
+            await reader
 
     def unwanted(self) -> int:
         """How many events the network delivered that match no filter of the host."""
@@ -83,20 +93,25 @@ class Participant:
             self._thread.join()
             self._loop.close()
 
+    async def _subscribe(self, filter: str, got: list[Got]) -> None:
+        assert self._control_plane is not None
+        events = await self._control_plane.subscribe(SPACE, filter, queue=1_000_000)
+        self._subscriptions.append((events, asyncio.create_task(self._read(events, got))))
+
+    async def _read(self, events: "AsyncSubscription", got: list[Got]) -> None:
+        async for event in events:
+            if self.recording:
+                got.append(Got(event["number"], time.perf_counter()))  # noqa: PERF401 - each at its moment
+
     async def _close(self) -> None:
         if self._control_plane is not None:
             await self._control_plane.close()
-        await asyncio.gather(*self._readers)
+        await asyncio.gather(*(reader for _, reader in self._subscriptions))
 
     def _run(self, namespace: str | None) -> None:
         with _inside(namespace):
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
-
-
-async def _read(events: "AsyncSubscription", got: list[Got]) -> None:
-    async for event in events:
-        got.append(Got(event["number"], time.perf_counter()))  # noqa: PERF401 - each at its moment
 
 
 @contextmanager
