@@ -1,5 +1,6 @@
 """The `dzflow` command: its help, its errors, and the demo."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -94,8 +95,12 @@ def test_the_demo_can_be_kept_running_for_the_dashboard() -> None:
         text=True,
     ) as process:
         assert process.stderr is not None
-        line = next(line for line in process.stderr if "Quotes keep flowing" in line)
-        url = line.split("See them at ")[1].split(";")[0]
+        said = ""
+        while not (found := re.search("See them at (.*);", said)):
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        url = found[1]
         assert httpx.get(url, timeout=LIMIT).headers["content-type"].startswith("text/html")
         before = subscriptions(url)
         until_sync(lambda: subscriptions(url) - before)

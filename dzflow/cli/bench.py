@@ -17,7 +17,10 @@ from dzflow.errors import BadInput, DzflowError
 if TYPE_CHECKING:
     from bench.report import Report
 
-NAMES = ("engine", "southbound", "control", "end_to_end", "recovery", "balance", "spark")
+NAMES = (
+    *("engine", "southbound", "control", "end_to_end", "recovery", "balance", "spark"),
+    "dashboard",
+)
 WIDE = 240  # columns if the output is not a terminal
 
 
