@@ -1,4 +1,9 @@
-"""How Chromium is started."""
+"""How Chromium is started, and how a test looks at a page."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, Page
 
 # Without these, Chromium asks for hosts of its maker at each start.
 OPTIONS = (
@@ -10,3 +15,27 @@ OPTIONS = (
     "--no-first-run",
     "--no-sandbox",
 )
+
+LIMIT = 30_000  # milliseconds that anything may take
+MARKUP = "<img src=x onerror=\"document.title='caught'\">"
+
+
+@contextmanager
+def looking(
+    browser: Browser, url: str, view: str = "overview", *, width: int = 1440, theme: str = "light"
+) -> Iterator[Page]:
+    """A page that shows a view. It must not load anything from elsewhere, nor log an error."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.set_default_timeout(LIMIT)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "console",
+        lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None,
+    )
+    page.on("request", lambda asked: None if asked.url.startswith(url) else wrong.append(asked.url))
+    page.goto(f"{url}/dashboard#/{view}")
+    yield page
+    context.close()
+    assert wrong == []

@@ -1,13 +1,11 @@
 """The dashboard in a real browser, on a control plane that runs."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
+from tests.monitor.dashboard.browser import LIMIT, MARKUP, looking
 from tests.rest import subscription
 from tests.stack import Stack
 
@@ -21,30 +19,6 @@ VIEWS = {
     "spaces": "Attributes of stocks",
 }
 """Views, and a text that each shows when it has its data."""
-
-LIMIT = 30_000  # milliseconds that anything may take
-MARKUP = "<img src=x onerror=\"document.title='caught'\">"
-
-
-@contextmanager
-def looking(
-    browser: Browser, url: str, view: str = "overview", *, width: int = 1440, theme: str = "light"
-) -> Iterator[Page]:
-    """A page that shows a view. It must not load anything from elsewhere, nor log an error."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)  # type: ignore[arg-type]
-    page = context.new_page()
-    page.set_default_timeout(LIMIT)
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on(
-        "console",
-        lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None,
-    )
-    page.on("request", lambda asked: None if asked.url.startswith(url) else wrong.append(asked.url))
-    page.goto(f"{url}/dashboard#/{view}")
-    yield page
-    context.close()
-    assert wrong == []
 
 
 @pytest.mark.parametrize("view", VIEWS)
