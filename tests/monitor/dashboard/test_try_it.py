@@ -43,7 +43,7 @@ def page(browser: Browser, stack: Stack, space: str) -> Iterator[Page]:
 def test_a_filter_is_completed_by_the_keyboard_and_subscribed_to(page: Page, stack: Stack) -> None:
     field = page.get_by_role("combobox", name="Filter")
     field.press("p")
-    expect(page.get_by_role("option")).to_have_count(1)
+    expect(page.locator("#completions [role=option]")).to_have_count(1)
     for keys in ("ArrowDown Enter", "ArrowDown Enter"):
         for key in keys.split():
             field.press(key)
@@ -54,7 +54,7 @@ def test_a_filter_is_completed_by_the_keyboard_and_subscribed_to(page: Page, sta
     expect(page.locator(f"#{active}")).to_contain_text("enum: ACME")
     field.press("Enter")
     field.press_sequentially("== ")
-    expect(page.get_by_role("option", name=MARKUP)).to_be_visible()
+    expect(page.locator("#completions")).to_contain_text("<img")
     field.press_sequentially('"a')
     field.press("ArrowDown")
     field.press("Enter")
