@@ -69,7 +69,7 @@ function read({ type }, text) {
   return text;
 }
 
-const instant = (milliseconds) => new Date(milliseconds).toISOString();
+const instant = (milliseconds) => new Date(milliseconds).toISOString().replace(/\.\d+/, "");
 const pick = (values) => values[Math.floor(Math.random() * values.length)];
 
 function randomValue({ type, min, max, values, scale }) {

@@ -38,6 +38,7 @@ export class FilterInput {
     const position = problem.body?.position;
     const text = this.input.value, lead = text.length - text.trimStart().length;
     show(this.error, h("p", { class: "error" }, message));
+    this.error.classList.toggle("unfinished", position >= [...text.trim()].length);
     if (position === undefined) return;
     // The service counts characters, JavaScript counts units of UTF-16.
     const from = lead + [...text.trimStart()].slice(0, position).join("").length;

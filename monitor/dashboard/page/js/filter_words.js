@@ -20,7 +20,8 @@ export function rangeText({ type, min, max, values }) {
   if (type === "bool") return "true or false";
   if (type === "string") return "a text";
   if (type === "enum") return values.length > 6 ? `${number(values.length)} values` : values.join(", ");
-  return type === "time" ? `${min} to ${max}` : `${number(min)} to ${number(max)}`;
+  const shown = type === "time" ? (time) => time.replace("T00:00:00Z", "") : number;
+  return `${shown(min)} to ${shown(max)}`;
 }
 
 /**

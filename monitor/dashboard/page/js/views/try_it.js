@@ -36,8 +36,8 @@ export class TryIt {
       return [name, { input, label: h("label", null, input, ` ${text}`) }];
     }));
     this.legend = h("ul", { class: "legend" });
-    this.element = h("div", { class: "view try" }, h("h1", null, "Try it"), this.#filterCard(), this.verdict,
-      this.#eventCard(), this.#mapCard());
+    this.element = h("div", { class: "view try" }, h("h1", null, "Try it"), this.#filterCard(),
+      h("div", { class: "beside" }, h("div", { class: "view" }, this.verdict, this.#eventCard()), this.#mapCard()));
   }
 
   close() {
@@ -228,7 +228,7 @@ function explained(found) {
   ];
   return h("div", { class: "grid two" },
     card("What the switches would let through",
-      h("p", null, pill(level, `${percent(found.false_share)} unwanted`), ` ${number(found.regions.length)} regions in ${number(found.partitions.length)} partitions`),
+      h("p", null, pill(level, `${percent(found.false_share)} unwanted`), ` ${count(found.regions.length, "region")} in ${count(found.partitions.length, "partition")}`),
       h("ul", { class: "cells", tabindex: "0", "aria-label": "Cells" }, found.cells.map((cell) => h("li", null, h("code", null, cell))))),
     card("Flow operations", found.note && h("p", { class: "note" }, found.note),
       table("Switches that would change", columns, [...flows], "No switch would change: nobody advertises such events yet, or the entries are there already.")));
@@ -279,12 +279,12 @@ function travelled(found, depths, far, publisher, topology) {
 }
 
 const listed = (hosts) => hosts.join(", ");
+const count = (many, word) => `${number(many)} ${word}${many === 1 ? "" : "s"}`;
 
 function summary(found, publisher) {
   if (!found.admitted) return [pill("bad", "not admitted"), ` ${found.reason}`];
   if (!found.hops) return [pill("good", "admitted"), ` The switch of ${publisher} lets it in.`];
-  const hosts = found.delivered.length, switches = found.hops.length;
-  const text = ` It would reach ${number(hosts)} ${hosts === 1 ? "host" : "hosts"} by ${number(switches)} ${switches === 1 ? "switch" : "switches"}.`;
+  const text = ` It would reach ${count(found.delivered.length, "host")} in ${count(found.hops.length, "hop")}.`;
   return [pill("good", "admitted"), text, found.missed.length > 0 && pill("bad", `${listed(found.missed)} would miss it`)];
 }
 
