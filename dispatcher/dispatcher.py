@@ -1,7 +1,15 @@
 """The dispatcher: serves the calls of the REST service, and ties all its parts together."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -230,22 +238,35 @@ class Dispatcher:
         return self.status.show_space(await self.event_keys.replace_key(space, grace))
 
     async def explain(
-        self, space: str, filter: Any, host: str | None = None, who: str = "anyone"
+        self,
+        space: str,
+        filter: Any = None,
+        host: str | None = None,
+        who: str = "anyone",
+        *,
+        event: Mapping[str, Any] | None = None,
+        restricted: bool = False,
     ) -> views.Explanation:
-        """What a filter leads to; with a host, also the flow operations of subscribing to it.
+        """What a filter leads to, and how an event of a host would travel.
 
-        It counts as an operation of that host, or else of the caller `who`: TooManyRequests if it
-        may not have another one now.
+        With a host, also the flow operations of subscribing to the filter. If `restricted`, without
+        what the path of an event tells of other hosts' filters. It counts as an operation of that
+        host, or else of the caller `who`: TooManyRequests if it may not have another one now.
         """
         payer = host or who
         self._parts.intake.check_call(payer)
         check_size(len(filter_bytes(filter)), self.options.max_filter)
-        return await self._parts.flows.explain(
+        found = await self._parts.flows.explain(
             self._parts.catalogue.spaces.named(space),
             filter,
+            event,
             host,
             lambda seconds: self._parts.intake.charge_work(payer, seconds),
         )
+        if not restricted or found.event is None:
+            return found
+        path = replace(found.event, hops=None, delivered=None, unwanted=None, missed=None)
+        return replace(found, event=path)
 
     # The network
 

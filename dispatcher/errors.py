@@ -8,6 +8,7 @@ from configurators.state.spaces import UnknownSpace
 from configurators.store.keys import BadRecordId
 from dzflow.attribute import FieldError
 from dzflow.errors import BadInput, DzflowError
+from dzflow.expr import ExprSyntaxError
 from sdn.topology import UnknownHost
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -99,7 +100,8 @@ class Failed(DispatcherError):
 class Problem(Struct, frozen=True, omit_defaults=True):
     """Why a call, or one element of a batch, was refused.
 
-    `field` names the attribute or member at fault, `id` the record, `ids` the records in the way.
+    `field` names the attribute or member at fault, `position` the place in the text of a filter,
+    counted from 0; `id` names the record, `ids` the records in the way.
     """
 
     status: int
@@ -110,6 +112,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     id: str | None = None
     ids: tuple[str, ...] = ()
     retry_after: float | None = None
+    position: int | None = None
 
 
 def problem_of(error: DzflowError, id: str | None = None) -> Problem:
@@ -125,6 +128,8 @@ def problem_of(error: DzflowError, id: str | None = None) -> Problem:
             retry_after=error.retry_after if isinstance(error, Retryable) else None,
         )
     field = error.attribute if isinstance(error, FieldError) else None
+    if isinstance(error, ExprSyntaxError):
+        field = "filter"
     if isinstance(error, UnknownHost | UnknownSpace | BadRecordId):
         status, kind = 404, "not-found"
     elif isinstance(error, BadInput):
@@ -132,7 +137,16 @@ def problem_of(error: DzflowError, id: str | None = None) -> Problem:
     else:
         status, kind = 503, "unavailable"
     after = 1.0 if status == 503 else None
-    return Problem(status, kind, _title(error), str(error), field, id=id, retry_after=after)
+    return Problem(
+        status,
+        kind,
+        _title(error),
+        str(error),
+        field,
+        id=id,
+        retry_after=after,
+        position=error.position if isinstance(error, ExprSyntaxError | FieldError) else None,
+    )
 
 
 def _title(error: DzflowError) -> str:

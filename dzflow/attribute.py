@@ -42,7 +42,10 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
 
 
 class FieldError(BadInput):
-    """One field of the input is wrong: `attribute` names it, `index` is its place in a list."""
+    """One field of the input is wrong: `attribute` names it, `index` is its place in a list.
+
+    In an expression, `position` says where its condition begins, counted from 0.
+    """
 
     def __init__(self, message: str | Callable[[], str], attribute: str | None = None) -> None:
         super().__init__(message)
@@ -51,6 +54,7 @@ class FieldError(BadInput):
         self._message = message
         self.attribute = attribute
         self.index: int | None = None
+        self.position: int | None = None
 
     def __str__(self) -> str:
         text = self._message if isinstance(self._message, str) else self._message()

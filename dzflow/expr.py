@@ -1,7 +1,7 @@
 """The expression language of filters: parses a text into a tree."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, cast
 
@@ -64,12 +64,16 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One attribute, an operator of the object form, and its operand."""
+    """One attribute, an operator of the object form, and its operand.
+
+    `position` says where the name of the attribute stands in the text, counted from 0.
+    """
 
     name: str
     operator: str
     operand: object
     depth: int = 1
+    position: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,7 @@ class _Builder(Transformer[Token, Node]):
         return found[0] if len(found) == 1 else Junction("and", found, _nested(*found))
 
     def test(self, name: Token, relation: tuple[str, object]) -> Node:
-        return Condition(str(name), *relation)
+        return Condition(str(name), *relation, position=name.start_pos or 0)
 
     def excluding_test(self, name: Token, relation: tuple[str, object]) -> Node:
         return Not(self.test(name, relation), 2)
@@ -186,13 +190,16 @@ class _Builder(Transformer[Token, Node]):
 
 def _compared(left: Token | _Value, operator: str, right: Token | _Value) -> Condition:
     if isinstance(left, _Value) and isinstance(right, Token):
-        return Condition(str(right), _MIRRORED.get(operator, operator), left.value)
-    if isinstance(left, Token) and isinstance(right, _Value):
-        return Condition(str(left), operator, right.value)
-    if isinstance(right, Token):
+        found, sign, value = right, _MIRRORED.get(operator, operator), left.value
+    elif isinstance(left, Token) and isinstance(right, _Value):
+        found, sign, value = left, operator, right.value
+    elif isinstance(right, Token):
         problem = f'attributes are compared with values; a text stands in quotes: "{right}"'
         raise _Misplaced(right.start_pos or 0, problem)
-    raise _Misplaced(cast(_Value, left).position, "neither side of the comparison is an attribute")
+    else:
+        problem = "neither side of the comparison is an attribute"
+        raise _Misplaced(cast(_Value, left).position, problem)
+    return Condition(str(found), sign, value, position=found.start_pos or 0)
 
 
 def _number(token: Token, position: int) -> int | float:

@@ -273,9 +273,13 @@ class _Algebra:
             case expr.Constant(value):
                 return [EVERYTHING] if value != negated else []
             case expr.Condition(name, operator, operand):
-                attribute = self._space.attribute(name)
                 self._spend(len(operand) if isinstance(operand, list | tuple) else 1)
-                ranges = condition(attribute, operator, operand)
+                try:
+                    attribute = self._space.attribute(name)
+                    ranges = condition(attribute, operator, operand)
+                except FieldError as error:
+                    error.position = node.position
+                    raise
                 if negated:
                     ranges = complement(ranges, attribute.domain)
                 return self._conjunction({name: ranges})

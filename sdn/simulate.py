@@ -30,12 +30,22 @@ class AmbiguousMatch(DzflowError):
     """Two entries of one priority match a packet and do different things with it."""
 
 
+class Hop(Struct, frozen=True):
+    """What a switch did with a packet: the port it came in by, and those that it left by."""
+
+    switch: str
+    in_port: int
+    out_ports: tuple[int, ...]
+    admitted: bool
+
+
 class Journey(Struct):
     """The fate of one event."""
 
     hosts: Counter[str]  # how often each was reached
     links: Counter[Link]  # how often each was crossed
     dropped: list[str]  # switches where no entry let the packet in
+    hops: list[Hop]  # in the order in which switches were reached
     looped: bool = False
 
 
@@ -144,7 +154,7 @@ class SimulatedNetwork:
 
     def send(self, host: str, address: int) -> Journey:
         """Follow an event from a host."""
-        journey = Journey(Counter(), Counter(), [])
+        journey = Journey(Counter(), Counter(), [], [])
         source = self.topology.host(host)
         arrivals = deque([(source.switch, source.port)])
         seen: set[tuple[str, int]] = set()
@@ -155,6 +165,7 @@ class SimulatedNetwork:
                 continue
             seen.add((name, in_port))
             ports, admitted = self.switches[name].forward(address, in_port)
+            journey.hops.append(Hop(name, in_port, tuple(ports), admitted))
             if not admitted:
                 journey.dropped.append(name)
             for port in ports:

@@ -102,6 +102,17 @@ def test_a_filter_is_explained(url: str) -> None:
     assert re.fullmatch(r"flows: \d+ on s\d(, s\d)*", flows)
 
 
+def test_an_event_is_followed(url: str) -> None:
+    words = ["explain", "--space", SPACE, "--event", '{"price": 420}', "--host"]
+    shown = run(*words, "h3", url=url).stdout
+    assert re.search(r"1 +│ s3 +│ h3 \(port \d+\) +│ s2 \(port \d+\)", shown)
+    assert re.search(r"3 +│ s1 +│ s2 \(port \d+\) +│ h1 \(port \d+\)", shown)
+    assert "delivered: h1" in shown
+    assert "not admitted: switch s2 drops it" in run(*words, "h2", url=url).stdout
+    refused = run(*words, "h3", "--filter", "price >", url=url)
+    assert refused.returncode != 0
+
+
 def test_partitions_and_configurators_are_shown(url: str) -> None:
     def shown() -> list[dict[str, Any]]:
         items = shown_as_json("partitions", url=url)["items"]

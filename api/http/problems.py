@@ -107,6 +107,7 @@ def document(found: Problem, request_id: str | None = None) -> ProblemOut:
         ids=list(found.ids) or None,
         request_id=request_id,
         retry_after=found.retry_after,
+        position=found.position,
     )
 
 

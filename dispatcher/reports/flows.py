@@ -1,10 +1,12 @@
-"""Flow entries, computed from the records or read from a switch; and what a filter leads to."""
+"""Flow entries, computed from records or read from a switch; what filters and events lead to."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from configurators.engine.engine import Engine
 from configurators.engine.partials import Partial, Request
@@ -21,9 +23,11 @@ from configurators.streams.stream import RemoteError, StreamClosed
 from dispatcher.errors import NotFound, TooManyRequests, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
+from dispatcher.reports.event_paths import concerning, follow_event
 from dispatcher.reports.status import Status
 from dispatcher.requests.writing.stored_records import MOST_LOOKED_AT, scan
 from dispatcher.views import (
+    EventPath,
     Explanation,
     FlowView,
     LinkView,
@@ -32,7 +36,9 @@ from dispatcher.views import (
     TouchedFlow,
 )
 from dzflow.address import BadAddress, read_match
+from dzflow.attribute import FieldError
 from dzflow.filters import conjunction_text, parse_filter
+from dzflow.intervals import Key
 from sdn.driver import Counts, Reading
 from sdn.flows import Action, FlowEntry, Output
 from sdn.topology import Host, Link
@@ -42,6 +48,10 @@ Source = Literal["cp", "dp"]
 _READ_TIME = 60.0
 _MOST_WAITING = 8  # computations of flows, in progress or waiting; each may take seconds
 _NAME = "explained"
+
+
+class MissingMember(FieldError):
+    """A question lacks something that is needed to answer it."""
 
 
 class FlowReader:
@@ -124,55 +134,104 @@ class FlowReader:
             self._computations -= 1
 
     async def explain(
-        self, space: LoadedSpace, given: Any, host: str | None, charge: Callable[[float], None]
+        self,
+        space: LoadedSpace,
+        given: Any,
+        event: Mapping[str, Any] | None,
+        host: str | None,
+        charge: Callable[[float], None],
     ) -> Explanation:
-        """What a filter leads to; with a host, also the operations that subscribing would take.
+        """What a filter leads to, and how an event would travel; None is not explained.
 
-        BadInput if the filter is not valid, UnknownHost if there is no such host. `charge` is
-        called with the processor time in seconds that it takes.
+        With a host, also the operations that subscribing to the filter would take. An event needs
+        the host that would publish it. BadInput if the filter or the event is not valid,
+        UnknownHost if there is no such host. `charge` is called with the processor time in seconds
+        that it takes.
         """
+        if given is None and event is None:
+            raise MissingMember("give a filter or an event to explain", "filter")
+        if event is not None and host is None:
+            raise MissingMember("name the host that would publish the event", "host")
         version = space.current
         began = self._cpu()
         try:
-            wanted = parse_filter(version.space, given)
-            regions = version.index.regions(wanted)
-            routed = version.route(Request(False, _NAME, host or "", regions))
-            unwanted = version.index.unwanted(wanted)
+            keys = version.space.keys(event) if event is not None else None
+            found = _indexed(version, given, host) if given is not None else _NOTHING
         finally:
             charge(self._cpu() - began)
-        flows: list[TouchedFlow] = []
-        note: str | None = "name a host to see the flows that its subscription would take"
-        if host is not None:
-            note = None
-            network = self._catalogue.network_doc
-            self._catalogue.network.topology.host(host)
-            assert network
-            under = f"{RECORDS}{space.number:x}/"
-            async with self._turn():
-                found = scan(self._etcd, under, most=MOST_LOOKED_AT)
-                records = [stored.record async for _, stored in found]
-                flows, seconds = await asyncio.to_thread(
-                    self._measured, network, space.doc, version.version, records, routed
-                )
-                charge(seconds)
-            if len(records) == MOST_LOOKED_AT:
-                note = f"only {MOST_LOOKED_AT} records were looked at; there may be fewer flows"
-        return Explanation(
-            [str(region) for region in regions],
-            [
-                conjunction_text(version.space, version.index.conjunction(region))
-                for region in regions
-            ],
-            unwanted,
-            list(routed),
-            flows,
-            note,
+        if host is None:
+            note = "name a host to see the flows that its subscription would take"
+            return replace(found.explanation, note=note)
+        network = self._catalogue.network_doc
+        self._catalogue.network.topology.host(host)
+        assert network
+        under = f"{RECORDS}{space.number:x}/"
+        question = _Question(network, space.doc, version.version, host)
+        tree = min(self._status.usable_trees(), default=0)
+        async with self._turn():
+            scanned = scan(self._etcd, under, most=MOST_LOOKED_AT)
+            records = [stored.record async for _, stored in scanned]
+            flows, path, seconds = await asyncio.to_thread(
+                self._measured, question, records, found.routed, keys, tree
+            )
+            charge(seconds)
+        note = f"only {MOST_LOOKED_AT} records were looked at; the others may change the answer"
+        return replace(
+            found.explanation,
+            flows=flows,
+            note=note if len(records) == MOST_LOOKED_AT else None,
+            event=path,
         )
 
-    def _measured(self, *about: Any) -> tuple[list[TouchedFlow], float]:
-        """The flows that a filter touches, and the processor time that this thread took."""
+    def _measured(
+        self,
+        question: "_Question",
+        records: list[Record],
+        routed: dict[str, Partial],
+        keys: Sequence[Key] | None,
+        tree: int,
+    ) -> tuple[list[TouchedFlow], EventPath | None, float]:
+        """The flows that a filter touches, the path of an event, the processor time it took."""
         began = self._cpu()
-        return _touched(*about), self._cpu() - began
+        flows = _touched(question, records, routed)
+        path = _followed(question, records, keys, tree) if keys is not None else None
+        return flows, path, self._cpu() - began
+
+
+class _Question(NamedTuple):
+    """What records are looked at for: the network, a version of a space, and a host."""
+
+    network: NetworkDoc
+    doc: SpaceDoc
+    version: int
+    host: str
+
+    def load(self) -> tuple[Network, Spaces, LoadedVersion]:
+        """The network and the space, built for use in another thread."""
+        spaces = Spaces([self.doc], self.network.pipeline.prefix)
+        view = spaces.named(self.doc.name).versions[self.version]
+        return Network.of(self.network), spaces, view
+
+
+class _Indexed(NamedTuple):
+    """A filter as the index has it, and its shares of partitions."""
+
+    explanation: Explanation
+    routed: dict[str, Partial]
+
+
+_NOTHING = _Indexed(Explanation([], [], None, [], []), {})
+
+
+def _indexed(version: LoadedVersion, given: Any, host: str | None) -> _Indexed:
+    wanted = parse_filter(version.space, given)
+    regions = version.index.regions(wanted)
+    routed = version.route(Request(False, _NAME, host or "", regions))
+    cells = [
+        conjunction_text(version.space, version.index.conjunction(region)) for region in regions
+    ]
+    unwanted = version.index.unwanted(wanted)
+    return _Indexed(Explanation([*map(str, regions)], cells, unwanted, list(routed), []), routed)
 
 
 class LegNames:
@@ -292,18 +351,12 @@ def engines(
 
 
 def _touched(
-    network: NetworkDoc,
-    doc: SpaceDoc,
-    version: int,
-    records: Iterable[Record],
-    routed: dict[str, Partial],
+    question: _Question, records: Iterable[Record], routed: dict[str, Partial]
 ) -> list[TouchedFlow]:
-    spaces = Spaces([doc], network.pipeline.prefix)
-    view = spaces.named(doc.name).versions[version]
+    network, spaces, version = question.load()
     found: list[TouchedFlow] = []
-    built = Network.of(network)
-    names = LegNames(built)
-    for name, engine in engines(built, view, records, routed).items():
+    names = LegNames(network)
+    for name, engine in engines(network, version, records, routed).items():
         for batch in engine.decide([routed[name]]).rounds:
             for switch, ops in batch.items():
                 found += [
@@ -313,6 +366,15 @@ def _touched(
                     for op in sorted(ops, key=lambda op: _order(op.entry))
                 ]
     return found
+
+
+def _followed(
+    question: _Question, records: Iterable[Record], keys: Sequence[Key], tree: int
+) -> EventPath:
+    network, _, version = question.load()
+    chosen = concerning(records, version, version.index.point(keys))
+    entries = [engine.entries() for engine in engines(network, version, chosen).values()]
+    return follow_event(network, version, question.host, keys, tree, chosen, entries)
 
 
 def flow_views(spaces: Spaces, names: LegNames, switch: str, read: Reading) -> list[FlowView]:

@@ -139,9 +139,18 @@ class AsyncControlPlane:
         """Delete a space that has no subscriptions and advertisements."""
         await self._rest.delete_space(name)
 
-    async def explain(self, space: str, filter: Json, host: str | None = None) -> dict[str, Any]:
-        """The regions of a filter, its share of unwanted events, and the flows it would need."""
-        return await self._rest.explain(space, filter, host)
+    async def explain(
+        self,
+        space: str,
+        filter: Json | None = None,
+        host: str | None = None,
+        event: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The regions of a filter, its share of unwanted events, and the flows it would need.
+
+        With an event, also how it would travel if the host published it.
+        """
+        return await self._rest.explain(space, filter, host, event)
 
 
 H = TypeVar("H", bound=Handle)

@@ -137,9 +137,18 @@ class ControlPlane:
         """Delete a space that has no subscriptions and advertisements."""
         self._calls.delete_space(name)
 
-    def explain(self, space: str, filter: Json, host: str | None = None) -> dict[str, Any]:
-        """The regions of a filter, its share of unwanted events, and the flows it would need."""
-        return self._calls.explain(space, filter, host)
+    def explain(
+        self,
+        space: str,
+        filter: Json | None = None,
+        host: str | None = None,
+        event: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The regions of a filter, its share of unwanted events, and the flows it would need.
+
+        With an event, also how it would travel if the host published it.
+        """
+        return self._calls.explain(space, filter, host, event)
 
 
 H = TypeVar("H", bound=Handle)

@@ -161,6 +161,7 @@ async def test_explaining_tells_what_subscribing_would_do(etcd_server: TestEtcd)
         filter_ = 'price >= 420 and symbol == "ACME"'
         found = await d.explain("stocks", filter_, "h3")
         assert len(found.cells) == len(found.regions) >= 1
+        assert found.false_share is not None
         assert 0 <= found.false_share < 1
         assert found.note is None
         assert all("symbol" in cell or "price" in cell for cell in found.cells)

@@ -92,6 +92,18 @@ _ANSWERS: dict[str, Any] = {
     "/explain": {
         "regions": [EVIL],
         "cells": [EVIL],
+        "event": {
+            "address": EVIL,
+            "tree": 0,
+            "admitted": True,
+            "reason": EVIL,
+            "hops": [
+                {"switch": EVIL, "in_port": 1, "from": EVIL, "to": [{"port": 2, "host": EVIL}]}
+            ],
+            "delivered": [EVIL],
+            "unwanted": [EVIL],
+            "missed": [EVIL],
+        },
         "false_share": 0.5,
         "flows": [{"switch": EVIL}],
         "note": EVIL,
@@ -111,6 +123,7 @@ COMMANDS = [
     ["advertisements"],
     ["space", "list"],
     ["explain", *_FILTER, "--host", "h1"],
+    ["explain", "--space", "x", "--event", "{}", "--host", "h1"],
 ]
 TEXT_ONLY = [
     ["subscribe", "--host", "h1", *_FILTER],

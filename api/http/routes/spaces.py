@@ -142,20 +142,37 @@ async def delete_space(name: SpacePath, dispatcher: DispatcherDep) -> Json[Space
 @router.post(
     "/explain",
     responses={
-        200: answer("Regions, cells in words, unwanted share, and flows it would take."),
+        200: answer("Regions, cells in words, unwanted share, flows; how the event would travel."),
         **problems(404, 429),
     },
-    openapi_extra=example({"space": "stocks", "filter": "price >= 420", "host": "h2"}),
+    openapi_extra=example(
+        {
+            "space": "stocks",
+            "filter": "price >= 420",
+            "event": {"price": 450, "volume": 10, "symbol": "ACME"},
+            "host": "h2",
+        }
+    ),
 )
 async def explain(
     asked: JsonBody[ExplainIn], dispatcher: DispatcherDep, caller: CallerDep, once: OnceDep
 ) -> Json[Explanation]:
-    """How a filter would be indexed, and which flows it would take; changes nothing."""
+    """How a filter would be indexed, and which flows it would take; changes nothing.
+
+    With `event`, also how this event would travel if `host` published it, hop by hop, by the tables
+    that the control plane has computed. Where it goes tells what other hosts want: a host's token
+    learns only whether it is let in.
+    """
     if asked.host is not None:
         caller.must_act_for(asked.host)
     return await once(
         lambda: dispatcher.explain(
-            asked.space, asked.filter, asked.host, caller.host or caller.name
+            asked.space,
+            asked.filter,
+            asked.host,
+            caller.host or caller.name,
+            event=asked.event,
+            restricted=not caller.is_operator,
         ),
         keep=False,
     )

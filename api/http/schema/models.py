@@ -172,10 +172,20 @@ class CountIn(In, frozen=True):
 
 
 class ExplainIn(In, frozen=True):
-    """A filter to explain, and the host that would subscribe with it."""
+    """A filter or an event to explain, and the host that would subscribe or publish."""
 
     space: SpaceName
-    filter: FilterIn
+    filter: FilterIn | None = None
+    event: (
+        Annotated[
+            dict[str, Any],
+            Meta(
+                description="The value of every attribute of an event that `host` would publish.",
+                examples=[{"price": 420.5, "volume": 100, "symbol": "ACME"}],
+            ),
+        ]
+        | None
+    ) = None
     host: HostId | None = None
 
 
@@ -226,6 +236,9 @@ class ProblemOut(Struct, frozen=True, omit_defaults=True):
     ids: list[str] | None = None
     request_id: str | None = None
     retry_after: float | None = None
+    position: (
+        Annotated[int, Meta(description="Where in the text of the filter, counted from 0.")] | None
+    ) = None
 
 
 class FieldProblem(Struct, frozen=True):

@@ -169,22 +169,37 @@ def unadvertise(
 
 def explain(
     space: Space,
-    filter: Filter,
-    host: Annotated[str | None, typer.Option(help="The host that would subscribe.")] = None,
+    filter: Annotated[str | None, typer.Option(help="The filter, such as 'price >= 420'.")] = None,
+    event: Annotated[
+        str | None, typer.Option(help="An event as JSON: how would it travel?")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="The host that would subscribe, or publish the event.")
+    ] = None,
     json: AsJson = False,
     url: Url = URL,
     token: Token = None,
     ca: Ca = None,
 ) -> None:
-    """Show the regions of a filter, its unwanted share, and the flows that it would need."""
+    """Show the regions of a filter and the flows that it would need, or the way of an event."""
     from dzflow.sdk import Rest
 
+    given = None if event is None else next(_events(event))
     with interruptible(), Rest(url, token, ca=ca) as rest:
-        found = rest.explain(space, filter, host)
+        found = rest.explain(space, filter, host, given)
     if json:
         print(json_line(found))
         return
     console = Console()
+    if filter is not None:
+        _show_filter(console, found, host)
+    if found.get("event"):
+        _show_path(console, found["event"])
+    if found.get("note"):
+        console.print(plain(found["note"]), highlight=False)
+
+
+def _show_filter(console: Console, found: dict[str, Any], host: str | None) -> None:
     table = Table("region", "meaning")
     for region, cell in zip(found["regions"], found["cells"], strict=True):
         table.add_row(plain(str(region)), plain(str(cell)))
@@ -195,8 +210,29 @@ def explain(
         switches = list(dict.fromkeys(flow["switch"] for flow in flows))
         where = f" on {plain(', '.join(switches))}" if switches else ""
         console.print(f"flows: {len(flows)}{where}", highlight=False)
-    if found.get("note"):
-        console.print(plain(found["note"]), highlight=False)
+
+
+def _show_path(console: Console, path: dict[str, Any]) -> None:
+    console.print(f"address: {plain(path['address'])} (tree {path['tree']})", highlight=False)
+    if not path["admitted"]:
+        console.print(f"not admitted: {plain(path['reason'])}", highlight=False)
+        return
+    if path["hops"] is None:
+        console.print("admitted; only operators see where it goes", highlight=False)
+        return
+    table = Table("hop", "switch", "from", "to")
+    for number, hop in enumerate(path["hops"], 1):
+        targets = [
+            f"{target.get('switch') or target.get('host')} (port {target['port']})"
+            for target in hop["to"]
+        ]
+        sender = f"{hop['from']} (port {hop['in_port']})"
+        table.add_row(str(number), plain(hop["switch"]), plain(sender), plain(", ".join(targets)))
+    console.print(table)
+    for word in ("delivered", "unwanted", "missed"):
+        if path[word] or word == "delivered":
+            hosts = ", ".join(path[word]) or "to no host"
+            console.print(f"{word}: {plain(hosts)}", highlight=False)
 
 
 def _begin(

@@ -160,10 +160,19 @@ class ApiProtocol:
         """All hosts."""
         return await self.items("/hosts")
 
-    async def explain(self, space: str, filter: Json, host: str | None = None) -> dict[str, Any]:
-        """The regions of a filter, its share of unwanted events, and the flows it would need."""
-        body = {"space": space, "filter": filter}
-        body |= {} if host is None else {"host": host}
+    async def explain(
+        self,
+        space: str,
+        filter: Json | None = None,
+        host: str | None = None,
+        event: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The regions of a filter, its share of unwanted events, and the flows it would need.
+
+        With an event, also how it would travel if the host published it.
+        """
+        given = {"filter": filter, "host": host, "event": event}
+        body = {"space": space} | {name: it for name, it in given.items() if it is not None}
         return await self._object(Call("POST", "/explain", body=body))
 
     # Records: subscriptions and advertisements

@@ -70,6 +70,7 @@ CALLS = (
     Call("PUT", "/spaces/other", _SPACE),
     Call("DELETE", "/spaces/other"),
     Call("POST", "/explain", {"space": "box", "filter": "a between 3 and 7"}),
+    Call("POST", "/explain", {"space": "box", "event": {"a": 3, "b": "x"}, "host": "h1"}),
     Call("GET", "/hosts"),
     Call("PUT", "/hosts/h9", {"switch": "s1", "port": 77}),
     Call("DELETE", "/hosts/h9"),

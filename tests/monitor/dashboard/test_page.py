@@ -56,23 +56,6 @@ def test_a_request_is_seen_while_it_is_made(browser: Browser, stack: Stack) -> N
         expect(page.locator("main")).to_contain_text("pushed", timeout=LIMIT)
 
 
-def test_a_filter_is_explained_and_subscribed_to_by_clicking(
-    browser: Browser, stack: Stack
-) -> None:
-    with looking(browser, stack.url, "try") as page:
-        page.get_by_label("Space").select_option("stocks")
-        page.get_by_label("Host").select_option("h3")
-        page.get_by_label("Filter").fill("price > ")
-        expect(page.locator("#verdict .error")).to_be_visible(timeout=LIMIT)
-        page.get_by_label("Filter").fill("price > 500")
-        expect(page.locator("#verdict")).to_contain_text("unwanted", timeout=LIMIT)
-        page.get_by_role("button", name="Subscribe", exact=True).click()
-        expect(page.locator(".outcome")).to_contain_text("Subscribed: s", timeout=LIMIT)
-        id = page.locator(".outcome a").inner_text()
-    record = httpx.get(f"{stack.url}/subscriptions/{id}", timeout=60).json()
-    assert (record["host"], record["filter"], record["state"]) == ("h3", "price > 500", "active")
-
-
 def test_a_partition_is_moved_by_clicking(browser: Browser, stack: Stack) -> None:
     def owner() -> str:
         found = httpx.get(f"{stack.url}/partitions", timeout=60).json()["items"]

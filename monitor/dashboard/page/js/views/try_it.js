@@ -1,47 +1,107 @@
-// Type a filter, see what it would do, then subscribe.
+// Type a filter and see what it would do, then subscribe; give an event and watch it travel.
 
 import { act, copyable, outcome, quoted } from "../actions.js";
-import { call } from "../api.js";
+import { call, get } from "../api.js";
 import { card, h, pill, show, table } from "../dom.js";
+import { EventForm } from "../event_form.js";
+import { FilterInput } from "../filter_input.js";
 import { number, percent } from "../format.js";
+import { linkName, TopologyMap } from "../topology_map.js";
 
 const WAIT = 300; // milliseconds without typing before the filter is explained
+const STEP = 600; // milliseconds that an event stays at each hop while it is shown
+const CALM = window.matchMedia("(prefers-reduced-motion: reduce)");
 
 export class TryIt {
+  #asked = 0; // filters that were sent; an answer to an older one is not shown
+  #marks = { filter: {}, event: {} };
+  #seen = "filter"; // which of the two the map shows
+
   constructor(live) {
     this.live = live;
-    this.space = h("select", { name: "space", onchange: () => this.#later() });
+    this.space = h("select", { name: "space", onchange: () => this.#choose() });
     this.host = h("select", { name: "host", onchange: () => this.#later() });
-    this.words = h("datalist", { id: "words" });
-    this.filter = h("input", { name: "filter", size: "50", list: "words", autocomplete: "off", spellcheck: "false",
-      placeholder: 'price >= 420 and symbol == "ACME"', oninput: () => this.#later(), "aria-describedby": "verdict" });
+    this.filter = new FilterInput(() => this.#schema, () => this.#later());
     this.verdict = h("div", { id: "verdict" });
     this.where = outcome();
     this.copies = h("span");
-    const form = h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); this.#subscribe(); } },
-      h("label", null, "Space ", this.space), h("label", null, "Host ", this.host),
-      h("label", { class: "wide" }, "Filter ", this.filter), h("button", { type: "submit" }, "Subscribe"), this.copies);
-    this.element = h("div", { class: "view" }, h("h1", null, "Try it"), form, this.words, this.where, this.verdict);
+    this.publisher = h("select", { name: "publisher" });
+    this.event = new EventForm();
+    this.eventCopies = h("span");
+    this.path = h("div", { id: "path" });
+    this.said = h("p", { id: "said", role: "status" });
+    this.map = new TopologyMap(live, { pick: (id) => { location.hash = `#/network/${encodeURIComponent(id)}`; } });
+    this.choices = new Map([["filter", "flows of the filter"], ["event", "way of the event"]].map(([name, text]) => {
+      const input = h("input", { type: "radio", name: "shown", value: name, checked: name === "filter", onchange: () => this.#see(name) });
+      return [name, { input, label: h("label", null, input, ` ${text}`) }];
+    }));
+    this.legend = h("ul", { class: "legend" });
+    this.element = h("div", { class: "view try" }, h("h1", null, "Try it"), this.#filterCard(),
+      h("div", { class: "beside" }, h("div", { class: "view" }, this.verdict, this.#eventCard()), this.#mapCard()));
   }
 
   close() {
     clearTimeout(this.timer);
+    clearTimeout(this.stepping);
   }
 
   update() {
-    offer(this.space, [...this.live.spaces.keys()].sort());
-    offer(this.host, (this.live.topology?.hosts ?? []).map((host) => host.id));
-    const space = this.live.spaces.get(this.space.value);
-    const names = (space?.attributes ?? []).map((attribute) => `${attribute.name} ${attribute.type === "enum" || attribute.type === "string" ? '== "' : ">= "}`);
-    if (names.join() !== this.offered) {
-      this.offered = names.join();
-      show(this.words, names.map((value) => h("option", { value })));
-      this.#later();
-    }
+    const spaces = [...this.live.spaces.keys()].sort();
+    const hosts = (this.live.topology?.hosts ?? []).map((host) => host.id);
+    this.map.update();
+    const chosen = [offer(this.host, hosts), offer(this.publisher, hosts), offer(this.space, spaces), this.event.offer(this.#schema)];
+    if (chosen.some(Boolean)) this.#choose();
+    if (!spaces.length) show(this.verdict, h("p", { class: "empty" }, "There is no space yet: make one with dzflow space put."));
   }
 
-  get #body() {
-    return { host: this.host.value, space: this.space.value, filter: this.filter.value.trim() || {} };
+  get #schema() {
+    return this.live.spaces.get(this.space.value)?.attributes ?? [];
+  }
+
+  #filterCard() {
+    const form = h("form", { class: "tools", onsubmit: (event) => { event.preventDefault(); this.#subscribe(); } },
+      h("label", null, "Space ", this.space), h("label", null, "Host ", this.host), this.filter.element,
+      h("button", { type: "submit" }, "Subscribe"), this.copies);
+    return card("A filter", form, this.filter.error, this.where);
+  }
+
+  #eventCard() {
+    const form = h("form", { onsubmit: (event) => { event.preventDefault(); this.#follow(); } },
+      h("p", { class: "note" }, "See how an event would travel by the tables of the switches. Nothing is published."),
+      this.event.element,
+      h("div", { class: "tools" }, h("label", null, "Publisher ", this.publisher),
+        h("button", { type: "submit" }, "Follow the event"),
+        h("button", { type: "button", class: "quiet", onclick: () => { this.event.randomise(); this.#follow(); } }, "Random event"),
+        this.eventCopies));
+    return card("An event", form, this.said, this.path);
+  }
+
+  #mapCard() {
+    return card("On the network",
+      h("div", { class: "tools", role: "radiogroup", "aria-label": "Shown on the map" },
+        [...this.choices.values()].map((one) => one.label), this.legend),
+      this.map.element);
+  }
+
+  /** Another space was chosen: its attributes and publishers are others. */
+  #choose() {
+    this.event.offer(this.#schema);
+    show(this.path);
+    show(this.said);
+    this.#mark("event", {});
+    this.#findPublisher(this.space.value);
+    this.#later();
+  }
+
+  /** Choose a host that advertises something: others cannot publish. */
+  async #findPublisher(space) {
+    if (!space) return;
+    try {
+      const found = await get(`advertisements?space=${encodeURIComponent(space)}&state=active&limit=1`);
+      if (space === this.space.value && found.items.length) this.publisher.value = found.items[0].host;
+    } catch (error) {
+      show(this.said, `The advertisements cannot be read: ${error.message}`);
+    }
   }
 
   #later() {
@@ -50,48 +110,192 @@ export class TryIt {
   }
 
   async #explain() {
-    const body = this.#body;
-    if (!body.space) {
-      return show(this.verdict, h("p", { class: "empty" }, "There is no space yet: make one with dzflow space put."));
-    }
-    show(this.copies, copyable("POST", "subscribe", body, `dzflow subscribe --host ${body.host} --space ${body.space} --filter ${quoted(this.filter.value)}`));
+    const body = { host: this.host.value, space: this.space.value, filter: this.filter.value || {} };
+    if (!body.space || !body.host) return;
+    const asked = ++this.#asked;
+    show(this.copies, copyable("POST", "subscribe", body,
+      `dzflow subscribe --host ${body.host} --space ${body.space} --filter ${quoted(this.filter.value || "true")}`));
     try {
       const found = await call("POST", "explain", body);
-      this.filter.setAttribute("aria-invalid", "false");
+      if (asked !== this.#asked) return;
+      this.filter.showProblem(null);
       show(this.verdict, explained(found));
+      this.#mark("filter", touched(found.flows, this.live.topology, body.host));
+      if (!this.path.childElementCount) this.#see("filter");
     } catch (error) {
-      this.filter.setAttribute("aria-invalid", "true");
-      show(this.verdict, h("p", { class: "error" }, error.message));
+      if (asked !== this.#asked) return;
+      this.filter.showProblem(error);
+      show(this.verdict);
+      this.#mark("filter", {});
     }
   }
 
   async #subscribe() {
-    const record = await act(this.where, "Subscribe", "POST", "subscribe", this.#body);
-    if (record) show(this.where, "Subscribed: ", h("a", { href: `#/requests/${encodeURIComponent(record.id)}` }, record.id));
+    const body = { host: this.host.value, space: this.space.value, filter: this.filter.value || {} };
+    const record = await act(this.where, "Subscribe", "POST", "subscribe", body);
+    if (!record) return;
+    show(this.where, "Subscribed: ", h("a", { href: `#/requests/${encodeURIComponent(record.id)}` }, record.id));
+    this.#later();
+  }
+
+  async #follow() {
+    clearTimeout(this.stepping);
+    const body = { space: this.space.value, host: this.publisher.value, event: this.event.value };
+    show(this.eventCopies, copyable("POST", "explain", body,
+      `dzflow explain --space ${body.space} --host ${body.host} --event ${quoted(JSON.stringify(body.event))}`));
+    show(this.said, "Following the event…");
+    try {
+      const { event } = await call("POST", "explain", body);
+      this.event.blame(null);
+      this.#showPath(event, body.host);
+    } catch (error) {
+      this.event.blame(error.body?.field ?? null);
+      show(this.path);
+      this.#mark("event", {});
+      show(this.said, h("span", { class: "error" }, error.message));
+    }
+  }
+
+  #showPath(found, publisher) {
+    show(this.said, summary(found, publisher));
+    if (!found.hops) {
+      show(this.path, h("p", { class: "note" }, "Where it goes tells what other hosts want: only operators see it."));
+      return this.#mark("event", {});
+    }
+    const depths = depthsOf(found.hops, publisher);
+    const items = found.hops.map((hop) => h("li", null, hopText(hop)));
+    show(this.path, hostsOf(found),
+      h("div", { class: "tools" }, h("h3", null, "Hops"),
+        found.hops.length > 1 && h("button", { type: "button", class: "quiet", onclick: () => this.#play(found, publisher, depths, items) }, "Play again")),
+      h("ol", { class: "hops", tabindex: "0", "aria-label": "Hops of the event" }, items),
+      h("p", { class: "note" }, "Address ", h("code", null, found.address), `, tree ${found.tree}.`));
+    this.#see("event");
+    this.#play(found, publisher, depths, items);
+  }
+
+  /** Show the hops one after the other; all at once to viewers who want no motion. */
+  #play(found, publisher, depths, items) {
+    clearTimeout(this.stepping);
+    const last = Math.max(...depths);
+    const step = (depth) => {
+      const now = depth <= last;
+      items.forEach((item, place) => {
+        item.className = now && depths[place] === depth ? "now" : depths[place] > depth ? "later" : "";
+      });
+      this.#mark("event", travelled(found, depths, depth, publisher, this.live.topology));
+      if (now) this.stepping = setTimeout(() => step(depth + 1), STEP);
+    };
+    step(CALM.matches ? last + 1 : 0);
+  }
+
+  #mark(name, marks) {
+    this.#marks[name] = marks;
+    if (name === this.#seen) this.#see(name);
+  }
+
+  #see(name) {
+    this.#seen = name;
+    this.choices.get(name).input.checked = true;
+    this.map.mark(this.#marks[name]);
+    show(this.legend, LEGEND[name].map(([level, text]) => h("li", null, h("i", { class: `key ${level}` }), text)));
   }
 }
 
+const LEGEND = {
+  filter: [["touched", "switch that would change"], ["source", "subscriber"]],
+  event: [["source", "publisher"], ["touched", "switch on the way"], ["reached", "host that wants it"],
+    ["unwanted", "host that gets it unwanted"], ["missed", "host that misses it"]],
+};
+
+/** Give a list of choices these values; whether another one is chosen now. */
 function offer(select, values) {
-  if ([...select.options].map((option) => option.value).join() === values.join()) return;
+  if ([...select.options].map((option) => option.value).join() === values.join()) return false;
   const before = select.value;
   show(select, values.map((value) => h("option", { value }, value)));
   if (values.includes(before)) select.value = before;
+  return select.value !== before;
 }
 
 function explained(found) {
   const level = found.false_share < 0.2 ? "good" : found.false_share < 0.6 ? "warn" : "bad";
   const flows = Map.groupBy(found.flows, (flow) => flow.switch);
+  const of = (change) => ([, all]) => all.filter((flow) => flow.change === change).length;
   const columns = [
     { title: "Switch", value: ([id]) => h("a", { href: `#/network/${encodeURIComponent(id)}` }, id) },
-    { title: "Adds", number: true, value: ([, all]) => all.filter((flow) => flow.change === "add").length },
-    { title: "Changes", number: true, value: ([, all]) => all.filter((flow) => flow.change === "modify").length },
-    { title: "Deletes", number: true, value: ([, all]) => all.filter((flow) => flow.change === "delete").length },
+    { title: "Adds", number: true, value: of("add") },
+    { title: "Changes", number: true, value: of("modify") },
+    { title: "Deletes", number: true, value: of("delete") },
   ];
-  return [
+  return h("div", { class: "grid two" },
     card("What the switches would let through",
-      h("p", null, pill(level, `${percent(found.false_share)} unwanted`), ` ${number(found.regions.length)} regions in ${number(found.partitions.length)} partitions`),
-      h("ul", { class: "cells" }, found.cells.map((cell) => h("li", null, h("code", null, cell))))),
+      h("p", null, pill(level, `${percent(found.false_share)} unwanted`), ` ${count(found.regions.length, "region")} in ${count(found.partitions.length, "partition")}`),
+      h("ul", { class: "cells", tabindex: "0", "aria-label": "Cells" }, found.cells.map((cell) => h("li", null, h("code", null, cell))))),
     card("Flow operations", found.note && h("p", { class: "note" }, found.note),
-      table("Switches that would change", columns, [...flows], "No switch would change: nobody advertises such events yet, or the entries are there already.")),
-  ];
+      table("Switches that would change", columns, [...flows], "No switch would change: nobody advertises such events yet, or the entries are there already.")));
+}
+
+/** The link at a port of a switch, by its name. */
+function linkAt(topology, id, port) {
+  const found = topology.links.find((link) => (link.a === id && link.a_port === port) || (link.b === id && link.b_port === port));
+  return found && linkName(found);
+}
+
+/** Marks for the switches and links of flow operations. */
+function touched(flows, topology, host) {
+  const switches = new Map(), links = new Set();
+  for (const { switch: id, flow } of flows) {
+    switches.set(id, "touched");
+    for (const action of flow.actions) {
+      const port = /^output:(\d+)$/.exec(action);
+      const name = port && linkAt(topology, id, Number(port[1]));
+      if (name) links.add(name);
+    }
+  }
+  return { switches, hosts: new Map([[host, "source"]]), links: switches.size ? links : undefined };
+}
+
+/** How many hops each one is away from the publisher. */
+function depthsOf(hops, publisher) {
+  const depth = new Map([[publisher, -1]]);
+  return hops.map((hop) => {
+    depth.set(hop.switch, (depth.get(hop.from) ?? -1) + 1);
+    return depth.get(hop.switch);
+  });
+}
+
+/** Marks for an event that has gone so many hops far. */
+function travelled(found, depths, far, publisher, topology) {
+  const switches = new Map(), links = new Set();
+  const hosts = new Map([...found.missed.map((id) => [id, "missed"]), [publisher, "source"]]);
+  found.hops.forEach((hop, place) => {
+    if (depths[place] > far) return;
+    switches.set(hop.switch, depths[place] === far ? "touched now" : "touched");
+    for (const target of hop.to) {
+      if (target.host !== undefined) hosts.set(target.host, found.unwanted.includes(target.host) ? "unwanted" : "reached");
+      else links.add(linkAt(topology, hop.switch, target.port));
+    }
+  });
+  return { switches, links, hosts };
+}
+
+const listed = (hosts) => hosts.join(", ");
+const count = (many, word) => `${number(many)} ${word}${many === 1 ? "" : "s"}`;
+
+function summary(found, publisher) {
+  if (!found.admitted) return [pill("bad", "not admitted"), ` ${found.reason}`];
+  if (!found.hops) return [pill("good", "admitted"), ` The switch of ${publisher} lets it in.`];
+  const text = ` It would reach ${count(found.delivered.length, "host")} in ${count(found.hops.length, "hop")}.`;
+  return [pill("good", "admitted"), text, found.missed.length > 0 && pill("bad", `${listed(found.missed)} would miss it`)];
+}
+
+function hostsOf(found) {
+  if (!found.admitted) return null;
+  const wanted = found.delivered.filter((host) => !found.unwanted.includes(host));
+  const rows = [["Delivered to", wanted], ["Unwanted by", found.unwanted], ["Missed by", found.missed]];
+  return h("dl", { class: "receivers" }, rows.map(([title, hosts]) => [h("dt", null, title), h("dd", null, listed(hosts) || "none")]));
+}
+
+function hopText(hop) {
+  const targets = hop.to.map((target) => `${target.switch ?? `host ${target.host}`} (port ${target.port})`);
+  return [h("b", null, hop.switch), ` from ${hop.from} (port ${hop.in_port}) to ${targets.join(", ") || "nowhere: it is dropped"}`];
 }

@@ -1,0 +1,124 @@
+"""The view "Try it" in a real browser: filters are completed and explained, events are followed."""
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.monitor.dashboard.browser import LIMIT, MARKUP, looking
+from tests.rest import subscription
+from tests.stack import Stack
+
+SCHEMA = {
+    "attributes": [
+        {"name": "price", "type": "float", "min": 0, "max": 1000},
+        {"name": "symbol", "type": "enum", "values": ["ACME", MARKUP]},
+    ],
+    "index": {"kind": "fields", "budget": 4, "shapes": 16},
+}
+
+
+@pytest.fixture(scope="module")
+def space(stack: Stack) -> str:
+    """A space whose events h1 publishes, if they cost less than 500; h3 wants cheap ones."""
+    with httpx.Client(base_url=stack.url, timeout=60) as client:
+        client.put("/spaces/tried", json=SCHEMA).raise_for_status()
+        offer = {"host": "h1", "space": "tried", "filter": "price < 500"}
+        client.post("/advertise", json=offer).raise_for_status()
+        body = subscription("tried", host="h3", filter="price < 250")
+        client.post("/subscribe", json=body).raise_for_status()
+    return "tried"
+
+
+@pytest.fixture
+def page(browser: Browser, stack: Stack, space: str) -> Iterator[Page]:
+    """The view, with the space chosen."""
+    with looking(browser, stack.url, "try") as page:
+        page.locator("[name=space]").select_option(space)
+        expect(page.locator("#verdict")).to_contain_text("unwanted", timeout=LIMIT)
+        yield page
+
+
+def test_a_filter_is_completed_by_the_keyboard_and_subscribed_to(page: Page, stack: Stack) -> None:
+    field = page.get_by_role("combobox", name="Filter")
+    field.press("p")
+    expect(page.locator("#completions [role=option]")).to_have_count(1)
+    for keys in ("ArrowDown Enter", "ArrowDown Enter"):
+        for key in keys.split():
+            field.press(key)
+    expect(field).to_have_value("price >= ")
+    field.press_sequentially("100 and s")
+    field.press("ArrowDown")
+    active = field.get_attribute("aria-activedescendant")
+    expect(page.locator(f"#{active}")).to_contain_text("enum: ACME")
+    field.press("Enter")
+    field.press_sequentially("== ")
+    expect(page.locator("#completions")).to_contain_text("<img")
+    field.press_sequentially('"a')
+    field.press("ArrowDown")
+    field.press("Enter")
+    expect(field).to_have_value('price >= 100 and symbol == "ACME" ')
+    field.press("Escape")
+    expect(page.get_by_role("listbox")).to_be_hidden()
+    page.locator("[name=host]").select_option("h4")
+    expect(page.locator("#verdict")).to_contain_text('symbol == "ACME"', timeout=LIMIT)
+    expect(page.locator(".node.switch.touched").first).to_be_visible(timeout=LIMIT)
+    expect(page.locator(".link.used").first).to_be_attached(timeout=LIMIT)
+    page.get_by_role("button", name="Subscribe", exact=True).click()
+    expect(page.locator(".outcome")).to_contain_text("Subscribed: s", timeout=LIMIT)
+    id = page.locator(".outcome a").inner_text()
+    record = httpx.get(f"{stack.url}/subscriptions/{id}", timeout=60).json()
+    assert (record["host"], record["state"]) == ("h4", "active")
+    assert record["filter"] == 'price >= 100 and symbol == "ACME"'
+    httpx.delete(f"{stack.url}/subscriptions/{id}", timeout=60).raise_for_status()
+
+
+def test_an_error_is_shown_at_its_place(page: Page) -> None:
+    field = page.get_by_role("combobox", name="Filter")
+    field.fill("price > 3 and colour == 'x'")
+    expect(page.locator("#filter-error mark")).to_have_text("colour", timeout=LIMIT)
+    expect(page.locator("#filter-error")).to_contain_text("no attribute 'colour'")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    page.get_by_role("button", name="Go to the place").click()
+    page.keyboard.type("symbol")
+    page.keyboard.press("End")
+    expect(page.locator("#filter-error mark")).not_to_have_text("colour", timeout=LIMIT)
+    field.fill(f"symbol == {json.dumps(MARKUP)}")
+    expect(page.locator("#filter-error")).to_be_empty(timeout=LIMIT)
+    expect(page.locator("#verdict")).to_contain_text("<img", timeout=LIMIT)
+    assert page.locator("main img").count() == 0
+
+
+def test_an_event_is_followed_hop_by_hop(page: Page) -> None:
+    page.locator("[name=price]").fill("200")
+    page.locator("[name=symbol]").select_option(MARKUP)
+    page.get_by_role("button", name="Follow the event").click()
+    expect(page.locator("#said")).to_contain_text("It would reach 1 host in", timeout=LIMIT)
+    expect(page.locator(".receivers")).to_contain_text("h3")
+    expect(page.locator(".hops li").last).to_contain_text("host h3")
+    expect(page.locator(".hops .later")).to_have_count(0, timeout=LIMIT)
+    expect(page.locator(".node.host.reached")).to_have_attribute("data-id", "h3", timeout=LIMIT)
+    expect(page.locator(".node.host.source")).to_have_attribute("data-id", "h1")
+    page.locator("[name=price]").fill("900")
+    page.get_by_role("button", name="Follow the event").click()
+    expect(page.locator("#said")).to_contain_text("not admitted", timeout=LIMIT)
+    expect(page.locator(".hops")).to_contain_text("dropped")
+    page.locator("[name=price]").fill("1001")
+    page.locator("form", has=page.locator("[name=price]")).evaluate(
+        "form => form.noValidate = true"
+    )
+    page.get_by_role("button", name="Follow the event").click()
+    expect(page.locator("[name=price]")).to_have_attribute("aria-invalid", "true", timeout=LIMIT)
+    page.get_by_role("button", name="Random event").click()
+    expect(page.locator("#said")).to_contain_text("admitted", timeout=LIMIT)
+    assert page.locator("main img").count() == 0
+
+
+def test_a_viewer_who_wants_no_motion_sees_all_hops_at_once(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.locator("[name=price]").fill("200")
+    page.get_by_role("button", name="Follow the event").click()
+    page.locator(".hops").wait_for()
+    assert page.locator(".hops .now, .hops .later").count() == 0
