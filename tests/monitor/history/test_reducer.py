@@ -34,7 +34,7 @@ def reducer() -> HistoryReducer:
     assert found.owner(P, ("c0", 7), 100) == []
     for kind in ("configurators", "southbound"):
         names = ("c0", "c1") if kind == "configurators" else ("s0",)
-        assert found.workers(kind, {name: process(name) for name in names}, 100) == []  # type: ignore[arg-type]
+        assert found.workers(kind, {name: process(name) for name in names}, 100) == []
     return found
 
 
