@@ -318,6 +318,10 @@ class Dispatcher:
         """Tell the readers of changes how the scheduled job goes."""
         self._parts.change_feed.publish_job(view)
 
+    def publish_history(self, view: object) -> None:
+        """Tell the readers of changes what has happened to workers or partitions."""
+        self._parts.change_feed.publish_history(view)
+
     def publish_load(self, view: Callable[[], object]) -> None:
         """Tell the readers of changes who asked for it the load; `view` makes the view of it."""
         self._parts.change_feed.publish_load(view)

@@ -256,6 +256,7 @@ class PartitionView(Struct, frozen=True):
     entries: int = 0
     tasks: int = 0
     reason: str | None = None
+    words: str = ""  # its part of the space: ranges of attributes
 
 
 class ConfiguratorView(Struct, frozen=True):
@@ -438,7 +439,16 @@ class Explanation(Struct, frozen=True):
 
 
 ChangeType = Literal[
-    "record", "space", "network", "switch", "configurator", "plan", "job", "load", "lagged"
+    "record",
+    "space",
+    "network",
+    "switch",
+    "configurator",
+    "plan",
+    "job",
+    "history",
+    "load",
+    "lagged",
 ]
 
 
@@ -460,6 +470,8 @@ class Change(Struct, frozen=True):
     | switch | SwitchView |
     | configurator | ConfiguratorView |
     | plan | the monitor's view of a plan for a partition map |
+    | job | the monitor's view of the scheduled job |
+    | history | the monitor's view of something that has happened |
     | load | the monitor's view of the last second |
     | lagged | None: the reader was too slow, and must read everything again; nothing follows |
     """

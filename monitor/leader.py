@@ -8,6 +8,7 @@ to write after its term, because it was paused, say, has no effect.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import aclosing
 
 from configurators.store.etcd.client import (
@@ -36,12 +37,22 @@ class NotLeading(DzflowError):
 
 
 class Leadership:
-    """Competes for the leadership while `run` runs. `me` is the id of the API process."""
+    """Competes for the leadership while `run` runs. `me` is the id of the API process.
 
-    def __init__(self, etcd: Etcd, me: str, ttl: int = TTL) -> None:
+    `on_change` is called with the process that leads, as far as is known, when it changes.
+    """
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        me: str,
+        ttl: int = TTL,
+        on_change: Callable[[str | None], None] | None = None,
+    ) -> None:
         self._etcd = etcd
         self._me = me
         self._ttl = ttl
+        self._on_change = on_change
         self._known: str | None = None  # who leads, according to etcd
         self._term = 0  # the revision of this process's key; 0: it does not lead
         self._lease: Lease | None = None  # of this term
@@ -119,7 +130,7 @@ class Leadership:
         newest = changes[-1] if changes else None
         if newest and newest.revision <= self._term:
             return
-        self._known = newest.value.decode() if newest and newest.value is not None else None
+        self._know(newest.value.decode() if newest and newest.value is not None else None)
         self._lose("its key was deleted")
 
     async def _try(self, lease: Lease) -> None:
@@ -136,7 +147,7 @@ class Leadership:
                 continue
             found = result.gets[0][0] if not result.succeeded else None
             if found and found.lease != lease.id:
-                self._known = found.value.decode()
+                self._know(found.value.decode())
             else:
                 # Or the key is there from an attempt whose answer was lost.
                 self._gain(found.revision if found else result.revision, lease)
@@ -144,7 +155,8 @@ class Leadership:
 
     def _gain(self, term: int, lease: Lease) -> None:
         log.info("%s leads: its monitor acts from now on", self._me)
-        self._term, self._lease, self._known = term, lease, self._me
+        self._term, self._lease = term, lease
+        self._know(self._me)
         self._lost.clear()
         self._gained.set()
 
@@ -154,6 +166,12 @@ class Leadership:
         log.warning("%s does not lead any more: %s", self._me, reason)
         self._term, self._lease = 0, None
         if self._known == self._me:
-            self._known = None
+            self._know(None)
         self._gained.clear()
         self._lost.set()
+
+    def _know(self, leader: str | None) -> None:
+        if leader != self._known:
+            self._known = leader
+            if self._on_change:
+                self._on_change(leader)

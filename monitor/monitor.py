@@ -16,6 +16,7 @@ from dzflow.aio import BackgroundTasks
 from monitor.balancing.balancer import Balancer, BalancerOptions, Observation
 from monitor.balancing.policy import PastMove, Policy
 from monitor.balancing.predictive import PredictivePolicy
+from monitor.history.recorder import DEFAULT_SIZE, HistoryRecorder
 from monitor.jobs.results import JobResults
 from monitor.jobs.scheduler import JobOptions, JobScheduler
 from monitor.jobs.state import JobState
@@ -40,9 +41,9 @@ _LOOK_BACK = 240.0  # seconds of load that policies may look at
 class Monitor:
     """Ties the monitor's parts together. Use as an async context manager, within the dispatcher's.
 
-    `load` measures the load and keeps its history, `moves` and `plans` take in what is to change,
-    `balancer` proposes moves. The monitor that leads carries all that out, in whichever process it
-    was asked for.
+    `load` measures the load and keeps it, `history` keeps what happened to workers and partitions.
+    `moves` and `plans` take in what is to change, `balancer` proposes moves. The monitor that leads
+    carries all that out, in whichever process it was asked for.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Monitor:
         options: BalancerOptions | None = None,
         limits: MoveLimits | None = None,
         jobs: JobOptions | None = None,
+        keep_history: int = DEFAULT_SIZE,
     ) -> None:
         """Without `jobs`, no job is run."""
         environment = environment or Environment()
@@ -62,7 +64,10 @@ class Monitor:
         etcd, catalogue, fleet = dispatcher.etcd, dispatcher.catalogue, dispatcher.fleet
         workers = dispatcher.workers
         self.load = LoadMeasurement(fleet, clock, self._tell_readers)
-        self.leadership = Leadership(etcd, dispatcher.id)
+        self.history = HistoryRecorder(
+            catalogue, fleet, workers, clock, dispatcher.publish_history, keep_history
+        )
+        self.leadership = Leadership(etcd, dispatcher.id, on_change=self.history.leader_changed)
         self.moves = MoveRequests(etcd, catalogue, fleet, workers, clock, environment.new_id)
         self.plans = PlanRequests(etcd, catalogue, fleet, workers, clock, environment.new_id)
         self._mover = Mover(etcd, catalogue, fleet, workers, clock, self._count_move, limits)
@@ -94,6 +99,7 @@ class Monitor:
         async with AsyncExitStack() as stack:
             tasks = BackgroundTasks()
             stack.push_async_callback(tasks.cancel)
+            self.history.begin()
             for number in self._dispatcher.catalogue.plans:
                 self._tell_of_plan(number)
             tasks.spawn(self.load.run(), "measurement of the load")
@@ -165,6 +171,7 @@ class Monitor:
     def _tell_of_job(self, state: JobState) -> None:
         self._dispatcher.metrics.jobs.note(state.counts, state.last_success)
         self._dispatcher.publish_job(state)
+        self.history.job_changed(state)
 
     def _staying(self) -> list[str]:
         """The configurators that may own partitions."""

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from configurators.engine.partition_map import PartitionMap
 from configurators.state.spaces import Spaces
-from configurators.store.model import MapPlan, Move, MovePhase, PlanPhase
+from configurators.store.model import MapPlan, Move, MoveCause, MovePhase, PlanPhase
 from monitor.plans.steps import steps_left
 
 
@@ -19,6 +19,7 @@ class MoveView(Struct, frozen=True):
     phase: MovePhase
     reason: str
     began: float  # seconds since 1970
+    cause: MoveCause = "operator"
 
 
 class MapView(Struct, frozen=True):
@@ -90,7 +91,9 @@ def show_plan(plan: MapPlan, current: PartitionMap | None, waiting: str = "") ->
 
 def show_move(partition: str, move: Move) -> MoveView:
     """A move as users see it."""
-    return MoveView(partition, move.source, move.target, move.phase, move.text, move.began)
+    return MoveView(
+        partition, move.source, move.target, move.phase, move.text, move.began, move.cause
+    )
 
 
 def show_maps(spaces: Spaces) -> list[MapView]:

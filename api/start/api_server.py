@@ -54,7 +54,15 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     self.report(registered=keys.DISPATCHERS + dispatcher.id)
     policy, balancing = balancing_policy(settings), balancer_options(settings)
     limits = MoveLimits(hand_over=settings.balancing.hand_over)
-    monitor = Monitor(dispatcher, around, policy, balancing, limits, job_options(settings))
+    monitor = Monitor(
+        dispatcher,
+        around,
+        policy,
+        balancing,
+        limits,
+        job_options(settings),
+        settings.keep.history,
+    )
     tracing = common.tracing(settings, "api", dispatcher.id)
     async with tracing as tracer, Etcd(access) as etcd, dispatcher, monitor:
         background = BackgroundTasks()

@@ -162,6 +162,9 @@ class Process(Struct, frozen=True, array_like=True):
 
 
 MovePhase = Literal["asked", "copying", "handing over", "moved", "failed"]
+MoveCause = Literal["operator", "balancer", "draining", "filling", "plan"]
+"""Who wants a move: an operator, the balancer's policy, a configurator that leaves or is new, or a
+plan for the partition map."""
 
 
 class Move(Struct, frozen=True, array_like=True):
@@ -186,6 +189,7 @@ class Move(Struct, frozen=True, array_like=True):
     phase: MovePhase
     text: str  # why it moves, or why it has failed
     began: float  # seconds since 1970
+    cause: MoveCause = "operator"
 
 
 PlanPhase = Literal["cutting", "settling", "moving", "done", "aborted"]

@@ -44,6 +44,8 @@ class Fleet:
         """Emitted with the id of a configurator that came, went, or has sent its load."""
         self.switches_changed: Signal[()] = Signal()
         """Emitted when southbound processes come, go, or report which switches they have."""
+        self.registrations_changed: Signal[()] = Signal()
+        """Emitted when a configurator or southbound process was registered, or is gone."""
         self.configurators = Peers(
             etcd,
             CONFIGURATORS,
@@ -53,7 +55,7 @@ class Fleet:
             self._configurator_connected,
             self._configurator_disconnected,
             name=me,
-            on_change=self._registrations_changed,
+            on_change=self._configurators_changed,
             connect=connect,
         )
         self.southbound = Peers(
@@ -64,7 +66,7 @@ class Fleet:
             FromSouthbound,
             on_close=self._southbound_disconnected,
             name=me,
-            on_change=self.switches_changed.emit,
+            on_change=self._southbound_changed,
             connect=connect,
         )
         self._stack = AsyncExitStack()
@@ -128,8 +130,13 @@ class Fleet:
         self.southbound_counters.pop(id, None)
         self.switches_changed.emit()
 
-    def _registrations_changed(self) -> None:
+    def _configurators_changed(self) -> None:
         known = set(self.configurators.processes)
         for id in known ^ self._known:
             self.configurator_changed.emit(id)
         self._known = known
+        self.registrations_changed.emit()
+
+    def _southbound_changed(self) -> None:
+        self.switches_changed.emit()
+        self.registrations_changed.emit()

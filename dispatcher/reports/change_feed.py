@@ -80,7 +80,7 @@ class ChangeFeed:
             reader.woken.set()
 
     async def changes(self, types: Collection[ChangeType]) -> AsyncGenerator[Change, None]:
-        """Changes of some types; first the present state of all but records and load.
+        """Changes of some types; first the present state of all but records, history and load.
 
         From the first one on, no change is left out, except for loads: a slow reader gets the
         newest one. A reader that is too slow for the others gets `lagged`, and that is the end.
@@ -120,6 +120,12 @@ class ChangeFeed:
     def publish_job(self, view: object) -> None:
         """Report the scheduled job to readers, also to those that come later."""
         self._publish("job", "", view)
+
+    def publish_history(self, view: object) -> None:
+        """Report something that has happened to readers that asked for it."""
+        for reader in self._readers:
+            if "history" in reader.types:
+                reader.put(Change("history", view))
 
     def publish_load(self, view: Callable[[], object]) -> None:
         """Report the load to readers that asked for it; `view` is called only if there are any."""

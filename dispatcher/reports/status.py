@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
+from weakref import WeakKeyDictionary
 
-from configurators.state.spaces import LoadedSpace
+from configurators.state.spaces import LoadedSpace, LoadedVersion
 from configurators.store.keys import PartitionName
 from configurators.store.model import WorkerKind
 from configurators.streams.messages import ConfiguratorCounters, SouthboundCounters
@@ -13,6 +14,7 @@ from dispatcher.errors import NotFound
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
+from dispatcher.reports.leaf_words import leaf_words
 from sdn.topology import Link
 
 _NO_REPORT = "it is registered, but has not reported which switches it has"
@@ -26,6 +28,8 @@ class Status:
         self._fleet = fleet
         self._hosts = hosts
         self._workers = workers
+        # By version of a space, for as long as it is loaded.
+        self._leaf_words: WeakKeyDictionary[LoadedVersion, dict[str, str]] = WeakKeyDictionary()
 
     # The network
 
@@ -189,7 +193,14 @@ class Status:
             space = self._catalogue.spaces.numbered(number)
             load = loads.get(name)
             view = views.PartitionView(
-                name, space.name if space else "", version, leaf, owner, epoch, "unknown"
+                name,
+                space.name if space else "",
+                version,
+                leaf,
+                owner,
+                epoch,
+                "unknown",
+                words=self._words(space, version, leaf),
             )
             if load and load.epoch == epoch:
                 view = views.PartitionView(
@@ -205,9 +216,20 @@ class Status:
                     load.entries,
                     load.tasks,
                     load.reason,
+                    view.words,
                 )
             found.append(view)
         return found
+
+    def _words(self, space: LoadedSpace | None, version: int, leaf: str) -> str:
+        """The part of a space that a partition has, in words."""
+        loaded = space.versions.get(version) if space else None
+        if loaded is None:
+            return ""
+        known = self._leaf_words.setdefault(loaded, {})
+        if leaf not in known:
+            known[leaf] = leaf_words(loaded.index, leaf)
+        return known[leaf]
 
     def configurators(self) -> list[views.ConfiguratorView]:
         """All configurators that are alive, own something, or should have started."""

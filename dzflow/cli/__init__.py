@@ -7,7 +7,7 @@ from rich.console import Console
 
 from dzflow.cli import bench, lab, token, trace, up
 from dzflow.cli.demo import command as demo_command
-from dzflow.cli.service import events, partitions, records, top, views, workers
+from dzflow.cli.service import events, history, partitions, records, top, views, workers
 from dzflow.cli.tables import plain_lines
 from dzflow.errors import DzflowError
 
@@ -25,6 +25,7 @@ records.add_to(app)
 views.add_to(app)
 app.command()(top.top)
 partitions.add_to(app)
+history.add_to(app)
 workers.add_to(app)
 app.add_typer(lab.app, name="lab")
 app.add_typer(trace.app, name="trace")

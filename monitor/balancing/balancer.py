@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from configurators.environment import Clock
+from configurators.store.model import MoveCause
 from dzflow.errors import DzflowError
 from monitor.balancing.draining import drain_by_queues
 from monitor.balancing.policy import PastMove, Policy, ProposedMove, Situation
@@ -34,7 +35,7 @@ class Mover(Protocol):
     def moving(self) -> Collection[str]:
         """The partitions that are moving now, whoever wanted it."""
 
-    async def move(self, partition: str, target: str, reason: str) -> bool:
+    async def move(self, partition: str, target: str, reason: str, cause: MoveCause) -> bool:
         """Move a partition; returns when that has ended, and whether the target owns it."""
 
 
@@ -139,12 +140,15 @@ class Balancer:
             return
         if self._resting() is None:
             situation = self._situation()
-            await self._carry_out(drain_by_queues(situation) or fill(situation))
+            if draining := drain_by_queues(situation):
+                await self._carry_out(draining, "draining")
+            else:
+                await self._carry_out(fill(situation), "filling")
         if self._options.mode == "off" or not self._leader.leads:
             return
         self._decision = self.dry_run()
         if self._options.mode == "apply":
-            await self._carry_out(self._decision.moves)
+            await self._carry_out(self._decision.moves, "balancer")
 
     def dry_run(self) -> Decision:
         """What the policies would do now, with reasons; nothing is done. For any process."""
@@ -178,20 +182,20 @@ class Balancer:
 
     # What is done
 
-    async def _carry_out(self, moves: Sequence[ProposedMove]) -> None:
+    async def _carry_out(self, moves: Sequence[ProposedMove], cause: MoveCause) -> None:
         """Make one move after another, as long as nothing speaks against it."""
         for move in moves:
             if not self._leader.leads or self._resting() is not None:
                 return
-            if not await self._move(move):
+            if not await self._move(move, cause):
                 return  # the next decision takes into account what has happened
 
-    async def _move(self, move: ProposedMove) -> bool:
+    async def _move(self, move: ProposedMove, cause: MoveCause) -> bool:
         log.info("%s moves from %s to %s: %s", *_names(move), move.reason)
         done = False
         self._own[move.partition] = move.target
         try:
-            done = await self._mover.move(move.partition, move.target, move.reason)
+            done = await self._mover.move(move.partition, move.target, move.reason, cause)
         except DzflowError as error:
             log.warning("%s cannot move from %s to %s: %s", *_names(move), error)
         finally:

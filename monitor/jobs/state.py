@@ -52,6 +52,8 @@ class JobSpace(Struct, frozen=True):
     why: str = ""
     applied: bool = False
     refused: str = ""
+    shares: dict[str, float] = {}  # of the work, by configurator; empty in mode sea
+    predicted_shares: dict[str, float] = {}  # the same, with the plan
 
 
 class JobRun(Struct, frozen=True):
@@ -128,13 +130,22 @@ def read_result(data: bytes) -> tuple[JobSpace, ...]:
     """What the file that `dzflow trace rebalance --json` writes says of each space."""
     found = _decode(data, _Result)
     return tuple(
-        JobSpace(each.space, each.before.imbalance, each.after.imbalance, each.plan, each.why)
+        JobSpace(
+            each.space,
+            each.before.imbalance,
+            each.after.imbalance,
+            each.plan,
+            each.why,
+            shares=each.before.shares,
+            predicted_shares=each.after.shares,
+        )
         for each in found.spaces
     )
 
 
 class _Prediction(Struct, frozen=True):
     imbalance: float
+    shares: dict[str, float] = {}
 
 
 class _Space(Struct, frozen=True):

@@ -7,7 +7,7 @@ from configurators.environment import Clock
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd, Put, absent
 from configurators.store.keys import PartitionName, move_key
-from configurators.store.model import Move
+from configurators.store.model import Move, MoveCause
 from dispatcher.errors import Conflict, NotFound
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
@@ -53,17 +53,21 @@ class MoveRequests:
         """The partitions that are moving now."""
         return self._catalogue.moves.keys()
 
-    async def move(self, partition: str, target: str, reason: str) -> bool:
+    async def move(
+        self, partition: str, target: str, reason: str, cause: MoveCause = "operator"
+    ) -> bool:
         """Ask for a move, and wait until it has ended; False if that takes too long."""
-        move = await self.ask(partition, target, reason)
+        move = await self.ask(partition, target, reason, cause)
         return await self.wait(partition, move, _LONGEST)
 
-    async def ask(self, partition: str, target: str, text: str) -> Move:
-        """Ask for a move to another configurator; `text` says why.
+    async def ask(
+        self, partition: str, target: str, text: str, cause: MoveCause = "operator"
+    ) -> Move:
+        """Ask for a move to another configurator; `text` says why, `cause` who wants it.
 
         NotFound if there is no such partition, Conflict if it cannot move there now.
         """
-        move, registered = self._new_move(partition, target, text)
+        move, registered = self._new_move(partition, target, text, cause)
         key = move_key(partition)
         wanted_at = self._workers.wanted_at("configurators")
         compares = [absent(key), *owner_may_change(partition, move, registered, wanted_at)]
@@ -98,7 +102,9 @@ class MoveRequests:
             raise Conflict(f"partition {partition} {text}; GET /partitions shows the owners")
         return True
 
-    def _new_move(self, partition: str, target: str, text: str) -> tuple[Move, int]:
+    def _new_move(
+        self, partition: str, target: str, text: str, cause: MoveCause
+    ) -> tuple[Move, int]:
         """The move, and the revision of the target's registration."""
         if self._catalogue.partitions_move:
             raise Conflict(
@@ -139,7 +145,7 @@ class MoveRequests:
                 f"the partition map of {space.name!r} is being changed; try again when that is done"
             )
         now = self._clock.wall()
-        move = Move(self._new_id(8), source, epoch, target, "asked", text, now)
+        move = Move(self._new_id(8), source, epoch, target, "asked", text, now, cause)
         return move, self._fleet.configurators.revision(target)
 
     def _move_changed(self, partition: str) -> None:

@@ -59,6 +59,7 @@ ACCESS: Mapping[str, Access] = {
     "GET /southbound": "operator",
     "POST /southbound": "operator",
     "GET /load": "operator",
+    "GET /history": "operator",
     "POST /reports": "host",
     "GET /stream": "host",
     "GET /metrics": "operator",

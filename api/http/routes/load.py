@@ -1,10 +1,11 @@
-"""The load of partitions and configurators over time."""
+"""The load over time, and the history of workers and partitions."""
 
 from api.http.border.route import new_router
 from api.http.dependencies import MonitorDep
 from api.http.schema.msgspec_types import Json
 from api.http.schema.openapi import answer
-from api.http.schema.parameters import ResolutionQuery, SinceQuery
+from api.http.schema.parameters import HistorySinceQuery, ResolutionQuery, SinceQuery
+from monitor.history.event import HistoryPage
 from monitor.load.rates import LoadPage
 
 router = new_router("control")
@@ -20,3 +21,13 @@ async def get_load(
     less if there are many partitions. An answer has at most 300 intervals.
     """
     return monitor.load.page(since, resolution)
+
+
+@router.get("/history", responses={200: answer("Events; with `next` if there is more.")})
+async def get_history(monitor: MonitorDep, since: HistorySinceQuery = 0) -> Json[HistoryPage]:
+    """What happened to workers and partitions, since this API process has started.
+
+    Moves, take-overs, workers that came and went, plans, switches that were lost, and runs of the
+    scheduled job. An answer has at most 500 events, the oldest first.
+    """
+    return monitor.history.page(since)

@@ -35,6 +35,17 @@ _Since = Annotated[
         examples=[-60],
     ),
 ]
+_HistorySince = Annotated[
+    float,
+    Meta(
+        ge=-86_400 * 365,
+        le=1e11,
+        description=(
+            "Seconds since 1970, or, if negative, seconds before now. Later events are given."
+        ),
+        examples=[-3600],
+    ),
+]
 _Resolution = Annotated[
     Literal[1, 10, 60],
     Meta(
@@ -66,4 +77,5 @@ WaitQuery = Annotated[bool | float, Checked(Wait), Query()]
 SourceQuery = Annotated[Literal["cp", "dp"], Checked(_Source), Query()]
 TypesQuery = Annotated[str | None, Checked(_Types), Query()]
 SinceQuery = Annotated[float, Checked(_Since), Query()]
+HistorySinceQuery = Annotated[float, Checked(_HistorySince), Query()]
 ResolutionQuery = Annotated[Literal[1, 10, 60], Checked(_Resolution), Query()]

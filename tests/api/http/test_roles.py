@@ -29,6 +29,7 @@ FOR_OPERATORS = {
     "GET /southbound",
     "POST /southbound",
     "GET /load",
+    "GET /history",
     "GET /balancing",
     "GET /jobs",
     "POST /partitions/{id}/migrate",

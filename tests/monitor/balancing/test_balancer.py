@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from configurators.environment import Clock
 from configurators.store.etcd.client import Etcd
+from configurators.store.model import MoveCause
 from dzflow.errors import DzflowError
 from monitor.balancing.balancer import Balancer, BalancerOptions, Mode, Observation
 from monitor.balancing.policy import PastMove, ProposedMove, Situation
@@ -59,7 +60,13 @@ class FakeMover:
     def moving(self) -> Collection[str]:
         return self.running
 
-    async def move(self, partition: str, target: str, reason: str) -> bool:
+    async def move(
+        self,
+        partition: str,
+        target: str,
+        reason: str,
+        cause: MoveCause,  # noqa: ARG002
+    ) -> bool:
         self.moved.append((partition, target, reason))
         self.running.add(partition)
         try:

@@ -91,3 +91,9 @@ class KeepSettings(Section):
     series: int = Field(
         default=10_000, ge=1, description="metrics reported by applications, per API process"
     )
+    history: int = Field(
+        default=5_000,
+        ge=1,
+        le=1_000_000,
+        description="events of workers and partitions that GET /history gives, per API process",
+    )

@@ -3,9 +3,10 @@
 import { changes, get, Problem, readiness, token } from "./api.js";
 
 const HISTORY = 300; // seconds of load
+const EVENTS = 3600; // seconds of what happened to workers and partitions
 const READY_EVERY = 2_000; // milliseconds between two looks at /readyz
 const RETRY = [500, 1_000, 2_000, 5_000]; // milliseconds before the next try
-const ALL = ["space", "network", "switch", "configurator", "plan", "job", "load"];
+const ALL = ["space", "network", "switch", "configurator", "plan", "job", "history", "load"];
 const FOR_HOSTS = ["space", "network"];
 
 export class Live extends EventTarget {
@@ -20,6 +21,8 @@ export class Live extends EventTarget {
   configurators = new Map();
   plans = new Map();
   load = []; // intervals of one second, the oldest first
+  job = null; // the scheduled job, if it has ever run
+  history = []; // events of the last hour, the oldest first
 
   #stop = new AbortController();
   #due = false;
@@ -75,11 +78,14 @@ export class Live extends EventTarget {
     this.switches.clear();
     this.configurators.clear();
     this.spaces.clear();
+    let first = true;
     for await (const change of changes(operator ? ALL : FOR_HOSTS, this.#stop.signal)) {
       this.connected = true;
       this.problem = "";
       began();
       this.#apply(change);
+      if (first && operator) this.#readHistory(); // later events come by the stream
+      first = false;
       this.#changed();
     }
   }
@@ -117,6 +123,12 @@ export class Live extends EventTarget {
       case "plan":
         this.plans.set(data.space, data);
         break;
+      case "job":
+        this.job = data;
+        break;
+      case "history":
+        this.#addEvents([data]);
+        break;
       case "network":
         this.trees = data.trees;
         this.#readTopology();
@@ -124,6 +136,26 @@ export class Live extends EventTarget {
       case "lagged":
         throw new Problem(0, "the page was too slow for the stream");
     }
+  }
+
+  async #readHistory() {
+    try {
+      for (let since = -EVENTS; since !== null;) {
+        const page = await get(`history?since=${since}`);
+        this.#addEvents(page.items);
+        since = page.next;
+      }
+    } catch (error) {
+      this.problem = error.message;
+    }
+    this.#changed();
+  }
+
+  /** Each event has a time of its own, so one that comes twice counts once. */
+  #addEvents(events) {
+    const known = new Map([...this.history, ...events].map((one) => [one.at, one]));
+    const oldest = Date.now() / 1000 - EVENTS;
+    this.history = [...known.values()].filter((one) => one.at > oldest).sort((a, b) => a.at - b.at);
   }
 
   async #readTopology() {

@@ -1,30 +1,40 @@
-// Partitions as a map: sized by load, coloured by owner; pick one to move it.
+// Partitions as a map: sized by load, coloured by owner; pick one to move it; proposals beside it.
 
-import { act, copyable, outcome } from "../actions.js";
+import { act, copyable, outcome, quoted } from "../actions.js";
 import { get } from "../api.js";
-import { treemap } from "../charts.js";
-import { card, h, pill, s, show, table } from "../dom.js";
-import { clock, number, percent } from "../format.js";
+import { lines } from "../charts.js";
+import { card, h, pill, show, table } from "../dom.js";
+import { ago, clock, number, percent } from "../format.js";
+import { balancerProposal, bringBack, dismiss, dismissed, jobProposals } from "../proposals.js";
+import { byOwner, colours, isHot, loads, owners, spaceMap } from "../space_map.js";
+import { historyTable } from "../time_line.js";
 
-const WIDTH = 1000, HEIGHT = 360;
-const READ_EVERY = 2_000; // milliseconds
+const READ_EVERY = 1_000; // milliseconds
 
 export class EventSpace {
   constructor(live, picked) {
     this.live = live;
     this.picked = picked;
-    this.partitions = [];
+    this.partitions = null; // until they were read
     this.moves = [];
+    this.maps = [];
+    this.balancing = null;
+    this.waiting = new Map(); // what a plan waits for, by its id
+    this.cards = new Map(); // of proposals and plans, by identity: their buttons stay the same
     this.map = h("div", { class: "drawing" });
-    this.move = h("div");
-    this.plan = h("div");
+    this.legend = h("div");
+    this.details = h("div");
+    this.proposals = h("div", { class: "view" });
+    this.offers = h("div");
+    this.plans = h("div", { class: "view" });
     this.rows = h("div");
+    this.problem = h("p", { class: "error", role: "status" });
+    this.said = outcome();
     this.element = h("div", { class: "view" }, h("h1", null, "Event space"),
-      h("p", { class: "note" }, "The area of a partition is its share of the load, its colour the configurator that owns it."),
-      this.map, this.move, this.plan, this.rows);
+      h("p", { class: "note" }, "The area of a partition is its share of the load of the last 10 s, its colour the configurator that owns it. Hot spots, which have more than twice the mean load, are hatched and named."),
+      this.problem, this.map, this.legend, this.details, this.said, this.proposals, this.offers, this.plans, this.rows);
     this.#read();
-    this.timer = setInterval(() => this.#read(), READ_EVERY);
-    this.#offerMove();
+    this.timer = setInterval(() => { if (!document.hidden) this.#read(); }, READ_EVERY);
   }
 
   close() {
@@ -32,18 +42,41 @@ export class EventSpace {
   }
 
   update() {
-    const load = new Map((this.live.newest?.partitions ?? []).map((one) => [one.id, one]));
-    const owners = [...new Set(this.partitions.map((one) => one.configurator))].sort();
-    show(this.map, this.#draw(load, owners));
-    show(this.plan, [...this.live.plans.values()].map(planCard));
+    const load = loads(this.live.load);
+    const names = [...this.live.configurators.keys()];
+    const colour = colours([...names, ...(this.partitions ?? []).map((one) => one.configurator)]);
+    if (!this.partitions) {
+      show(this.map, h("p", { class: "empty" }, "Loading…"));
+      return;
+    }
+    const parts = this.partitions.map((one) => ({
+      id: one.id, name: one.leaf, owner: one.configurator, load: load.get(one.id) ?? 0, words: one.words, space: one.space,
+      note: one.words,
+    }));
+    const pick = (id) => { location.hash = `#/event-space/${encodeURIComponent(id)}`; };
+    const width = Math.max(300, this.map.clientWidth - 18 || 1000);
+    show(this.map, spaceMap(`${parts.length} partitions by load`, parts, colour, { picked: this.picked, pick, width }));
+    show(this.legend, owners(colour, byOwner(parts)));
+    this.#showDetails(load);
+    this.#showProposals(parts, colour, names);
+    this.#showPlans();
+    this.#showTable(load, colour);
+  }
+
+  // All partitions
+
+  #showTable(load, colour) {
+    const newest = new Map((this.live.newest?.partitions ?? []).map((one) => [one.id, one]));
+    const all = [...load.values()];
     const columns = [
       { title: "Partition", value: (row) => h("a", { href: `#/event-space/${encodeURIComponent(row.id)}` }, row.id) },
       { title: "Space", value: (row) => row.space },
-      { title: "Owner", value: (row) => [h("i", { class: `key c${owners.indexOf(row.configurator) % 8}` }), row.configurator || "nobody"] },
+      { title: "Holds", value: (row) => row.words },
+      { title: "Owner", value: (row) => [h("i", { class: `key ${colour.get(row.configurator) ?? ""}` }), row.configurator || "nobody"] },
       { title: "State", value: (row) => pill(row.state === "ready" ? "good" : "warn", row.reason ?? row.state) },
-      { title: "Load", number: true, value: (row) => percent(load.get(row.id)?.utilisation) },
+      { title: "Load", number: true, value: (row) => [isHot(load.get(row.id) ?? 0, all) && pill("warn", "hot spot"), " ", percent(load.get(row.id) ?? 0)] },
       { title: "Queue", number: true, value: (row) => number(row.queued) },
-      { title: "Tasks/s", number: true, value: (row) => number(load.get(row.id)?.done_per_s) },
+      { title: "Tasks/s", number: true, value: (row) => number(newest.get(row.id)?.done_per_s) },
       { title: "Active", number: true, value: (row) => number(row.active) },
       { title: "Entries", number: true, value: (row) => number(row.entries) },
     ];
@@ -51,70 +84,170 @@ export class EventSpace {
       "There are no partitions yet: make a space with PUT /spaces/{name}, or dzflow space put.")));
   }
 
-  #draw(load, owners) {
-    if (!this.partitions.length) return h("p", { class: "empty" }, "There are no partitions yet.");
-    const size = (one) => 0.02 + (load.get(one.id)?.utilisation ?? 0) + 1e-5 * one.active;
-    const ordered = [...this.partitions].sort((a, b) => size(b) - size(a));
-    const cells = treemap(ordered, size, 0, 0, WIDTH, HEIGHT).map(({ item, x, y, width, height }) => {
-      const busy = percent(load.get(item.id)?.utilisation);
-      const title = `${item.id} of ${item.space}: ${item.configurator || "nobody"}, load ${busy}, ${item.active} active`;
-      const pick = () => { location.hash = `#/event-space/${encodeURIComponent(item.id)}`; };
-      return s("g", {
-        class: `cell ${item.id === this.picked ? "picked" : ""}`, tabindex: "0", role: "button", "data-id": item.id, "aria-label": title, onclick: pick,
-        onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(); } },
-      }, s("title", null, title),
-      s("rect", { class: `owner c${owners.indexOf(item.configurator) % 8}`, x: x + 1, y: y + 1, width: Math.max(0, width - 2), height: Math.max(0, height - 2), rx: 4 }),
-      width > 90 && height > 36 && [
-        s("text", { x: x + 10, y: y + 20, class: "strong" }, item.leaf.slice(0, Math.floor(width / 9)) || item.id),
-        s("text", { x: x + 10, y: y + 34 }, busy)]);
+  // One partition
+
+  #showDetails(load) {
+    const one = this.partitions.find((each) => each.id === this.picked);
+    if (!one) return show(this.details, this.picked && h("p", { class: "note" }, `There is no partition ${this.picked} any more.`));
+    const targets = [...this.live.configurators.values()].filter((each) => each.id !== one.configurator && !each.leaving && each.state === "up");
+    const offered = [one.id, one.configurator, ...targets.map((each) => each.id)].join(" ");
+    if (this.offered !== offered) {
+      this.offered = offered;
+      this.facts = h("div");
+      this.past = h("div");
+      show(this.details, card(`Partition ${one.id}`, this.facts, this.#moveForm(one, targets), this.past));
+    }
+    const move = this.moves.find((each) => each.partition === one.id);
+    const samples = this.live.load.map((each) => each.partitions.find((part) => part.id === one.id));
+    const times = this.live.load.map((each) => each.at);
+    const of = (field, scale = 1) => samples.map((each) => (each ? each[field] * scale : null));
+    show(this.facts,
+      h("p", null, h("strong", null, one.words || "everything"), ` in space ${one.space}`),
+      h("p", { class: "note" }, `Owned by ${one.configurator || "nobody"} (epoch ${one.epoch}), load ${percent(load.get(one.id) ?? 0)}, `,
+        `${number(one.active)} active records, ${number(one.entries)} flow entries, ${number(one.queued)} tasks in the queue.`),
+      move && h("p", null, pill("warn", "moving"), ` to ${move.target}: ${move.phase}, since ${clock(move.began)}; ${move.reason}`),
+      h("div", { class: "grid two" },
+        lines("Load: share of time in which it was worked on", "%", times, [{ name: "load", values: of("utilisation", 100) }]),
+        lines("Tasks", "/s", times, [{ name: "in", values: of("arrivals_per_s") }, { name: "done", values: of("done_per_s") }])));
+    show(this.past, historyTable(`History of ${one.id}, last hour`, this.live.history.filter((each) => each.partition === one.id),
+      "Nothing has happened to it in the last hour."));
+  }
+
+  #moveForm(one, targets) {
+    if (!targets.length) return h("p", { class: "note" }, "There is no other configurator to move it to.");
+    const choice = h("select", null, targets.map((each) => h("option", { value: each.id }, each.id)));
+    const path = `partitions/${encodeURIComponent(one.id)}/migrate`;
+    const copies = h("span");
+    const offer = () => show(copies, copyable("POST", path, { to: choice.value }, `dzflow partitions migrate ${quoted(one.id)} --to ${choice.value}`));
+    choice.addEventListener("change", offer);
+    offer();
+    const move = async () => {
+      if (await act(this.said, `Move ${one.id} to ${choice.value}`, "POST", path, { to: choice.value })) this.#read();
+    };
+    return h("p", { class: "tools" }, h("label", null, "Move to ", choice), h("button", { type: "button", onclick: move }, "Move"), copies);
+  }
+
+  // Proposals
+
+  #showProposals(parts, colour, names) {
+    const hidden = dismissed();
+    const found = [balancerProposal(this.balancing?.dry_run, parts, names), ...jobProposals(this.live.job, this.maps, parts, names)].filter(Boolean);
+    const shown = found.filter((one) => !hidden.has(one.id));
+    const elements = shown.map((one) => {
+      const known = this.#card(`proposal ${one.id}`, () => this.#proposalCard(one));
+      const width = Math.max(260, known.maps.clientWidth > 900 ? (known.maps.clientWidth - 64) / 2 : known.maps.clientWidth - 18 || 500);
+      show(known.maps,
+        h("div", null, h("h3", null, "Present"), spaceMap(`Present map, ${one.id}`, one.present.map((each) => ({ ...each, note: "" })), colour, { width })),
+        h("div", null, h("h3", null, "Proposed"), spaceMap(`Proposed map, ${one.id}`, one.proposed, colour, { width })));
+      show(known.figures, figuresOf(one));
+      known.apply.disabled = Boolean(this.applying || one.stale);
+      return known.element;
     });
-    return s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "space", role: "group", "aria-label": `${this.partitions.length} partitions by load` }, cells);
+    const note = this.balancing?.dry_run.resting ? `The balancer rests: ${this.balancing.dry_run.resting}.`
+      : !found.length && "Nothing is proposed now: the balancer finds the load balanced well enough, and the Spark job has no plan.";
+    arrange(this.proposals, elements);
+    show(this.offers, card("Proposals", h("p", { class: "note" }, note || `${found.length} proposed, ${found.length - shown.length} of them dismissed in this tab. A dismissed proposal stays hidden until the tab is closed, or something else is proposed.`),
+      found.length > shown.length && h("button", { type: "button", class: "quiet", onclick: () => { bringBack(); this.update(); } }, "Show dismissed proposals")));
+  }
+
+  #proposalCard(one) {
+    const maps = h("div", { class: "side-by-side" }), figures = h("div");
+    const apply = h("button", { type: "button", onclick: () => this.#apply(one) }, one.by === "job" ? "Apply plan" : "Apply moves");
+    const turnDown = h("button", { type: "button", class: "quiet", onclick: () => { dismiss(one.id); this.update(); } }, "Dismiss");
+    const copies = one.by === "job" && copyable("POST", "partitions/plan", one.plan, `dzflow partitions plan ${quoted(`${one.space}-plan.json`)}`);
+    const copyMove = ({ partition, target }) => copyable("POST", `partitions/${encodeURIComponent(partition)}/migrate`, { to: target },
+      `dzflow partitions migrate ${quoted(partition)} --to ${target}`);
+    const element = card(one.title,
+      one.at && h("p", { class: "note" }, `From the run that ended ${ago(one.at)}.`),
+      one.stale && h("p", null, pill("warn", "out of date"), " The map was changed since: this plan can no longer be applied."),
+      one.refused && h("p", { class: "error" }, `The service has refused it: ${one.refused}`),
+      h("h3", null, "Why"), h("ul", { class: "reasons" }, one.reasons.map((reason, place) => h("li", null, reason, " ", one.moves && copyMove(one.moves[place])))),
+      figures, maps, h("p", { class: "tools" }, apply, turnDown, copies));
+    element.classList.add("proposal");
+    return { element, maps, figures, apply };
+  }
+
+  async #apply(one) {
+    this.applying = one.id;
+    this.update();
+    if (one.by === "job") {
+      await act(this.said, `Apply the plan for ${one.space}`, "POST", "partitions/plan", one.plan);
+    } else {
+      for (const [place, move] of one.moves.entries()) {
+        const doing = `Move ${place + 1} of ${one.moves.length}: ${move.partition} to ${move.target}`;
+        if (!await act(this.said, doing, "POST", `partitions/${encodeURIComponent(move.partition)}/migrate`, { to: move.target })) break;
+      }
+    }
+    this.applying = null;
+    this.#read();
+  }
+
+  // Plans that are carried out
+
+  #showPlans() {
+    arrange(this.plans, [...this.live.plans.values()].map((plan) => {
+      const known = this.#card(`plan ${plan.id} ${plan.running}`, () => {
+        const progress = h("div");
+        const path = `partitions/plan?space=${encodeURIComponent(plan.space)}`;
+        const abort = () => act(this.said, `Abort the plan for ${plan.space}`, "DELETE", path);
+        const element = card(`Plan for space ${plan.space}`, progress,
+          plan.running && h("p", { class: "tools" }, h("button", { type: "button", class: "danger", onclick: abort }, "Abort"),
+            copyable("DELETE", path, undefined, `dzflow partitions plan --abort --space ${quoted(plan.space)}`)));
+        element.classList.add("plan");
+        return { element, progress };
+      });
+      const steps = plan.steps, done = steps.filter((step) => step.state === "done").length;
+      const level = { done: "good", aborted: "bad" }[plan.phase] ?? "warn";
+      show(known.progress,
+        h("p", null, pill(level, plan.aborting && plan.running ? "aborting" : plan.phase), ` ${done} of ${steps.length} steps, begun at ${clock(plan.began)}. ${plan.text} ${this.waiting.get(plan.id) ?? ""}`),
+        h("progress", { max: String(Math.max(1, steps.length)), value: String(steps.length ? done : plan.running ? 0 : 1), "aria-label": `Steps done of the plan for ${plan.space}` }),
+        h("ol", { class: "steps" }, steps.slice(0, 50).map((step) => h("li", null,
+          pill({ done: "good", settling: "warn", open: "idle" }[step.state], step.state), " ", h("code", null, step.removed.join(", ")), " → ", h("code", null, step.added.join(", "))))),
+        steps.length > 50 && h("p", { class: "note" }, `${steps.length - 50} more steps; dzflow partitions plan --show lists all.`),
+        plan.reasons.length > 0 && h("ul", { class: "reasons" }, plan.reasons.map((reason) => h("li", null, reason))));
+      return known.element;
+    }));
+  }
+
+  /** The card of something, made once: what has the focus in it keeps it. */
+  #card(id, make) {
+    if (!this.cards.has(id)) this.cards.set(id, make());
+    return this.cards.get(id);
   }
 
   async #read() {
     try {
-      const { items, moves } = await get("partitions");
-      this.partitions = items;
-      this.moves = moves;
+      const running = [...this.live.plans.values()].some((one) => one.running);
+      const [partitions, balancing, plans] = await Promise.all([
+        get("partitions"), get("balancing"), running ? get("partitions/plan") : { items: [] }]);
+      this.partitions = partitions.items;
+      this.moves = partitions.moves;
+      this.maps = partitions.maps;
+      this.balancing = balancing;
+      this.waiting = new Map(plans.items.map((one) => [one.id, one.waiting]));
+      show(this.problem);
       this.live.dispatchEvent(new Event("change"));
-      this.#offerMove();
     } catch (error) {
-      show(this.rows, h("p", { class: "error" }, error.message));
+      show(this.problem, `Partitions cannot be read: ${error.message}`);
     }
-  }
-
-  #offerMove() {
-    const one = this.partitions.find((each) => each.id === this.picked);
-    if (!one) return show(this.move);
-    const move = this.moves.find((each) => each.partition === one.id);
-    if (this.offered === one.id + one.configurator) {
-      show(this.moving, move ? `Moving to ${move.target}: ${move.phase}, since ${clock(move.began)}.` : "");
-      return;
-    }
-    this.offered = one.id + one.configurator;
-    const targets = [...this.live.configurators.values()].filter((each) => each.id !== one.configurator && !each.leaving);
-    const choice = h("select", null, targets.map((each) => h("option", { value: each.id }, each.id)));
-    const path = `partitions/${encodeURIComponent(one.id)}/migrate`;
-    const where = outcome();
-    const copies = h("span");
-    const offerCopies = () => show(copies, copyable("POST", path, { to: choice.value }, `dzflow partitions migrate ${one.id} --to ${choice.value}`));
-    choice.addEventListener("change", offerCopies);
-    offerCopies();
-    this.moving = h("p", { class: "note" });
-    show(this.move, card(`Partition ${one.id}`,
-      h("p", null, `Of space ${one.space}, owned by ${one.configurator || "nobody"}, epoch ${one.epoch}.`),
-      targets.length
-        ? h("p", { class: "tools" }, h("label", null, "Move to ", choice),
-          h("button", { type: "button", onclick: async () => { if (await act(where, "Move", "POST", path, { to: choice.value })) this.#read(); } }, "Move"), copies)
-        : h("p", { class: "note" }, "There is no other configurator to move it to."),
-      this.moving, where));
   }
 }
 
-function planCard(plan) {
-  const done = plan.steps.filter((step) => step.state === "done").length;
-  const state = plan.running ? pill("warn", plan.phase) : pill("idle", plan.phase);
-  return card(`Plan for space ${plan.space}`,
-    h("p", null, state, ` ${done} of ${plan.steps.length} steps, begun at ${clock(plan.began)}. ${plan.text} ${plan.waiting}`),
-    h("ul", null, plan.reasons.map((reason) => h("li", null, reason))));
+/** Show elements; if they are there already, nothing is touched, so that the focus stays. */
+function arrange(where, elements) {
+  const same = elements.length === where.children.length && elements.every((one, place) => where.children[place] === one);
+  if (!same) where.replaceChildren(...elements);
+}
+
+function figuresOf(one) {
+  const [before, after] = one.figures.imbalance;
+  const names = [...new Set([...one.figures.before.keys(), ...one.figures.after.keys()])].sort();
+  const columns = [
+    { title: "Configurator", value: (name) => name },
+    { title: one.by === "job" ? "Share of work" : "Load now", number: true, value: (name) => percent(one.figures.before.get(name) ?? 0) },
+    { title: "Predicted", number: true, value: (name) => percent(one.figures.after.get(name) ?? 0) },
+  ];
+  return [h("p", null, "The busiest configurator has ", h("strong", null, before === null ? "no load" : `${number(before)} times the mean`),
+    " now, and would have ", h("strong", null, after === null ? "no load" : `${number(after)} times the mean`), "."),
+  table(`Predicted by the ${one.by === "job" ? "Spark job" : "balancer's moves"}`, columns, names, "There is no configurator.")];
 }

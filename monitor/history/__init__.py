@@ -1,0 +1,1 @@
+"""Keeps what happened to workers and partitions, as this process has heard of it; bounded."""

@@ -1,0 +1,116 @@
+"""The map of partitions: details, moves, proposals and plans, by clicking."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from configurators.store.documents import encode
+from configurators.store.keys import wanted_key
+from configurators.store.model import Wanted
+from monitor.jobs.scheduler import JobOptions
+from tests.etcd import TestEtcd
+from tests.monitor.dashboard.browser import LIMIT, looking
+from tests.stack import Stack, StackOptions
+from tests.support import until_sync
+
+STAND_IN = Path(__file__).parents[1] / "jobs" / "stand_in.py"
+SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023}]}
+PLAN = {
+    "space": "prices",
+    "version": 0,
+    "number": 0,
+    "map": {"plan": "legs", "root": {"bit": 0, "one": {"bit": 1}}},
+    "assignment": {"0-0": "configurator-1"},
+    "reasons": ["90% of the work was where price >= 512"],
+}
+RESULT = {
+    "spaces": [
+        {
+            "space": "prices",
+            "before": {"imbalance": 1.8, "shares": {"configurator-0": 0.9, "configurator-1": 0.1}},
+            "after": {"imbalance": 1.1, "shares": {"configurator-0": 0.55, "configurator-1": 0.45}},
+            "plan": PLAN,
+            "why": "",
+        }
+    ]
+}
+
+
+@pytest.fixture(scope="module")
+def stack(etcd_server: TestEtcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A control plane whose scheduled job proposes a plan, once; a stand-in makes the result."""
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "how").write_text("done")
+    (folder / "result").write_text(json.dumps(RESULT))
+    command = (sys.executable, str(STAND_IN), str(folder))
+    jobs = JobOptions(every=3600.0, traces="x", folder=folder / "logs", command=command)
+    options = StackOptions(configurators=2, partitions=1, jobs=jobs)
+    with Stack(etcd_server.access(), options) as running:
+        httpx.put(f"{running.url}/spaces/prices", json=SCHEMA, timeout=60).raise_for_status()
+        until_sync(lambda: partitions(running))
+        yield running
+
+
+def partitions(stack: Stack) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = httpx.get(f"{stack.url}/partitions", timeout=60).json()["items"]
+    return items
+
+
+def test_a_plan_of_the_job_is_shown_beside_the_map_dismissed_and_applied(
+    browser: Browser, stack: Stack
+) -> None:
+    with looking(browser, stack.url, "event-space") as page:
+        proposal = page.locator(".proposal")
+        expect(proposal).to_contain_text("90% of the work was where price >= 512", timeout=LIMIT)
+        expect(proposal).to_contain_text("1.8 times the mean")
+        expect(proposal).to_contain_text("1.1 times the mean")
+        maps = proposal.locator("svg.space")
+        expect(maps).to_have_count(2)
+        expect(maps.nth(0).locator(".cell")).to_have_count(1)
+        expect(maps.nth(1).locator(".cell.changed")).to_have_count(5)
+        page.get_by_role("button", name="Dismiss").click()
+        expect(proposal).to_have_count(0)
+        page.reload()
+        expect(page.locator("main")).to_contain_text("1 of them dismissed", timeout=LIMIT)
+        page.get_by_role("button", name="Show dismissed proposals").click()
+        page.get_by_role("button", name="Apply plan").click()
+        plan = page.locator(".plan")
+        expect(plan).to_contain_text("1 of 1 steps", timeout=LIMIT)
+        expect(plan.locator(".pill.good").first).to_have_text("done", timeout=LIMIT)
+        expect(proposal).to_contain_text("out of date", timeout=LIMIT)
+        expect(page.get_by_role("button", name="Apply plan")).to_be_disabled()
+    leaves = {one["leaf"]: one for one in partitions(stack)}
+    assert len(leaves) == 5
+    assert leaves["0-0"]["configurator"] == "configurator-1"
+    assert leaves["0-0"]["words"] == "price < 512"
+
+
+def test_what_the_balancer_proposes_is_applied_by_clicking(browser: Browser, stack: Stack) -> None:
+    # One configurator is to leave; the balancer of this stack only says what it would do.
+    etcd = stack.dispatcher.etcd
+    stack.run(etcd.put(wanted_key("configurators"), encode(Wanted(0))))
+    with looking(browser, stack.url, "event-space") as page:
+        proposal = page.locator(".proposal", has_text="The balancer proposes")
+        expect(proposal).to_contain_text("configurator-1 is leaving", timeout=LIMIT)
+        expect(proposal.locator(".cell.changed").first).to_be_visible()
+        proposal.get_by_role("button", name="Apply moves").click()
+        expect(proposal).to_have_count(0, timeout=LIMIT)
+    until_sync(lambda: {one["configurator"] for one in partitions(stack)} == {"configurator-0"})
+
+
+def test_a_picked_partition_shows_words_load_and_its_history(
+    browser: Browser, stack: Stack
+) -> None:
+    moved = next(one for one in partitions(stack) if one["leaf"] == "0-0")
+    with looking(browser, stack.url, "event-space") as page:
+        page.get_by_role("button", name=moved["id"]).press("Enter")
+        expect(page.locator("main")).to_contain_text("price < 512 in space prices", timeout=LIMIT)
+        history = page.get_by_role("region", name=f"History of {moved['id']}")
+        expect(history).to_contain_text("configurator-1 to configurator-0", timeout=LIMIT)
+        expect(page.get_by_role("img", name="Load: share of time")).to_be_visible()
