@@ -74,6 +74,37 @@ class ShapesView(Struct, frozen=True):
     changing: bool
 
 
+class ShapeUse(Struct, frozen=True):
+    """A shape, in words as well, and what uses it.
+
+    `unwanted` is the share of the events in these regions that their subscriptions do not want, and
+    `of_unwanted` the share that the shape has in all unwanted events; None without regions.
+    """
+
+    shape: list[int]
+    text: str
+    subscriptions: int
+    regions: int
+    unwanted: float | None
+    of_unwanted: float | None
+
+
+class ShapesUsage(Struct, frozen=True):
+    """How the active subscriptions of a space use its shapes; those with most regions come first.
+
+    Shares are expected ones: all events of the space count as equally likely. `note` says what was
+    left out.
+    """
+
+    space: str
+    version: int
+    subscriptions: int
+    regions: int
+    unwanted: float | None
+    items: list[ShapeUse]
+    note: str | None = None
+
+
 class PublishingKey(Struct, frozen=True):
     """The key with which the applications of a host tag their events in a space.
 
@@ -356,7 +387,16 @@ class Explanation(Struct, frozen=True):
 
 
 ChangeType = Literal[
-    "record", "space", "network", "switch", "configurator", "plan", "job", "load", "lagged"
+    "record",
+    "space",
+    "network",
+    "switch",
+    "configurator",
+    "plan",
+    "job",
+    "load",
+    "skipped",
+    "lagged",
 ]
 
 
@@ -365,6 +405,12 @@ class SpaceGone(Struct, frozen=True):
 
     name: str
     deleted: bool = True
+
+
+class Skipped(Struct, frozen=True):
+    """Changes of records that a reader was not sent, because it wants only so many per second."""
+
+    records: int
 
 
 class Change(Struct, frozen=True):
@@ -379,6 +425,7 @@ class Change(Struct, frozen=True):
     | configurator | ConfiguratorView |
     | plan | the monitor's view of a plan for a partition map |
     | load | the monitor's view of the last second |
+    | skipped | Skipped: sent once a second at most, to readers that want a sample of the records |
     | lagged | None: the reader was too slow, and must read everything again; nothing follows |
     """
 

@@ -21,9 +21,10 @@ from configurators.streams.stream import RemoteError, StreamClosed
 from dispatcher.errors import TooManyRequests, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
+from dispatcher.reports.shape_usage import count_shapes
 from dispatcher.reports.status import Status
 from dispatcher.requests.writing.stored_records import MOST_LOOKED_AT, scan
-from dispatcher.views import Explanation, FlowView, TouchedFlow
+from dispatcher.views import Explanation, FlowView, ShapesUsage, TouchedFlow
 from dzflow.address import BadAddress, read_match
 from dzflow.filters import conjunction_text, parse_filter
 from sdn.flows import FlowEntry, Output
@@ -32,6 +33,7 @@ Source = Literal["cp", "dp"]
 
 _READ_TIME = 60.0
 _MOST_WAITING = 8  # computations of flows, in progress or waiting; each may take seconds
+_MOST_COUNTED = 5_000  # records whose shapes are counted; a second of one core
 _NAME = "explained"
 
 
@@ -140,6 +142,16 @@ class FlowReader:
             flows,
             note,
         )
+
+    async def shape_usage(self, space: LoadedSpace) -> ShapesUsage:
+        """How the active subscriptions of a space use the shapes of its index."""
+        async with self._turn():
+            found = scan(self._etcd, f"{RECORDS}{space.number:x}/", most=_MOST_COUNTED)
+            records = [stored.record async for _, stored in found]
+            note = None
+            if len(records) == _MOST_COUNTED:
+                note = f"only {_MOST_COUNTED} records were looked at"
+            return await asyncio.to_thread(count_shapes, space, records, note)
 
     def _measured(self, *about: Any) -> tuple[list[TouchedFlow], float]:
         """The flows that a filter touches, and the processor time that this thread took."""
