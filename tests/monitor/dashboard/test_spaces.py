@@ -34,7 +34,7 @@ def test_a_space_is_made_by_clicking_and_errors_are_at_their_field(
         form.locator("[data-member=values]").last.fill("clear, cloudy")
         form.locator("[name=shapes]").fill("4")
         form.get_by_role("button", name="Make the space").click()
-        expect(page.locator(".outcome")).to_contain_text("weather was made", timeout=LIMIT)
+        expect(page.get_by_text("weather was made")).to_be_visible(timeout=LIMIT)
         expect(page.locator("main")).to_contain_text("Attributes of weather", timeout=LIMIT)
         expect(form).to_have_count(0)
     made = httpx.get(f"{stack.url}/spaces/weather", timeout=60).json()
