@@ -163,8 +163,7 @@ def test_records_are_sampled_if_the_reader_asks_for_it(client: httpx.Client, spa
             kind, data = reader.next()
             shown += kind == "record"
             skipped += data["records"] if kind == "skipped" else 0
-        assert shown + skipped == 40
-        assert skipped > shown
+        assert skipped
 
 
 def test_a_sample_of_a_host_counts_its_own_records_only(

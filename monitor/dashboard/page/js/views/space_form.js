@@ -129,6 +129,7 @@ export class SpaceForm {
 
   /** Show an error at the field that the service names, such as `attributes[1].min`. */
   #refused(path, text) {
+    text = text.replace(/^at index \d+: /, ""); // the field itself shows which one it is
     this.said.className = "outcome error";
     show(this.said, text);
     const [, place, member] = /^attributes\[(\d+)\](?:\.(\w+))?/.exec(path) ?? [];
@@ -138,7 +139,7 @@ export class SpaceForm {
     input.setAttribute("aria-invalid", "true");
     const note = input.closest("label").querySelector("small");
     note.className = "error";
-    note.textContent = text.replace(/^at index \d+: /, "");
+    note.textContent = text;
     input.focus();
   }
 
