@@ -279,7 +279,8 @@ class Dispatcher:
         if etcd.ok and warning:
             etcd = views.Part("etcd", not parts.upkeep.full, warning)
         health = self.status.judge_health(self.id, etcd, parts.siblings.alive, stopped)
-        return replace(health, store=parts.upkeep.view())
+        store = parts.upkeep.view()
+        return replace(health, store=store and replace(store, records=parts.usage.records()))
 
     def queue(self) -> tuple[int, int]:
         """How many operations wait, and how many are in flight."""

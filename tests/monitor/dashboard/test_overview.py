@@ -24,7 +24,7 @@ def test_a_switch_that_is_down_is_shown_with_advice(
             switch.come_back()
 
         stack.run(drop())
-        row = wrong.locator("tr", has_text="Check that the switch runs")
+        row = wrong.locator("li", has_text="Check that the switch runs")
         expect(row).to_contain_text("s3", timeout=LIMIT)
         expect(row).to_contain_text("ago")
         row.get_by_role("link", name="Show it in the network").click()

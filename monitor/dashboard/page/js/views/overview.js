@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { lines, meter } from "../charts.js";
 import { card, h, pill, show, table } from "../dom.js";
-import { ago, bytes, moment, number, percent, withUnit } from "../format.js";
+import { ago, bytes, clock, moment, number, percent, withUnit } from "../format.js";
 
 const POLL = 2_000; // milliseconds between two looks at what applications have reported
 const ADVICE = {
@@ -81,7 +81,9 @@ export class Overview {
 
   update() {
     const { live } = this;
-    show(this.element, h("h1", null, "Overview"), this.#figures(), this.#wrong(),
+    const well = live.ready?.status === "ready";
+    // What is wrong comes first, if something is.
+    show(this.element, h("h1", null, "Overview"), !well && this.#wrong(), this.#figures(), well && this.#wrong(),
       live.role === "operator" && h("div", { class: "grid two" }, this.#charts()));
   }
 
@@ -91,7 +93,7 @@ export class Overview {
     const cards = [
       ["Requests", withUnit(total?.done_per_s, "/s"), "that ended, counted in each partition"],
       ["Waiting", number(total?.queued), total?.queued ? `parts of requests; the oldest for ${withUnit(total.oldest_s, "s")}` : "parts of requests"],
-      ["Active", number(total?.active), "records, counted in each partition"],
+      ["Records", number(ready?.store?.records), "subscriptions and advertisements"],
       ["Flow entries", number(total?.entries), "on all switches"],
       ["Switches", ready ? `${ready.switches_up} / ${ready.switches}` : "–", "up"],
       ["Partitions", ready ? `${ready.partitions_ready} / ${ready.partitions}` : "–", "ready"],
@@ -124,16 +126,15 @@ export class Overview {
     }
     const reasons = (ready.reasons ?? []).map((reason) => h("li", null, pill("bad", "not ready"), " ", reason));
     const rows = ready.impaired ?? [];
-    const columns = [
-      { title: "What", value: (row) => [pill("warn", row.kind), " ", row.id] },
-      { title: "Since", value: (row) => h("span", { title: moment(row.since) }, ago(row.since)) },
-      { title: "Why", value: (row) => row.reason },
-      { title: "What to do", value: (row) => advice(row) },
-    ];
     return card("What is wrong", h("ul", { class: "plain" }, reasons),
-      rows.length < counts.total && rows.length > 0 && h("p", { class: "note" }, `The first ${number(rows.length)} of ${number(counts.total)} are shown.`),
-      table("Parts that cannot be used now", columns, rows,
-        `${counts.total} parts cannot be used now; sign in as an operator to see them.`));
+      counts.total > rows.length && h("p", { class: "note" }, rows.length
+        ? `The first ${number(rows.length)} of ${number(counts.total)} are shown.`
+        : `${number(counts.total)} parts cannot be used now; sign in as an operator to see them.`),
+      rows.length > 0 && h("ul", { class: "plain wrong scroll", tabindex: "0", "aria-label": "Parts that cannot be used now" }, rows.map((row) =>
+        h("li", null,
+          h("p", null, pill("warn", row.kind), " ", h("strong", null, row.id), " ",
+            h("span", { class: "note", title: moment(row.since) }, `since ${clock(row.since)}, ${ago(row.since)}`)),
+          h("p", null, row.reason), h("p", { class: "advice" }, advice(row))))));
   }
 
   #charts() {
