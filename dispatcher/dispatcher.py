@@ -229,6 +229,10 @@ class Dispatcher:
         await self._parts.space_changes.put_shapes(name, version, shapes)
         return self.status.shapes(name)
 
+    async def shape_usage(self, name: str) -> views.ShapesUsage:
+        """How a space's active subscriptions use its shapes; UnknownSpace, or TooManyRequests."""
+        return await self._parts.flows.shape_usage(self._parts.catalogue.spaces.named(name))
+
     async def delete_space(self, name: str) -> views.SpaceView:
         """Delete a space, which is returned as it was; NotFound, Conflict while it is in use."""
         return self.status.show_space(await self._parts.space_changes.delete(name))
@@ -300,15 +304,24 @@ class Dispatcher:
         if etcd.ok and warning:
             etcd = views.Part("etcd", not parts.upkeep.full, warning)
         health = self.status.judge_health(self.id, etcd, parts.siblings.alive, stopped)
-        return replace(health, store=parts.upkeep.view())
+        store = parts.upkeep.view()
+        return replace(health, store=store and replace(store, records=parts.usage.records()))
 
     def queue(self) -> tuple[int, int]:
         """How many operations wait, and how many are in flight."""
         return self._parts.intake.queued, self._parts.intake.running
 
-    def changes(self, types: Collection[views.ChangeType]) -> AsyncGenerator[views.Change, None]:
-        """Changes from now on; first the present state of all but records. The caller closes it."""
-        return self._parts.change_feed.changes(types)
+    def changes(
+        self,
+        types: Collection[views.ChangeType],
+        host: str | None = None,
+        most: int | None = None,
+    ) -> AsyncGenerator[views.Change, None]:
+        """Changes from now on; first the present state of all but records. The caller closes it.
+
+        Records are those of a host, or of all; with `most`, at most so many of them per second.
+        """
+        return self._parts.change_feed.changes(types, host, most)
 
     def publish_plan(self, space: str, view: object) -> None:
         """Tell the readers of changes how far the plan for a space's partition map has come."""

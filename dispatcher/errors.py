@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from configurators.state.spaces import UnknownSpace
 from configurators.store.keys import BadRecordId
-from dzflow.attribute import FieldError
+from dzflow.attribute import BadSchema, FieldError
 from dzflow.errors import BadInput, DzflowError
 from dzflow.expr import ExprSyntaxError
 from sdn.topology import UnknownHost
@@ -127,9 +127,7 @@ def problem_of(error: DzflowError, id: str | None = None) -> Problem:
             ids=error.ids if isinstance(error, Conflict) else (),
             retry_after=error.retry_after if isinstance(error, Retryable) else None,
         )
-    field = error.attribute if isinstance(error, FieldError) else None
-    if isinstance(error, ExprSyntaxError):
-        field = "filter"
+    field = _field(error)
     if isinstance(error, UnknownHost | UnknownSpace | BadRecordId):
         status, kind = 404, "not-found"
     elif isinstance(error, BadInput):
@@ -151,3 +149,14 @@ def problem_of(error: DzflowError, id: str | None = None) -> Problem:
 
 def _title(error: DzflowError) -> str:
     return _CAPITAL.sub(" ", type(error).__name__).capitalize()
+
+
+def _field(error: DzflowError) -> str | None:
+    """The member at fault; of a schema, its path, such as `attributes[2].min`."""
+    if isinstance(error, BadSchema) and error.index is not None:
+        return f"attributes[{error.index}].{error.member}"
+    if isinstance(error, BadSchema):
+        return error.member or error.attribute
+    if isinstance(error, ExprSyntaxError):
+        return "filter"
+    return error.attribute if isinstance(error, FieldError) else None

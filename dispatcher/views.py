@@ -74,6 +74,37 @@ class ShapesView(Struct, frozen=True):
     changing: bool
 
 
+class ShapeUse(Struct, frozen=True):
+    """A shape, in words as well, and what uses it.
+
+    `unwanted` is the share of the events in these regions that their subscriptions do not want, and
+    `of_unwanted` the share that the shape has in all unwanted events; None without regions.
+    """
+
+    shape: list[int]
+    text: str
+    subscriptions: int
+    regions: int
+    unwanted: float | None
+    of_unwanted: float | None
+
+
+class ShapesUsage(Struct, frozen=True):
+    """How the active subscriptions of a space use its shapes; those with most regions come first.
+
+    Shares are expected ones: all events of the space count as equally likely. `note` says what was
+    left out.
+    """
+
+    space: str
+    version: int
+    subscriptions: int
+    regions: int
+    unwanted: float | None
+    items: list[ShapeUse]
+    note: str | None = None
+
+
 class PublishingKey(Struct, frozen=True):
     """The key with which the applications of a host tag their events in a space.
 
@@ -324,6 +355,8 @@ class StoreView(Struct, frozen=True):
     """How full etcd's database is, in bytes, and how much of that may be removed to make room.
 
     `in_use` is `size` without what was freed and will be used again. The quota limits `size`.
+    `records` are the subscriptions and advertisements that there are, as far as this API process
+    knows: with several, it counts those of the others every now and then.
     """
 
     size: int
@@ -334,6 +367,7 @@ class StoreView(Struct, frozen=True):
     finished_bytes: int
     idempotency_keys: int
     idempotency_bytes: int
+    records: int = 0
 
 
 class Compaction(Struct, frozen=True):
@@ -448,6 +482,7 @@ ChangeType = Literal[
     "job",
     "history",
     "load",
+    "skipped",
     "lagged",
 ]
 
@@ -457,6 +492,12 @@ class SpaceGone(Struct, frozen=True):
 
     name: str
     deleted: bool = True
+
+
+class Skipped(Struct, frozen=True):
+    """Changes of records that a reader was not sent, because it wants only so many per second."""
+
+    records: int
 
 
 class Change(Struct, frozen=True):
@@ -473,6 +514,7 @@ class Change(Struct, frozen=True):
     | job | the monitor's view of the scheduled job |
     | history | the monitor's view of something that has happened |
     | load | the monitor's view of the last second |
+    | skipped | Skipped: sent once a second at most, to readers that want a sample of the records |
     | lagged | None: the reader was too slow, and must read everything again; nothing follows |
     """
 

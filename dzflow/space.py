@@ -70,7 +70,9 @@ class Space:
         for i, attribute in enumerate(self.attributes):
             if positions.setdefault(attribute.name, i) != i:
                 text = f"{attribute.name}: two attributes have this name"
-                raise BadSchema(text, attribute.name, "name")
+                error = BadSchema(text, attribute.name, "name")
+                error.index = i
+                raise error
         object.__setattr__(self, "positions", positions)
 
     @classmethod

@@ -21,6 +21,8 @@ from api.http.app_settings import ApiSettings, Token
 from api.http.border.server import Server
 from api.http.context import Backend
 from api.start.network_process import emulate
+from api.start.settings.description import describe
+from api.start.settings.sections.callers import TokenSettings
 from api.start.settings.settings import Settings
 from configurators.environment import Environment
 from configurators.ownership.ownership import Mode
@@ -50,6 +52,9 @@ PATIENT_MOVES = MoveLimits(hand_over=30.0)  # a move does not fail because the m
 STILL = BalancerOptions(period=1e6)  # nothing moves by itself
 
 TOKEN = b"a token that the processes of a test share"
+HIDDEN = "a value of the settings that nobody may see"
+_TOKENS = {"operator": [HIDDEN], "hosts": {"h1": f"{HIDDEN} either"}}
+CONFIGURED = describe(Settings(port=0, tokens=TokenSettings.model_validate(_TOKENS)))
 _TIMEOUT = 60.0
 
 
@@ -220,7 +225,7 @@ class _Serving:
         async def parts() -> list[Part]:
             return list(more_parts)
 
-        self._app = make_app(settings, lambda: nullcontext(backend), parts, tracer)
+        self._app = make_app(settings, lambda: nullcontext(backend), parts, tracer, CONFIGURED)
         self._server = Server(self._app, settings)
         self._app.state.context.metrics.watch_connections(self._server.table)
         self._socket = socket.create_server(("127.0.0.1", port))

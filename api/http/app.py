@@ -32,6 +32,7 @@ from api.http.problems import (
 )
 from api.http.readiness import Readiness
 from api.http.routes import (
+    about,
     event_keys,
     load,
     network,
@@ -41,6 +42,7 @@ from api.http.routes import (
     spaces,
     workers,
 )
+from api.http.schema.models import SettingsOut
 from api.http.schema.openapi import make_document
 from api.http.schema.pages import add_pages
 from configurators.tracing import Tracer
@@ -59,6 +61,7 @@ ROUTERS = (
     load.router,
     workers.router,
     service.router,
+    about.router,
 )
 
 _KIND_OF_STATUS = {status: kind for kind, (status, _) in reversed(list(KINDS.items()))}
@@ -84,15 +87,19 @@ def make_app(
     open_backend: Callable[[], AbstractAsyncContextManager[Backend]],
     more_parts: Callable[[], Awaitable[list[Part]]] = _no_more_parts,
     tracer: Tracer | None = None,
+    configured: SettingsOut | None = None,
 ) -> FastAPI:
     """The application. `more_parts` reports parts that the dispatcher does not know, such as Ray.
+
+    `configured` is what `GET /settings` answers.
 
     `app.state.context.streams.stop()` ends all streams, so that a server can stop without delay.
     """
     streams = Streams(settings.max_streams, settings.max_host_streams, settings.keep_alive)
     metrics, readiness = Metrics(settings.max_series), Readiness(more_parts)
     keys = KeyMemory(settings.max_kept_answers)
-    context = Context(settings, Guard(settings.tokens), metrics, keys, streams, readiness)
+    guard, configured = Guard(settings.tokens), configured or SettingsOut([])
+    context = Context(settings, guard, metrics, keys, streams, readiness, configured)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ from api.http.border.key_memory import KeyMemory
 from api.http.live_stream import Streams
 from api.http.metrics.registry import Metrics
 from api.http.readiness import Readiness
+from api.http.schema.models import SettingsOut
 from dispatcher.dispatcher import Dispatcher
 from monitor.monitor import Monitor
 
@@ -21,6 +22,7 @@ class Context(Struct, frozen=True, eq=False):
     keys: KeyMemory
     streams: Streams
     readiness: Readiness
+    configured: SettingsOut
 
 
 class Backend(Struct, frozen=True, eq=False):

@@ -31,6 +31,7 @@ class Streams:
         self._keep_alive = keep_alive
         self._stopping = asyncio.Event()
         self._open: Counter[str | None] = Counter()  # by host; None: of operators
+        self._last = (Change("lagged", None), b"")  # the last change that was encoded
 
     def stop(self) -> None:
         """End all streams, so that the server does not wait for them."""
@@ -70,7 +71,7 @@ class Streams:
                     if change is None:
                         break
                     coming = asyncio.ensure_future(anext(changes, None))
-                    await send(_body(event(change)))
+                    await send(_body(self._encoded(change)))
                 elif not done:
                     await send(_body(b": still here\n\n"))
             if not ends[0].done():
@@ -84,6 +85,12 @@ class Streams:
             await asyncio.gather(*ends, coming, return_exceptions=True)
             if hasattr(changes, "aclose"):
                 await changes.aclose()
+
+    def _encoded(self, change: Change) -> bytes:
+        """A change as bytes; streams that send the same one share them."""
+        if change is not self._last[0]:
+            self._last = (change, event(change))
+        return self._last[1]
 
 
 class EventStream(Response):

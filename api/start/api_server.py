@@ -10,9 +10,12 @@ import sys
 from contextlib import ExitStack, nullcontext
 from functools import partial
 
+import msgspec
+
 from api.http.app import make_app
 from api.http.border.server import Server
 from api.http.context import Backend
+from api.http.schema.models import SettingsOut
 from api.start import child
 from api.start.parts import common
 from api.start.parts.api import (
@@ -96,6 +99,7 @@ async def _serve(
         lambda: nullcontext(backend),
         partial(_ray, etcd),
         tracer,
+        msgspec.convert(self.orders["configured"], SettingsOut),
     )
     server = Server(app, api, tls.cert, tls.key, lambda: self.report(ready=True))
     app.state.context.metrics.watch_connections(server.table)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from pydantic import SecretStr
 
 from api.start import logs
@@ -36,6 +37,7 @@ from api.start.parts import common
 from api.start.ready_wait import START_SECONDS, ReadyWait
 from api.start.settings.checks import Only, check_settings, find_hints
 from api.start.settings.cluster_token import find_cluster_token
+from api.start.settings.description import describe
 from api.start.settings.settings import Part, Settings
 from api.start.workers.ray_environment import environment, folder_of
 from api.start.workers.wanted import find_other_counts, load_or_store_counts
@@ -139,6 +141,8 @@ class Supervisor:
                 _NETWORK_PATIENCE,
                 relay=relay,
             )
+        # Made here, because API processes do not get all secrets.
+        configured = msgspec.to_builtins(describe(self.settings))
         for number, those in enumerate(self._sockets, 1):
             files = [socket.fileno() for socket in those]
             self._start(
@@ -149,6 +153,7 @@ class Supervisor:
                 files=files,
                 sockets=files,
                 node=self._node,
+                configured=configured,
             )
         await self._get_ready()
         self._watch()

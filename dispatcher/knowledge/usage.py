@@ -165,6 +165,10 @@ class Usage:
                 tally.made_bytes += max(0, more)
                 tally.removed_bytes += max(0, -more)
 
+    def records(self) -> int:
+        """How many records there are, as far as this dispatcher knows."""
+        return sum(tally.used(1)[0] for tally in self._spaces.values())
+
     def check_all(self, wanted: Iterable[Counted]) -> None:
         """QuotaReached if these records, and no others, would be more than there may be."""
         hosts: dict[str, Tally] = {}

@@ -16,17 +16,26 @@ from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
 from dispatcher.reports.status import Status
 from dispatcher.requests.calls.record_view import RecordViews
-from dispatcher.views import Change, ChangeType, SpaceGone
+from dispatcher.views import Change, ChangeType, Skipped, SpaceGone
 from dzflow.aio import BackgroundTasks
 
 _log = logging.getLogger(__name__)
 
 _MOST = 10_000  # changes that may wait for a reader
+_SAMPLED_EVERY = 1.0  # seconds for which `most` records are meant
 
 
 class _Reader:
-    def __init__(self, types: Collection[ChangeType]) -> None:
+    def __init__(
+        self, types: Collection[ChangeType], host: str | None = None, most: int | None = None
+    ) -> None:
+        """`host`: only its records are wanted; `most`: at most so many records per second."""
         self.types = frozenset(types)
+        self.host = host
+        self._most = most
+        self._admitted = 0  # records since the second began
+        self._skipped = 0
+        self._second: asyncio.TimerHandle | None = None
         self.queue: deque[Change] = deque()
         self.load: Change | None = None  # not in the queue: only the newest one counts
         self.woken = asyncio.Event()
@@ -39,6 +48,31 @@ class _Reader:
         if not self.lagged:
             self.queue.append(change)
         self.woken.set()
+
+    def skips(self) -> bool:
+        """Count a record as skipped, if the reader wants no more of them in this second."""
+        if self._most is None or self._admitted < self._most:
+            return False
+        self._skipped += 1
+        return True
+
+    def put_record(self, change: Change) -> None:
+        if self._most is not None:
+            if self._second is None:
+                loop = asyncio.get_running_loop()
+                self._second = loop.call_later(_SAMPLED_EVERY, self._end_second)
+            self._admitted += 1
+        self.put(change)
+
+    def _end_second(self) -> None:
+        if self._skipped:
+            self.put(Change("skipped", Skipped(self._skipped)))
+        self._admitted = self._skipped = 0
+        self._second = None
+
+    def close(self) -> None:
+        if self._second is not None:
+            self._second.cancel()
 
     def put_load(self, change: Change) -> None:
         self.load = change
@@ -79,13 +113,17 @@ class ChangeFeed:
             reader.queue.clear()
             reader.woken.set()
 
-    async def changes(self, types: Collection[ChangeType]) -> AsyncGenerator[Change, None]:
+    async def changes(
+        self, types: Collection[ChangeType], host: str | None = None, most: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         """Changes of some types; first the present state of all but records, history and load.
 
-        From the first one on, no change is left out, except for loads: a slow reader gets the
-        newest one. A reader that is too slow for the others gets `lagged`, and that is the end.
+        Records are those of a host, or of all. From the first one on, no change is left out, except
+        for loads: a slow reader gets the newest one. With `most`, at most so many records are sent
+        per second, and `skipped` says how many were not. A reader that is too slow for the others
+        gets `lagged`, and that is the end.
         """
-        reader = _Reader(types)
+        reader = _Reader(types, host, most)
         self._readers.add(reader)
         try:
             if "record" in reader.types and not self._watching:
@@ -107,6 +145,7 @@ class ChangeFeed:
                 reader.woken.clear()
                 await reader.woken.wait()
         finally:
+            reader.close()
             self._readers.discard(reader)
             if not any("record" in other.types for other in self._readers):
                 for task in self._watching:
@@ -162,9 +201,10 @@ class ChangeFeed:
             self._last.pop((kind, name), None)
         else:
             self._last[kind, name] = data
+        change = Change(kind, data)
         for reader in self._readers:
             if kind in reader.types:
-                reader.put(Change(kind, data))
+                reader.put(change)
 
     def _space_changed(self, name: str) -> None:
         space = self._catalogue.spaces.get(name)
@@ -210,14 +250,25 @@ class ChangeFeed:
                     if change.value is None:
                         continue  # a finished record is put under the other prefix
                     try:
-                        record = decode_record(change.value)
-                        if record.reindexing:
-                            continue  # nothing that users see has changed yet
-                        view = self._views.view(record)
+                        self._publish_record(change.value)
                     except BadDocument as error:
                         _log.error("%s%s: %s", prefix, change.name, error)
-                        continue
-                    for reader in self._readers:
-                        if "record" in reader.types:
-                            reader.put(Change("record", view))
                 await asyncio.sleep(0)
+
+    def _publish_record(self, document: bytes) -> None:
+        """Tell readers of a record; one that nobody has room for is not even decoded."""
+        readers = [
+            reader
+            for reader in self._readers
+            # Whether it is a record of the reader's host is not known yet.
+            if "record" in reader.types and (reader.host is not None or not reader.skips())
+        ]
+        if not readers:
+            return
+        record = decode_record(document)
+        if record.reindexing:
+            return  # nothing that users see has changed yet
+        change = Change("record", self._views.view(record))
+        for reader in readers:
+            if reader.host is None or (reader.host == record.host and not reader.skips()):
+                reader.put_record(change)

@@ -24,6 +24,7 @@ from dispatcher.errors import NotFound, TooManyRequests, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.reports.event_paths import concerning, follow_event
+from dispatcher.reports.shape_usage import count_shapes
 from dispatcher.reports.status import Status
 from dispatcher.requests.writing.stored_records import MOST_LOOKED_AT, scan
 from dispatcher.views import (
@@ -33,6 +34,7 @@ from dispatcher.views import (
     LinkView,
     PartitionReach,
     PartitionSwitchView,
+    ShapesUsage,
     TouchedFlow,
 )
 from dzflow.address import BadAddress, read_match
@@ -47,6 +49,7 @@ Source = Literal["cp", "dp"]
 
 _READ_TIME = 60.0
 _MOST_WAITING = 8  # computations of flows, in progress or waiting; each may take seconds
+_MOST_COUNTED = 5_000  # records whose shapes are counted; a second of one core
 _NAME = "explained"
 
 
@@ -182,6 +185,16 @@ class FlowReader:
             note=note if len(records) == MOST_LOOKED_AT else None,
             event=path,
         )
+
+    async def shape_usage(self, space: LoadedSpace) -> ShapesUsage:
+        """How the active subscriptions of a space use the shapes of its index."""
+        async with self._turn():
+            found = scan(self._etcd, f"{RECORDS}{space.number:x}/", most=_MOST_COUNTED)
+            records = [stored.record async for _, stored in found]
+            note = None
+            if len(records) == _MOST_COUNTED:
+                note = f"only {_MOST_COUNTED} records were looked at"
+            return await asyncio.to_thread(count_shapes, space, records, note)
 
     def _measured(
         self,

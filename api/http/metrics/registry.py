@@ -1,5 +1,6 @@
 """The metrics of one API process: what it counts itself, and the collectors of all others."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ class Metrics:
 
     def __init__(self, most_series: int = 10_000) -> None:
         self._most_series = most_series
+        self.since = time.time()
         self.registry = CollectorRegistry()
         self._requests = self._counter("dzflow_http_requests_total")
         spec = METRICS["dzflow_http_request_seconds"]
@@ -43,7 +45,7 @@ class Metrics:
         self.in_flight = Gauge(spec.name, spec.text, registry=self.registry)
         self._elements = self._counter("dzflow_batch_elements_total")
         self._reported = self._counter("dzflow_reported_events_total")
-        self._series: set[tuple[str, str]] = set()
+        self._totals: dict[tuple[str, str], int] = {}  # what applications reported
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -60,11 +62,17 @@ class Metrics:
         for space, counts in counters.items():
             for name, count in counts.items():
                 series = (space, name)
-                if series not in self._series:
-                    if len(self._series) >= self._most_series:
-                        series = ("other", "other")
-                    self._series.add(series)
+                if series not in self._totals and len(self._totals) >= self._most_series:
+                    series = ("other", "other")
+                self._totals[series] = self._totals.get(series, 0) + count
                 self._reported.labels(*series).inc(count)
+
+    def reported(self) -> dict[str, dict[str, int]]:
+        """The sums of all that applications have reported, by space and name."""
+        found: dict[str, dict[str, int]] = {}
+        for (space, name), total in self._totals.items():
+            found.setdefault(space, {})[name] = total
+        return found
 
     def watch(self, dispatcher: Dispatcher) -> None:
         """Add metrics of the whole control plane, as this dispatcher sees it."""

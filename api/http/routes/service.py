@@ -1,6 +1,7 @@
 """Health, metrics, a stream of changes, reports, backup and restore."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, cast, get_args
 
 from fastapi import Body, Response
@@ -14,15 +15,22 @@ from api.http.live_stream import EventStream
 from api.http.metrics.registry import MEDIA_TYPE as METRICS_TYPE
 from api.http.problems import ApiProblem
 from api.http.routes.spaces import space_out
-from api.http.schema.models import HealthOut, ReadyOut, ReportIn, ReportOut
+from api.http.schema.models import (
+    HealthOut,
+    ReadyOut,
+    ReportedOut,
+    ReportedSpace,
+    ReportIn,
+    ReportOut,
+)
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example
-from api.http.schema.parameters import TypesQuery
-from dispatcher.views import Change, ChangeType, Compaction, RecordView, Restored, SpaceView
+from api.http.schema.parameters import MostQuery, TypesQuery
+from dispatcher.views import Change, ChangeType, Compaction, Restored, SpaceView
 
 router = new_router("service")
 
-TYPES = tuple(name for name in get_args(ChangeType) if name != "lagged")
+TYPES = tuple(name for name in get_args(ChangeType) if name not in ("skipped", "lagged"))
 _DEFAULT_TYPES = tuple(name for name in TYPES if name != "load")  # which comes every second
 _FOR_HOSTS = ("record", "space", "network")
 
@@ -68,16 +76,18 @@ async def get_metrics(request: ApiRequest) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
-async def stream(request: ApiRequest, types: TypesQuery = None) -> Response:
+async def stream(request: ApiRequest, types: TypesQuery = None, most: MostQuery = None) -> Response:
     """Everything that changes, as server-sent events; with the type `load` also the load.
 
-    A reader that is too slow gets `lagged` as the last event, and the stream ends.
+    With `most`, records are sampled: an event `skipped` after each second in which there were more
+    says how many `records` were not sent. A reader that is too slow gets `lagged` as the last
+    event, and the stream ends.
     """
     caller, streams = request.caller, request.context.streams
     wanted = _wanted_types(types, caller)
     streams.check(caller.host)
-    changes = _visible(request.dispatcher.changes(wanted), caller)
-    return EventStream(streams, caller.host, changes)
+    changes = request.dispatcher.changes(wanted, caller.host, most)
+    return EventStream(streams, caller.host, _shown(changes))
 
 
 def _wanted_types(named: str | None, caller: Caller) -> tuple[ChangeType, ...]:
@@ -95,15 +105,14 @@ def _wanted_types(named: str | None, caller: Caller) -> tuple[ChangeType, ...]:
     return cast("tuple[ChangeType, ...]", wanted)
 
 
-async def _visible(changes: AsyncIterator[Change], caller: Caller) -> AsyncIterator[Change]:
-    """The changes that the caller may see, in the form that the other endpoints give."""
-    async for change in changes:
-        data = change.data
-        if isinstance(data, RecordView) and not caller.may_act_for(data.host):
-            continue
-        if isinstance(data, SpaceView):
-            change = replace(change, data=space_out(data))
-        yield change
+async def _shown(changes: AsyncGenerator[Change, None]) -> AsyncGenerator[Change, None]:
+    """Changes in the form that the other endpoints give."""
+    async with aclosing(changes):
+        async for change in changes:
+            if isinstance(change.data, SpaceView):
+                yield replace(change, data=space_out(change.data))
+            else:
+                yield change
 
 
 @router.post(
@@ -140,6 +149,17 @@ async def report(
         return ReportOut(dispatcher.sample_events(told.host, samples))
 
     return await once(count)
+
+
+@router.get("/reports", responses={200: answer("The sums, by space.")})
+async def get_reports(request: ApiRequest, dispatcher: DispatcherDep) -> Json[ReportedOut]:
+    """What applications have counted and reported to this API process, since it started."""
+    metrics, known = request.context.metrics, {view.name for view in dispatcher.status.spaces()}
+    found = sorted(metrics.reported().items())
+    return ReportedOut(
+        metrics.since,
+        [ReportedSpace(space, counters) for space, counters in found if space in known],
+    )
 
 
 @router.get(

@@ -9,7 +9,7 @@ from api.http.schema.models import ExplainIn, SchemaIn, ShapesIn, SpaceOut, Spac
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example, link, problems
 from api.http.schema.parameters import NewSpacePath, SpacePath
-from dispatcher.views import Explanation, ShapesView, SpaceView
+from dispatcher.views import Explanation, ShapesUsage, ShapesView, SpaceView
 
 router = new_router("spaces")
 
@@ -106,6 +106,18 @@ async def put_space(
 async def get_shapes(name: SpacePath, dispatcher: DispatcherDep) -> Json[ShapesView]:
     """The dictionary of a space's index; it is empty for an index of the kind zorder."""
     return dispatcher.status.shapes(name)
+
+
+@router.get(
+    "/spaces/{name}/shapes/usage",
+    responses={200: answer("Regions and unwanted share by shape."), **problems(404, 429)},
+)
+async def get_shape_usage(name: SpacePath, dispatcher: DispatcherDep) -> Json[ShapesUsage]:
+    """How many active subscriptions use each shape, and the unwanted events it lets through.
+
+    The shares are what the index expects if all events of the space are equally likely.
+    """
+    return await dispatcher.shape_usage(name)
 
 
 @router.put(

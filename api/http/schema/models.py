@@ -397,3 +397,59 @@ class ReadyOut(Struct, frozen=True, omit_defaults=True):
     impaired: list[ImpairmentOut] | None = None
     parts: list[Part] | None = None
     store: StoreView | None = None
+
+
+class ReportedSpace(Struct, frozen=True):
+    """What applications have counted in a space."""
+
+    space: str
+    counters: dict[str, int]
+
+
+class ReportedOut(Struct, frozen=True):
+    """The sums of the counters that this API process was told by `POST /reports`, by space.
+
+    They count from `since` (seconds since 1970) on, when the process started.
+    """
+
+    since: float
+    items: list[ReportedSpace]
+
+
+class SettingOut(Struct, frozen=True):
+    """A setting. `set` says whether it differs from its default.
+
+    The value and the default of a `secret` are never given.
+    """
+
+    name: str
+    variable: str
+    meaning: str
+    value: Any
+    default: Any
+    set: bool
+    secret: bool = False
+
+
+class SettingsGroup(Struct, frozen=True):
+    """Settings that belong together; the first group has no name."""
+
+    name: str
+    meaning: str
+    items: list[SettingOut]
+
+
+class SettingsOut(Struct, frozen=True):
+    """What the service was started with, in the order of docs/reference/configuration.md."""
+
+    groups: list[SettingsGroup]
+
+
+class AboutOut(Struct, frozen=True):
+    """Versions. `etcd` has those of all members that answer, `packages` those of libraries."""
+
+    dzflow: str
+    python: str
+    system: str
+    etcd: list[str]
+    packages: dict[str, str]

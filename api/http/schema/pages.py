@@ -8,7 +8,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse, HTMLResponse
 
-from monitor.dashboard import PAGE
+from monitor.dashboard import GRAFANA, PAGE
 
 _ASSETS = "/docs/assets"
 
@@ -37,7 +37,11 @@ def _add_dashboard(app: FastAPI) -> None:
     async def dashboard() -> FileResponse:
         return FileResponse(PAGE / "index.html", headers=_PAGE_HEADERS)
 
+    async def grafana() -> FileResponse:
+        return FileResponse(GRAFANA, filename=GRAFANA.name, media_type="application/json")
+
     app.add_api_route("/dashboard", dashboard, include_in_schema=False)
+    app.add_api_route("/dashboard/grafana.json", grafana, include_in_schema=False)
 
 
 def _add_docs(app: FastAPI) -> None:

@@ -18,6 +18,18 @@ _Types = Annotated[
         description="Types of changes, separated by commas; default all but `load`.",
     ),
 ]
+_Most = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=10_000,
+        description=(
+            "At most so many changes of records per second; an event `skipped` says how many were "
+            "left out. Default: all."
+        ),
+        examples=[20],
+    ),
+]
 _Source = Annotated[
     Literal["cp", "dp"],
     Meta(description="As the control plane believes (cp) or as the switch has them (dp)."),
@@ -76,6 +88,7 @@ AfterQuery = Annotated[str | None, Checked(_After), Query()]
 WaitQuery = Annotated[bool | float, Checked(Wait), Query()]
 SourceQuery = Annotated[Literal["cp", "dp"], Checked(_Source), Query()]
 TypesQuery = Annotated[str | None, Checked(_Types), Query()]
+MostQuery = Annotated[int | None, Checked(_Most), Query()]
 SinceQuery = Annotated[float, Checked(_Since), Query()]
 HistorySinceQuery = Annotated[float, Checked(_HistorySince), Query()]
 ResolutionQuery = Annotated[Literal[1, 10, 60], Checked(_Resolution), Query()]

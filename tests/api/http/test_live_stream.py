@@ -150,3 +150,33 @@ def test_streams_leave_room_for_requests(stack: Stack) -> None:
         reading(client, "?types=network"),
     ):
         assert client.get("/spaces").status_code == 200
+
+
+def test_records_are_sampled_if_the_reader_asks_for_it(client: httpx.Client, space: str) -> None:
+    with reading(client, "?types=record&most=1") as reader:
+        batch = [subscription(space, filter=f"price > {n}") for n in range(20)]
+        client.post("/subscribe", json=batch).raise_for_status()
+        kind, data = reader.next()
+        assert (kind, data["space"]) == ("record", space)
+        shown, skipped = 1, 0
+        while shown + skipped < 40:  # each record is pending, then active
+            kind, data = reader.next()
+            shown += kind == "record"
+            skipped += data["records"] if kind == "skipped" else 0
+        assert skipped
+
+
+def test_a_sample_of_a_host_counts_its_own_records_only(
+    guarded: httpx.Client, client: httpx.Client, space: str, stack: Stack
+) -> None:
+    guarded.headers["Authorization"] = f"Bearer {stack.tokens['h1']}"
+    with reading(guarded, "?types=record&most=1000") as reader:
+        client.post("/subscribe", json=[subscription(space)] * 10).raise_for_status()
+        mine = client.post("/subscribe", json=subscription(space, host="h1")).json()
+        kind, data = reader.next()
+        assert (kind, data["id"]) == ("record", mine["id"])
+
+
+def test_a_sample_of_nothing_is_refused(client: httpx.Client) -> None:
+    for odd in ("0", "-1", "many", "10001"):
+        assert problem_of(client.get(f"/stream?most={odd}"), 422)["field"] == "most"

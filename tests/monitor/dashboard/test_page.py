@@ -17,6 +17,7 @@ VIEWS = {
     "requests": "Live log",
     "try": "What the switches would let through",
     "spaces": "Attributes of stocks",
+    "settings": "tokens.operator",
 }
 """Views, and a text that each shows when it has its data."""
 

@@ -74,9 +74,13 @@ export async function records(path, most = 1000) {
   return items;
 }
 
-/** The changes that the service tells, until `signal` ends them or the stream breaks. */
-export async function* changes(types, signal) {
-  const response = await send(`stream?types=${types.join(",")}`, { headers: headers(), signal });
+/**
+ * The changes that the service tells, until `signal` ends them or the stream breaks. With `most`, at
+ * most so many changes of records come per second, and `skipped` says how many did not.
+ */
+export async function* changes(types, signal, most) {
+  const path = `stream?types=${types.join(",")}${most ? `&most=${most}` : ""}`;
+  const response = await send(path, { headers: headers(), signal });
   if (!response.ok) throw await problemOf(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

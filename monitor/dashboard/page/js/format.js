@@ -28,6 +28,9 @@ export const percent = (share) =>
 /** A time of day in the viewer's zone; `seconds` since 1970. */
 export const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString();
 
+/** A date and time in the viewer's zone; `seconds` since 1970. */
+export const moment = (seconds) => new Date(1000 * seconds).toLocaleString();
+
 /** How long ago something was. */
 export function ago(seconds, now = Date.now() / 1000) {
   const past = Math.max(0, now - seconds);

@@ -7,6 +7,7 @@ import { EventSpace } from "./views/event_space.js";
 import { Network } from "./views/network.js";
 import { Overview } from "./views/overview.js";
 import { Requests } from "./views/requests.js";
+import { Settings } from "./views/settings.js";
 import { Spaces } from "./views/spaces.js";
 import { TryIt } from "./views/try_it.js";
 import { Workers } from "./views/workers.js";
@@ -19,6 +20,7 @@ const VIEWS = [
   { path: "requests", title: "Requests", view: Requests },
   { path: "try", title: "Try it", view: TryIt },
   { path: "spaces", title: "Spaces", view: Spaces },
+  { path: "settings", title: "Settings", view: Settings },
 ];
 const THEMES = ["auto", "light", "dark"];
 

@@ -1,10 +1,13 @@
 // Requests: a live log, a search, and one request's way through all stages.
 
+import { copyable } from "../actions.js";
 import { changes, get } from "../api.js";
 import { card, h, pill, show, table } from "../dom.js";
-import { clock, filterText, number, withUnit } from "../format.js";
+import { clock, filterText, moment, number, withUnit } from "../format.js";
 
 const KEPT = 100; // lines of the log
+const MOST = 20; // changes per second that the service sends; it counts the others
+const READ_AGAIN = 2_000; // milliseconds, for a request that is not done
 const DRAW_EVERY = 500; // milliseconds
 const RETRY = 2_000; // milliseconds
 const STAGES = [["indexed_ms", "indexed"], ["journaled_ms", "written"], ["queued_ms", "queued"],
@@ -17,6 +20,7 @@ export class Requests {
     this.picked = picked;
     this.log = [];
     this.seen = 0;
+    this.skipped = 0;
     this.problem = "";
     this.lines = h("div");
     this.found = h("div");
@@ -63,11 +67,19 @@ export class Requests {
     }
   }
 
+  /** Show a request, and read it again until it is done: its change may be one that is skipped. */
   async #showOne(id) {
-    try {
-      show(this.one, recordCard(await get(`requests/${encodeURIComponent(id)}`)));
-    } catch (error) {
-      show(this.one, card(id, h("p", { class: "error" }, error.message)));
+    let record = null;
+    while (!this.stop.signal.aborted) {
+      try {
+        record = await get(`requests/${encodeURIComponent(id)}`);
+        show(this.one, recordCard(record));
+      } catch (error) {
+        show(this.one, card(id, h("p", { class: "error" }, error.message)));
+        if (error.status === 404 || error.status === 403) return;
+      }
+      if (record && !isOpen(record)) return;
+      await new Promise((wake) => setTimeout(wake, READ_AGAIN));
     }
   }
 
@@ -75,7 +87,7 @@ export class Requests {
   async #follow() {
     while (!this.stop.signal.aborted) {
       try {
-        for await (const change of changes(["record"], this.stop.signal)) this.#note(change);
+        for await (const change of changes(["record"], this.stop.signal, MOST)) this.#note(change);
         this.problem = "Some changes are missing here: the live log was interrupted.";
       } catch (error) {
         if (this.stop.signal.aborted) return;
@@ -86,7 +98,9 @@ export class Requests {
   }
 
   #note({ type, data }) {
+    if (type === "skipped") this.skipped += data.records;
     if (type !== "record") return;
+    this.problem = "";
     this.seen++;
     this.log.unshift({ ...data, at: Date.now() / 1000 });
     this.log.length = Math.min(this.log.length, KEPT);
@@ -94,10 +108,14 @@ export class Requests {
   }
 
   #draw() {
-    if (this.drawn === `${this.seen} ${this.problem}`) return;
-    this.drawn = `${this.seen} ${this.problem}`;
-    show(this.lines, card("Live log", this.problem && h("p", { class: "error" }, this.problem),
-      rows(`The last ${KEPT} changes of records; ${number(this.seen)} so far`, this.log, "Nothing has changed since this view was opened.")));
+    const now = `${this.seen} ${this.skipped} ${this.problem}`;
+    if (this.drawn === now) return;
+    this.drawn = now;
+    const all = this.seen + this.skipped;
+    const sampled = this.skipped > 0 && h("p", { class: "note" }, pill("idle", "sampled"),
+      ` ${number(this.seen)} of ${number(all)} changes are shown: at most ${MOST} per second. Search finds every record.`);
+    show(this.lines, card("Live log", this.problem && h("p", { class: "error" }, this.problem), sampled,
+      rows(`The last ${KEPT} changes that were shown; ${number(all)} since this view was opened`, this.log, "Nothing has changed since this view was opened.")));
   }
 }
 
@@ -114,6 +132,23 @@ function rows(caption, items, empty) {
   ], items, empty);
 }
 
+const isOpen = (record) => record.updating || record.state === "pending" || record.state === "removing";
+
+/** What the control plane waits for, or why it has given up, in a sentence of its own. */
+function why(record) {
+  if (record.state === "failed") return h("p", { class: "error" }, `It has failed: ${record.reason ?? "no reason was given"}`);
+  if (!isOpen(record)) return record.reason && h("p", { class: "note" }, record.reason);
+  return h("p", { class: "waits" }, pill("warn", "waits"),
+    ` ${record.reason ?? "It is on its way: no stage has taken unusually long yet."}`);
+}
+
+/** The same action for a shell: how to take the record back. */
+function removal(record) {
+  const [path, command] = record.kind === "subscription" ? ["subscriptions", "unsubscribe"] : ["advertisements", "unadvertise"];
+  return record.state === "active" && h("p", { class: "tools" }, h("span", { class: "note" }, "To remove it:"),
+    copyable("DELETE", `${path}/${encodeURIComponent(record.id)}`, undefined, `dzflow ${command} ${record.id}`));
+}
+
 function recordCard(record) {
   const { timing } = record;
   const total = timing?.total_ms || 1;
@@ -125,7 +160,10 @@ function recordCard(record) {
   return card(`${record.kind} ${record.id}`,
     h("p", null, pill(LEVEL[record.state], record.state), ` of ${record.host} in ${record.space}, `,
       h("code", null, filterText(record.filter)), record.label ? ` – ${record.label}` : ""),
-    record.reason && h("p", { class: "error" }, `It waits or has failed: ${record.reason}`),
+    why(record),
     h("p", { class: "note" }, `${record.regions.length} regions in ${record.partitions.length} partitions; ${record.flow_ops} flow operations; ${timing ? withUnit(timing.total_ms, "ms in all") : "not acknowledged yet"}.`),
-    stages);
+    h("p", { class: "note" }, `Made ${moment(record.created)}`,
+      record.acknowledged ? `, acknowledged by all switches ${moment(record.acknowledged)}` : "",
+      record.expires ? `, ends ${moment(record.expires)} unless it is renewed` : "", "."),
+    stages, removal(record));
 }

@@ -1,0 +1,45 @@
+"""What the service says of itself: settings, versions, and what applications have reported."""
+
+import httpx
+
+from tests.stack import HIDDEN
+
+
+def test_settings_are_given_without_secrets(client: httpx.Client) -> None:
+    answer = client.get("/settings")
+    assert HIDDEN not in answer.text
+    groups = {group["name"]: group for group in answer.json()["groups"]}
+    settings = {item["name"]: item for group in groups.values() for item in group["items"]}
+    port = settings["port"]
+    assert (port["value"], port["default"], port["set"]) == (0, 8080, True)
+    assert (port["variable"], settings["mode"]["set"]) == ("DZFLOW_PORT", False)
+    for name in ("tokens.operator", "tokens.hosts"):
+        one = settings[name]
+        assert (one["secret"], one["set"], one["value"], one["default"]) == (True, True, None, None)
+    for name in ("stream_token", "etcd.password", "onos.password", "telemetry.headers"):
+        one = settings[name]
+        assert (one["secret"], one["set"], one["value"]) == (True, False, None)
+    assert groups["tokens"]["meaning"]
+
+
+def test_versions_are_given(client: httpx.Client) -> None:
+    found = client.get("/about").json()
+    assert found["dzflow"] == client.get("/openapi.json").json()["info"]["version"]
+    assert found["python"].startswith("3.")
+    assert found["etcd"]
+    assert found["packages"]["fastapi"]
+
+
+def test_the_dashboard_for_grafana_can_be_downloaded(client: httpx.Client) -> None:
+    found = client.get("/dashboard/grafana.json")
+    assert found.json()["panels"]
+    assert "attachment" in found.headers["content-disposition"]
+
+
+def test_reports_are_summed_up_by_space(client: httpx.Client, space: str) -> None:
+    for unwanted in (1, 2):
+        counters = {space: {"received": 10, "unwanted": unwanted}}
+        body = {"host": "h1", "counters": counters}
+        client.post("/reports", json=body).raise_for_status()
+    items = {item["space"]: item["counters"] for item in client.get("/reports").json()["items"]}
+    assert items[space] == {"received": 20, "unwanted": 3}
