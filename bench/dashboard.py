@@ -72,7 +72,7 @@ def ratios(rows: list[Row]) -> dict[str, float]:
     """The median rate with clients over that without, and the same for processor time."""
 
     def typical(pages: bool, column: str) -> float:
-        return median(row[column] for row in rows if bool(row["pages"]) is pages)
+        return float(median(row[column] for row in rows if bool(row["pages"]) is pages))
 
     return {
         "requests_per_s_with_over_without": typical(True, "requests_per_s")
