@@ -33,6 +33,7 @@ FOR_OPERATORS = {
     "GET /history",
     "GET /balancing",
     "GET /jobs",
+    "GET /partitions/{id}/reach",
     "POST /partitions/{id}/migrate",
     "POST /partitions/plan",
     "GET /partitions/plan",
