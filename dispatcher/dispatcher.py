@@ -277,6 +277,10 @@ class Dispatcher:
         """
         return await self._parts.flows.flows(switch, source)
 
+    async def reach(self, partition: str) -> views.PartitionReach:
+        """The switches, links and hosts that a partition uses; NotFound if there is none such."""
+        return await self._parts.flows.reach(partition)
+
     # The control plane
 
     def health(self) -> views.Health:

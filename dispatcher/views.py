@@ -163,7 +163,13 @@ class TreeView(Struct, frozen=True):
 
 
 class SwitchView(Struct, frozen=True):
-    """A switch: whether it can be used, by which southbound process, and why not."""
+    """A switch: whether it can be used, by which southbound process, and why not.
+
+    `entries` are those that it should hold, `fullest_table` those of its fullest table, into which
+    `table_capacity` fit, if the switch says so. `operations` counts the flow operations that it has
+    acknowledged since the southbound processes started. These four change all the time: the stream
+    leaves them out.
+    """
 
     id: str
     dpid: int
@@ -172,6 +178,10 @@ class SwitchView(Struct, frozen=True):
     southbound: str | None
     hosts: int
     links: int
+    entries: int | None = None
+    fullest_table: int | None = None
+    table_capacity: int | None = None
+    operations: int | None = None
 
 
 class TopologyView(Struct, frozen=True):
@@ -185,7 +195,12 @@ class TopologyView(Struct, frozen=True):
 
 
 class FlowView(Struct, frozen=True):
-    """An entry of a switch. Base entries belong to no space."""
+    """An entry of a switch. Base entries belong to no space.
+
+    `words` is the region as a filter. `legs` has the switch or host that each of the actions leads
+    to, None if there is none now. `packets` and `bytes` are what the switch has counted, if it was
+    asked and tells.
+    """
 
     table: int
     priority: int
@@ -198,6 +213,32 @@ class FlowView(Struct, frozen=True):
     tree: int | None
     region: str | None
     partition: str | None
+    words: str | None = None
+    legs: list[str | None] = []
+    packets: int | None = None
+    bytes: int | None = None
+
+
+class PartitionSwitchView(Struct, frozen=True):
+    """How many entries of a partition a switch should hold."""
+
+    id: str
+    entries: int
+
+
+class PartitionReach(Struct, frozen=True):
+    """The part of the network that the entries of a partition use, as the control plane has it.
+
+    Events come from `publishers`, travel over `links`, on these `trees`, to `subscribers` (hosts).
+    """
+
+    partition: str
+    entries: int
+    trees: list[int]
+    switches: list[PartitionSwitchView]
+    links: list[LinkView]
+    publishers: list[str]
+    subscribers: list[str]
 
 
 class PartitionView(Struct, frozen=True):
@@ -415,7 +456,7 @@ class Change(Struct, frozen=True):
     | --- | --- |
     | record | RecordView |
     | space | SpaceView, or SpaceGone |
-    | network | {"revision", "trees": [TreeView]} |
+    | network | {"revision", "trees": [TreeView], "down": [LinkView]} |
     | switch | SwitchView |
     | configurator | ConfiguratorView |
     | plan | the monitor's view of a plan for a partition map |

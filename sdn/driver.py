@@ -6,13 +6,39 @@ itself, `sdn.onos.driver` goes through ONOS.
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import NetworkEvent
 from sdn.outcomes import Outcome
 from sdn.pipeline import Pipeline
 from sdn.topology import Topology
+
+
+class Counts(NamedTuple):
+    """What an entry of a switch has counted since it was added."""
+
+    packets: int
+    bytes: int
+
+
+class Reading(list[FlowEntry]):
+    """The entries of a switch; `counts` has what each has counted, None if that is not known."""
+
+    def __init__(self, entries: Iterable[FlowEntry], counts: list[Counts] | None = None) -> None:
+        super().__init__(entries)
+        self.counts = counts
+
+
+class TableUse(NamedTuple):
+    """How many entries a switch should hold: in all its tables, and in the fullest of them.
+
+    `capacity` is how many fit into each table, None if the switch does not say so.
+    """
+
+    entries: int
+    fullest: int
+    capacity: int | None
 
 
 class SwitchDriver(Protocol):
@@ -53,7 +79,7 @@ class SwitchDriver(Protocol):
     async def audit(self, *switches: str) -> dict[str, Outcome]:
         """Compare switches with the entries that they should hold, and repair differences."""
 
-    async def read(self, switch: str) -> list[FlowEntry]:
+    async def read(self, switch: str) -> Reading:
         """Our entries as the switch has them now."""
 
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
@@ -76,6 +102,9 @@ class SwitchDriver(Protocol):
 
     def refusing(self) -> dict[str, str]:
         """The switches that are up and refuse entries that they should hold, with the reason."""
+
+    def table_use(self) -> dict[str, TableUse]:
+        """How full the tables of the assigned switches are; quick enough for every second."""
 
     def ports_down(self) -> list[tuple[str, int]]:
         """The ports (switch and number) of assigned switches that are known to be down."""

@@ -39,11 +39,17 @@ class Shadow:
     def __init__(self, partition_of: PartitionOf) -> None:
         self._partition_of = partition_of
         self._held: dict[FlowKey, ShadowEntry] = {}
+        self._sizes: dict[int, int] = {}  # how many entries each table has
         self.declared: set[str] = {NOBODY}
 
     def __len__(self) -> int:
         """How many entries there are."""
         return len(self._held)
+
+    @property
+    def fullest(self) -> int:
+        """How many entries the table has that has the most."""
+        return max(self._sizes.values(), default=0)
 
     @property
     def entries(self) -> Mapping[FlowKey, FlowEntry]:
@@ -63,9 +69,13 @@ class Shadow:
         if partition in self.declared:
             for key in [key for key, one in held.items() if one.partition == partition]:
                 del held[key]
+                self._sizes[key.table] -= 1
         self.declared.add(partition)
         for entry in entries:
-            held[entry.key] = ShadowEntry(partition, entry)
+            key = entry.key
+            if key not in held:
+                self._sizes[key.table] = self._sizes.get(key.table, 0) + 1
+            held[key] = ShadowEntry(partition, entry)
 
     def withdraw(self, partition: str) -> None:
         """Expect nothing of a partition that no longer exists; it counts as never declared.
@@ -79,13 +89,14 @@ class Shadow:
     def clear(self) -> None:
         """Forget all entries and declarations."""
         self._held.clear()
+        self._sizes.clear()
         self.declared = {NOBODY}
 
     def note(self, partition: str, ops: Iterable[FlowOp]) -> Before:
         """Note operations that are in progress; returns the state before, for `restore`."""
         before: Before = []
         self.declared.add(partition)
-        held, delete = self._held, _DELETE
+        held, sizes, delete = self._held, self._sizes, _DELETE
         for op in ops:  # the innermost loop of the driver: each look-up counts
             entry = op.entry
             key = entry.key
@@ -93,17 +104,23 @@ class Shadow:
             before.append((key, was))
             if op.change is not delete:
                 held[key] = ShadowEntry(partition, entry)
+                if was is None:
+                    sizes[entry.table] = sizes.get(entry.table, 0) + 1
             elif was is not None:
                 del held[key]
+                sizes[entry.table] -= 1
         return before
 
     def restore(self, before: Before) -> None:
         """Undo operations that were not carried out."""
+        held, sizes = self._held, self._sizes
         for key, was in reversed(before):
             if was is not None:
-                self._held[key] = was
-            else:
-                self._held.pop(key, None)
+                if key not in held:
+                    sizes[key.table] = sizes.get(key.table, 0) + 1
+                held[key] = was
+            elif held.pop(key, None) is not None:
+                sizes[key.table] -= 1
 
     def repair(
         self, found: Iterable[FlowEntry], ignoring: Collection[FlowKey] = frozenset()

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 
+from msgspec.structs import replace
+
 from configurators.southbound.counts import SouthboundCounts
 from configurators.streams.messages import SouthboundCounters, SwitchReport
 from configurators.streams.stream import Stream, StreamClosed
@@ -47,13 +49,13 @@ class Reporter:
             del self._streams[known]
         self._streams[stream] = None
         self._send(stream, self._report())
-        self._send(stream, self._counts.current())
+        self._send(stream, self._counters())
 
     async def run(self) -> None:
         """Send the counters regularly if they have changed, until cancelled."""
         sent: SouthboundCounters | None = None
         while True:
-            counters = self._counts.current()
+            counters = self._counters()
             if counters != sent:
                 sent = counters
                 for stream in list(self._streams):
@@ -90,6 +92,9 @@ class Reporter:
             self._driver.refusing(),
             self.cleaned,
         )
+
+    def _counters(self) -> SouthboundCounters:
+        return replace(self._counts.current(), tables=self._driver.table_use())
 
     def _send(self, stream: Stream, report: SwitchReport | SouthboundCounters) -> None:
         try:

@@ -178,7 +178,8 @@ class RequestHandler:
 
     async def _read(self, message: ReadFlows) -> Flows:
         try:
-            return Flows(pack_entries(await self._driver.read(message.switch)))
+            found = await self._driver.read(message.switch)
+            return Flows(pack_entries(found), None, found.counts)
         except (DzflowError, TimeoutError) as error:
             return Flows(b"", str(error) or f"switch {message.switch} does not answer in time")
 

@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from configurators.histogram import HistogramCounts
+from sdn.driver import Counts, TableUse
 from sdn.outcomes import Outcome
 
 # Between dispatcher and configurator
@@ -271,10 +272,14 @@ class ReadFlows(Struct, frozen=True, array_like=True, tag="read"):
 
 
 class Flows(Struct, frozen=True, array_like=True, tag="flows"):
-    """Entries of a switch, packed; or the reason why it cannot be read."""
+    """Entries of a switch, packed; or the reason why it cannot be read.
+
+    `counts` has what each entry has counted, if the switch tells.
+    """
 
     entries: bytes
     reason: str | None = None
+    counts: list[Counts] | None = None
 
 
 class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
@@ -319,6 +324,7 @@ class SouthboundCounters(Struct, frozen=True, array_like=True, tag="counters"):
     started: float  # seconds since 1970
     switches: dict[str, SwitchCounters]
     pushes: HistogramCounts  # from the arrival of an `Apply` until all its switches have answered
+    tables: dict[str, TableUse] = {}  # of the switches that it is responsible for, as they are now
 
 
 ToConfigurator = Tasks | Offers | CopyRequest

@@ -133,7 +133,7 @@ class ChangeFeed:
         for space in self._status.spaces():
             yield space.name, Change("space", space)
         yield "", Change("network", self._network())
-        for switch in self._status.switches():
+        for switch in self._status.switches(use=False):
             yield switch.id, Change("switch", switch)
         for configurator in self._status.configurators():
             yield configurator.id, Change("configurator", configurator)
@@ -142,7 +142,11 @@ class ChangeFeed:
                 yield name, Change(kind, data)
 
     def _network(self) -> dict[str, Any]:
-        return {"revision": self._catalogue.network_revision, "trees": self._status.trees()}
+        return {
+            "revision": self._catalogue.network_revision,
+            "trees": self._status.trees(),
+            "down": self._status.links_down(),
+        }
 
     def _publish(self, kind: ChangeType, name: str, data: Any) -> None:
         """Put a view into the queues of all readers, unless it is the same as the last one."""
@@ -171,7 +175,7 @@ class ChangeFeed:
         if not self._readers:
             return
         self._publish("network", "", self._network())
-        for view in self._status.switches():
+        for view in self._status.switches(use=False):
             self._publish("switch", view.id, view)
         for space in self._catalogue.spaces:
             self._space_changed(space.name)  # the trees that it can use may have changed

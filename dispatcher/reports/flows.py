@@ -14,24 +14,34 @@ from configurators.state.loading import load_usable, partials
 from configurators.state.network import Network
 from configurators.state.spaces import LoadedSpace, LoadedVersion, Spaces
 from configurators.store.etcd.client import Etcd
-from configurators.store.keys import RECORDS
+from configurators.store.keys import RECORDS, PartitionName
 from configurators.store.model import NetworkDoc, Record, SpaceDoc
 from configurators.streams.messages import Flows as FlowsAnswer
 from configurators.streams.messages import ReadFlows
 from configurators.streams.packing import unpack_entries
 from configurators.streams.stream import RemoteError, StreamClosed
-from dispatcher.errors import TooManyRequests, Unavailable
+from dispatcher.errors import NotFound, TooManyRequests, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.reports.event_paths import concerning, follow_event
 from dispatcher.reports.status import Status
 from dispatcher.requests.writing.stored_records import MOST_LOOKED_AT, scan
-from dispatcher.views import EventPath, Explanation, FlowView, TouchedFlow
+from dispatcher.views import (
+    EventPath,
+    Explanation,
+    FlowView,
+    LinkView,
+    PartitionReach,
+    PartitionSwitchView,
+    TouchedFlow,
+)
 from dzflow.address import BadAddress, read_match
 from dzflow.attribute import FieldError
 from dzflow.filters import conjunction_text, parse_filter
 from dzflow.intervals import Key
-from sdn.flows import FlowEntry, Output
+from sdn.driver import Counts, Reading
+from sdn.flows import Action, FlowEntry, Output
+from sdn.topology import Host, Link
 
 Source = Literal["cp", "dp"]
 
@@ -71,15 +81,34 @@ class FlowReader:
             if view.state != "up":
                 reason = view.reason or "no southbound process has reported it yet"
                 raise Unavailable(f"switch {switch} is {view.state}: {reason}")
-            return flow_views(spaces, await self._read(switch))
+            names = LegNames(self._catalogue.network)
+            return await asyncio.to_thread(
+                flow_views, spaces, names, switch, await self._read(switch)
+            )
         network = self._catalogue.network_doc
         assert network
         async with self._turn():
             records = [stored.record async for _, stored in scan(self._etcd)]
-            entries = await asyncio.to_thread(computed, network, spaces, records, switch)
-        return flow_views(spaces, entries)
+            return await asyncio.to_thread(_computed_views, network, spaces, records, switch)
 
-    async def _read(self, switch: str) -> list[FlowEntry]:
+    async def reach(self, partition: str) -> PartitionReach:
+        """The part of the network that a partition uses; NotFound if there is no such partition."""
+        network = self._catalogue.network_doc
+        spaces = self._catalogue.spaces
+        space = next((one for one in spaces if partition in one.partitions()), None)
+        if space is None or network is None:
+            raise NotFound(
+                f"there is no partition {partition[:64]!r}; GET /partitions lists all there are"
+            )
+        own = Spaces([space.doc], self._catalogue.prefix)
+        name = PartitionName.parse(partition)
+        async with self._turn():
+            found = scan(self._etcd, f"{RECORDS}{space.number:x}/")
+            records = [stored.record async for _, stored in found]
+            down = self._status.links_down()
+            return await asyncio.to_thread(_reach, network, own, records, name, down)
+
+    async def _read(self, switch: str) -> Reading:
         holder = self._fleet.switch_holder(switch)
         stream = self._fleet.southbound[holder] if holder else None
         if stream is None:
@@ -90,7 +119,7 @@ class FlowReader:
             raise Unavailable(f"switch {switch} could not be read: {error}") from error
         if answer.reason:
             raise Unavailable(f"switch {switch} could not be read: {answer.reason}")
-        return unpack_entries(answer.entries)
+        return Reading(unpack_entries(answer.entries), answer.counts)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -205,6 +234,88 @@ def _indexed(version: LoadedVersion, given: Any, host: str | None) -> _Indexed:
     return _Indexed(Explanation([*map(str, regions)], cells, unwanted, list(routed), []), routed)
 
 
+class LegNames:
+    """The switch or host that each action of a switch leads to, by name."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._known: dict[tuple[str, Action], str | None] = {}
+
+    def to(self, switch: str, action: Action) -> str | None:
+        """Where this action leads to; None if nothing is there."""
+        key = switch, action
+        if key not in self._known:
+            self._known[key] = self._find(switch, action)
+        return self._known[key]
+
+    def _find(self, switch: str, action: Action) -> str | None:
+        if isinstance(action, Output):
+            there = self._network.topology.at(switch, action.port)
+            if isinstance(there, Link):
+                return there.b if there.a == switch else there.a
+            return there.id if there else None
+        pipeline = self._network.pipeline
+        number, hosts = action.group - pipeline.first_group, pipeline.groups.get(switch, ())
+        return hosts[number] if 0 <= number < len(hosts) else None
+
+
+def _computed_views(
+    network: NetworkDoc, spaces: Spaces, records: Iterable[Record], switch: str
+) -> list[FlowView]:
+    entries = Reading(computed(network, spaces, records, switch))
+    return flow_views(spaces, LegNames(Network.of(network)), switch, entries)
+
+
+def _reach(
+    network: NetworkDoc,
+    spaces: Spaces,
+    records: Iterable[Record],
+    name: PartitionName,
+    down: Iterable[LinkView],
+) -> PartitionReach:
+    built = Network.of(network)
+    space = spaces.numbered(name.space)
+    assert space
+    version = space.versions[name.version]
+    engine = engines(built, version, records, [str(name)])[str(name)]
+    names = LegNames(built)
+    trees: set[int] = set()
+    links: set[Link] = set()
+    publishers: set[str] = set()
+    subscribers: set[str] = set()
+    switches: list[PartitionSwitchView] = []
+    for switch, entries in sorted(engine.entries().items()):
+        if not entries:
+            continue
+        switches.append(PartitionSwitchView(switch, len(entries)))
+        for entry in entries:
+            if entry.match is not None:
+                tree = read_match(entry.match, spaces.prefix)[1]
+                trees.update(() if tree is None else (tree,))
+            if entry.in_port is not None:
+                publisher = built.topology.at(switch, entry.in_port)
+                publishers.update((publisher.id,) if isinstance(publisher, Host) else ())
+            for action in entry.actions:
+                if isinstance(action, Output):
+                    link = built.topology.at(switch, action.port)
+                    links.update((link,) if isinstance(link, Link) else ())
+                elif host := names.to(switch, action):
+                    subscribers.add(host)
+    broken = {(link.a, link.a_port) for link in down}
+    return PartitionReach(
+        str(name),
+        sum(one.entries for one in switches),
+        sorted(trees),
+        switches,
+        [
+            LinkView(link.a, link.a_port, link.b, link.b_port, (link.a, link.a_port) not in broken)
+            for link in sorted(links, key=lambda link: link.ends)
+        ],
+        sorted(publishers),
+        sorted(subscribers),
+    )
+
+
 def computed(
     network: NetworkDoc, spaces: Spaces, records: Iterable[Record], switch: str
 ) -> list[FlowEntry]:
@@ -244,13 +355,15 @@ def _touched(
 ) -> list[TouchedFlow]:
     network, spaces, version = question.load()
     found: list[TouchedFlow] = []
+    names = LegNames(network)
     for name, engine in engines(network, version, records, routed).items():
         for batch in engine.decide([routed[name]]).rounds:
             for switch, ops in batch.items():
-                shown = flow_views(spaces, [op.entry for op in ops])
                 found += [
-                    TouchedFlow(switch, op.change.value, flow)
-                    for op, flow in zip(ops, shown, strict=True)
+                    TouchedFlow(
+                        switch, op.change.value, _flow_view(spaces, names, switch, op.entry, None)
+                    )
+                    for op in sorted(ops, key=lambda op: _order(op.entry))
                 ]
     return found
 
@@ -264,9 +377,11 @@ def _followed(
     return follow_event(network, version, question.host, keys, tree, chosen, entries)
 
 
-def flow_views(spaces: Spaces, entries: Iterable[FlowEntry]) -> list[FlowView]:
-    """Entries as users see them, in the order of tables and priorities."""
-    return [_flow_view(spaces, entry) for entry in sorted(entries, key=_order)]
+def flow_views(spaces: Spaces, names: LegNames, switch: str, read: Reading) -> list[FlowView]:
+    """Entries of a switch as users see them, in the order of tables and priorities."""
+    counts: Iterable[Counts | None] = read.counts or [None] * len(read)
+    ordered = sorted(zip(read, counts, strict=True), key=lambda pair: _order(pair[0]))
+    return [_flow_view(spaces, names, switch, entry, counted) for entry, counted in ordered]
 
 
 def _order(entry: FlowEntry) -> tuple[int, int, int, int, int]:
@@ -274,14 +389,18 @@ def _order(entry: FlowEntry) -> tuple[int, int, int, int, int]:
     return entry.table, -entry.priority, entry.in_port or 0, address, mask
 
 
-def _flow_view(spaces: Spaces, entry: FlowEntry) -> FlowView:
-    space = version = tree = region = None
+def _flow_view(
+    spaces: Spaces, names: LegNames, switch: str, entry: FlowEntry, counts: Counts | None
+) -> FlowView:
+    space = version = tree = region = words = None
     if entry.match is not None:
         try:
             scope, tree, found = read_match(entry.match, spaces.prefix)
             view = spaces.numbered(scope.space)
             if view:
                 space, version, region = view.name, scope.version, str(found)
+                if known := view.versions.get(scope.version):
+                    words = conjunction_text(known.space, known.index.conjunction(found))
         except BadAddress:
             space = None  # a base entry: it matches all of ours
     return FlowView(
@@ -299,4 +418,8 @@ def _flow_view(spaces: Spaces, entry: FlowEntry) -> FlowView:
         tree if space else None,
         region,
         spaces.partition_of(entry) if space else None,
+        words,
+        [names.to(switch, action) for action in entry.actions],
+        counts.packets if counts else None,
+        counts.bytes if counts else None,
     )

@@ -76,23 +76,31 @@ class Status:
         least = min(broken.values(), default=0)
         return sorted(number for number, count in broken.items() if count == least)
 
-    def switches(self) -> list[views.SwitchView]:
-        """All switches, and whether they can be used."""
+    def switches(self, *, use: bool = True) -> list[views.SwitchView]:
+        """All switches, whether they can be used and, with `use`, how full their tables are."""
         doc = self._catalogue.network_doc
         if doc is None:
             return []
         reports = self._fleet.switch_reports
         up = {s: name for name, report in reports.items() for s in report.switches}
         down = {s: why for report in reports.values() for s, why in report.down.items()}
+        counters = self._fleet.southbound_counters.values() if use else ()
+        tables = {s: one for report in counters for s, one in report.tables.items()}
+        operations: dict[str, int] = {}
+        for each in counters:
+            for name, counted in each.switches.items():
+                operations[name] = operations.get(name, 0) + counted.operations
         hosts: dict[str, int] = {}
         links: dict[str, int] = {}
         for host in doc.hosts:
             hosts[host.switch] = hosts.get(host.switch, 0) + 1
         for link in doc.links:
-            for switch in (link.a, link.b):
-                links[switch] = links.get(switch, 0) + 1
-        return [
-            views.SwitchView(
+            for end in (link.a, link.b):
+                links[end] = links.get(end, 0) + 1
+        found = []
+        for switch in doc.switches:
+            held = tables.get(switch.id)
+            view = views.SwitchView(
                 switch.id,
                 switch.dpid,
                 "up" if switch.id in up else "down" if switch.id in down else "unknown",
@@ -100,9 +108,19 @@ class Status:
                 up.get(switch.id),
                 hosts.get(switch.id, 0),
                 links.get(switch.id, 0),
+                held.entries if held else None,
+                held.fullest if held else None,
+                held.capacity if held else None,
+                operations.get(switch.id),
             )
-            for switch in doc.switches
-        ]
+            found.append(view)
+        return found
+
+    def links_down(self) -> list[views.LinkView]:
+        """The links of which a port is down."""
+        doc, down = self._catalogue.network_doc, self._ports_down()
+        links = doc.links if doc else ()
+        return [_link(link, down) for link in links if down & set(link.ends)]
 
     def switch(self, name: str) -> views.SwitchView:
         """One switch; NotFound if there is none of this name."""

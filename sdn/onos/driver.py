@@ -13,6 +13,7 @@ from typing import Self
 
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import BadInput
+from sdn.driver import Reading, TableUse
 from sdn.fence import Fence
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import NetworkEvent, RefusalChanged, Repaired, SwitchDown, SwitchUp
@@ -167,9 +168,20 @@ class OnosDriver:
         self._note_outcomes(outcomes)
         return outcomes
 
-    async def read(self, switch: str) -> list[FlowEntry]:
-        """Our entries as the switch has them now; OnosError if ONOS does not answer."""
-        return await self._reconciler(switch).read()
+    async def read(self, switch: str) -> Reading:
+        """Our entries as the switch has them now, without counts; OnosError without an answer.
+
+        Several rules of ONOS may stand for one entry.
+        """
+        return Reading(await self._reconciler(switch).read())
+
+    def table_use(self) -> dict[str, TableUse]:
+        """How many entries the assigned switches should hold; ONOS does not tell their capacity."""
+        return {
+            name: TableUse(len(one.shadow), one.shadow.fullest, None)
+            for name, one in self._reconcilers.items()
+            if name in self._assigned
+        }
 
     async def set_network(
         self, topology: Topology, pipeline: Pipeline, trees: Iterable[int] | None = None

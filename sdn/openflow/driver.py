@@ -9,6 +9,7 @@ from typing import Self
 
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
+from sdn.driver import Counts, Reading, TableUse
 from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
@@ -139,10 +140,14 @@ class OpenFlowDriver:
         outcomes = await asyncio.gather(*(reconciler.audit() for reconciler in reconcilers))
         return dict(zip(switches, outcomes, strict=True))
 
-    async def read(self, switch: str) -> list[FlowEntry]:
+    async def read(self, switch: str) -> Reading:
         """Our entries as the switch has them now; ConnectionLost if it is not connected."""
-        stats = await self.connection(switch).flow_stats()
-        return [stat.entry for stat in stats if isinstance(stat.entry, FlowEntry)]
+        found = await self.connection(switch).flow_stats()
+        ours = [stat for stat in found if isinstance(stat.entry, FlowEntry)]
+        return Reading(
+            (stat.entry for stat in ours if isinstance(stat.entry, FlowEntry)),
+            [Counts(stat.packets, stat.octets) for stat in ours],
+        )
 
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
         """Bring base entries and groups in line with a (changed) network.
@@ -205,6 +210,14 @@ class OpenFlowDriver:
         """The switches that are up and refuse entries that they should hold, with the reason."""
         reconcilers = self._switches.reconcilers
         return {name: one.refusal for name, one in reconcilers.items() if one.up and one.refusal}
+
+    def table_use(self) -> dict[str, TableUse]:
+        """How full the tables of the assigned switches are."""
+        return {
+            name: TableUse(len(one.shadow), one.shadow.fullest, one.queue.capacity)
+            for name, one in self._switches.reconcilers.items()
+            if one.control in (Control.OURS, Control.TAKING_OVER)
+        }
 
     def ports_down(self) -> list[tuple[str, int]]:
         """The ports (switch and number) of assigned switches that are known to be down."""

@@ -47,6 +47,7 @@ ACCESS: Mapping[str, Access] = {
     "GET /switches": "operator",
     "GET /switches/{id}/flows": "operator",
     "GET /partitions": "operator",
+    "GET /partitions/{id}/reach": "operator",
     "POST /partitions/{id}/migrate": "operator",
     "POST /partitions/plan": "operator",
     "GET /partitions/plan": "operator",

@@ -12,6 +12,7 @@ from api.http.schema.openapi import answer, example, problems
 from api.http.schema.parameters import PartitionPath, SpaceQuery
 from api.http.schema.plans import PlanIn, PlansOut
 from configurators.engine.partition_map import PartitionMap
+from dispatcher.views import PartitionReach
 from monitor.views import MoveView, PlanView, show_maps, show_move
 
 router = new_router("control")
@@ -26,6 +27,15 @@ async def list_partitions(dispatcher: DispatcherDep) -> Json[PartitionsOut]:
         [show_move(name, move) for name, (move, _) in sorted(catalogue.moves.items())],
         show_maps(catalogue.spaces),
     )
+
+
+@router.get(
+    "/partitions/{id:path}/reach",
+    responses={200: answer("Switches, links and hosts."), **problems(404, 429)},
+)
+async def get_reach(id: PartitionPath, dispatcher: DispatcherDep) -> Json[PartitionReach]:
+    """The part of the network that the entries of a partition use, computed from the records."""
+    return await dispatcher.reach(id)
 
 
 @router.post(

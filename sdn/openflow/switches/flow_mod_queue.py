@@ -111,7 +111,7 @@ class FlowModQueue:
         self._not_before = 0.0  # for the rate
         self._deadline: asyncio.TimerHandle | None = None
         self._touched: set[FlowKey] | None = None
-        self._capacity: int | None = None
+        self.capacity: int | None = None  # how many entries fit into a table, if known
         self._was_full = False
 
     @property
@@ -189,7 +189,7 @@ class FlowModQueue:
 
     def set_capacity(self, capacity: int | None) -> None:
         """How many entries fit into a table of the switch that is connected now, if known."""
-        self._capacity, self._was_full = capacity, False
+        self.capacity, self._was_full = capacity, False
 
     def attach(self, connection: SwitchConnection) -> None:
         """Accept batches, and send repairs over this connection."""
@@ -314,7 +314,7 @@ class FlowModQueue:
 
     def _send_until(self, ops: Sequence[FlowOp], start: int = 0) -> int:
         """How many operations can be sent before the switch has to acknowledge some."""
-        if self._capacity and not self._was_full and len(self._shadow) < self._capacity * _ROOMY:
+        if self.capacity and not self._was_full and len(self._shadow) < self.capacity * _ROOMY:
             return len(ops)
         return hold_from(ops, start)
 

@@ -11,11 +11,28 @@ export function layout(switches, links, hosts) {
     near.get(link.a)?.push(link.b);
     near.get(link.b)?.push(link.a);
   }
+  const chain = inChain(switches, near);
+  if (chain) return chain;
   const layer = layers(switches, near, new Set(hosts.map((host) => host.switch)));
   const crossing = links.filter((link) => layer.get(link.a) === layer.get(link.b)).length;
   const deepest = Math.max(0, ...layer.values());
   if (deepest === 0 || deepest > 6 || crossing > links.length / 10) return byForces(switches, near);
   return inLayers(switches, near, layer, deepest);
+}
+
+/** A line is drawn as a line, a ring as a ring; null for all other networks. */
+function inChain(switches, near) {
+  const peers = new Map([...near].map(([id, ids]) => [id, [...new Set(ids)]]));
+  if (switches.length < 3 || [...peers.values()].some((ids) => ids.length > 2)) return null;
+  const ends = switches.filter((one) => peers.get(one.id).length === 1).map((one) => one.id);
+  const order = [ends[0] ?? switches[0].id], seen = new Set(order);
+  for (let next; (next = peers.get(order.at(-1)).find((id) => !seen.has(id))); seen.add(next)) order.push(next);
+  if (order.length < switches.length) return null; // it falls apart
+  return new Map(order.map((id, place) => {
+    if (ends.length) return [id, { x: place / (order.length - 1), y: 0.5 }];
+    const angle = (2 * Math.PI * place) / order.length - Math.PI / 2;
+    return [id, { x: 0.5 + 0.3 * Math.cos(angle), y: 0.5 + 0.5 * Math.sin(angle) }];
+  }));
 }
 
 function layers(switches, near, edge) {

@@ -119,16 +119,14 @@ export class Live extends EventTarget {
         break;
       case "network":
         this.trees = data.trees;
-        this.#readTopology(data.revision);
+        this.#readTopology();
         break;
       case "lagged":
         throw new Problem(0, "the page was too slow for the stream");
     }
   }
 
-  async #readTopology(revision) {
-    if (revision === this.revision) return;
-    this.revision = revision;
+  async #readTopology() {
     try {
       this.topology = await get("topology");
       this.#changed();

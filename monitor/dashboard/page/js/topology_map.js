@@ -46,7 +46,8 @@ export class TopologyMap {
 
   /**
    * Mark switches and hosts (Maps from id to class names), links (a Set of names; the others are drawn
-   * faint) and the one that is picked (its id). What was marked before is no longer.
+   * faint) and the one that is picked (its id). `loads` (a Map from id to {share, text}) says how full
+   * switches are. What was marked before is no longer.
    */
   mark(marks) {
     this.#marks = marks;
@@ -54,17 +55,19 @@ export class TopologyMap {
   }
 
   #refresh() {
-    const { switches, links, hosts, picked } = this.#marks;
+    const { switches, links, hosts, picked, loads } = this.#marks;
     const { topology } = this.#live;
     for (const one of topology.switches) {
       const { state, reason } = this.#live.switches.get(one.id) ?? one;
-      setNode(this.#switches.get(one.id), `node switch ${LEVEL[state] ?? "idle"}`,
-        [switches?.get(one.id), one.id === picked && "picked"],
-        `switch ${one.id}: ${state}${reason ? `, ${reason}` : ""}`);
+      const node = this.#switches.get(one.id), load = loads?.get(one.id);
+      setNode(node, `node switch ${LEVEL[state] ?? "idle"}`,
+        [switches?.get(one.id) ?? (switches && "aside"), one.id === picked && "picked"],
+        `switch ${one.id}: ${[state, reason, load?.text].filter(Boolean).join(", ")}`);
+      setFill(node, load?.share ?? 0);
     }
     for (const one of topology.hosts) {
       setNode(this.#hosts.get(one.id), `node host ${one.unreachable ? "bad" : "good"}`,
-        [hosts?.get(one.id), one.id === picked && "picked"],
+        [hosts?.get(one.id) ?? (hosts && "aside"), one.id === picked && "picked"],
         `host ${one.id}${one.unreachable ? `: ${one.unreachable}` : ""}`);
     }
     for (const link of topology.links) {
@@ -101,9 +104,10 @@ export class TopologyMap {
         return [s("line", { class: "link host", x1: x, y1: y, x2: hx, y2: hy }), node.group];
       });
       const size = small ? 6 : 10;
+      const fill = s("rect", { class: "level", x: x - size, y: y + size, width: 2 * size, height: 0 });
       const node = this.#node("switch", one.id,
-        s("rect", { x: x - size, y: y - size, width: 2 * size, height: 2 * size, rx: size / 3 }));
-      this.#switches.set(one.id, node);
+        s("rect", { x: x - size, y: y - size, width: 2 * size, height: 2 * size, rx: size / 3 }), fill);
+      this.#switches.set(one.id, { ...node, fill, bottom: y + size, room: 2 * size, share: 0 });
       return [leaves, node.group,
         hasRoom(y) && s("text", { class: "name", x, y: y - (small ? 9 : 13), "text-anchor": "middle" }, one.id)];
     });
@@ -112,13 +116,13 @@ export class TopologyMap {
       [...this.#links.values()], nodes));
   }
 
-  #node(kind, id, shape) {
+  #node(kind, id, ...shapes) {
     const pick = () => this.#pick(id, kind);
     const title = s("title");
     const group = s("g", {
       tabindex: "0", role: "button", "data-id": id, onclick: pick,
       onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(); } },
-    }, title, shape);
+    }, title, shapes);
     return { group, title };
   }
 }
@@ -128,6 +132,15 @@ function setNode(node, kind, marks, text) {
   if (node.title.textContent === text) return;
   node.title.textContent = text;
   node.group.setAttribute("aria-label", text);
+}
+
+/** Show how full a switch is by how high it is filled. */
+function setFill(node, share) {
+  const shown = Math.round(100 * Math.min(1, share)) / 100;
+  if (shown === node.share) return;
+  node.share = shown;
+  node.fill.setAttribute("y", node.bottom - shown * node.room);
+  node.fill.setAttribute("height", shown * node.room);
 }
 
 function setClass(element, names) {
