@@ -16,7 +16,6 @@ from tests.monitor.dashboard.browser import LIMIT, looking
 from tests.rest import SCHEMA, advertisement, subscription
 from tests.stack import Stack, StackOptions
 
-
 LOW, LOW_IN_WORDS = "price < 100", "price < 125"
 """A filter, and the region that the index of the tests has for it."""
 

@@ -251,7 +251,7 @@ function touched(flows, topology, host) {
       if (name) links.add(name);
     }
   }
-  return { switches, hosts: new Map([[host, "source"]]), links: switches.size ? links : undefined };
+  return switches.size ? { switches, links, hosts: new Map([[host, "source"]]) } : {};
 }
 
 /** How many hops each one is away from the publisher. */
