@@ -105,7 +105,7 @@ def test_a_plan_of_the_job_is_shown_beside_the_map_dismissed_and_applied(
     leaves = {one["leaf"]: one for one in partitions(stack)}
     assert len(leaves) == 5
     assert leaves["0-0"]["configurator"] == "configurator-1"
-    assert leaves["0-0"]["words"] == "price < 512"
+    assert leaves["0-0"]["words"] == "price <= 511"
 
 
 def test_what_the_balancer_proposes_is_applied_by_clicking(browser: Browser, stack: Stack) -> None:
