@@ -21,6 +21,7 @@ SCHEMA = {
         ("0-0", "price < 500"),
         ("0-1.1-0", "500 <= price < 750"),
         ("0-x", "price not narrowed"),
+        ("0-0.2-1", "parts of 125 <= price < 500"),
         ("0-0.1-x", "price < 500; price not narrowed further"),
     ],
 )

@@ -5,7 +5,7 @@ import { h, s } from "./dom.js";
 import { percent } from "./format.js";
 
 const HEIGHT = 340;
-const SMALLEST = 0.02; // an idle partition can be seen and picked, too
+const SMALLEST = 0.25; // of the mean load: an idle partition can be seen and picked, too
 const AVERAGE = 10; // seconds over which the load is averaged, so that areas do not jump
 const HOT = 2; // times the mean share
 const BUSY = 0.05; // below this share of the time, nothing is hot
@@ -40,7 +40,8 @@ export const isHot = (load, all) => {
 export function spaceMap(label, parts, colour, { picked = "", pick = null, width = 1000 } = {}) {
   if (!parts.length) return h("p", { class: "empty" }, "There are no partitions yet.");
   const all = parts.map((one) => one.load), total = all.reduce((sum, one) => sum + one, 0);
-  const size = (one) => SMALLEST * Math.max(1, total) + one.load;
+  const floor = total > 0 ? (SMALLEST * total) / parts.length : 1;
+  const size = (one) => floor + one.load;
   const ordered = [...parts].sort((a, b) => b.load - a.load || (a.id < b.id ? -1 : 1));
   const hatch = `hatch-${label.replaceAll(/\W+/g, "-")}`;
   const cells = treemap(ordered, size, 0, 0, width, HEIGHT).map(({ item, x, y, width: w, height: t }) => {

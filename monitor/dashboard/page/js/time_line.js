@@ -66,7 +66,7 @@ export function timeLine(events, known, span, width, now = Date.now() / 1000) {
 /** What the marks mean. */
 export const marksLegend = () => h("ul", { class: "legend" }, [
   [{ kind: "move", action: "done" }, "move"], [{ kind: "take-over", action: "done" }, "take-over"],
-  [{ kind: "configurator", action: "started" }, "started, left, scaled"], [{ kind: "configurator", action: "died" }, "died, lost"],
+  [{ kind: "configurator", action: "started" }, "started, left, scaled, leads"], [{ kind: "configurator", action: "died" }, "died, lost"],
   [{ kind: "plan", action: "done" }, "plan or job"],
 ].map(([event, text]) => h("li", null, s("svg", { class: "sample", viewBox: "0 0 16 16", "aria-hidden": "true" }, shape(event, 8, 8)), text)));
 

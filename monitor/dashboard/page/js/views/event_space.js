@@ -134,7 +134,7 @@ export class EventSpace {
     const found = [balancerProposal(this.balancing?.dry_run, parts, names), ...jobProposals(this.live.job, this.maps, parts, names)].filter(Boolean);
     const shown = found.filter((one) => !hidden.has(one.id));
     const elements = shown.map((one) => {
-      const known = this.#card(`proposal ${one.id}`, () => this.#proposalCard(one));
+      const known = this.#card(`proposal ${one.id} ${one.stale}`, () => this.#proposalCard(one));
       const width = Math.max(260, known.maps.clientWidth > 900 ? (known.maps.clientWidth - 64) / 2 : known.maps.clientWidth - 18 || 500);
       show(known.maps,
         h("div", null, h("h3", null, "Present"), spaceMap(`Present map, ${one.id}`, one.present.map((each) => ({ ...each, note: "" })), colour, { width })),
