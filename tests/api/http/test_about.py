@@ -2,6 +2,7 @@
 
 import httpx
 
+from tests.rest import subscription
 from tests.stack import HIDDEN
 
 
@@ -43,3 +44,14 @@ def test_reports_are_summed_up_by_space(client: httpx.Client, space: str) -> Non
         client.post("/reports", json=body).raise_for_status()
     items = {item["space"]: item["counters"] for item in client.get("/reports").json()["items"]}
     assert items[space] == {"received": 20, "unwanted": 3}
+
+
+def test_records_are_counted(client: httpx.Client, space: str) -> None:
+    def count() -> int:
+        return int(client.get("/readyz").json()["store"]["records"])
+
+    before = count()
+    record = client.post("/subscribe", json=subscription(space)).json()
+    assert count() == before + 1
+    client.delete(f"/subscriptions/{record['id']}").raise_for_status()
+    assert count() == before
