@@ -33,8 +33,8 @@ from dispatcher.views import (
 )
 from dzflow.address import BadAddress, read_match
 from dzflow.filters import conjunction_text, parse_filter
-from sdn.driver import Counts, Reading
 from sdn.flows import Action, FlowEntry, Output
+from sdn.readings import Counts, Reading
 from sdn.topology import Host, Link
 
 Source = Literal["cp", "dp"]

@@ -16,7 +16,6 @@ from tests.monitor.dashboard.browser import LIMIT, looking
 from tests.rest import SCHEMA, advertisement, subscription
 from tests.stack import Stack, StackOptions
 
-
 LOW, LOW_IN_WORDS = "price < 100", "price < 125"
 """A filter, and the region that the index of the tests has for it."""
 
@@ -96,7 +95,7 @@ def test_an_entry_that_is_missing_on_the_switch_is_listed(browser: Browser, line
         expect(detail).to_contain_text("switch agree", timeout=LIMIT)
         found = next(
             one
-            for one in switch.entries
+            for one in switch.entries()
             if isinstance(one, FlowEntry) and one.table > 0 and one.match and one.actions
         )
         on_loop(line, lambda: lose(found))
