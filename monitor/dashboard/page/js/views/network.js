@@ -14,9 +14,9 @@ const WAIT = 300; // milliseconds without typing before the filter is explained
 const MOST_LISTED = 12; // switches that are down
 
 const LEGEND = [
-  ["node switch good", "switch up"], ["node switch bad", "switch down"], ["node switch idle", "not known yet"],
-  ["node host good", "host"], ["node host bad", "host out of reach"], ["link down", "link down"],
-  ["node switch used", "carries it"], ["node switch changes", "would change"], ["level", "fullest table"],
+  ["switch good", "switch up"], ["switch bad", "switch down"], ["switch idle", "not known yet"],
+  ["host good", "host"], ["host bad", "host out of reach"], ["link down", "link down"],
+  ["switch used", "carries it"], ["switch changes", "would change"], ["level", "fullest table"],
 ];
 
 export class Network {
@@ -27,6 +27,7 @@ export class Network {
     this.overlay = {};
     this.map = new TopologyMap(live, { pick: (id) => this.#pick(id) });
     this.summary = h("p", { class: "tools", role: "status" });
+    this.trouble = h("p", { class: "error" });
     this.detail = h("div", { class: "detail" });
     this.choice = h("select", { onchange: () => this.#choose() });
     this.space = h("select", { onchange: () => this.#later() });
@@ -34,7 +35,7 @@ export class Network {
     this.filter = h("input", { size: "36", autocomplete: "off", spellcheck: "false", placeholder: "price >= 420",
       "aria-describedby": "network-found", oninput: () => this.#later() });
     this.found = h("div", { id: "network-found", "aria-live": "polite" });
-    this.element = h("div", { class: "view" }, h("h1", null, "Network"), this.summary,
+    this.element = h("div", { class: "view" }, h("h1", null, "Network"), this.summary, this.trouble,
       h("div", { class: "tools" }, h("label", null, "Show ", this.choice),
         h("label", null, "Space ", this.space), h("label", null, "Subscriber ", this.host),
         h("label", { class: "wide" }, "Filter ", this.filter),
@@ -182,8 +183,9 @@ export class Network {
         return [one.id, { ...one, at, rate }];
       }));
       this.partitions = partitions.items.map((one) => one.id);
-    } catch {
-      return; // the page says so itself when the service does not answer; the next try comes soon
+      show(this.trouble);
+    } catch (error) {
+      show(this.trouble, `How full the switches are is not known: ${error.message}`);
     }
     this.update();
   }
