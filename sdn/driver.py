@@ -6,39 +6,14 @@ itself, `sdn.onos.driver` goes through ONOS.
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import NetworkEvent
 from sdn.outcomes import Outcome
 from sdn.pipeline import Pipeline
+from sdn.readings import Reading, TableUse
 from sdn.topology import Topology
-
-
-class Counts(NamedTuple):
-    """What an entry of a switch has counted since it was added."""
-
-    packets: int
-    bytes: int
-
-
-class Reading(list[FlowEntry]):
-    """The entries of a switch; `counts` has what each has counted, None if that is not known."""
-
-    def __init__(self, entries: Iterable[FlowEntry], counts: list[Counts] | None = None) -> None:
-        super().__init__(entries)
-        self.counts = counts
-
-
-class TableUse(NamedTuple):
-    """How many entries a switch should hold: in all its tables, and in the fullest of them.
-
-    `capacity` is how many fit into each table, None if the switch does not say so.
-    """
-
-    entries: int
-    fullest: int
-    capacity: int | None
 
 
 class SwitchDriver(Protocol):

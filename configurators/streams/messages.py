@@ -9,8 +9,8 @@ from typing import Literal
 from msgspec import Struct, field
 
 from configurators.histogram import HistogramCounts
-from sdn.driver import Counts, TableUse
 from sdn.outcomes import Outcome
+from sdn.readings import Counts, TableUse
 
 # Between dispatcher and configurator
 

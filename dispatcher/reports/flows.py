@@ -39,8 +39,8 @@ from dzflow.address import BadAddress, read_match
 from dzflow.attribute import FieldError
 from dzflow.filters import conjunction_text, parse_filter
 from dzflow.intervals import Key
-from sdn.driver import Counts, Reading
 from sdn.flows import Action, FlowEntry, Output
+from sdn.readings import Counts, Reading
 from sdn.topology import Host, Link
 
 Source = Literal["cp", "dp"]

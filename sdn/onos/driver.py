@@ -13,7 +13,6 @@ from typing import Self
 
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import BadInput
-from sdn.driver import Reading, TableUse
 from sdn.fence import Fence
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import NetworkEvent, RefusalChanged, Repaired, SwitchDown, SwitchUp
@@ -24,6 +23,7 @@ from sdn.onos.reconciler import OnosReconciler, SwitchLayout, layout_of
 from sdn.onos.wire import Devices, Hosts, Links, device_id
 from sdn.outcomes import Failed, Outcome, Undefined
 from sdn.pipeline import Pipeline
+from sdn.readings import Reading, TableUse
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology, UnknownSwitch
 

@@ -9,7 +9,6 @@ from typing import Self
 
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
-from sdn.driver import Counts, Reading, TableUse
 from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
@@ -21,6 +20,7 @@ from sdn.openflow.switches.reconciler import Control
 from sdn.openflow.switches.server import SwitchServer
 from sdn.outcomes import Outcome
 from sdn.pipeline import Pipeline
+from sdn.readings import Counts, Reading, TableUse
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology
 

@@ -1,5 +1,7 @@
 """Requests through REST to emulated switches and back: one at a time."""
 
+from urllib.parse import quote
+
 import httpx
 import pytest
 
@@ -31,7 +33,7 @@ def test_switches_have_the_entries_when_both_sides_are_active(
     client: httpx.Client, space: str
 ) -> None:
     client.post("/advertise", json=advertisement(space)).raise_for_status()
-    record = client.post("/subscribe", json=subscription(space)).json()
+    record = client.post("/subscribe", json=subscription(space, filter="price < 100")).json()
     assert record["flow_ops"] > 0
     switches = [item["id"] for item in client.get("/switches").json()["items"]]
     for source in ("cp", "dp"):
@@ -42,6 +44,41 @@ def test_switches_have_the_entries_when_both_sides_are_active(
             if flow["space"] == space
         ]
         assert flows, source
+        assert any(flow["words"] == "price < 125" and "h2" in flow["legs"] for flow in flows)
+        assert all((flow["packets"] is None) == (source == "cp") for flow in flows)
+
+
+def test_switches_tell_how_full_they_are(client: httpx.Client, space: str) -> None:
+    def entries() -> int:
+        return sum(item["entries"] for item in client.get("/switches").json()["items"])
+
+    before = entries()
+    client.post("/advertise", json=advertisement(space)).raise_for_status()
+    client.post("/subscribe", json=subscription(space)).raise_for_status()
+    until_sync(lambda: entries() > before)
+    one = client.get("/switches").json()["items"][0]
+    assert 0 < one["fullest_table"] <= one["entries"]
+    assert one["table_capacity"] == 1_000_000
+
+
+def test_a_partition_tells_which_part_of_the_network_it_uses(
+    client: httpx.Client, space: str
+) -> None:
+    client.post("/advertise", json=advertisement(space)).raise_for_status()
+    record = client.post("/subscribe", json=subscription(space)).json()
+    found = [
+        client.get(f"/partitions/{quote(one['id'], safe='')}/reach").json()
+        for one in client.get("/partitions").json()["items"]
+        if one["space"] == space
+    ]
+    used = [one for one in found if one["entries"]]
+    assert {"h2"} == {host for one in used for host in one["subscribers"]}
+    assert {"h1"} == {host for one in used for host in one["publishers"]}
+    assert {0} == {tree for one in used for tree in one["trees"]}
+    assert [(link["a"], link["b"], link["up"]) for link in used[0]["links"]] == [("s1", "s2", True)]
+    assert sum(one["entries"] for one in used) >= record["flow_ops"]
+    assert client.get("/partitions/ff.0%2Fx/reach").status_code == 404
+    assert client.get("/partitions/none/reach").status_code == 404
 
 
 def test_without_waiting_the_answer_says_where_to_look(client: httpx.Client, space: str) -> None:

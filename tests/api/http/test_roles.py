@@ -31,6 +31,7 @@ FOR_OPERATORS = {
     "GET /load",
     "GET /balancing",
     "GET /jobs",
+    "GET /partitions/{id}/reach",
     "POST /partitions/{id}/migrate",
     "POST /partitions/plan",
     "GET /partitions/plan",

@@ -71,7 +71,7 @@ def _take(url: str, view: str, name: str) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=OPTIONS)
         page = browser.new_page(viewport={"width": 1280, "height": 720})
         page.goto(f"{url}/dashboard#/{view}")
-        page.get_by_label("Tree").select_option("0")
+        page.get_by_label("Show").select_option("tree 0")
         page.locator(".link.used").first.wait_for()
         page.screenshot(path=_DOCS / name)
         browser.close()

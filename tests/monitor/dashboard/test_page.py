@@ -71,15 +71,6 @@ def test_a_partition_is_moved_by_clicking(browser: Browser, stack: Stack) -> Non
     assert owner() != before
 
 
-def test_a_switch_and_a_host_show_what_they_have(browser: Browser, stack: Stack) -> None:
-    with looking(browser, stack.url, "network") as page:
-        page.get_by_role("button", name="host h2").click()
-        expect(page.locator(".detail")).to_contain_text("Subscriptions", timeout=LIMIT)
-        expect(page.locator(".detail")).to_contain_text("price", timeout=LIMIT)
-        page.get_by_role("button", name="switch s7:").press("Enter")
-        expect(page.locator(".detail")).to_contain_text("switch agree", timeout=LIMIT)
-
-
 def test_markup_that_a_user_has_written_is_shown_as_text(browser: Browser, stack: Stack) -> None:
     body = subscription("stocks", host="h4", label=MARKUP)
     record = httpx.post(f"{stack.url}/subscribe", json=body, timeout=60).json()

@@ -1,5 +1,7 @@
 """The fence and the shadow: what is let through, and what a switch should hold."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +76,28 @@ def test_noted_operations_can_be_taken_back(
     ops = [FlowOp(Change.DELETE if one.key in was else Change.ADD, one) for one in changed]
     shadow.restore(shadow.note("p", ops))
     assert shadow.entries == was
+
+
+def sizes(shadow: Shadow) -> int:
+    return max(Counter(key.table for key in shadow.entries).values(), default=0)
+
+
+@given(tables, tables, tables)
+def test_the_fullest_table_is_known_whatever_happens(
+    declared: list[FlowEntry], added: list[FlowEntry], removed: list[FlowEntry]
+) -> None:
+    shadow = Shadow(partition_of)
+    shadow.declare("p1", declared)
+    assert shadow.fullest == sizes(shadow)
+    ops = [FlowOp(Change.ADD, e) for e in added] + [FlowOp(Change.DELETE, e) for e in removed]
+    before = shadow.note("p2", ops)
+    assert shadow.fullest == sizes(shadow)
+    shadow.restore(before)
+    assert shadow.fullest == sizes(shadow) == len(declared)
+    shadow.declare("p1", added)
+    assert shadow.fullest == sizes(shadow)
+    shadow.clear()
+    assert shadow.fullest == 0
 
 
 def test_declaring_a_partition_replaces_what_it_had_and_nothing_else() -> None:

@@ -4,6 +4,7 @@ import { copyable } from "./actions.js";
 import { get, records } from "./api.js";
 import { card, h, pill, show, table } from "./dom.js";
 import { bytes, filterText, number } from "./format.js";
+import { regionOf } from "./switch_detail.js";
 
 const MOST_ROWS = 200;
 
@@ -75,7 +76,7 @@ const RECORDS = [
 
 const DELIVERED = [
   { title: "Space", value: (row) => row.space ?? "" },
-  { title: "Events", value: (row) => h("code", null, row.words ?? row.region ?? "") },
+  { title: "Events", value: (row) => h("code", null, regionOf(row)) },
   { title: "Packets", number: true, value: (row) => number(row.packets) },
   { title: "Bytes", number: true, value: (row) => bytes(row.bytes) },
   { title: "Partition", value: (row) => row.partition ?? "" },

@@ -112,7 +112,12 @@ export class SwitchDetail {
   }
 }
 
-const regionOf = (row) => row.words ?? (row.space ? row.region : row.match ? "all events" : "everything else");
+/** The events that an entry is for, in words. */
+export function regionOf(row) {
+  if (row.words && row.words !== "true") return row.words;
+  if (row.words) return `all events of ${row.space}`;
+  return row.region ?? (row.match ? "all events" : "everything else");
+}
 
 /** Where an entry sends packets, in words. */
 export function waysOf(row) {

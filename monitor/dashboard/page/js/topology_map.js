@@ -4,7 +4,7 @@
 import { h, s, show } from "./dom.js";
 import { layout } from "./layout.js";
 
-const WIDTH = 1000, HEIGHT = 460, MARGIN = 28;
+const WIDTH = 1000, HEIGHT = 460, MARGIN = 28, HOST_BELOW = 34;
 const LEVEL = { up: "good", down: "bad", unknown: "idle" };
 const MANY = 40; // switches from which on they are drawn small
 
@@ -98,7 +98,7 @@ export class TopologyMap {
       const hosts = hanging.get(one.id) ?? [];
       const apart = Math.min(16, 34 / Math.max(1, hosts.length));
       const leaves = hosts.map((host, place) => {
-        const hx = x + (place - (hosts.length - 1) / 2) * apart, hy = y + 34;
+        const hx = x + (place - (hosts.length - 1) / 2) * apart, hy = y + HOST_BELOW;
         const node = this.#node("host", host.id, s("circle", { cx: hx, cy: hy, r: 4 }));
         this.#hosts.set(host.id, node);
         return [s("line", { class: "link host", x1: x, y1: y, x2: hx, y2: hy }), node.group];
@@ -112,7 +112,9 @@ export class TopologyMap {
         hasRoom(y) && s("text", { class: "name", x, y: y - (small ? 9 : 13), "text-anchor": "middle" }, one.id)];
     });
     const text = `${topology.switches.length} switches, ${topology.links.length} links, ${topology.hosts.length} hosts`;
-    show(this.element, s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "network", role: "group", "aria-label": text },
+    const ys = topology.switches.map((one) => at(one.id)[1]);
+    const top = Math.min(...ys) - MARGIN, bottom = Math.max(...ys) + HOST_BELOW + MARGIN;
+    show(this.element, s("svg", { viewBox: `0 ${top} ${WIDTH} ${bottom - top}`, class: "network", role: "group", "aria-label": text },
       [...this.#links.values()], nodes));
   }
 

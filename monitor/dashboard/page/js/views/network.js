@@ -228,7 +228,7 @@ function reachCard(reach, copies) {
   return card(`Partition ${reach.partition}`,
     h("p", null, `${number(reach.entries)} entries on ${number(reach.switches.length)} switches; ` +
       `${number(reach.links.length)} links${reach.trees.length ? ` of tree ${reach.trees.join(", ")}` : ""}. ` +
-      `From ${names(reach.publishers)} to ${names(reach.subscribers)}. `, copies),
+      `${reach.publishers.length ? `From ${names(reach.publishers)} to` : "To"} ${names(reach.subscribers)}. `, copies),
     table("Switches that it uses", columns, [...reach.switches].sort((a, b) => b.entries - a.entries),
       "It has no entries: nothing is both offered and wanted in it yet."));
 }

@@ -1,0 +1,166 @@
+"""The network view in a real browser: failures, what is used, tables in words, differences."""
+
+import re
+from collections.abc import Callable, Iterator
+from urllib.parse import quote
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from sdn.flows import Change, FlowEntry, FlowOp
+from sdn.openflow.protocol.codec import decode_flow_mod, encode_ops
+from sdn.openflow.protocol.constants import V1_4
+from tests.etcd import TestEtcd
+from tests.monitor.dashboard.browser import LIMIT, looking
+from tests.rest import SCHEMA, advertisement, subscription
+from tests.stack import Stack, StackOptions
+
+LOW, LOW_IN_WORDS = "price < 100", "price < 125"
+"""A filter, and the region that the index of the tests has for it."""
+
+
+@pytest.fixture(scope="module")
+def line(etcd_server: TestEtcd) -> Iterator[Stack]:
+    """A control plane of its own: what is down here must not disturb other tests."""
+    with (
+        Stack(etcd_server.access(), StackOptions(topology="line:3")) as running,
+        httpx.Client(base_url=running.url, timeout=60) as client,
+    ):
+        client.put("/spaces/stocks", json=SCHEMA).raise_for_status()
+        client.post("/advertise", json=advertisement("stocks")).raise_for_status()
+        client.post(
+            "/subscribe", json=subscription("stocks", host="h3", filter=LOW)
+        ).raise_for_status()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def low(stack: Stack) -> Stack:
+    """The shared stack; host h5 at switch s9 wants low prices."""
+    body = subscription("stocks", host="h5", filter=LOW)
+    httpx.post(f"{stack.url}/subscribe", json=body, timeout=60).raise_for_status()
+    return stack
+
+
+def on_loop(stack: Stack, work: Callable[[], object]) -> None:
+    """Call something on the loop of the stack."""
+
+    async def call() -> None:
+        work()
+
+    stack.run(call())
+
+
+def test_a_switch_that_goes_down_is_shown_with_its_reason_and_comes_back(
+    browser: Browser, line: Stack
+) -> None:
+    agent = line.network.agents["s3"]
+    with looking(browser, line.url, "network/s3") as page:
+        detail, node = page.locator(".detail"), page.locator('.node[data-id="s3"]')
+        expect(detail).to_contain_text("switch agree", timeout=LIMIT)
+        on_loop(line, lambda: agent.drop(None))
+        expect(page.locator(".node.switch.bad")).to_have_count(1, timeout=LIMIT)
+        reason = httpx.get(f"{line.url}/switches", timeout=60).json()["items"][2]["reason"]
+        expect(node).to_have_attribute("aria-label", re.compile(f"s3: down, {reason}"))
+        expect(page.locator("main")).to_contain_text("2 of 3 switches up")
+        expect(detail).to_contain_text(reason)
+        expect(detail).to_contain_text("Since", timeout=LIMIT)
+        expect(detail).to_contain_text("The switch cannot be read", timeout=LIMIT)
+        on_loop(line, agent.come_back)
+        expect(page.locator("main")).to_contain_text("3 of 3 switches up", timeout=LIMIT)
+        expect(detail).to_contain_text("switch agree", timeout=LIMIT)
+
+
+def test_a_link_that_is_down_is_shown(browser: Browser, line: Stack) -> None:
+    link = line.network.topology.links[0]
+    with looking(browser, line.url, "network") as page:
+        expect(page.locator("main")).to_contain_text("2 links up", timeout=LIMIT)
+        on_loop(line, lambda: line.network.set_link(link, False))
+        expect(page.locator("svg .link.down")).to_have_count(1, timeout=LIMIT)
+        on_loop(line, lambda: line.network.set_link(link, True))
+        expect(page.locator("svg .link.down")).to_have_count(0, timeout=LIMIT)
+
+
+def test_an_entry_that_is_missing_on_the_switch_is_listed(browser: Browser, line: Stack) -> None:
+    switch = line.network.switches["s2"]
+
+    def lose(entry: FlowEntry) -> None:
+        """Remove an entry without a word to any controller."""
+        message = encode_ops(V1_4, [FlowOp(Change.DELETE, entry)], 0)
+        assert switch.tables.apply(decode_flow_mod(message), message)
+
+    with looking(browser, line.url, "network/s2") as page:
+        detail = page.locator(".detail")
+        expect(detail).to_contain_text("switch agree", timeout=LIMIT)
+        found = next(
+            one
+            for one in switch.entries()
+            if isinstance(one, FlowEntry) and one.table > 0 and one.match and one.actions
+        )
+        on_loop(line, lambda: lose(found))
+        detail.get_by_role("button", name="Read again").click()
+        expect(detail).to_contain_text("They differ: 1 missing, 0 too many", timeout=LIMIT)
+        missing = detail.get_by_role("region", name="Missing")
+        expect(missing.locator("tbody tr")).to_have_count(1)
+        expect(missing).to_contain_text(LOW_IN_WORDS)
+        on_loop(line, switch.restart)  # when it is back, it is repaired
+        expect(detail).to_contain_text("switch agree", timeout=LIMIT)
+
+
+def test_tables_are_shown_in_words_and_can_be_searched(browser: Browser, low: Stack) -> None:
+    with looking(browser, low.url, "network/s9") as page:
+        entries = page.get_by_role("region", name="Entries of s9")
+        expect(entries).to_contain_text(LOW_IN_WORDS, timeout=LIMIT)
+        expect(page.locator(".detail")).to_contain_text("flow operations/s", timeout=LIMIT)
+        page.get_by_label("Find").fill("no such words")
+        expect(page.locator(".detail")).to_contain_text("No entry matches.")
+        page.get_by_label("Find").fill("125 h5")
+        row = entries.locator("tbody tr")
+        expect(row).to_have_count(1)
+        expect(row).to_contain_text(LOW_IN_WORDS)
+        expect(row).to_contain_text("h5")
+
+
+def test_a_partition_shows_what_it_uses(browser: Browser, stack: Stack) -> None:
+    partitions = httpx.get(f"{stack.url}/partitions", timeout=60).json()["items"]
+    reaches = [
+        httpx.get(f"{stack.url}/partitions/{quote(one['id'], safe='')}/reach", timeout=60).json()
+        for one in partitions
+    ]
+    reach = max(reaches, key=lambda one: len(one["switches"]))
+    with looking(browser, stack.url, "network") as page:
+        name = f"partition {reach['partition']}"
+        page.locator(f'option[value="{name}"]').wait_for(state="attached")
+        page.get_by_label("Show").select_option(name)
+        used = page.locator("svg .node.switch.used")
+        expect(used).to_have_count(len(reach["switches"]), timeout=LIMIT)
+        expect(page.locator("svg .link.used")).to_have_count(len(reach["links"]))
+        expect(page.locator("#network-found")).to_contain_text("Switches that it uses")
+        page.get_by_role("button", name="switch s7:").press("Enter")  # it stays marked
+        expect(page.locator(".detail")).to_contain_text("Switch s7")
+        expect(used).to_have_count(len(reach["switches"]))
+
+
+def test_a_filter_shows_the_switches_that_would_change(browser: Browser, stack: Stack) -> None:
+    body = {"space": "stocks", "host": "h8", "filter": "price < 100"}
+    found = httpx.post(f"{stack.url}/explain", json=body, timeout=60).json()
+    switches = {one["switch"] for one in found["flows"]}
+    assert switches
+    with looking(browser, stack.url, "network") as page:
+        page.get_by_label("Subscriber").select_option("h8")
+        page.get_by_label("Filter").fill("price < ")
+        expect(page.locator("#network-found .error")).to_be_visible(timeout=LIMIT)
+        page.get_by_label("Filter").fill("price < 100")
+        expect(page.locator("svg .node.changes")).to_have_count(len(switches), timeout=LIMIT)
+        expect(page.locator('.node[data-id="h8"].used')).to_have_count(1)
+
+
+def test_a_host_shows_what_it_wants_and_gets(browser: Browser, low: Stack) -> None:
+    with looking(browser, low.url, "network") as page:
+        page.get_by_role("button", name="host h5").click()
+        expect(page.locator(".detail")).to_contain_text("Wants: 1 subscriptions", timeout=LIMIT)
+        gets = page.get_by_role("region", name="Gets: ")
+        expect(gets).to_contain_text(LOW_IN_WORDS, timeout=LIMIT)
+        page.locator(".detail").get_by_role("link", name="s9").click()
+        expect(page.locator(".detail")).to_contain_text("switch agree", timeout=LIMIT)
