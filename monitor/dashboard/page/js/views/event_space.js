@@ -69,10 +69,10 @@ export class EventSpace {
     const newest = new Map((this.live.newest?.partitions ?? []).map((one) => [one.id, one]));
     const all = [...load.values()];
     const columns = [
-      { title: "Partition", value: (row) => h("a", { href: `#/event-space/${encodeURIComponent(row.id)}` }, row.id) },
+      { title: "Partition", value: (row) => h("a", { class: "nowrap", href: `#/event-space/${encodeURIComponent(row.id)}` }, row.id) },
       { title: "Space", value: (row) => row.space },
-      { title: "Holds", value: (row) => row.words },
-      { title: "Owner", value: (row) => [h("i", { class: `key ${colour.get(row.configurator) ?? ""}` }), row.configurator || "nobody"] },
+      { title: "Holds", value: (row) => h("span", { class: "words" }, row.words) },
+      { title: "Owner", value: (row) => h("span", { class: "nowrap" }, h("i", { class: `key ${colour.get(row.configurator) ?? ""}` }), row.configurator || "nobody") },
       { title: "State", value: (row) => pill(row.state === "ready" ? "good" : "warn", row.reason ?? row.state) },
       { title: "Load", number: true, value: (row) => [isHot(load.get(row.id) ?? 0, all) && pill("warn", "hot spot"), " ", percent(load.get(row.id) ?? 0)] },
       { title: "Queue", number: true, value: (row) => number(row.queued) },
