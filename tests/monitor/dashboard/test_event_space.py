@@ -135,3 +135,20 @@ def test_a_picked_partition_shows_words_load_and_its_history(
         history = page.get_by_role("region", name=f"History of {moved['id']}")
         expect(history).to_contain_text("to configurator-1", timeout=LIMIT)
         expect(page.get_by_role("img", name="Load: share of time")).to_be_visible()
+
+
+def test_a_hot_spot_is_hatched_and_named(browser: Browser, stack: Stack) -> None:
+    draw = """async () => {
+        const { colours, spaceMap } = await import("/dashboard/assets/js/space_map.js");
+        const part = (id, load) => ({ id, name: id, owner: "c0", load, note: "" });
+        const parts = [part("a", 0.9), part("b", 0.1), part("c", 0.05)];
+        document.querySelector("main").replaceChildren(spaceMap("Test", parts, colours(["c0"])));
+    }"""
+    with looking(browser, stack.url, "spaces") as page:
+        expect(page.locator("main")).to_contain_text("prices", timeout=LIMIT)
+        page.evaluate(draw)
+        hot = page.locator(".cell.hot")
+        expect(hot).to_have_count(1)
+        expect(hot).to_contain_text("hot spot")
+        expect(hot.locator(".hatched")).to_have_count(1)
+        assert "85.7 % of all load" in str(hot.get_attribute("aria-label"))

@@ -86,9 +86,10 @@ def test_the_result_of_the_real_job_is_understood() -> None:
     spaces = (space("stocks", PLAN, ""), space("sports", None, "all is well"))
     found = read_result(msgspec.json.encode(Rebalance(source, "sna", {"c1": 1.0}, spaces)))
     plan = ProposedPlan("stocks", 0, 3, PLAN.map, PLAN.assignment, PLAN.reasons)
+    shares = PREDICTION.shares
     assert found == (
-        JobSpace("stocks", 2.5, 2.5, plan),
-        JobSpace("sports", 2.5, 2.5, None, "all is well"),
+        JobSpace("stocks", 2.5, 2.5, plan, shares=shares, predicted_shares=shares),
+        JobSpace("sports", 2.5, 2.5, None, "all is well", shares=shares, predicted_shares=shares),
     )
 
 

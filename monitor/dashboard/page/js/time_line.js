@@ -73,9 +73,9 @@ export const marksLegend = () => h("ul", { class: "legend" }, [
 /** The same as a table, the newest first. */
 export function historyTable(caption, events, empty) {
   const columns = [
-    { title: "Time", value: (row) => clock(row.at) },
-    { title: "What", value: (row) => `${row.kind} ${row.action}` },
-    { title: "Text", value: (row) => row.text },
+    { title: "Time", value: (row) => h("span", { class: "nowrap" }, clock(row.at)) },
+    { title: "What", value: (row) => h("span", { class: "nowrap" }, `${row.kind} ${row.action}`) },
+    { title: "Text", value: (row) => h("span", { class: "words" }, row.text) },
     { title: "Seconds", number: true, value: (row) => (row.seconds === null ? "" : `${number(row.seconds)} s`) },
     { title: "Wanted by", value: (row) => CAUSE[row.cause] ?? row.cause },
     { title: "Why", value: (row) => row.reason },

@@ -10,6 +10,7 @@ import { byOwner, colours, isHot, loads, owners, spaceMap } from "../space_map.j
 import { historyTable } from "../time_line.js";
 
 const READ_EVERY = 1_000; // milliseconds
+const ASK_EVERY = 5_000; // milliseconds between questions to the balancer, which looks at minutes of load
 
 export class EventSpace {
   constructor(live, picked) {
@@ -19,6 +20,7 @@ export class EventSpace {
     this.moves = [];
     this.maps = [];
     this.balancing = null;
+    this.asked = -Infinity; // when the balancer was asked
     this.waiting = new Map(); // what a plan waits for, by its id
     this.cards = new Map(); // of proposals and plans, by identity: their buttons stay the same
     this.map = h("div", { class: "drawing" });
@@ -61,6 +63,7 @@ export class EventSpace {
     this.#showProposals(parts, colour, names);
     this.#showPlans();
     this.#showTable(load, colour);
+    for (const [id, { element }] of this.cards) if (!element.isConnected) this.cards.delete(id);
   }
 
   // All partitions
@@ -69,10 +72,10 @@ export class EventSpace {
     const newest = new Map((this.live.newest?.partitions ?? []).map((one) => [one.id, one]));
     const all = [...load.values()];
     const columns = [
-      { title: "Partition", value: (row) => h("a", { href: `#/event-space/${encodeURIComponent(row.id)}` }, row.id) },
+      { title: "Partition", value: (row) => h("a", { class: "nowrap", href: `#/event-space/${encodeURIComponent(row.id)}` }, row.id) },
       { title: "Space", value: (row) => row.space },
-      { title: "Holds", value: (row) => row.words },
-      { title: "Owner", value: (row) => [h("i", { class: `key ${colour.get(row.configurator) ?? ""}` }), row.configurator || "nobody"] },
+      { title: "Holds", value: (row) => h("span", { class: "words" }, row.words) },
+      { title: "Owner", value: (row) => h("span", { class: "nowrap" }, h("i", { class: `key ${colour.get(row.configurator) ?? ""}` }), row.configurator || "nobody") },
       { title: "State", value: (row) => pill(row.state === "ready" ? "good" : "warn", row.reason ?? row.state) },
       { title: "Load", number: true, value: (row) => [isHot(load.get(row.id) ?? 0, all) && pill("warn", "hot spot"), " ", percent(load.get(row.id) ?? 0)] },
       { title: "Queue", number: true, value: (row) => number(row.queued) },
@@ -179,6 +182,7 @@ export class EventSpace {
       }
     }
     this.applying = null;
+    this.asked = -Infinity;
     this.#read();
   }
 
@@ -215,11 +219,18 @@ export class EventSpace {
     return this.cards.get(id);
   }
 
+  /** What the balancer proposes: asked now and then, because an answer costs the service some work. */
+  async #ask() {
+    if (performance.now() < this.asked + ASK_EVERY) return this.balancing;
+    this.asked = performance.now();
+    return get("balancing");
+  }
+
   async #read() {
     try {
       const running = [...this.live.plans.values()].some((one) => one.running);
       const [partitions, balancing, plans] = await Promise.all([
-        get("partitions"), get("balancing"), running ? get("partitions/plan") : { items: [] }]);
+        get("partitions"), this.#ask(), running ? get("partitions/plan") : { items: [] }]);
       this.partitions = partitions.items;
       this.moves = partitions.moves;
       this.maps = partitions.maps;
