@@ -5,11 +5,13 @@ import os
 import re
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from api.start.data_folder import FolderInUse
@@ -218,6 +220,15 @@ def test_with_tokens_and_tls_other_machines_may_call(tmp_path: Path) -> None:
             assert rest.begin("subscription", "h1", "stocks", "price > 5")["state"] == "active"
         with trust() as rest, pytest.raises(NotAuthorised):
             rest.spaces()
+        told = httpx.get(
+            f"{service.url}/settings",
+            headers={"Authorization": f"Bearer {OPERATOR}"},
+            verify=ssl.create_default_context(cafile=pair.authority),
+            timeout=60,
+        ).text
+        assert OPERATOR not in told
+        assert HOST not in told
+        assert '"tokens.operator"' in told
     for log in (folder / "logs").iterdir():
         assert OPERATOR not in log.read_text(), log
     assert processes_with(str(folder)) == {}

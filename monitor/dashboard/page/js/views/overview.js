@@ -64,8 +64,10 @@ export class Overview {
         for (const [name, count] of Object.entries(item.counters)) counters[name] = (counters[name] ?? 0) + count;
       }
       this.reported = [...this.reported.slice(-14), { at: Date.now() / 1000, counters }];
-    } catch {
-      this.reported = []; // the page says by itself that the service does not answer
+      this.unread = "";
+    } catch (error) {
+      this.reported = [];
+      this.unread = error.message;
     }
     this.update();
   }
@@ -109,6 +111,7 @@ export class Overview {
 
   #eventFigures() {
     if (this.live.role !== "operator") return [];
+    if (this.unread) return [["Events seen", "–", this.unread], ["Unwanted", "–", this.unread]];
     const received = this.#events("received"), unwanted = this.#events("unwanted");
     const share = received.total ? percent(unwanted.total / received.total) : "–";
     return [
@@ -160,7 +163,7 @@ export class Overview {
       { title: "Configurator", value: (row) => row.id },
       { title: "Processor", value: (row) => meter(row.cpu, percent(row.cpu)) },
       { title: "Memory", number: true, value: (row) => bytes(row.memory) },
-      { title: "Requests/s", number: true, value: (row) => number(row.done_per_s) },
+      { title: "Parts/s", number: true, value: (row) => number(row.done_per_s) },
     ];
     return table("Load of the last second", columns, rows, "No configurator has reported yet.");
   }
