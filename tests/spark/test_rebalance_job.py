@@ -269,6 +269,15 @@ def test_an_empty_folder_has_no_plan(spark: SparkSession, tmp_path: Path) -> Non
     assert (nothing.source.rows, nothing.spaces) == (0, ())
 
 
+def test_one_row_is_one_hot_region_which_cannot_be_cut(spark: SparkSession, tmp_path: Path) -> None:
+    result = only(job(spark, tmp_path, [at("s1-1", 900, 100)], space(), speeds={C1: 1, C2: 1}))
+    assert (result.regions, result.before.imbalance, result.plan) == (1, 2.0, None)
+    assert result.why == (
+        "no map and no move would be better: all has 100% of the work, and what lies there cannot"
+        " be divided"
+    )
+
+
 def test_files_that_describe_no_space_cannot_be_planned(
     spark: SparkSession, tmp_path: Path
 ) -> None:
