@@ -17,6 +17,14 @@ from spark.java import java_problem
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FEW_ROWS = 50_000
+"""Up to so many rows, Spark takes longer to compile queries than to interpret them."""
+
+_FOR_FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",  # plans each stage again, when those before it are done
+}
 _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -67,6 +75,21 @@ def open_session(options: SparkOptions, name: str = "dzflow") -> "Iterator[Spark
             raise SparkFailed(f"Spark gave up: {reason(error)}") from error
         finally:
             session.stop()
+
+
+def suit_size(session: "SparkSession", rows: int) -> None:
+    """Have Spark interpret the queries that follow, or compile them if they are about many rows.
+
+    Settings that users have chosen stay as they are.
+    """
+    chosen = session.sparkContext.getConf()
+    for key, value in _FOR_FEW_ROWS.items():
+        if chosen.contains(key):
+            continue
+        if rows <= FEW_ROWS:
+            session.conf.set(key, value)
+        else:
+            session.conf.unset(key)
 
 
 def spark_errors() -> tuple[type[Exception], ...]:

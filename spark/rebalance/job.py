@@ -52,7 +52,7 @@ def make_rebalance(
     if not source.rows:
         return Rebalance(with_notices(source, notices))
     decided = rows.where(sql.col("slice") > 0)
-    totals = find_totals(decided, is_known(_scopes(spaces)))
+    totals, mode = find_totals(decided, is_known(_scopes(spaces)))
     notices += _left_out(totals, spaces, options.space)
     work = {
         name: total.work_us for name, total in totals.items() if name in spaces and total.work_us
@@ -60,7 +60,7 @@ def make_rebalance(
     busy, more = heaviest_spaces(work, "with less work have no plan; name one to get it")
     notices += more
     speeds = dict(options.speeds) or _equal_speeds(totals)
-    timing, mode = find_timing(decided)
+    timing = find_timing(decided)
     result = Rebalance(source, mode, speeds)
     if busy and speeds:
         chosen = {name: spaces[name] for name in busy}

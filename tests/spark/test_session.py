@@ -5,8 +5,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark import session
 from spark.java import find_java, java_problem, java_version
-from spark.session import SparkFailed, SparkOptions, SparkUnavailable, open_session, reason
+from spark.session import (
+    FEW_ROWS,
+    SparkFailed,
+    SparkOptions,
+    SparkUnavailable,
+    open_session,
+    reason,
+    suit_size,
+)
 
 
 def fake_java(folder: Path, text: str) -> Path:
@@ -55,3 +64,15 @@ def test_errors_of_a_job_have_a_name(spark: SparkSession, monkeypatch: pytest.Mo
     failing = pytest.raises(SparkFailed, match=r"Spark gave up: .*nowhere")
     with failing, open_session(SparkOptions(spark.sparkContext.master or "")):
         spark.sql("select * from nowhere").collect()
+
+
+def test_queries_about_few_rows_are_not_compiled_unless_users_want_it(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, chosen = "spark.sql.codegen.maxFields", "spark.sql.shuffle.partitions"
+    usual = {key: spark.conf.get(key) for key in (ours, chosen)}
+    monkeypatch.setattr(session, "_FOR_FEW_ROWS", {ours: "7", chosen: "77"})
+    suit_size(spark, FEW_ROWS)
+    assert (spark.conf.get(ours), spark.conf.get(chosen)) == ("7", usual[chosen])
+    suit_size(spark, FEW_ROWS + 1)
+    assert {key: spark.conf.get(key) for key in (ours, chosen)} == usual
