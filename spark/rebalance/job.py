@@ -25,7 +25,7 @@ from spark.rebalance.planner import propose
 from spark.rebalance.prediction import Timing
 from spark.rebalance.results import SpaceLoad, space_result
 from spark.source import count_requests, find_source, with_notices
-from spark.spaces import IndexedSpace, heaviest_spaces, indexed_spaces
+from spark.spaces import IndexedSpace, heaviest_spaces, indexed_spaces, with_shapes
 from spark.traces import Traces
 from spark.work import with_work
 from spark.workers.indexing import IndexSource
@@ -42,13 +42,15 @@ def make_rebalance(
 ) -> Rebalance:
     """Plans for the spaces of the traces, or the reasons why there is none.
 
-    UnknownTraceSpace if the space that is asked for is not described.
+    UnknownTraceSpace if the space that is asked for is not described; UnfitShapes if the shapes
+    that are given do not fit.
     """
     rows = with_work(read_rows(spark, traces, options.since_us, options.until_us))
     source = find_source(path, traces, rows, lambda: count_requests(rows))
     spaces, notices = indexed_spaces(
         traces, options.space, "No space can be planned", "{} cannot be planned"
     )
+    spaces = with_shapes(spaces, options.shapes)
     if not source.rows:
         return Rebalance(with_notices(source, notices))
     decided = rows.where(sql.col("slice") > 0)
