@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType
 from configurators.state.trace_spaces import SPACES_KEY
 from dzflow.errors import BadInput
 from spark.schema import ADDED, EVENT_TRACES, PARQUET, REQUEST_TRACES, REQUESTS, TraceKind
-from spark.session import reason, spark_errors, suit_size
+from spark.session import reason, spark_errors
 from spark.traces import SkippedFile, TraceFile, Traces
 from spark.work import SECOND
 
@@ -53,8 +53,7 @@ def find_traces(
     """The traces of a data folder, a folder of traces, or one file; damaged files are left out.
 
     So are files that can have no rows of the time that is asked for, if their names show that.
-    NoTraces if there is no such folder. A folder without files is no error. The session gets
-    settings that suit the number of rows (`suit_size`).
+    NoTraces if there is no such folder. A folder without files is no error.
     """
     return _find(spark, path, Storage(spark, REQUEST_TRACES), since_us, until_us)
 
@@ -101,8 +100,6 @@ def _find(
         if not footer and SPACES_KEY in found[1]:
             footer = found[1]
     opened.reverse()
-    if storage.kind is REQUEST_TRACES:
-        suit_size(spark, sum(file.rows for file in opened))
     readable = _count_rows(spark, opened, storage.kind)
     good: list[TraceFile] = []
     for file in opened:

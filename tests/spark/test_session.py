@@ -8,13 +8,12 @@ from pyspark.sql import SparkSession
 from spark import session
 from spark.java import find_java, java_problem, java_version
 from spark.session import (
-    FEW_ROWS,
     SparkFailed,
     SparkOptions,
     SparkUnavailable,
+    are_few,
     open_session,
     reason,
-    suit_size,
 )
 
 
@@ -66,13 +65,24 @@ def test_errors_of_a_job_have_a_name(spark: SparkSession, monkeypatch: pytest.Mo
         spark.sql("select * from nowhere").collect()
 
 
-def test_queries_about_few_rows_are_not_compiled_unless_users_want_it(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+def test_queries_about_few_rows_are_not_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, chosen = "spark.sql.codegen.maxFields", "spark.sql.shuffle.partitions"
-    usual = {key: spark.conf.get(key) for key in (ours, chosen)}
-    monkeypatch.setattr(session, "_FOR_FEW_ROWS", {ours: "7", chosen: "77"})
-    suit_size(spark, FEW_ROWS)
-    assert (spark.conf.get(ours), spark.conf.get(chosen)) == ("7", usual[chosen])
-    suit_size(spark, FEW_ROWS + 1)
-    assert {key: spark.conf.get(key) for key in (ours, chosen)} == usual
+    few = session._settings(SparkOptions(few=True), "folder")
+    many = session._settings(SparkOptions(), "folder")
+    assert few["spark.sql.codegen.wholeStage"] == "false"
+    assert "spark.sql.codegen.wholeStage" not in many
+    java = "spark.driver.extraJavaOptions"
+    assert few[java].startswith(f"{many[java]} -XX:")
+    # By the size of the files, wherever they are in the folder that is named.
+    requests = tmp_path / "traces" / "requests"
+    requests.mkdir(parents=True)
+    for name in ("a.parquet", "b.parquet"):
+        (requests / name).write_bytes(bytes(10))
+    for limit, expected in ((20, True), (19, False)):
+        monkeypatch.setattr(session, "FEW_BYTES", limit)
+        for path in (tmp_path, tmp_path / "traces", requests):
+            assert are_few(str(path)) is expected
+        assert are_few(str(requests / "a.parquet"))
+    for other in (tmp_path / "nowhere", "hdfs://namenode/traces"):
+        assert not are_few(str(other))
