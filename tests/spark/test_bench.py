@@ -188,7 +188,7 @@ def test_the_plan_is_better_than_equal_cuts_and_than_the_balancer(made: Made) ->
     assert found["imbalance_after_over_before"] < 0.8
     assert found["report_spark_over_duckdb"] == 1.0
     assert {"rebalance_start_s", "imbalance_after_over_equal_cuts"} <= found.keys()
-    assert "report_growth" not in found  # there is one size only
+    assert "report_growth" not in found  # there are not three sizes
     told = [row["predicted_imbalance"] for row in by_case.values()]
     assert [name for name, value in zip(by_case, told, strict=True) if value] == [BEFORE, PLANNED]
 
@@ -312,16 +312,22 @@ def test_jobs_can_be_measured_one_size_after_another() -> None:
 
     report = Report("spark", {}, [])
     first = bench_spark.JOB_SECTIONS["start"]
-    for rows, seconds in ((1_000, 14.0), (first, 10.0), (10_000, 60.0), (10_000, 50.0)):
+    for rows, seconds in (
+        (2_000, 16.0),
+        (first, 4.0),
+        (12_000, 60.0),
+        (12_000, 56.0),
+        (1_000, 14.0),
+    ):
         more = Report("spark", {}, jobs_of(rows, seconds))
         report = bench_spark.combined(report, more)
-    assert [row["rows"] for row in report.rows] == [1_000, 1_000, first, first, 10_000, 10_000]
+    assert [row["rows"] for row in report.rows[::2]] == [2_000, first, 12_000, 1_000]
     assert report.ratios == pytest.approx(
         {
-            "report_start_s": 10.0,
-            "report_rows_per_s": 200.0,
+            "report_start_s": 4.0,
+            "report_rows_per_s": 12_000 / 56,
             "report_spark_over_duckdb": 2.0,
-            "report_growth": 1.0,  # 4 ms for each row
+            "report_growth": 2.0,  # 4 ms for each further row, after 2 ms
         }
     )
 
