@@ -15,8 +15,11 @@ from bench.report import Progress, Report, Row
 from dzflow.errors import BadInput
 from spark.session import SparkUnavailable, check_installation
 
-SECTIONS = ("jobs", "plans", "shapes", "service")  # for --only
-_IN_QUICK = ("jobs", "plans", "shapes")  # a service takes two minutes
+JOB_SECTIONS = {"start": 100, "jobs_1e5": 10**5, "jobs_1e6": 10**6, "jobs_1e7": 10**7}
+"""The rows of traces of each part of the section `jobs`, which can be measured apart."""
+
+SECTIONS = ("jobs", *JOB_SECTIONS, "plans", "shapes", "service")  # for --only
+_IN_QUICK = ("start", "jobs_1e5", "plans", "shapes")  # a service takes two minutes
 
 
 class SparkBenchUnavailable(BadInput):
@@ -26,7 +29,7 @@ class SparkBenchUnavailable(BadInput):
 class Scale(NamedTuple):
     """The extent of the benchmark."""
 
-    sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)  # rows of traces
+    planned: int = 100_000  # rows of traces that plans and shapes are made from
     filters: int = 20_000  # distinct ones
     events: int = 5_000  # sampled ones: as many as `shapes` uses
     partitions: int = 63
@@ -35,7 +38,7 @@ class Scale(NamedTuple):
 
 
 FULL = Scale()
-QUICK = Scale(sizes=(100_000,), filters=10_000, counted_filters=300)
+QUICK = Scale(filters=10_000, counted_filters=300)
 
 
 def run(quick: bool, progress: Progress, only: Collection[str] = ()) -> Report:
@@ -58,9 +61,14 @@ def run(quick: bool, progress: Progress, only: Collection[str] = ()) -> Report:
 
 def combined(before: Report, after: Report) -> Report:
     """The sections of the later report, and those that only the earlier one has."""
-    replaced = {row["measure"] for row in after.rows}
-    rows = [*(row for row in before.rows if row["measure"] not in replaced), *after.rows]
+    replaced = {_section(row) for row in after.rows}
+    rows = [*(row for row in before.rows if _section(row) not in replaced), *after.rows]
     return Report("spark", after.params, rows, ratios(rows), after.machine)
+
+
+def _section(row: Row) -> tuple[str, int]:
+    """The table that a row belongs to; jobs are measured apart for each number of rows."""
+    return row["measure"], row.get("rows", 0)
 
 
 def ratios(rows: list[Row]) -> dict[str, float]:
@@ -74,7 +82,7 @@ def ratios(rows: list[Row]) -> dict[str, float]:
         **plan_ratios(rows),
         **service_ratios(rows),
         **shape_ratios(rows),
-        **job_ratios(rows),
+        **job_ratios(rows, JOB_SECTIONS["start"]),
     }
 
 
@@ -91,14 +99,15 @@ def measure_traces(
     origin = make_origin(scale.filters, scale.events, scale.partitions, scale.configurators)
     traces = TraceFolder(folder, origin, progress)
     rows: list[Row] = []
-    if "jobs" in chosen:
-        rows += measure_jobs(traces, scale.sizes)
+    for section, size in JOB_SECTIONS.items():
+        if section in chosen or "jobs" in chosen:
+            rows += measure_jobs(traces, size)
     if "plans" in chosen:
-        (planned,) = traces.rebalance(scale.sizes[0]).spaces
+        (planned,) = traces.rebalance(scale.planned).spaces
         progress("comparing maps and owners")
         rows += compare(origin, planned)
     if "shapes" in chosen:
-        (learned,) = traces.shapes(scale.sizes[0]).spaces
+        (learned,) = traces.shapes(scale.planned).spaces
         progress("counting unwanted deliveries")
         rows += measure_shapes(origin, learned, scale.counted_filters)
     return rows

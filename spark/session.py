@@ -17,6 +17,15 @@ from spark.java import java_problem
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FEW_BYTES = 4 << 20
+"""Files of this size have some 70,000 rows: to compile queries takes longer than to run them."""
+
+_FOR_FEW = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",  # plans each stage again, when those before it are done
+}
+_JAVA_FOR_FEW = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # compiles little and quickly
 _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -30,15 +39,32 @@ class SparkFailed(DzflowError):
 
 
 class SparkOptions(Struct, frozen=True):
-    """Where jobs run. `settings` are Spark's own, such as `spark.executor.memory`."""
+    """Where jobs run. `settings` are Spark's own, such as `spark.executor.memory`.
+
+    With `few` rows, Spark interprets its queries, and Java compiles little.
+    """
 
     master: str = "local[*]"
     settings: Mapping[str, str] = {}
+    few: bool = False
 
     @property
     def local(self) -> bool:
         """Whether Spark runs on this machine only."""
         return self.master.startswith("local")
+
+
+def are_few(path: str) -> bool:
+    """Whether traces are files of this machine that have few rows, as far as their size shows."""
+    folder = Path(path)
+    inner = (folder / "traces" / "requests", folder / "requests", folder)
+    try:
+        if folder.is_file():
+            return folder.stat().st_size <= FEW_BYTES
+        found = next((each for each in inner if each.is_dir()), None)
+        return found is not None and sum(f.stat().st_size for f in found.iterdir()) <= FEW_BYTES
+    except OSError:  # such as a file that is deleted now; whoever reads them says what is wrong
+        return False
 
 
 @contextmanager
@@ -103,10 +129,14 @@ def _python(options: SparkOptions) -> str:
 
 def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
     """Settings that suit these jobs; users may override each of them."""
-    logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    if options.few:
+        java += f" {_JAVA_FOR_FEW}"
     found = {
-        "spark.driver.extraJavaOptions": logging,
+        "spark.driver.extraJavaOptions": java,
         "spark.sql.session.timeZone": "UTC",
+        # Percentiles of more groups than this make Spark sort all rows: a timeline has 240 groups.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1024",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
@@ -120,4 +150,4 @@ def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
             # The default of 200 is for clusters.
             "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         }
-    return found
+    return {**found, **(_FOR_FEW if options.few else {})}

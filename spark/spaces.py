@@ -1,8 +1,9 @@
 """The spaces that traces describe, and which of them a job works on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from configurators.state.trace_spaces import (
     BadTraceSpaces,
@@ -13,6 +14,7 @@ from configurators.state.trace_spaces import (
 from configurators.store.keys import PartitionName
 from dzflow.errors import BadInput
 from dzflow.index import Index
+from spark.shapes.model import Proposal
 from spark.traces import Traces
 
 MOST_SPACES = 16  # for which a job makes a proposal
@@ -20,6 +22,10 @@ MOST_SPACES = 16  # for which a job makes a proposal
 
 class UnknownTraceSpace(BadInput):
     """A space that the traces do not describe."""
+
+
+class UnfitShapes(BadInput):
+    """A dictionary of shapes that does not fit the space that it is for."""
 
 
 class IndexedSpace(Struct, frozen=True):
@@ -75,6 +81,32 @@ def indexed_spaces(
         else:
             found[name] = IndexedSpace(space.number, space.current, stored, index)
     return found, notices
+
+
+def with_shapes(
+    spaces: Mapping[str, IndexedSpace], proposals: Iterable[Proposal]
+) -> dict[str, IndexedSpace]:
+    """The spaces as they would be with the dictionaries that are proposed for some of them.
+
+    UnfitShapes if one is for none of these spaces, or does not fit it.
+    """
+    found = dict(spaces)
+    for each in proposals:
+        name, space = each.space, found.get(each.space)
+        if space is None:
+            raise UnfitShapes(f"there are shapes for the space {name!r}, which is not planned")
+        if each.version != space.version:
+            raise UnfitShapes(
+                f"the shapes for {name} are for version {each.version} of its index, and the traces"
+                f" describe version {space.version}: learn them again"
+            )
+        stored = replace(space.stored, shapes=each.shapes)
+        try:
+            index = stored.index(name, space.version)
+        except BadTraceSpaces as error:
+            raise UnfitShapes(f"the shapes for {name} cannot be used: {error}") from None
+        found[name] = replace(space, stored=stored, index=index)
+    return found
 
 
 def heaviest_spaces(weights: Mapping[str, float], left_out: str) -> tuple[list[str], list[str]]:

@@ -17,7 +17,6 @@ from spark.rebalance.model import Rebalance
 from spark.shapes.model import ShapesFound
 
 JOBS: tuple[JobName, ...] = ("report", "rebalance")
-SMALLEST = 100  # rows: what a job takes for them is its start
 COMMAND = Path(sys.executable).with_name("dzflow")
 _BITS = 3  # leading bits of each attribute that tell coarse regions apart
 
@@ -110,45 +109,50 @@ def coarse_fields(index: Index) -> list[Field]:
     return found
 
 
-def measure_jobs(folder: TraceFolder, sizes: tuple[int, ...]) -> list[Row]:
-    """Time, processor time and memory of each job, by Spark and by DuckDB, for all sizes."""
+def measure_jobs(folder: TraceFolder, size: int) -> list[Row]:
+    """Time, processor time and memory of each job on so many rows, by Spark and by DuckDB."""
     rows: list[Row] = []
-    for size in (SMALLEST, *sizes):
-        for job in JOBS:
-            for by, run in (("Spark", folder.spark), ("DuckDB", folder.duck)):
-                usage = run(job, size).usage
-                rows.append(
-                    {
-                        "measure": "jobs",
-                        "job": job,
-                        "by": by,
-                        "rows": size,
-                        "file_mb": folder.size(size) / 1e6,
-                        **usage.columns(size),
-                    }
-                )
+    for job in JOBS:
+        for by, run in (("Spark", folder.spark), ("DuckDB", folder.duck)):
+            usage = run(job, size).usage
+            rows.append(
+                {
+                    "measure": "jobs",
+                    "job": job,
+                    "by": by,
+                    "rows": size,
+                    "file_mb": folder.size(size) / 1e6,
+                    **usage.columns(size),
+                }
+            )
     return rows
 
 
-def job_ratios(rows: list[Row]) -> dict[str, float]:
-    """Spark over DuckDB at the largest size, and how the time per row grows, without the start."""
+def job_ratios(rows: list[Row], smallest: int) -> dict[str, float]:
+    """Spark over DuckDB at the largest size, and how the time of each further row grows.
+
+    What a job takes for the smallest number of rows is its start. Its queries are not compiled, so
+    it is no part of what larger sizes take.
+    """
     found: dict[str, float] = {}
     for job in JOBS:
         some = [row for row in rows if row["measure"] == "jobs" and row["job"] == job]
         spark = {row["rows"]: row for row in some if row["by"] == "Spark"}
         duck = {row["rows"]: row for row in some if row["by"] == "DuckDB"}
+        start = spark.pop(smallest, None)
+        if start:
+            found[f"{job}_start_s"] = start["seconds"]
         if not spark:
             continue
-        start, *sizes = sorted(spark)
-        if not sizes:
-            continue
-        largest = sizes[-1]
-        found[f"{job}_start_s"] = spark[start]["seconds"]
+        *_, largest = sizes = sorted(spark)
         found[f"{job}_rows_per_s"] = spark[largest]["rows_per_s"]
         found[f"{job}_spark_over_duckdb"] = spark[largest]["seconds"] / duck[largest]["seconds"]
-        if len(sizes) > 1:
-            cost = {
-                size: (spark[size]["seconds"] - spark[start]["seconds"]) / size for size in sizes
-            }
-            found[f"{job}_growth"] = cost[largest] / cost[sizes[-2]]
+        if len(sizes) > 2:
+            first, second, third = (spark[size] for size in sizes[-3:])
+            found[f"{job}_growth"] = _further(second, third) / _further(first, second)
     return found
+
+
+def _further(fewer: Row, more: Row) -> float:
+    """The seconds of each further row."""
+    return float((more["seconds"] - fewer["seconds"]) / (more["rows"] - fewer["rows"]))

@@ -25,7 +25,7 @@ from spark.rebalance.planner import propose
 from spark.rebalance.prediction import Timing
 from spark.rebalance.results import SpaceLoad, space_result
 from spark.source import count_requests, find_source, with_notices
-from spark.spaces import IndexedSpace, heaviest_spaces, indexed_spaces
+from spark.spaces import IndexedSpace, heaviest_spaces, indexed_spaces, with_shapes
 from spark.traces import Traces
 from spark.work import with_work
 from spark.workers.indexing import IndexSource
@@ -42,17 +42,19 @@ def make_rebalance(
 ) -> Rebalance:
     """Plans for the spaces of the traces, or the reasons why there is none.
 
-    UnknownTraceSpace if the space that is asked for is not described.
+    UnknownTraceSpace if the space that is asked for is not described; UnfitShapes if the shapes
+    that are given do not fit.
     """
     rows = with_work(read_rows(spark, traces, options.since_us, options.until_us))
     source = find_source(path, traces, rows, lambda: count_requests(rows))
     spaces, notices = indexed_spaces(
         traces, options.space, "No space can be planned", "{} cannot be planned"
     )
+    spaces = with_shapes(spaces, options.shapes)
     if not source.rows:
         return Rebalance(with_notices(source, notices))
     decided = rows.where(sql.col("slice") > 0)
-    totals = find_totals(decided, is_known(_scopes(spaces)))
+    totals, mode = find_totals(decided, is_known(_scopes(spaces)))
     notices += _left_out(totals, spaces, options.space)
     work = {
         name: total.work_us for name, total in totals.items() if name in spaces and total.work_us
@@ -60,7 +62,7 @@ def make_rebalance(
     busy, more = heaviest_spaces(work, "with less work have no plan; name one to get it")
     notices += more
     speeds = dict(options.speeds) or _equal_speeds(totals)
-    timing, mode = find_timing(decided)
+    timing = find_timing(decided)
     result = Rebalance(source, mode, speeds)
     if busy and speeds:
         chosen = {name: spaces[name] for name in busy}

@@ -49,18 +49,25 @@ def is_known(scopes: Mapping[str, str]) -> "Column":
     return sql.concat_ws("/", "space", sql.substring_index("partition", "/", 1)).isin(known)
 
 
-def find_totals(rows: "DataFrame", known: "Column") -> dict[str, SpaceTotals]:
-    """The sums of each space; `known` says which rows can be used."""
+def find_totals(rows: "DataFrame", known: "Column") -> tuple[dict[str, SpaceTotals], str]:
+    """The sums of each space, and the mode of the row that ended last.
+
+    `known` says which rows can be used.
+    """
     size = sql.greatest(sql.coalesce("slice_size", sql.lit(1)), sql.lit(1))
-    found = rows.groupBy("space", "configurator", known.alias("known")).agg(
+    # Groups with texts are hashed. To find the text of a maximum, Spark would sort all rows.
+    found = rows.groupBy("space", "configurator", "mode", known.alias("known")).agg(
+        sql.max("done_us").alias("done_us"),
         sql.sum("work_us").alias("work_us"),
         sql.sum(sql.greatest(sql.col("pushed_us"), sql.lit(0)) / size).alias("pushed_us"),
         sql.sum("operations").alias("operations"),
     )
+    sums = found.collect()
     by_space: dict[str, list[Row]] = {}
-    for row in found.collect():
+    for row in sums:
         by_space.setdefault(row["space"], []).append(row)
-    return {space: _space_totals(groups) for space, groups in by_space.items()}
+    _, mode = max(((row["done_us"], row["mode"]) for row in sums), default=(0, ""))
+    return {space: _space_totals(groups) for space, groups in by_space.items()}, mode
 
 
 def _space_totals(groups: "Sequence[Row]") -> SpaceTotals:
@@ -77,34 +84,29 @@ def _space_totals(groups: "Sequence[Row]") -> SpaceTotals:
     )
 
 
-def find_timing(rows: "DataFrame") -> tuple[Timing, str]:
-    """What all rows say about time, and the mode of the last one.
-
-    Seconds in which no request arrived do not count.
-    """
+def find_timing(rows: "DataFrame") -> Timing:
+    """What all rows say about time; seconds in which no request arrived do not count."""
     about = rows.agg(
         sql.count_distinct(sql.floor(sql.col("received_us") / SECOND)).alias("seconds"),
         sql.avg("work_us").alias("work_us"),
         sql.avg(sql.greatest(sql.col("decided_us"), sql.lit(0))).alias("decided_us"),
         sql.avg("pushed_us").alias("pushed_us"),
-        sql.max_by("mode", sql.struct("done_us", "mode")).alias("mode"),
     ).first()
     assert about is not None  # an aggregation without groups has one row
-    timing = Timing(
+    return Timing(
         float(max(1, about["seconds"])),
         (about["work_us"] or 0.0) / 1_000,
         (about["decided_us"] or 0.0) / 1_000,
         (about["pushed_us"] or 0.0) / 1_000,
     )
-    return timing, about["mode"] or ""
 
 
 def find_owners(rows: "DataFrame", partitions: Collection[str]) -> dict[str, str]:
     """The configurator that has worked on each of some partitions last."""
     own = rows.where(sql.col("partition").isin(list(partitions)))
-    last = sql.max_by("configurator", sql.struct("done_us", "configurator"))
-    found = own.groupBy("partition").agg(last.alias("configurator"))
-    return {row["partition"]: row["configurator"] for row in found.collect()}
+    found = own.groupBy("partition", "configurator").agg(sql.max("done_us").alias("done_us"))
+    by_time = sorted(found.collect(), key=lambda row: (row["done_us"], row["configurator"]))
+    return {row["partition"]: row["configurator"] for row in by_time}
 
 
 def load_by_region(rows: "DataFrame", sources: Sequence[IndexSource]) -> "DataFrame":

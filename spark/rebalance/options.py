@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from spark.rebalance.planner import MIN_GAIN
+from spark.shapes.model import Proposal
 
 MOST_REGIONS = 20_000
 """Regions of one space that a plan is made from."""
@@ -18,6 +19,7 @@ class RebalanceOptions(Struct, frozen=True):
     min_gain: float = MIN_GAIN
     speeds: Mapping[str, float] = {}  # of all configurators
     owners: Mapping[str, str] | None = None  # the configurator of each partition
+    shapes: tuple[Proposal, ...] = ()  # dictionaries to plan for, instead of those in force
     since_us: int | None = None
     until_us: int | None = None
     most_regions: int = MOST_REGIONS

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 PERCENTILES = (0.5, 0.9, 0.99)
+_HIGHEST = 32  # the last bar of a histogram, as a power of two, has all that is above
 
 
 def percentiles(value: "Column") -> "Column":
@@ -26,21 +27,23 @@ def histogram(values: "DataFrame", name: str) -> Histogram | None:
 def histograms(values: "DataFrame", group: str, name: str) -> dict[str, Histogram]:
     """How a column is distributed in each group, with bars that double in width."""
     value = sql.col(name)
-    there = values.where(value.isNotNull())
-    power = sql.when(value <= 1, 0).otherwise(sql.ceil(sql.log2(value))).cast("int")
-    bars: dict[str, dict[int, int]] = {}
-    for row in there.groupBy(sql.col(group).alias("group"), power.alias("power")).count().collect():
-        bars.setdefault(row["group"], {})[row["power"]] = row["count"]
-    about = there.groupBy(sql.col(group).alias("group")).agg(
-        sql.count(value).alias("number"),
-        sql.avg(value).alias("mean"),
-        percentiles(value).alias("percentiles"),
-        sql.max(value).alias("highest"),
+    power = sql.when(value <= 1, 0).otherwise(sql.ceil(sql.log2(value)))
+    bar = sql.least(power, sql.lit(_HIGHEST)).cast("int")
+    about = (
+        values.where(value.isNotNull())
+        .groupBy(sql.col(group).alias("group"))
+        .agg(
+            sql.count(value).alias("number"),
+            sql.avg(value).alias("mean"),
+            percentiles(value).alias("percentiles"),
+            sql.max(value).alias("highest"),
+            sql.array(*(sql.count_if(bar == n) for n in range(_HIGHEST + 1))).alias("bars"),
+        )
     )
     found = {}
     for row in about.collect():
         p50, p90, p99 = (float(each) for each in row["percentiles"])
-        bins = doubling_bins(bars[row["group"]])
+        bins = doubling_bins({n: count for n, count in enumerate(row["bars"]) if count})
         found[row["group"]] = Histogram(
             row["number"], float(row["mean"]), p50, p90, p99, float(row["highest"]), bins
         )

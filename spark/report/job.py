@@ -14,7 +14,7 @@ from spark.report.histograms import histogram
 from spark.report.hot import find_hot
 from spark.report.loads import find_configurators, find_latency, find_partitions, find_slices
 from spark.report.model import ExpensiveRequest, Report
-from spark.report.rates import find_hosts, find_kinds, find_timeline
+from spark.report.rates import find_hosts, find_rates
 from spark.source import find_source, with_notices
 from spark.spaces import described_spaces
 from spark.traces import Traces
@@ -40,7 +40,7 @@ def make_report(
         source = find_source(path, traces, rows, requests.count)
         if not source.rows:
             return Report(source)
-        timeline = find_timeline(requests, source)
+        kinds, timeline = find_rates(requests, source)
         hosts, host_skew = find_hosts(requests)
         spaces, unknown = described_spaces(traces)
         notices = [f"Hot regions have no words: {unknown}."] if unknown else []
@@ -49,7 +49,7 @@ def make_report(
         hot, heat, more = find_hot(rows, spaces)
         report = Report(
             source=source,
-            kinds=find_kinds(requests, timeline, source),
+            kinds=kinds,
             timeline=timeline,
             hosts=hosts,
             latency=find_latency(requests, rows),

@@ -1,5 +1,6 @@
 """Requests over time, by kind and by host."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_BUCKETS = 240
 MOST_HOSTS = 20
+MOST_KINDS = 20  # there are five, and those of newer releases
 _LENGTHS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
 
 
@@ -27,29 +29,8 @@ def bucket_length(seconds: float) -> int:
     return days * _LENGTHS[-1]
 
 
-def find_timeline(requests: "DataFrame", source: Source) -> Timeline:
-    """Requests and latency in buckets of equal length."""
-    length = bucket_length((source.end_us - source.begin_us) / SECOND)
-    begin = sql.floor(sql.col("received_us") / (length * SECOND)) * (length * SECOND)
-    placed = requests.withColumn("begin_us", begin.cast("long"))
-    kinds = placed.groupBy("begin_us", "kind").count().collect()
-    counts: dict[int, dict[str, int]] = {}
-    for row in kinds:
-        counts.setdefault(row["begin_us"], {})[row["kind"]] = row["count"]
-    about = placed.groupBy("begin_us").agg(
-        sql.count_if("failed").alias("failed"),
-        percentiles(sql.col("total_us")).alias("percentiles"),
-    )
-    buckets = []
-    for row in sorted(about.collect(), key=lambda row: row["begin_us"]):
-        p50, _, p99 = row["percentiles"] or (0, 0, 0)
-        by_kind = dict(sorted(counts[row["begin_us"]].items()))
-        buckets.append(Bucket(row["begin_us"], by_kind, row["failed"], p50 / 1_000, p99 / 1_000))
-    return Timeline(float(length), tuple(buckets))
-
-
-def find_kinds(requests: "DataFrame", timeline: Timeline, source: Source) -> tuple[KindRow, ...]:
-    """Requests by kind, the most frequent first."""
+def find_rates(requests: "DataFrame", source: Source) -> tuple[tuple[KindRow, ...], Timeline]:
+    """Requests by kind, the most frequent first; and requests and latency over time."""
     found = requests.groupBy("kind").agg(
         sql.count("*").alias("requests"),
         sql.count_if("failed").alias("failed"),
@@ -58,10 +39,12 @@ def find_kinds(requests: "DataFrame", timeline: Timeline, source: Source) -> tup
         sql.avg("modifies").alias("modifies"),
         sql.avg("deletes").alias("deletes"),
     )
+    kinds = sorted(found.collect(), key=lambda row: (-row["requests"], row["kind"]))[:MOST_KINDS]
+    timeline = _find_timeline(requests, source, sorted(row["kind"] for row in kinds))
     # Shorter than a bucket, the traces have no mean rate but that of the bucket.
     seconds = max((source.end_us - source.begin_us) / SECOND, timeline.bucket_s)
     rows = []
-    for row in found.collect():
+    for row in kinds:
         busiest = max(bucket.requests.get(row["kind"], 0) for bucket in timeline.buckets)
         rows.append(
             KindRow(
@@ -76,7 +59,25 @@ def find_kinds(requests: "DataFrame", timeline: Timeline, source: Source) -> tup
                 row["deletes"],
             )
         )
-    return tuple(sorted(rows, key=lambda row: (-row.requests, row.kind)))
+    return tuple(rows), timeline
+
+
+def _find_timeline(requests: "DataFrame", source: Source, kinds: Sequence[str]) -> Timeline:
+    """Requests of each kind and latency in buckets of equal length."""
+    length = bucket_length((source.end_us - source.begin_us) / SECOND)
+    begin = sql.floor(sql.col("received_us") / (length * SECOND)) * (length * SECOND)
+    counts = (sql.count_if(sql.col("kind") == kind) for kind in kinds)
+    found = requests.groupBy(begin.cast("long").alias("begin_us")).agg(
+        sql.array(*counts).alias("requests"),
+        sql.count_if("failed").alias("failed"),
+        percentiles(sql.col("total_us")).alias("percentiles"),
+    )
+    buckets = []
+    for row in sorted(found.collect(), key=lambda row: row["begin_us"]):
+        p50, _, p99 = row["percentiles"] or (0, 0, 0)
+        by_kind = {kind: n for kind, n in zip(kinds, row["requests"], strict=True) if n}
+        buckets.append(Bucket(row["begin_us"], by_kind, row["failed"], p50 / 1_000, p99 / 1_000))
+    return Timeline(float(length), tuple(buckets))
 
 
 def find_hosts(requests: "DataFrame") -> tuple[tuple[HostRow, ...], Skew | None]:

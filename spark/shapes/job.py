@@ -61,7 +61,7 @@ def make_shapes(
     finally:
         filters.unpersist()
         events.unpersist()
-    gone = vanished(spark, traces)
+    gone = [*vanished(spark, traces), *vanished(spark, files)]
     return ShapesFound(with_notices(source, notices, gone), found)
 
 

@@ -146,9 +146,9 @@ def _slices_and_owners(rows: "DataFrame") -> tuple[int, dict[str, str]]:
     """The mean size of slices, and the configurator that was last to work on each partition."""
     sized = sql.col("slice_size") > 0
     found = (
-        rows.groupBy("partition")
+        rows.groupBy("partition", "configurator")
         .agg(
-            sql.max_by("configurator", "done_us").alias("configurator"),
+            sql.max("done_us").alias("done_us"),
             sql.max(sql.col("mode") == "sea").alias("shared"),
             sql.count_if(sized).alias("partials"),
             # A slice of n partials has n rows.
@@ -159,5 +159,6 @@ def _slices_and_owners(rows: "DataFrame") -> tuple[int, dict[str, str]]:
     slices = sum(row["slices"] or 0.0 for row in found)
     size = round(sum(row["partials"] for row in found) / slices) if slices else 1
     shared = any(row["shared"] for row in found)
-    owners = {} if shared else {row["partition"]: row["configurator"] for row in found}
+    by_time = sorted(found, key=lambda row: (row["done_us"], row["configurator"]))
+    owners = {} if shared else {row["partition"]: row["configurator"] for row in by_time}
     return max(1, size), dict(sorted(owners.items()))

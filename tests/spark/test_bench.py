@@ -36,7 +36,7 @@ from spark.shapes.options import ShapesOptions
 
 ROWS = 900
 TINY = bench_spark.Scale(
-    sizes=(ROWS,), filters=150, events=100, partitions=9, configurators=3, counted_filters=40
+    planned=ROWS, filters=150, events=100, partitions=9, configurators=3, counted_filters=40
 )
 approx: Callable[..., Any] = partial(pytest.approx, rel=1e-6)
 about = partial(pytest.approx, rel=0.05)  # percentiles may be those of the next value
@@ -77,7 +77,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jobs, "run_measured", run_here)
-        patch.setattr(jobs, "SMALLEST", 20)
+        patch.setattr(bench_spark, "JOB_SECTIONS", {"start": 20, "jobs_1e5": ROWS})
         chosen = {"jobs", "plans", "shapes"}
         yield Made(bench_spark.measure_traces(folder, TINY, chosen, lambda _: None), folder)
 
@@ -188,7 +188,7 @@ def test_the_plan_is_better_than_equal_cuts_and_than_the_balancer(made: Made) ->
     assert found["imbalance_after_over_before"] < 0.8
     assert found["report_spark_over_duckdb"] == 1.0
     assert {"rebalance_start_s", "imbalance_after_over_equal_cuts"} <= found.keys()
-    assert "report_growth" not in found  # there is one size only
+    assert "report_growth" not in found  # there are not three sizes
     told = [row["predicted_imbalance"] for row in by_case.values()]
     assert [name for name, value in zip(by_case, told, strict=True) if value] == [BEFORE, PLANNED]
 
@@ -300,6 +300,36 @@ def test_a_repeated_section_replaces_only_itself() -> None:
     assert found.ratios == service_ratios(service)
     assert found.ratios["measured_latency_after_over_before"] == pytest.approx(1 / 3)
     assert found.ratios["measured_imbalance_after_over_balancer"] == pytest.approx(2 / 3)
+
+
+def test_jobs_can_be_measured_one_size_after_another() -> None:
+    def jobs_of(rows: int, seconds: float) -> list[Row]:
+        return [
+            {"measure": "jobs", "job": "report", "by": by, "rows": rows}
+            | {"seconds": seconds / n, "rows_per_s": rows * n / seconds}
+            for n, by in enumerate(("Spark", "DuckDB"), 1)
+        ]
+
+    report = Report("spark", {}, [])
+    first = bench_spark.JOB_SECTIONS["start"]
+    for rows, seconds in (
+        (2_000, 16.0),
+        (first, 4.0),
+        (12_000, 60.0),
+        (12_000, 56.0),
+        (1_000, 14.0),
+    ):
+        more = Report("spark", {}, jobs_of(rows, seconds))
+        report = bench_spark.combined(report, more)
+    assert [row["rows"] for row in report.rows[::2]] == [2_000, first, 12_000, 1_000]
+    assert report.ratios == pytest.approx(
+        {
+            "report_start_s": 4.0,
+            "report_rows_per_s": 12_000 / 56,
+            "report_spark_over_duckdb": 2.0,
+            "report_growth": 2.0,  # 4 ms for each further row, after 2 ms
+        }
+    )
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

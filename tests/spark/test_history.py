@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
@@ -13,7 +14,7 @@ from dispatcher.reports.traces import REQUESTS
 from spark.history.ingest import Ingested, NoHistory, ingest
 from spark.history.report import make_report, percentiles
 from spark.history.tables import INTERVAL_US, bucket_end_ms
-from spark.reading import NoTraces
+from spark.reading import NoTraces, Storage
 from spark.report.model import LoadRow, Report
 from tests.service import COMMAND
 from tests.spark.quick import quick_environment, quick_words
@@ -130,10 +131,11 @@ def test_a_part_of_a_history_can_be_chosen(spark: SparkSession, state: str) -> N
 
 
 def test_files_that_cannot_be_used_are_named_and_left_out(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     traces, state = tmp_path / "traces", str(tmp_path / "state")
-    write_rows(traces, FIRST, "a copy.parquet")
+    newer = REQUESTS.append(pa.field("colour", pa.string()))
+    write_rows(traces, FIRST, "a copy.parquet", schema=newer)
     whole = write_rows(traces, [row(f"s1-{n}") for n in range(2_000)], "b.parquet").read_bytes()
     (traces / "b.parquet").write_bytes(whole[: len(whole) // 2])
     (traces / ".c.parquet").write_bytes(whole)
@@ -143,12 +145,21 @@ def test_files_that_cannot_be_used_are_named_and_left_out(
     middle[4 : len(middle) // 2] = bytes(len(middle) // 2 - 4)
     (traces / "e.parquet").write_bytes(middle)
     write_rows(traces, [], "f.parquet")
+    gone = write_rows(traces, SECOND, "g.parquet")
+    first_open = Storage.open
+
+    def open_late(storage: Storage, path: str) -> object:
+        gone.unlink(missing_ok=True)  # after its rows were counted, and before they are summed up
+        return first_open(storage, path)
+
+    monkeypatch.setattr(Storage, "open", open_late)
     done = ingest(spark, str(traces), state)
     why = {file.name: file.why for file in done.skipped}
-    assert sorted(why) == [".c.parquet", "b.parquet", "d.parquet", "e.parquet"]
+    assert sorted(why) == [".c.parquet", "b.parquet", "d.parquet", "e.parquet", "g.parquet"]
     assert (done.files, done.rows) == (1, 3)
     assert "still being written" in why[".c.parquet"]
     assert "is damaged" in why["b.parquet"]
+    assert why["g.parquet"] == "it was deleted while it was read"
     assert "lacks the column request_id" in why["d.parquet"]
     assert "of its 2000 rows can be read" in why["e.parquet"]
 

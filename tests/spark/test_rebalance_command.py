@@ -29,6 +29,7 @@ from spark.rebalance.options import RebalanceOptions
 from spark.rebalance.planner import propose
 from spark.rebalance.prediction import RegionLoad, Timing
 from spark.rebalance.results import SpaceLoad, space_result
+from spark.shapes.model import Proposal
 from spark.traces import Source
 
 SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023, "bits": 10}]}
@@ -153,6 +154,18 @@ def test_a_file_that_does_not_say_owners_is_refused(tmp_path: Path, wrong: bytes
         rebalance.read_owners(file)
     with pytest.raises(BadOption, match="nowhere cannot be read: No such file"):
         rebalance.read_owners(tmp_path / "nowhere")
+
+
+def test_shapes_are_read_as_the_other_command_writes_them(tmp_path: Path) -> None:
+    file = tmp_path / "shapes.json"
+    written = Proposal("stocks", 3, ((2,), (5,)), ("fewer unwanted events",))
+    write_per_space(Console(file=StringIO()), file, "proposal", [written])
+    assert rebalance.read_shapes(file) == written
+    file.write_text('{"space": "stocks"}')
+    with pytest.raises(BadOption, match="takes a file of `dzflow trace shapes --shapes`"):
+        rebalance.read_shapes(file)
+    with pytest.raises(BadOption, match="cannot be read"):
+        rebalance.read_shapes(tmp_path / "none.json")
 
 
 def test_owners_in_a_file_are_those_of_the_plan(

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from configurators.engine.partition_map import Node, PartitionMap
 from configurators.state.spaces import new_space
-from configurators.state.trace_spaces import encode_footer
+from configurators.state.trace_spaces import TraceVersion, encode_footer
 from configurators.store.model import SpaceDoc
 from dispatcher.reports.traces import REQUESTS
 from dzflow.region import Region
@@ -21,7 +21,8 @@ from spark.rebalance.job import make_rebalance, other_loads
 from spark.rebalance.loads import sample_regions
 from spark.rebalance.model import Rebalance, SpaceResult
 from spark.rebalance.options import RebalanceOptions
-from spark.spaces import UnknownTraceSpace
+from spark.shapes.model import Proposal
+from spark.spaces import IndexedSpace, UnfitShapes, UnknownTraceSpace, with_shapes
 from spark.workers.indexing import pack, unpack
 from tests.spark.rows import BEGAN, row, write_rows
 
@@ -205,6 +206,33 @@ def test_files_of_other_releases_and_files_that_vanish_do_no_harm(
     assert only(found).plan is not None
 
 
+def test_a_plan_can_be_made_for_shapes_that_are_proposed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    low = {"lt": 512}  # a region of one bit; with the shapes that are given, two regions of two
+    rows = [at("s1-1", low, 100, "0-0.1-x", configurator=C1), at("s1-2", 900, 40, "0-1.1-1")]
+    given = Proposal("stocks", 0, ((2,), (10,)), ())
+    result = only(job(spark, tmp_path, rows, space(QUARTERS), shapes=(given,)))
+    assert (result.filters, result.regions, result.before.entries) == (2, 3, 3)
+    assert result.before.partition_imbalance == pytest.approx(50 * 7 / 140)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (Proposal("bonds", 0, (), ()), "for the space 'bonds', which is not planned"),
+        (Proposal("stocks", 1, ((2,),), ()), "version 1 of its index, .* describe version 0"),
+        (Proposal("stocks", 0, ((2, 2),), ()), "the shapes for stocks cannot be used"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(given: Proposal, why: str) -> None:
+    stored = space().versions[0]
+    version = TraceVersion(stored.schema, stored.shapes, stored.map, stored.map_number)
+    known = IndexedSpace(1, 0, version, version.index("stocks", 0))
+    with pytest.raises(UnfitShapes, match=why):
+        with_shapes({"stocks": known}, [given])
+
+
 def test_several_spaces_share_the_configurators(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
         *(at(f"s1-{n}", PRICES[leaf], 100, leaf) for n, leaf in enumerate(PRICES)),
@@ -267,6 +295,15 @@ def test_an_empty_folder_has_no_plan(spark: SparkSession, tmp_path: Path) -> Non
     assert (found.source.rows, found.spaces, found.mode) == (0, (), "")
     nothing = job(spark, tmp_path / "empty", [], space(QUARTERS))
     assert (nothing.source.rows, nothing.spaces) == (0, ())
+
+
+def test_one_row_is_one_hot_region_which_cannot_be_cut(spark: SparkSession, tmp_path: Path) -> None:
+    result = only(job(spark, tmp_path, [at("s1-1", 900, 100)], space(), speeds={C1: 1, C2: 1}))
+    assert (result.regions, result.before.imbalance, result.plan) == (1, 2.0, None)
+    assert result.why == (
+        "no map and no move would be better: all has 100% of the work, and what lies there cannot"
+        " be divided"
+    )
 
 
 def test_files_that_describe_no_space_cannot_be_planned(

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
 from configurators.state.spaces import LoadedSpace, new_space
 from configurators.state.trace_spaces import encode_footer
+from dispatcher.reports.traces import REQUESTS
 from dzflow.filters import parse_filter
 from spark.reading import find_traces
 from spark.report.job import make_report
@@ -248,11 +250,17 @@ def test_clocks_that_went_backwards_are_counted_and_spoil_no_latency(
     assert (found.latency[0].mean_ms, found.latency[0].max_ms) == (5.0, 5.0)
 
 
-def test_one_row_is_enough_even_if_its_clock_went_backwards(
+def test_one_row_is_enough_even_if_its_clock_went_backwards_and_other_files_vanish(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    write_rows(tmp_path, [row("s1-1", received_us=BEGAN + SECOND, done_us=BEGAN)])
-    found = report(spark, tmp_path)
+    newer = REQUESTS.append(pa.field("colour", pa.string()))
+    back = row("s1-1", received_us=BEGAN + SECOND, done_us=BEGAN, colour="red")
+    write_rows(tmp_path, [back], schema=newer)
+    gone = write_rows(tmp_path, [row("s1-2")], "gone.parquet")
+    traces = find_traces(spark, str(tmp_path))
+    gone.unlink()
+    found = make_report(spark, str(tmp_path), traces)
+    assert [file.name for file in found.source.skipped] == [gone.name]
     assert found.source.requests == 1
     assert [stage.stage for stage in found.latency] == ["queued", "decided", "pushed"]
     assert found.timeline.buckets[0].p50_ms == 0.0

@@ -5,8 +5,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark import session
 from spark.java import find_java, java_problem, java_version
-from spark.session import SparkFailed, SparkOptions, SparkUnavailable, open_session, reason
+from spark.session import (
+    SparkFailed,
+    SparkOptions,
+    SparkUnavailable,
+    are_few,
+    open_session,
+    reason,
+)
 
 
 def fake_java(folder: Path, text: str) -> Path:
@@ -55,3 +63,26 @@ def test_errors_of_a_job_have_a_name(spark: SparkSession, monkeypatch: pytest.Mo
     failing = pytest.raises(SparkFailed, match=r"Spark gave up: .*nowhere")
     with failing, open_session(SparkOptions(spark.sparkContext.master or "")):
         spark.sql("select * from nowhere").collect()
+
+
+def test_queries_about_few_rows_are_not_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = session._settings(SparkOptions(few=True), "folder")
+    many = session._settings(SparkOptions(), "folder")
+    assert few["spark.sql.codegen.wholeStage"] == "false"
+    assert "spark.sql.codegen.wholeStage" not in many
+    java = "spark.driver.extraJavaOptions"
+    assert few[java].startswith(f"{many[java]} -XX:")
+    # By the size of the files, wherever they are in the folder that is named.
+    requests = tmp_path / "traces" / "requests"
+    requests.mkdir(parents=True)
+    for name in ("a.parquet", "b.parquet"):
+        (requests / name).write_bytes(bytes(10))
+    for limit, expected in ((20, True), (19, False)):
+        monkeypatch.setattr(session, "FEW_BYTES", limit)
+        for path in (tmp_path, tmp_path / "traces", requests):
+            assert are_few(str(path)) is expected
+        assert are_few(str(requests / "a.parquet"))
+    for other in (tmp_path / "nowhere", "hdfs://namenode/traces"):
+        assert not are_few(str(other))

@@ -8,15 +8,16 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from configurators.state.spaces import new_space
 from configurators.state.trace_spaces import encode_footer
 from configurators.store.model import SpaceDoc
 from dispatcher.reports.traces import EVENTS
 from dzflow.index import Shape
-from spark.reading import find_events, find_traces
+from spark.reading import find_events, find_traces, read_events
 from spark.sampling import priority_sample
+from spark.shapes import job as shapes_job
 from spark.shapes.job import make_shapes
 from spark.shapes.model import Change, Prediction, ShapesFound, SpaceShapes
 from spark.shapes.options import ShapesOptions
@@ -72,6 +73,9 @@ REQUESTS = [
     wants("last-3.1", OTHER, kind="update", received_us=LATER, outcome="failed"),
     wants("last-4", OTHER, outcome="failed"),
     wants("last-5", OTHER, kind="advertise", target_id="alast-5"),
+    # One ends before it begins: another process had another clock.
+    wants("last-6", OTHER),
+    wants("last-6.1", OTHER, kind="unsubscribe", received_us=BEGAN, done_us=BEGAN - 1),
     wants("ended-1", LOW),
     wants("ended-1.1", LOW, kind="unsubscribe"),
     wants("outside-1", {"x": {"lt": 32}}),
@@ -263,14 +267,24 @@ def test_events_are_found_beside_a_folder_or_a_file_of_requests(
     assert find_events(spark, str(tmp_path / "elsewhere")).files == ()
 
 
-def test_files_of_events_may_be_damaged_or_old(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_events_may_be_damaged_or_old_or_vanish(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "events"
+    gone = write_rows(folder, [event("plain", 0, 200)] * 7, "gone.parquet", schema=EVENTS)
+
+    def read_late(*given: Any) -> DataFrame:
+        gone.unlink()
+        return read_events(*given)
+
+    monkeypatch.setattr(shapes_job, "read_events", read_late)
     old = pa.schema([field for field in EVENTS if field.name != "weight"])
     write_rows(folder, [event("plain", 0, 0), event("plain", 0, 200)], "old.parquet", schema=old)
     (folder / "a.parquet").write_bytes(b"PAR1 and no more")
     write_rows(folder, [], "b.parquet", schema=pa.schema([("space", pa.string())]))
     found = job(spark, tmp_path, [wants("plain-1", LOW)])
-    assert [file.name for file in found.source.skipped] == ["a.parquet", "b.parquet"]
+    names = [file.name for file in found.source.skipped]
+    assert names == ["a.parquet", "b.parquet", gone.name]
     assert found.source.skipped[1].why == (
         "it lacks the column host: it is no file of traces of events"
     )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spark.rebalance.model import Plan, Prediction, Rebalance, SpaceResult
     from spark.rebalance.options import RebalanceOptions
     from spark.session import SparkOptions
+    from spark.shapes.model import Proposal
 
 _MOST_PARTITIONS = 4096  # that the service accepts
 
@@ -67,6 +68,14 @@ def rebalance(
             " service says with --apply or --url, else the traces.",
         ),
     ] = None,
+    shapes: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Plan for the shapes in a file of `dzflow trace shapes --shapes`, instead of those"
+            " in force (repeatable).",
+        ),
+    ] = None,
     min_gain: Annotated[
         float | None,
         typer.Option(
@@ -96,6 +105,7 @@ def rebalance(
         min_gain=MIN_GAIN if min_gain is None else min_gain,
         speeds=parse_speeds(configurator or []),
         owners=read_owners(owners) if owners else None,
+        shapes=tuple(map(read_shapes, shapes or [])),
         since_us=since,
         until_us=until,
     )
@@ -156,6 +166,22 @@ def read_owners(file: Path) -> dict[str, str]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadOption(
             f"--owners takes a JSON object of configurators by partition; {file}: {error}"
+        ) from None
+
+
+def read_shapes(file: Path) -> "Proposal":
+    """The shapes that `dzflow trace shapes --shapes` has written; BadOption if they are not."""
+    import msgspec
+
+    from spark.shapes.model import Proposal
+
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Proposal)
+    except OSError as error:
+        raise BadOption(f"--shapes {file} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadOption(
+            f"--shapes takes a file of `dzflow trace shapes --shapes`; {file}: {error}"
         ) from None
 
 

@@ -28,7 +28,11 @@ def open_traces(
     options: "SparkOptions", command: str, path: str, since_us: int | None, until_us: int | None
 ) -> "Iterator[tuple[SparkSession, Traces]]":
     """A session of Spark, and the traces of a time; says on stderr how far it is."""
-    with start_spark(options, command) as session:
+    from msgspec.structs import replace
+
+    from spark.session import are_few
+
+    with start_spark(replace(options, few=are_few(path)), command) as session:
         from spark.reading import find_traces
 
         progress = Console(stderr=True)
