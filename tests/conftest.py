@@ -29,9 +29,12 @@ _LONG = (
     "tests/bench/",
     "tests/monitor/dashboard/",
     "tests/fuzz/",
-    "tests/test_d",  # the demo, the distributions, the documents
+    "tests/test_",  # the commands, the demo, the distributions, the documents, the tutorial
+    "tests/soak/",
     "tests/dzflow/sdk/",
     "tests/configurators/",
+    "tests/dispatcher/",
+    "tests/monitor/",
 )
 
 
