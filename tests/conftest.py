@@ -18,7 +18,7 @@ settings.load_profile("dzflow")
 
 
 # Files that take longest, roughly in this order. They are begun first: otherwise one process would
-# work on the last of them while the other has nothing left to do.
+# work on the last of them while the others have nothing left to do.
 _LONG = (
     "tests/spark/",
     "tests/robustness/test_short.py",
@@ -29,9 +29,12 @@ _LONG = (
     "tests/bench/",
     "tests/monitor/dashboard/",
     "tests/fuzz/",
-    "tests/test_d",  # the demo, the distributions, the documents
+    "tests/test_",  # the commands, the demo, the distributions, the documents, the tutorial
+    "tests/soak/",
     "tests/dzflow/sdk/",
     "tests/configurators/",
+    "tests/dispatcher/",
+    "tests/monitor/",
 )
 
 

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -280,47 +279,57 @@ def _row(entry: FlowEntry) -> Row:
     return (entry.table, entry.priority, match, entry.in_port, tuple(sorted(actions)), entry.goto)
 
 
-@pytest.mark.parametrize(
-    ("name", "plan"),
-    [
-        ("emulated", "legs"),
-        ("emulated", "lpm"),
-        ("shared", "legs"),
-        pytest.param("ovs", "legs", marks=needs_lab),
-        pytest.param("ovs", "lpm", marks=needs_lab),
-    ],
-)
+# The first two are also those of the second test, which finds the services of the first one.
+PLACES = [
+    ("emulated", "legs"),
+    pytest.param(("ovs", "legs"), marks=needs_lab),
+    ("emulated", "lpm"),
+    ("shared", "legs"),
+    pytest.param(("ovs", "lpm"), marks=needs_lab),
+]
+
+
+@pytest.fixture(scope="module")
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Plane, PlanName]]:
+    """A service with its hosts, and its plan; each test has spaces of its own."""
+    name, plan = request.param
+    with PLANES[name](tmp_path_factory.mktemp("plane"), plan) as plane, plane.rest:
+        yield plane, plan
+
+
+@pytest.mark.parametrize("place", PLACES, indirect=True, ids="-".join)
 def test_hosts_get_exactly_the_matching_events_while_requests_come_and_go(
-    name: str, plan: PlanName, tmp_path: Path
+    place: tuple[Plane, PlanName],
 ) -> None:
-    with PLANES[name](tmp_path, plan) as plane, plane.rest:
-        Scenario(plane, plan, seed=7).run()
+    Scenario(*place, seed=7).run()
 
 
-@pytest.mark.parametrize("name", ["emulated", pytest.param("ovs", marks=needs_lab)])
+@pytest.mark.parametrize("place", PLACES[:2], indirect=True, ids="-".join)
 def test_a_space_with_tags_delivers_what_was_advertised_and_nothing_forged(
-    name: str, tmp_path: Path
+    place: tuple[Plane, PlanName],
 ) -> None:
+    plane, _ = place
     attributes = [{"name": each, "type": "int", "min": 0, "max": 1000} for each in ("price", "n")]
-    with PLANES[name](tmp_path, "legs") as plane, plane.rest:
-        schema = {"attributes": attributes, "authentication": "tagged"}
-        plane.rest.put("/spaces/stocks", json=schema).raise_for_status()
-        publisher, hostile, victim = (plane.crowd[host] for host in ("h1", "h2", "h3"))
-        victim.do("subscribe", name="all", space="stocks", filter={})
-        publisher.do("advertise", name="a", space="stocks", filter={})
-        hostile.do("advertise", name="a", space="stocks", filter="price < 500")
-        plane.settled()
-        lies = [{"price": 900, "n": 666}, {"price": 901, "n": 666}]
-        hostile.do("forge", name="a", events=lies, behind={"price": 400, "n": 1})
-        events = [{"price": price, "n": price} for price in (100, 600, 900)]
-        publisher.do("publish", name="a", events=events)
-        hostile.do("publish", name="a", events=[{"price": 400, "n": 400}])
-        got = victim.do("take", name="all", count=4, timeout=WAIT)
-        assert sorted(event["n"] for event in got) == [100, 400, 600, 900]
-        eventually(
-            lambda: victim.do("counters", space="stocks")["outside"] == 2,
-            "events outside the advertisement are dropped",
-        )
-        counters = victim.do("counters", space="stocks")
-        assert (counters["untagged"], counters["forged"]) == (2, 2)
-        assert counters["delivered"] == 4
+    schema = {"attributes": attributes, "authentication": "tagged"}
+    plane.rest.put("/spaces/stocks", json=schema).raise_for_status()
+    publisher, hostile, victim = (plane.crowd[host] for host in ("h1", "h2", "h3"))
+    victim.do("subscribe", name="all", space="stocks", filter={})
+    publisher.do("advertise", name="a", space="stocks", filter={})
+    hostile.do("advertise", name="a", space="stocks", filter="price < 500")
+    plane.settled()
+    lies = [{"price": 900, "n": 666}, {"price": 901, "n": 666}]
+    hostile.do("forge", name="a", events=lies, behind={"price": 400, "n": 1})
+    events = [{"price": price, "n": price} for price in (100, 600, 900)]
+    publisher.do("publish", name="a", events=events)
+    hostile.do("publish", name="a", events=[{"price": 400, "n": 400}])
+    got = victim.do("take", name="all", count=4, timeout=WAIT)
+    assert sorted(event["n"] for event in got) == [100, 400, 600, 900]
+    eventually(
+        lambda: victim.do("counters", space="stocks")["outside"] == 2,
+        "events outside the advertisement are dropped",
+    )
+    counters = victim.do("counters", space="stocks")
+    assert (counters["untagged"], counters["forged"]) == (2, 2)
+    assert counters["delivered"] == 4

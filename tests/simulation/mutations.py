@@ -126,7 +126,7 @@ MUTATIONS: dict[str, Mutation] = {
     "resume-by-another-dictionary": Mutation(
         ((Planner, "_index_again", Planner._index),),
         ("shapes change disturbed", "stream slow", "watch slow"),
-        start=190,
+        start=196,
     ),
     "owners-of-gone-partitions": Mutation(
         ((SouthboundClients, "wait_for_spaces", _nothing_either), (Spaces, "recut", _never)),
@@ -142,7 +142,7 @@ MUTATIONS: dict[str, Mutation] = {
         start=221,
     ),
     "sea-commits-without-lock": Mutation(
-        ((Lock, "holds", Compare("nothing", 0)),), ("lock usurped",), "sea"
+        ((Lock, "holds", Compare("nothing", 0)),), ("lock usurped",), "sea", start=13
     ),
     "sea-no-fence": Mutation((_UNFENCED,), ("lock usurped",), "sea"),
     # Figure 6.3 of the thesis.
@@ -158,10 +158,10 @@ MUTATIONS: dict[str, Mutation] = {
         ((PartitionLog, "write", _nothing_either),), ("lock usurped",), "sea"
     ),
     "sea-no-comparison": Mutation(
-        ((LockTakeOver, "_declare", _declare_nothing),), ("lock usurped",), "sea"
+        ((LockTakeOver, "_declare", _declare_nothing),), ("lock usurped",), "sea", start=25
     ),
     "sea-no-offering-again": Mutation(
-        ((OfferDelivery, "offer_again", _nothing),), ("configurator killed",), "sea"
+        ((OfferDelivery, "offer_again", _nothing),), ("configurator killed",), "sea", start=21
     ),
 }
 

@@ -1,16 +1,23 @@
 """Runs many seeds: `python -m tests.simulation.run --seeds 10000 [--from N] [--jobs 2]`.
 
-With `--replay SEED` it runs one seed and prints every step.
+With `--replay SEED` it runs one seed and prints every step. With `--serve` it reads lines from its
+input, each a JSON list of an output file and options, and runs each in a forked process: the
+imports take as long as a dozen seeds.
 """
 
 import argparse
 import gc
+import json
 import logging
 import os
 import sys
 import time
+import traceback
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 _COLLECT = 20  # runs between collections of garbage
@@ -22,6 +29,38 @@ def main() -> None:
         # Otherwise the order of sets of strings differs, and no run could be repeated.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.run", *sys.argv[1:]])  # noqa: S606
+    if sys.argv[1:] == ["--serve"]:
+        _serve()
+    else:
+        sys.exit(_execute(sys.argv[1:]))
+
+
+def _serve() -> None:
+    """Run each line of the input in a forked process, and answer with its exit code."""
+    import tests.simulation.mutations
+    import tests.simulation.scenario  # noqa: F401 - the forked processes find it loaded
+
+    for line in sys.stdin:
+        output, *words = json.loads(line)
+        child = os.fork()
+        if not child:
+            os._exit(_write_output(Path(output), words))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _write_output(path: Path, words: Sequence[str]) -> int:
+    """Run the command line with a file for its output; the exit code."""
+    with path.open("w") as file, redirect_stdout(file):
+        try:
+            return _execute(words)
+        except BaseException:
+            traceback.print_exc(file=file)
+            return 2
+
+
+def _execute(words: Sequence[str]) -> int:
+    """Run the command line; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
@@ -30,7 +69,7 @@ def main() -> None:
     parser.add_argument("--mode", choices=("sna", "sea"), help="run all seeds in this mode")
     parser.add_argument("--mutation", default="", help="build in this bug")
     parser.add_argument("--stop", type=int, default=5, help="stop after so many failed seeds")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     if given.mutation:
         from tests.simulation.mutations import MUTATIONS
 
@@ -38,8 +77,8 @@ def main() -> None:
     logging.getLogger().setLevel(logging.ERROR)
     logging.lastResort = None
     if given.replay is not None:
-        sys.exit(_replay(given.replay, given.mode, given.mutation))
-    sys.exit(_run_all(given))
+        return _replay(given.replay, given.mode, given.mutation)
+    return _run_all(given)
 
 
 def _replay(seed: int, mode: Any, mutation: str) -> int:

@@ -1,39 +1,61 @@
 """Some hundred seeds run without a violation, and bugs built in on purpose are found.
 
-Each test starts a new process: a run can be repeated only with a fixed hash of strings.
+Each run has a process of its own: it can be repeated only with a fixed hash of strings.
 """
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.simulation.mutations import MUTATIONS
 
 _ROOT = Path(__file__).parents[2]
-_TIMEOUT = 500.0
 _MOST_SEEDS = "1000"  # until a bug is found; which seeds find it changes with the code
 
 
-def run(*given: str) -> subprocess.CompletedProcess[str]:
-    """Run the simulation with these options."""
+class Done(NamedTuple):
+    """How a run ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Runs the simulation with the options that are given."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(_ROOT)}
-    return subprocess.run(
-        [sys.executable, "-m", "tests.simulation.run", *given],
+    output = tmp_path_factory.mktemp("simulation") / "output"
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.simulation.run", "--serve"],
         cwd=_ROOT,
         env=environment,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=_TIMEOUT,
-        check=False,
-    )
+    ) as server:
+        asked, answers = server.stdin, server.stdout
+        assert asked
+        assert answers
+
+        def ask(*words: str) -> Done:
+            print(json.dumps([str(output), *words]), file=asked, flush=True)
+            return Done(int(answers.readline()), output.read_text())
+
+        yield ask
 
 
-def test_seeds_run_without_a_violation() -> None:
+def test_seeds_run_without_a_violation(run: Run) -> None:
     done = run("--seeds", "200")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(
@@ -47,13 +69,15 @@ def test_seeds_run_without_a_violation() -> None:
         ("sea", "1601"),
     ],
 )
-def test_seeds_that_once_showed_a_bug_run_without_a_violation(mode: str, seed: str) -> None:
+def test_seeds_that_once_showed_a_bug_run_without_a_violation(
+    run: Run, mode: str, seed: str
+) -> None:
     done = run("--from", seed, "--seeds", "1", "--mode", mode)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("mode", ["sna", "sea"])
-def test_a_seed_can_be_replayed(mode: str) -> None:
+def test_a_seed_can_be_replayed(run: Run, mode: str) -> None:
     given = "--replay", "7", "--mode", mode
     first, second = run(*given), run(*given)
     assert "FAULT" in first.stdout
@@ -61,8 +85,8 @@ def test_a_seed_can_be_replayed(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
-def test_a_bug_is_found(mutation: str) -> None:
+def test_a_bug_is_found(run: Run, mutation: str) -> None:
     start = str(MUTATIONS[mutation].start)
     done = run("--from", start, "--seeds", _MOST_SEEDS, "--stop", "1", "--mutation", mutation)
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout
     assert "1 seeds with violations" in done.stdout

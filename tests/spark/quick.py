@@ -5,7 +5,7 @@ import os
 # Compiling queries and expressions, and planning twice, would take most of the time.
 SETTINGS = {
     "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",

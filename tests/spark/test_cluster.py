@@ -20,6 +20,7 @@ SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     **quick.SETTINGS,
+    "spark.sql.shuffle.partitions": str(WORKERS),
     # Nothing begins before both workers are there.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",

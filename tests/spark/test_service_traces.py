@@ -19,7 +19,6 @@ from spark.session import SparkUnavailable, check_installation
 from tests.etcd import TestEtcd
 from tests.service import COMMAND
 from tests.spark.commands import run_trace
-from tests.spark.quick import quick_environment, quick_words
 from tests.stack import Stack, StackOptions
 
 SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023, "bits": 10}]}
@@ -32,7 +31,6 @@ def dzflow(*words: object) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
-        env=quick_environment(),
     )
 
 
@@ -64,11 +62,12 @@ def traces(etcd_server: TestEtcd, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
-def test_a_report_says_what_the_service_has_done(traces: Path, tmp_path: Path) -> None:
+def test_a_report_says_what_the_service_has_done(
+    spark: SparkSession, traces: Path, tmp_path: Path
+) -> None:
     page, data = tmp_path / "report.html", tmp_path / "report.json"
-    files = ("--html", page, "--json", data)
-    done = dzflow("trace", "report", traces.parent, *files, *quick_words())
-    assert done.returncode == 0, done.stderr
+    done = run_trace(spark, "report", traces.parent, "--html", page, "--json", data)
+    assert done.exit_code == 0, done.output
     found = json.loads(data.read_text())
     kinds = {kind["kind"]: kind["requests"] for kind in found["kinds"]}
     assert kinds == {"subscribe": 10, "unsubscribe": 5, "advertise": 1, "update": 1}
