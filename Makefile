@@ -132,10 +132,9 @@ spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 	@echo "Installing requirements/spark.txt into $(VENV)"
 	@$(PIP) --require-hashes --no-build-isolation -r requirements/spark.txt
 
-# Long files come first (tests/conftest.py), instead of those with most tests. Tests wait for a third
-# of their time, for leases and for other processes: three at a time keep two cores busy.
+# Long files come first (tests/conftest.py), instead of those with most tests.
 test: setup etcd lab java browser  ## all tests
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 screenshots: setup etcd browser  ## make the pictures of the dashboard in the documentation
 	$(BIN)/python -m tests.monitor.dashboard.screenshots

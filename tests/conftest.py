@@ -18,7 +18,7 @@ settings.load_profile("dzflow")
 
 
 # Files that take longest, roughly in this order. They are begun first: otherwise one process would
-# work on the last of them while the others have nothing left to do.
+# work on the last of them while the other has nothing left to do.
 _LONG = (
     "tests/spark/",
     "tests/robustness/test_short.py",
