@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, expect
 
 from sdn.flows import Change, FlowEntry, FlowOp
@@ -165,3 +166,16 @@ def test_a_host_shows_what_it_wants_and_gets(browser: Browser, low: Stack) -> No
         expect(gets).to_contain_text(LOW_IN_WORDS, timeout=LIMIT)
         page.locator(".detail").get_by_role("link", name="s9").click()
         expect(page.locator(".detail")).to_contain_text("switch agree", timeout=LIMIT)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_details_are_accessible_and_fit_a_phone(browser: Browser, low: Stack, theme: str) -> None:
+    with looking(browser, low.url, "network/s9", width=390, theme=theme) as page:
+        expect(page.locator(".detail")).to_contain_text("switch agree", timeout=LIMIT)
+        page.get_by_label("Subscriber").select_option("h8")
+        page.get_by_label("Filter").fill("price < 100")
+        expect(page.locator("#network-found table")).to_be_visible(timeout=LIMIT)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        found = Axe().run(page).response["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
