@@ -28,8 +28,8 @@ from sdn.topologies import topology
 
 # The page's own: js/live.js, and the views with most traffic (requests, event space, workers).
 STREAMS = (
-    "/stream?types=space,network,switch,configurator,plan,job,load",
-    "/stream?types=record",
+    "/stream?types=space,network,switch,configurator,plan,job,load,history",
+    "/stream?types=record&most=20",
 )
 POLLED = ("/readyz", "/partitions", "/configurators", "/southbound")
 EVERY = 1.0  # seconds between two polls

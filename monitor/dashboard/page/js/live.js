@@ -4,7 +4,7 @@ import { changes, get, Problem, readiness, token } from "./api.js";
 
 const HISTORY = 300; // seconds of load
 const EVENTS = 3600; // seconds of what happened to workers and partitions
-const READY_EVERY = 2_000; // milliseconds between two looks at /readyz
+const READY_EVERY = 1_000; // milliseconds between two looks at /readyz
 const RETRY = [500, 1_000, 2_000, 5_000]; // milliseconds before the next try
 const ALL = ["space", "network", "switch", "configurator", "plan", "job", "history", "load"];
 const FOR_HOSTS = ["space", "network"];

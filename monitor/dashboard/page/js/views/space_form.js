@@ -86,7 +86,7 @@ export class SpaceForm {
     this.shapes.disabled = this.kind.value !== "fields";
     this.#clear();
     const name = this.name.value.trim() || "NAME", schema = this.#schema();
-    show(this.copies, copyable("PUT", this.#path(name), schema, `echo ${quoted(JSON.stringify(schema))} | dzflow spaces put ${quoted(name)} -`));
+    show(this.copies, copyable("PUT", this.#path(name), schema, `echo ${quoted(JSON.stringify(schema))} | dzflow space put ${quoted(name)} -`));
   }
 
   #path(name) {

@@ -35,7 +35,7 @@ export class Spaces {
     }));
     show(this.list, spaces.length ? [...this.cards.values()].map((one) => one.element)
       : h("p", { class: "empty" }, "There is no space yet. ",
-        this.operator ? "Make one with the button above, or with " : "An operator makes one with ", h("code", null, "dzflow spaces put"), "."));
+        this.operator ? "Make one with the button above, or with " : "An operator makes one with ", h("code", null, "dzflow space put"), "."));
   }
 
   #edit(space) {
