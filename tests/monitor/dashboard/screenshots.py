@@ -1,17 +1,21 @@
 """Makes the pictures of the dashboard in the documentation: `make screenshots`.
 
 It runs a control plane with 102 switches, lets hosts subscribe and unsubscribe for some seconds,
-and takes a picture of each view that the documentation shows.
+moves a partition, and takes a picture of each view. `--all FOLDER` also takes pictures of all views
+at three widths, light and dark, to look at them after a change.
 """
 
+import argparse
 import random
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import httpx
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from configurators.store.server.server import EtcdServer
 from tests.etcd import TestEtcd
@@ -19,7 +23,8 @@ from tests.monitor.dashboard.browser import OPTIONS
 from tests.stack import Stack, StackOptions
 
 _DOCS = Path(__file__).parents[3] / "docs"
-_SECONDS = 30.0
+_SECONDS = 30.0  # of traffic
+_SETTLE = 2_500  # milliseconds in which changes come by the stream, and hops are played
 _SYMBOLS = ["ACME", "BOLT", "CORK", "DUNE"]
 _SCHEMA = {
     "attributes": [
@@ -28,18 +33,66 @@ _SCHEMA = {
         {"name": "symbol", "type": "enum", "values": _SYMBOLS},
     ]
 }
+_WIDTHS = {1440: 900, 1024: 768, 390: 844}  # and heights
+_THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 def main() -> None:
     """Take all pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", type=Path, help="a folder for pictures at all widths")
+    given = parser.parse_args()
     options = StackOptions(topology="fat-tree:102", configurators=2, partitions=12)
     with (
         TemporaryDirectory(prefix="dzflow-screenshots-") as folder,
         EtcdServer(Path(folder), fsync=False) as server,
         Stack(TestEtcd(server).access(), options) as stack,
+        sync_playwright() as playwright,
     ):
         _make_traffic(stack.url)
-        _take(stack.url, "network", "dashboard.png")
+        _move_one(stack.url)
+        path = shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=path, args=OPTIONS)
+        for view, ready in _VIEWS.items():
+            name = "dashboard.png" if view == "network" else f"dashboard-{view}.png"
+            _take(browser, stack.url, view, ready, _DOCS / name, 1280, 720)
+        if given.all:
+            given.all.mkdir(parents=True, exist_ok=True)
+            for view, ready in _VIEWS.items():
+                for width, height in _WIDTHS.items():
+                    for theme in _THEMES:
+                        to = given.all / f"{view}-{width}-{theme}.png"
+                        _take(browser, stack.url, view, ready, to, width, height, theme)
+        browser.close()
+
+
+def _show_tree(page: Page) -> None:
+    page.get_by_label("Show").select_option(label="tree 0")
+    page.locator(".link.used").first.wait_for()
+
+
+def _follow_event(page: Page) -> None:
+    page.get_by_label("Filter").fill('price > 420 and symbol == "ACME"')
+    page.get_by_text("unwanted").first.wait_for()
+    page.get_by_role("button", name="Follow").click()
+    page.locator(".hops li").first.wait_for()
+
+
+def _nothing(page: Page) -> None:
+    page.locator("#status").get_by_text("ready").wait_for()
+
+
+_VIEWS: dict[str, Callable[[Page], None]] = {
+    "overview": _nothing,
+    "network": _show_tree,
+    "event-space": _nothing,
+    "workers": _nothing,
+    "requests": _nothing,
+    "try": _follow_event,
+    "spaces": _nothing,
+    "settings": _nothing,
+}
+"""Views, and what is done before the picture is taken."""
 
 
 def _make_traffic(url: str) -> None:
@@ -66,15 +119,34 @@ def _make_traffic(url: str) -> None:
                 client.post("/unsubscribe", json=[{"id": known.pop(0)} for _ in wanted])
 
 
-def _take(url: str, view: str, name: str) -> None:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=OPTIONS)
-        page = browser.new_page(viewport={"width": 1280, "height": 720})
-        page.goto(f"{url}/dashboard#/{view}")
-        page.get_by_label("Show").select_option("tree 0")
-        page.locator(".link.used").first.wait_for()
-        page.screenshot(path=_DOCS / name)
-        browser.close()
+def _move_one(url: str) -> None:
+    """Move a partition, so that there is a history."""
+    with httpx.Client(base_url=url, timeout=60) as client:
+        one = client.get("/partitions").json()["items"][0]
+        others = [each["id"] for each in client.get("/configurators").json()["items"]]
+        target = next(name for name in others if name != one["configurator"])
+        path = f"/partitions/{one['id'].replace('/', '%2F')}/migrate"
+        client.post(path, json={"to": target}).raise_for_status()
+
+
+def _take(
+    browser: Browser,
+    url: str,
+    view: str,
+    ready: Callable[[Page], None],
+    to: Path,
+    width: int,
+    height: int,
+    theme: Literal["light", "dark"] = "light",
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+    page = context.new_page()
+    page.goto(f"{url}/dashboard#/{view}")
+    page.locator("main h1").wait_for()
+    ready(page)
+    page.wait_for_timeout(_SETTLE)
+    page.screenshot(path=to)
+    context.close()
 
 
 if __name__ == "__main__":
