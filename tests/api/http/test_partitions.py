@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.etcd import TestEtcd
-from tests.rest import problem_of, subscription
+from tests.rest import problem_of, shown_flows, subscription
 from tests.stack import Stack, StackOptions
 from tests.support import until_sync
 
@@ -45,8 +45,7 @@ def tables(client: httpx.Client, source: str) -> dict[str, list[Any]]:
     found = {}
     for switch in client.get("/switches").json()["items"]:
         flows = client.get(f"/switches/{switch['id']}/flows?source={source}").json()["items"]
-        uncounted = [{**flow, "packets": None, "bytes": None} for flow in flows]
-        found[switch["id"]] = sorted(map(str, uncounted))
+        found[switch["id"]] = shown_flows(flows)
     return found
 
 
