@@ -24,6 +24,11 @@ def advertisement(space: str, /, **more: object) -> dict[str, Any]:
     return {"host": "h1", "space": space, "filter": {}, **more}
 
 
+def shown_flows(flows: list[dict[str, Any]]) -> list[str]:
+    """Entries of a switch as sorted text, without what they have counted."""
+    return sorted(str({**flow, "packets": None, "bytes": None}) for flow in flows)
+
+
 def problem_of(response: httpx.Response, *statuses: int) -> dict[str, Any]:
     """The problem in an answer; checks its form and status."""
     assert response.status_code in statuses, response.text

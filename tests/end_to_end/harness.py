@@ -20,6 +20,7 @@ from sdn.emulator import EmulatedNetwork
 from sdn.topology import Link
 from sdn.trees import Tree
 from tests.etcd import TestEtcd
+from tests.rest import shown_flows
 from tests.stack import Stack, StackOptions
 from tests.support import until_sync
 
@@ -182,7 +183,7 @@ class Network:
                 answer = self._client.get(f"/switches/{switch}/flows", params=params)
                 if answer.status_code == 503:  # it does not answer right now, or not in time
                     return [source]
-                return sorted(map(str, answer.raise_for_status().json()["items"]))
+                return shown_flows(answer.raise_for_status().json()["items"])
 
             until(lambda shown=shown: shown("cp") == shown("dp"))  # type: ignore[misc]
 

@@ -8,6 +8,7 @@ from sdn.emulator import EmulatedNetwork, SwitchModel
 from sdn.topology import Link
 from tests.end_to_end.harness import SCHEMA, WAIT, Traffic, control_plane, numbers, until
 from tests.etcd import TestEtcd
+from tests.rest import shown_flows
 
 
 def test_an_update_never_interrupts_events_that_match_both_filters(etcd_server: TestEtcd) -> None:
@@ -120,6 +121,6 @@ def test_only_the_requests_that_do_not_fit_fail(etcd_server: TestEtcd) -> None:
                 source: client.get(f"/switches/{switch}/flows", params={"source": source}).json()
                 for source in ("cp", "dp")
             }
-            shown = [sorted(map(str, flows[source]["items"])) for source in ("cp", "dp")]
+            shown = [shown_flows(flows[source]["items"]) for source in ("cp", "dp")]
             assert shown[0] == shown[1], switch
         assert statuses.count(201) == 59, "one entry is the table's miss"

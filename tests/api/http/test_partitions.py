@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.etcd import TestEtcd
-from tests.rest import problem_of, subscription
+from tests.rest import problem_of, shown_flows, subscription
 from tests.stack import Stack, StackOptions
 from tests.support import until_sync
 
@@ -45,7 +45,7 @@ def tables(client: httpx.Client, source: str) -> dict[str, list[Any]]:
     found = {}
     for switch in client.get("/switches").json()["items"]:
         flows = client.get(f"/switches/{switch['id']}/flows?source={source}").json()["items"]
-        found[switch["id"]] = sorted(map(str, flows))
+        found[switch["id"]] = shown_flows(flows)
     return found
 
 

@@ -16,6 +16,7 @@ from tests.etcd import TestEtcd
 from tests.monitor.dashboard.browser import LIMIT, looking
 from tests.rest import SCHEMA, advertisement, subscription
 from tests.stack import Stack, StackOptions
+from tests.support import until_sync
 
 LOW, LOW_IN_WORDS = "price < 100", "price < 125"
 """A filter, and the region that the index of the tests has for it."""
@@ -76,6 +77,8 @@ def test_an_entry_that_is_missing_on_the_switch_is_listed(browser: Browser, line
         expect(missing.locator("tbody tr")).to_have_count(1)
         expect(missing).to_contain_text(LOW_IN_WORDS)
         on_loop(line, switch.restart)  # when it is back, it is repaired
+        until_sync(lambda: found in switch.entries())
+        detail.get_by_role("button", name="Read again").click()
         expect(detail).to_contain_text("switch agree", timeout=LIMIT)
 
 

@@ -11,7 +11,7 @@ from configurators.store.model import MapPlan
 from dispatcher.errors import Conflict, NotFound
 from monitor.plans.validation import BadPlan
 from tests.etcd import TestEtcd
-from tests.rest import subscription
+from tests.rest import shown_flows, subscription
 from tests.stack import Stack, StackOptions
 from tests.support import until_sync
 
@@ -53,7 +53,7 @@ def tables(stack: Stack, source: str) -> dict[str, list[str]]:
     found = {}
     for switch in ("s1", "s2", "s3"):
         url = f"{stack.url}/switches/{switch}/flows?source={source}"
-        found[switch] = sorted(map(str, httpx.get(url, timeout=60).json()["items"]))
+        found[switch] = shown_flows(httpx.get(url, timeout=60).json()["items"])
     return found
 
 

@@ -7,6 +7,7 @@ import { card, h, pill, show, table } from "./dom.js";
 import { ago, bytes, clock, number, percent, withUnit } from "./format.js";
 
 const MOST_ROWS = 200;
+const READ_AGAIN = 3_000; // milliseconds, while control plane and switch differ
 const LEVEL = { up: "good", down: "bad", unknown: "idle" };
 const SORTS = {
   "table and priority": null,
@@ -82,6 +83,7 @@ export class SwitchDetail {
       : missing.length || extra.length
         ? pill("bad", `They differ: ${number(missing.length)} missing, ${number(extra.length)} too many`)
         : pill("good", "control plane and switch agree");
+    if (missing.length || extra.length) this.#readLater(); // it may be in the middle of a change
     const rows = has ?? should;
     const legs = legCounts(rows);
     const list = h("div");
@@ -99,6 +101,16 @@ export class SwitchDetail {
         h("a", { href: `#/network/${encodeURIComponent(name)}` }, name), ` (${number(count)})`]), " by so many entries."),
       h("p", { class: "tools" }, h("label", null, "Find ", search), h("label", null, "Sort by ", sort)),
       list);
+  }
+
+  /** Read again in a while, unless somebody types in the tables, or another one was picked. */
+  #readLater() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      if (!this.element.isConnected) return;
+      if (this.body.contains(document.activeElement)) this.#readLater();
+      else this.#read();
+    }, READ_AGAIN);
   }
 
   #list(where, rows) {
