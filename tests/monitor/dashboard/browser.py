@@ -54,4 +54,4 @@ def looking(
     page.goto(f"{url}/dashboard#/{view}")
     yield page
     context.close()
-    assert wrong == []
+    assert not wrong, wrong

@@ -12,7 +12,7 @@ from tests.stack import Stack
 def test_a_space_is_made_by_clicking_and_errors_are_at_their_field(
     browser: Browser, stack: Stack
 ) -> None:
-    with looking(browser, stack.url, "spaces", width=390) as page:
+    with looking(browser, stack.url, "spaces", width=390, refusals=[422]) as page:
         page.get_by_role("button", name="New space").click()
         form = page.locator("form.space-form")
         form.locator("[name=name]").fill("weather")
@@ -49,7 +49,7 @@ def test_shapes_are_shown_in_words_and_a_space_in_use_is_not_deleted(
     with httpx.Client(base_url=stack.url, timeout=60) as client:
         client.put("/spaces/used", json=SCHEMA).raise_for_status()
         record = client.post("/subscribe", json=subscription("used")).json()
-        with looking(browser, stack.url, "spaces") as page:
+        with looking(browser, stack.url, "spaces", refusals=[409]) as page:
             used = page.locator("section", has_text="Attributes of used")
             used.get_by_role("button", name="Show shapes").click()
             expect(used).to_contain_text("1 active subscriptions")
