@@ -64,7 +64,7 @@ def test_a_filter_is_completed_by_the_keyboard_and_subscribed_to(page: Page, sta
     expect(page.get_by_role("listbox")).to_be_hidden()
     page.locator("[name=host]").select_option("h4")
     expect(page.locator("#verdict")).to_contain_text('symbol == "ACME"', timeout=LIMIT)
-    expect(page.locator(".node.switch.touched").first).to_be_visible(timeout=LIMIT)
+    expect(page.locator(".node.switch.changes").first).to_be_visible(timeout=LIMIT)
     expect(page.locator(".link.used").first).to_be_attached(timeout=LIMIT)
     page.get_by_role("button", name="Subscribe", exact=True).click()
     expect(page.locator(".outcome")).to_contain_text("Subscribed: s", timeout=LIMIT)
