@@ -1,6 +1,6 @@
 // Actions: call the API, say what came of it, and offer the same as a command for a shell.
 
-import { call, token } from "./api.js";
+import { callWithStatus, SLOW, token } from "./api.js";
 import { h, show } from "./dom.js";
 
 /** A word of a shell's command that means exactly this text. */
@@ -18,7 +18,7 @@ export function curl(method, path, body) {
 /** Buttons that copy the same action as `curl` and as `dzflow` command. */
 export function copyable(method, path, body, command) {
   const copy = (name, text) => h("button", {
-    type: "button", class: "quiet", title: text,
+    type: "button", class: "quiet", title: text, "data-id": `copy ${name} ${method} ${path}`,
     onclick: async ({ target }) => {
       try {
         await navigator.clipboard.writeText(text);
@@ -34,13 +34,21 @@ export function copyable(method, path, body, command) {
 /** A place that says how an action went. */
 export const outcome = () => h("p", { class: "outcome", role: "status" });
 
-/** Call the API and say how it went; returns the answer, or null if it failed. */
+/** A random key; `randomUUID` would need HTTPS. */
+const randomKey = () => [...crypto.getRandomValues(new Uint8Array(16))]
+  .map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/**
+ * Call the API and say how it went; returns the answer, or null if it failed. Each POST has an
+ * idempotency key, so that a browser that sends it again does nothing twice.
+ */
 export async function act(where, doing, method, path, body) {
   show(where, `${doing}…`);
   where.className = "outcome";
   try {
-    const answer = await call(method, path, body);
-    show(where, `${doing}: done.`);
+    const key = method === "POST" ? randomKey() : undefined;
+    const { status, answer } = await callWithStatus(method, path, body, { limit: SLOW, key });
+    show(where, `${doing}: ${status === 202 ? "accepted, and in progress" : "done"}.`);
     return answer;
   } catch (error) {
     where.className = "outcome error";

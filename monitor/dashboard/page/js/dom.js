@@ -33,15 +33,18 @@ export function show(element, ...children) {
   add(element, children);
 }
 
-/** A table; `columns` are {title, value, number?, unit?}, where `value` makes a cell of a row. */
-export function table(caption, columns, rows, empty) {
+/**
+ * A table; `columns` are {title, value, number?, unit?}, where `value` makes a cell of a row. By its
+ * `id`, it keeps its place and the focus when it is drawn again: give one if the caption changes.
+ */
+export function table(caption, columns, rows, empty, id = caption) {
   if (!rows.length) return h("p", { class: "empty" }, empty);
   const head = columns.map((column) =>
     h("th", { scope: "col", class: column.number && "number" }, column.title));
   const body = rows.map((row) =>
     h("tr", null, columns.map((column) =>
       h("td", { class: column.number && "number" }, column.value(row)))));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption, "data-id": id },
     h("table", null, h("caption", null, caption),
       h("thead", null, h("tr", null, head)), h("tbody", null, body)));
 }

@@ -96,9 +96,9 @@ function refresh() {
   if (!view || pressed) return;
   const active = document.activeElement;
   const key = active?.getAttribute("data-id") ?? active?.getAttribute("href");
-  const scrolled = new Map(tables().map((one) => [one.ariaLabel, one.scrollTop]));
+  const scrolled = new Map(tables().map((one) => [one.dataset.id, [one.scrollLeft, one.scrollTop]]));
   view.update();
-  for (const one of tables()) one.scrollTop = scrolled.get(one.ariaLabel) ?? 0;
+  for (const one of tables()) one.scrollTo(...(scrolled.get(one.dataset.id) ?? [0, 0]));
   if (key && !active.isConnected) {
     const name = CSS.escape(key);
     $("main").querySelector(`[data-id="${name}"], [href="${name}"]`)?.focus({ preventScroll: true });
@@ -130,7 +130,10 @@ $("theme").addEventListener("click", () =>
   setTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]));
 $("sign-out").addEventListener("click", () => { setToken(""); start(); });
 window.addEventListener("hashchange", open);
-window.addEventListener("pointerdown", () => { pressed = true; });
-for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => { pressed = false; });
+window.addEventListener("pointerdown", ({ button }) => { pressed = button === 0; });
+// After a menu or another window, the button may be released where this page does not see it.
+for (const end of ["pointerup", "pointercancel", "contextmenu", "blur", "visibilitychange"]) {
+  window.addEventListener(end, () => { pressed = false; });
+}
 setTheme(THEMES.includes(localStorage.getItem("dzflow-theme")) ? localStorage.getItem("dzflow-theme") : "auto");
 start();

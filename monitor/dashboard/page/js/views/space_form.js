@@ -1,7 +1,7 @@
 // A form for the schema of a space: rows of attributes, the index, and errors at the field that has them.
 
 import { copyable, quoted } from "../actions.js";
-import { call } from "../api.js";
+import { call, SLOW } from "../api.js";
 import { h, show } from "../dom.js";
 
 const TYPES = ["float", "int", "enum", "string", "bool", "time"];
@@ -119,7 +119,7 @@ export class SpaceForm {
     this.said.className = "outcome";
     show(this.said, "The space is being installed on all switches…");
     try {
-      this.done(await call("PUT", this.#path(name), this.#schema()));
+      this.done(await call("PUT", this.#path(name), this.#schema(), { limit: SLOW }));
     } catch (error) {
       this.#refused(error.body?.field ?? "", error.message);
     } finally {

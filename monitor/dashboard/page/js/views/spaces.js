@@ -1,7 +1,7 @@
 // Spaces: their attributes and index, a form to make and change them, and what their shapes let through.
 
 import { act, copyable, outcome } from "../actions.js";
-import { get } from "../api.js";
+import { get, SLOW } from "../api.js";
 import { meter } from "../charts.js";
 import { card, h, pill, show, table } from "../dom.js";
 import { number, percent } from "../format.js";
@@ -94,7 +94,8 @@ export class Spaces {
 async function showUsage(where, name) {
   show(where, h("p", { class: "empty" }, "Counting…"));
   try {
-    const [usage, reports] = await Promise.all([get(`spaces/${encodeURIComponent(name)}/shapes/usage`), get("reports")]);
+    const path = `spaces/${encodeURIComponent(name)}/shapes/usage`;
+    const [usage, reports] = await Promise.all([get(path, { limit: SLOW }), get("reports")]);
     const counted = reports.items.find((item) => item.space === name)?.counters;
     show(where, h("h3", null, `Shapes of ${name}`), summary(usage, counted), shapes(usage, MOST_SHAPES, where));
   } catch (error) {
