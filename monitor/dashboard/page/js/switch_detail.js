@@ -1,7 +1,7 @@
 // One switch: its state, how full it is, its tables in words, and whether it holds what it should.
 
 import { copyable } from "./actions.js";
-import { get } from "./api.js";
+import { get, SLOW } from "./api.js";
 import { meter } from "./charts.js";
 import { card, h, pill, show, table } from "./dom.js";
 import { ago, bytes, clock, number, percent, withUnit } from "./format.js";
@@ -81,7 +81,7 @@ export class SwitchDetail {
       return show(this.body, h("p", { class: "note" }, "An operator's token shows its tables."));
     }
     const path = `switches/${encodeURIComponent(this.id)}/flows?source=`;
-    const reading = this.reading = Promise.allSettled([get(`${path}cp`), get(`${path}dp`)]);
+    const reading = this.reading = Promise.allSettled(["cp", "dp"].map((source) => get(`${path}${source}`, { limit: SLOW })));
     const [should, has] = await reading;
     if (reading !== this.reading) return; // it was read again meanwhile
     if (should.status === "rejected") return show(this.body, h("p", { class: "error" }, should.reason.message));
@@ -133,7 +133,7 @@ export class SwitchDetail {
     if (SORTS[this.sort]) found.sort(SORTS[this.sort]);
     const more = found.length > MOST_ROWS;
     show(where,
-      table(`Entries of ${this.id}: ${number(found.length)} of ${number(rows.length)}`, COLUMNS, found.slice(0, MOST_ROWS), "No entry matches."),
+      table(`Entries of ${this.id}: ${number(found.length)} of ${number(rows.length)}`, COLUMNS, found.slice(0, MOST_ROWS), "No entry matches.", "entries"),
       more && h("p", { class: "note" }, `The first ${MOST_ROWS} are shown; find fewer, or use dzflow flows ${this.id}.`));
   }
 }
