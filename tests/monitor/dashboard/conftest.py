@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.etcd import TestEtcd
-from tests.monitor.dashboard.browser import OPTIONS
+from tests.monitor.dashboard.browser import LIMIT, OPTIONS
 from tests.rest import SCHEMA, advertisement, subscription
 from tests.stack import Stack, StackOptions
 
@@ -21,6 +21,7 @@ def browser() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("there is no Chromium; as root on Debian, `make browser` installs it")
+    expect.set_options(timeout=LIMIT)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=OPTIONS)
         yield browser

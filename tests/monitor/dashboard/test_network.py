@@ -101,7 +101,7 @@ def test_a_switch_that_goes_down_is_shown_with_its_reason_and_comes_back(
     browser: Browser, line: Stack
 ) -> None:
     agent = line.network.agents["s3"]
-    with looking(browser, line.url, "network/s3") as page:
+    with looking(browser, line.url, "network/s3", refusals=[503]) as page:
         detail, node = page.locator(".detail"), page.locator('.node[data-id="s3"]')
         expect(detail).to_contain_text("switch agree", timeout=LIMIT)
         on_loop(line, lambda: agent.drop(None))
@@ -156,7 +156,7 @@ def test_a_filter_shows_the_switches_that_would_change(browser: Browser, stack: 
     found = httpx.post(f"{stack.url}/explain", json=body, timeout=60).json()
     switches = {one["switch"] for one in found["flows"]}
     assert switches
-    with looking(browser, stack.url, "network") as page:
+    with looking(browser, stack.url, "network", refusals=[422]) as page:
         page.get_by_label("Subscriber").select_option("h8")
         page.get_by_label("Filter").fill("pri")
         expect(page.locator("#completions [role=option]")).to_contain_text("price")

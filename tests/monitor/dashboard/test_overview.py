@@ -4,7 +4,7 @@ import httpx
 from playwright.sync_api import Browser, expect
 
 from tests.etcd import TestEtcd
-from tests.monitor.dashboard.browser import LIMIT, looking
+from tests.monitor.dashboard.browser import looking
 from tests.stack import Stack
 
 
@@ -14,7 +14,7 @@ def test_a_switch_that_is_down_is_shown_with_advice(
     # A control plane of its own: what is down here must not disturb other tests.
     with Stack(etcd_server.access()) as stack, looking(browser, stack.url) as page:
         wrong = page.locator("section", has_text="What is wrong")
-        expect(wrong).to_contain_text("Everything works.", timeout=LIMIT)
+        expect(wrong).to_contain_text("Everything works.")
         switch = stack.network.agents["s3"]
 
         async def drop() -> None:
@@ -25,13 +25,13 @@ def test_a_switch_that_is_down_is_shown_with_advice(
 
         stack.run(drop())
         row = wrong.locator("li", has_text="Check that the switch runs")
-        expect(row).to_contain_text("s3", timeout=LIMIT)
+        expect(row).to_contain_text("s3")
         expect(row).to_contain_text("ago")
         row.get_by_role("link", name="Show it in the network").click()
         expect(page.locator("nav [aria-current]")).to_have_text("Network")
         stack.run(come_back())
         page.get_by_role("link", name="Overview").click()
-        expect(wrong).to_contain_text("Everything works.", timeout=LIMIT)
+        expect(wrong).to_contain_text("Everything works.")
 
 
 def test_what_applications_have_counted_is_shown(browser: Browser, stack: Stack) -> None:
@@ -40,5 +40,5 @@ def test_what_applications_have_counted_is_shown(browser: Browser, stack: Stack)
     httpx.post(f"{stack.url}/reports", json=body, timeout=60).raise_for_status()
     with looking(browser, stack.url) as page:
         seen = page.locator(".figure", has_text="Unwanted")
-        expect(seen).to_contain_text("15 %", timeout=LIMIT)
+        expect(seen).to_contain_text("15 %")
         expect(page.locator(".figure", has_text="Events seen")).to_contain_text("200 reported")

@@ -1,9 +1,11 @@
 // What the page knows of the service: first read, then kept up to date by the stream.
 
 import { changes, get, Problem, readiness, token } from "./api.js";
+import { poll } from "./polling.js";
 
 const HISTORY = 300; // seconds of load
 const EVENTS = 3600; // seconds of what happened to workers and partitions
+const MOST_EVENTS = 1_000; // that are kept
 const READY_EVERY = 1_000; // milliseconds between two looks at /readyz
 const RETRY = [500, 1_000, 2_000, 5_000]; // milliseconds before the next try
 const ALL = ["space", "network", "switch", "configurator", "plan", "job", "history", "load"];
@@ -22,10 +24,11 @@ export class Live extends EventTarget {
   plans = new Map();
   load = []; // intervals of one second, the oldest first
   job = null; // the scheduled job, if it has ever run
-  history = []; // events of the last hour, the oldest first
+  history = []; // the newest events of the last hour, the oldest first, as one API process tells them
 
   #stop = new AbortController();
   #due = false;
+  #arrived = []; // events that are not in `history` yet
 
   /** Tell listeners that something has changed, at most once per frame. */
   #changed() {
@@ -33,13 +36,14 @@ export class Live extends EventTarget {
     this.#due = true;
     requestAnimationFrame(() => {
       this.#due = false;
+      this.#mergeEvents();
       this.dispatchEvent(new Event("change"));
     });
   }
 
   /** Keep everything up to date until `stop` is called. */
   async run() {
-    this.#watchReadiness();
+    this.#stop.signal.addEventListener("abort", poll(() => this.#readReadiness(), READY_EVERY));
     for (let failures = 0; !this.#stop.signal.aborted; failures++) {
       try {
         await this.#follow(() => { failures = 0; });
@@ -151,11 +155,16 @@ export class Live extends EventTarget {
     this.#changed();
   }
 
-  /** Each event has a time of its own, so one that comes twice counts once. */
+  /** Events are merged once per frame; a hidden page has no frames, so many of them are at once. */
   #addEvents(events) {
-    const known = new Map([...this.history, ...events].map((one) => [one.at, one]));
-    const oldest = Date.now() / 1000 - EVENTS;
-    this.history = [...known.values()].filter((one) => one.at > oldest).sort((a, b) => a.at - b.at);
+    this.#arrived.push(...events);
+    if (this.#arrived.length >= MOST_EVENTS) this.#mergeEvents();
+  }
+
+  #mergeEvents() {
+    if (!this.#arrived.length) return;
+    this.history = merged(this.history, this.#arrived, Date.now() / 1000 - EVENTS);
+    this.#arrived = [];
   }
 
   async #readTopology() {
@@ -167,16 +176,25 @@ export class Live extends EventTarget {
     }
   }
 
-  async #watchReadiness() {
-    while (!this.#stop.signal.aborted) {
-      try {
-        this.ready = await readiness();
-      } catch (error) {
-        this.ready = null;
-        this.problem = error.message;
-      }
-      this.#changed();
-      await new Promise((wake) => setTimeout(wake, READY_EVERY));
+  async #readReadiness() {
+    try {
+      this.ready = await readiness();
+    } catch (error) {
+      this.ready = null;
+      this.problem = error.message;
     }
+    this.#changed();
   }
+}
+
+/**
+ * The newest events after `oldest`, in their order. Each API process tells of the same things at
+ * times of its own, so only those of the process that was heard last are kept. Within a process,
+ * each event has a time of its own, so one that comes twice counts once.
+ */
+export function merged(kept, arrived, oldest) {
+  const { process } = arrived.at(-1);
+  const fitting = [...kept, ...arrived].filter((one) => one.process === process && one.at > oldest);
+  const known = new Map(fitting.map((one) => [one.at, one]));
+  return [...known.values()].sort((a, b) => a.at - b.at).slice(-MOST_EVENTS);
 }

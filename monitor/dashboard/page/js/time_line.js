@@ -4,6 +4,7 @@ import { h, s, table } from "./dom.js";
 import { clock, number } from "./format.js";
 
 const LANE = 34, TOP = 10, BOTTOM = 22, RIGHT = 14, CONTROL = "control plane";
+const MOST_MARKS = 300, MOST_ROWS = 200;
 const ENDED = new Set(["done", "failed"]);
 const CAUSE = { operator: "by hand", balancer: "balancer", draining: "draining", filling: "new configurator", plan: "plan" };
 
@@ -40,9 +41,9 @@ function shape(event, x, y) {
   }
 }
 
-/** The time line of the last `span` seconds. */
+/** The time line of the last `span` seconds, with a note if it does not show all events. */
 export function timeLine(events, known, span, width, now = Date.now() / 1000) {
-  const shown = drawn(events.filter((one) => one.at > now - span));
+  const all = drawn(events.filter((one) => one.at > now - span)), shown = all.slice(-MOST_MARKS);
   const lanes = lanesOf(shown, known);
   const left = Math.min(150, width * 0.3), height = TOP + LANE * lanes.length + BOTTOM;
   const x = (time) => left + Math.max(0, (time - now + span) / span) * (width - left - RIGHT);
@@ -60,7 +61,10 @@ export function timeLine(events, known, span, width, now = Date.now() / 1000) {
     const took = one.seconds !== null && one.action !== "began" && s("line", { class: "took", x1: x(one.at - one.seconds), x2: x(one.at), y1: y(at), y2: y(at) });
     return s("g", { role: "img", "aria-label": text, class: `happened ${one.kind}` }, s("title", null, text), between, took, shape(one, x(one.at), y(at)));
   });
-  return s("svg", { viewBox: `0 0 ${width} ${height}`, class: "time-line", role: "group", "aria-label": `Time line of ${shown.length} events on ${lanes.length} lanes` }, rows, ends, marks);
+  return [
+    s("svg", { viewBox: `0 0 ${width} ${height}`, class: "time-line", role: "group", "aria-label": `Time line of ${shown.length} events on ${lanes.length} lanes` }, rows, ends, marks),
+    all.length > shown.length && h("p", { class: "note" }, `The newest ${number(shown.length)} of ${number(all.length)} events are drawn.`),
+  ];
 }
 
 /** What the marks mean. */
@@ -70,8 +74,8 @@ export const marksLegend = () => h("ul", { class: "legend" }, [
   [{ kind: "plan", action: "done" }, "plan or job"],
 ].map(([event, text]) => h("li", null, s("svg", { class: "sample", viewBox: "0 0 16 16", "aria-hidden": "true" }, shape(event, 8, 8)), text)));
 
-/** The same as a table, the newest first. */
-export function historyTable(caption, events, empty) {
+/** The newest of them as a table, the newest first; `title` says what they are. */
+export function historyTable(title, events, empty) {
   const columns = [
     { title: "Time", value: (row) => h("span", { class: "nowrap" }, clock(row.at)) },
     { title: "What", value: (row) => h("span", { class: "nowrap" }, `${row.kind} ${row.action}`) },
@@ -80,5 +84,7 @@ export function historyTable(caption, events, empty) {
     { title: "Wanted by", value: (row) => CAUSE[row.cause] ?? row.cause },
     { title: "Why", value: (row) => row.reason },
   ];
-  return table(caption, columns, [...events].reverse().slice(0, 200), empty);
+  const order = events.length > MOST_ROWS
+    ? `the newest ${number(MOST_ROWS)} of ${number(events.length)}` : "the newest first";
+  return table(`${title}, ${order}`, columns, events.slice(-MOST_ROWS).reverse(), empty, title);
 }

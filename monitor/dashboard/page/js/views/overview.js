@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { lines, meter } from "../charts.js";
 import { card, h, pill, show, table } from "../dom.js";
 import { ago, bytes, clock, moment, number, percent, withUnit } from "../format.js";
+import { poll } from "../polling.js";
 
 const POLL = 2_000; // milliseconds between two looks at what applications have reported
 const ADVICE = {
@@ -45,31 +46,30 @@ export class Overview {
   constructor(live) {
     this.live = live;
     this.element = h("div", { class: "view" });
-    this.reported = []; // {at, counters}: the sums that applications have reported, twice
-    if (live.role === "operator") {
-      this.#readReports();
-      this.timer = setInterval(() => this.#readReports(), POLL);
-    }
+    this.reported = []; // {at, process, counters}: sums that applications have reported to one process
+    if (live.role === "operator") this.stop = poll(() => this.#readReports(), POLL);
   }
 
   close() {
-    clearInterval(this.timer);
+    this.stop?.();
   }
 
   async #readReports() {
     try {
-      const { items } = await get("reports");
+      const { items, process } = await get("reports");
       const counters = {};
       for (const item of items) {
         for (const [name, count] of Object.entries(item.counters)) counters[name] = (counters[name] ?? 0) + count;
       }
-      this.reported = [...this.reported.slice(-14), { at: Date.now() / 1000, counters }];
+      // Each API process has sums of its own: a rate needs two of the same one.
+      const before = this.reported.at(-1)?.process === process ? this.reported.slice(-14) : [];
+      this.reported = [...before, { at: Date.now() / 1000, process, counters }];
       this.unread = "";
     } catch (error) {
       this.reported = [];
       this.unread = error.message;
     }
-    this.update();
+    this.live.dispatchEvent(new Event("change"));
   }
 
   /** Events per second by what applications have counted lately, and in all. */
@@ -95,7 +95,7 @@ export class Overview {
     const cards = [
       ["Requests", withUnit(total?.done_per_s, "/s"), "that ended, counted in each partition"],
       ["Waiting", number(total?.queued), total?.queued ? `parts of requests; the oldest for ${withUnit(total.oldest_s, "s")}` : "parts of requests"],
-      ["Records", number(ready?.store?.records), "subscriptions and advertisements"],
+      ["Records", number(ready?.store?.records), "subscriptions and advertisements, active or in progress"],
       ["Flow entries", number(total?.entries), "on all switches"],
       ["Switches", ready ? `${ready.switches_up} / ${ready.switches}` : "–", "up"],
       ["Partitions", ready ? `${ready.partitions_ready} / ${ready.partitions}` : "–", "ready"],
@@ -133,7 +133,7 @@ export class Overview {
       counts.total > rows.length && h("p", { class: "note" }, rows.length
         ? `The first ${number(rows.length)} of ${number(counts.total)} are shown.`
         : `${number(counts.total)} parts cannot be used now; sign in as an operator to see them.`),
-      rows.length > 0 && h("ul", { class: "plain wrong scroll", tabindex: "0", "aria-label": "Parts that cannot be used now" }, rows.map((row) =>
+      rows.length > 0 && h("ul", { class: "plain wrong scroll", tabindex: "0", "data-id": "wrong", "aria-label": "Parts that cannot be used now" }, rows.map((row) =>
         h("li", null,
           h("p", null, pill("warn", row.kind), " ", h("strong", null, row.id), " ",
             h("span", { class: "note", title: moment(row.since) }, `since ${clock(row.since)}, ${ago(row.since)}`)),

@@ -8,7 +8,7 @@ import { clock, filterText, moment, number, withUnit } from "../format.js";
 const KEPT = 100; // lines of the log
 const MOST = 20; // changes per second that the service sends; it counts the others
 const READ_AGAIN = 2_000; // milliseconds, for a request that is not done
-const DRAW_EVERY = 500; // milliseconds
+const DRAW_EVERY = 500; // milliseconds, at most
 const RETRY = 2_000; // milliseconds
 const STAGES = [["indexed_ms", "indexed"], ["journaled_ms", "written"], ["queued_ms", "queued"],
   ["decided_ms", "decided"], ["pushed_ms", "pushed"], ["committed_ms", "committed"]];
@@ -22,23 +22,34 @@ export class Requests {
     this.seen = 0;
     this.skipped = 0;
     this.problem = "";
+    this.record = null; // the one that is picked, when it was read
+    this.unread = ""; // why it was not
     this.lines = h("div");
     this.found = h("div");
     this.one = h("div");
     this.stop = new AbortController();
     this.element = h("div", { class: "view" }, h("h1", null, "Requests"), this.#search(), this.one, this.found, this.lines);
     this.#follow();
-    this.timer = setInterval(() => this.#draw(), DRAW_EVERY);
-    this.#draw();
-    if (picked) this.#showOne(picked);
+    if (picked) this.#readOne(picked);
   }
 
   close() {
     this.stop.abort();
-    clearInterval(this.timer);
+    clearTimeout(this.timer);
   }
 
-  update() {}
+  update() {
+    this.#drawLog();
+    this.#drawOne();
+  }
+
+  /** Have the view updated soon, once for all that changes until then. */
+  #changed() {
+    this.timer ??= setTimeout(() => {
+      this.timer = null;
+      this.live.dispatchEvent(new Event("change"));
+    }, DRAW_EVERY);
+  }
 
   #search() {
     const field = (name, title, more) => h("label", null, `${title} `, h("input", { name, ...more }));
@@ -67,18 +78,18 @@ export class Requests {
     }
   }
 
-  /** Show a request, and read it again until it is done: its change may be one that is skipped. */
-  async #showOne(id) {
-    let record = null;
+  /** Read a request, again and again until it is done: its change may be one that is skipped. */
+  async #readOne(id) {
     while (!this.stop.signal.aborted) {
       try {
-        record = await get(`requests/${encodeURIComponent(id)}`);
-        show(this.one, recordCard(record));
+        this.record = await get(`requests/${encodeURIComponent(id)}`);
+        this.unread = "";
       } catch (error) {
-        show(this.one, card(id, h("p", { class: "error" }, error.message)));
-        if (error.status === 404 || error.status === 403) return;
+        this.unread = error.message;
+        if (error.status === 404 || error.status === 403) return this.#changed();
       }
-      if (record && !isOpen(record)) return;
+      this.#changed();
+      if (this.record && !isOpen(this.record)) return;
       await new Promise((wake) => setTimeout(wake, READ_AGAIN));
     }
   }
@@ -93,21 +104,31 @@ export class Requests {
         if (this.stop.signal.aborted) return;
         this.problem = `No live log: ${error.message}.`;
       }
+      this.#changed();
       await new Promise((wake) => setTimeout(wake, RETRY));
     }
   }
 
   #note({ type, data }) {
+    this.#changed();
     if (type === "skipped") this.skipped += data.records;
     if (type !== "record") return;
     this.problem = "";
     this.seen++;
     this.log.unshift({ ...data, at: Date.now() / 1000 });
     this.log.length = Math.min(this.log.length, KEPT);
-    if (data.id === this.picked) show(this.one, recordCard(data));
+    if (data.id === this.picked) [this.record, this.unread] = [data, ""];
   }
 
-  #draw() {
+  #drawOne() {
+    const now = JSON.stringify([this.record, this.unread]);
+    if (!this.picked || this.drawnOne === now) return;
+    this.drawnOne = now;
+    if (this.unread) show(this.one, card(this.picked, h("p", { class: "error" }, this.unread)));
+    else show(this.one, this.record ? recordCard(this.record) : h("p", { class: "empty" }, "Loading…"));
+  }
+
+  #drawLog() {
     const now = `${this.seen} ${this.skipped} ${this.problem}`;
     if (this.drawn === now) return;
     this.drawn = now;
@@ -115,11 +136,11 @@ export class Requests {
     const sampled = this.skipped > 0 && h("p", { class: "note" }, pill("idle", "sampled"),
       ` ${number(this.seen)} of ${number(all)} changes are shown: at most ${MOST} per second. Search finds every record.`);
     show(this.lines, card("Live log", this.problem && h("p", { class: "error" }, this.problem), sampled,
-      rows(`The last ${KEPT} changes that were shown; ${number(all)} since this view was opened`, this.log, "Nothing has changed since this view was opened.")));
+      rows(`The last ${KEPT} changes that were shown; ${number(all)} since this view was opened`, this.log, "Nothing has changed since this view was opened.", "log")));
   }
 }
 
-function rows(caption, items, empty) {
+function rows(caption, items, empty, id) {
   return table(caption, [
     { title: "Time", value: (row) => clock(row.at ?? row.created) },
     { title: "Id", value: (row) => h("a", { href: `#/requests/${encodeURIComponent(row.id)}` }, row.id) },
@@ -129,7 +150,7 @@ function rows(caption, items, empty) {
     { title: "Filter", value: (row) => h("code", null, filterText(row.filter)) },
     { title: "State", value: (row) => pill(LEVEL[row.state], row.state) },
     { title: "Total", number: true, value: (row) => withUnit(row.timing?.total_ms, "ms") },
-  ], items, empty);
+  ], items, empty, id);
 }
 
 const isOpen = (record) => record.updating || record.state === "pending" || record.state === "removing";

@@ -1,12 +1,12 @@
 // Settings and about: what the service was started with, and what it consists of.
 
-import { get } from "../api.js";
+import { copyable } from "../actions.js";
+import { get, token } from "../api.js";
 import { card, h, pill, show, table } from "../dom.js";
 
 const LINKS = [
   ["docs", "REST interface", "every call, with examples to try"],
   ["openapi.json", "OpenAPI document", "for programs that make clients"],
-  ["metrics", "Metrics", "for Prometheus; with tokens, an operator's is needed"],
   ["dashboard/grafana.json", "Dashboard for Grafana", "a file to import there; it shows the metrics"],
 ];
 
@@ -22,8 +22,7 @@ export class Settings {
     const tools = live.role === "operator" && h("div", { class: "tools", role: "search" },
       h("label", null, "Find ", this.search), h("label", null, this.changed, " only those that were set"), this.count);
     this.element = h("div", { class: "view" }, h("h1", null, "Settings and about"),
-      h("div", { class: "grid two" }, this.about, card("Links", h("ul", { class: "links" }, LINKS.map(([href, title, note]) =>
-        h("li", null, h("a", { href, target: "_blank", rel: "noopener" }, title), h("span", { class: "note" }, ` ${note}`)))),
+      h("div", { class: "grid two" }, this.about, card("Links", h("ul", { class: "links" }, LINKS.map(link), metrics()),
       h("p", { class: "note" }, "The documentation is in the folder ", h("code", null, "docs/"), " of the project; docs/README.md is its table of contents."))),
       h("h2", null, "Settings"), tools, this.found);
     this.#readAbout();
@@ -68,6 +67,14 @@ export class Settings {
     show(this.found, groups.length ? groups.map(groupCard) : h("p", { class: "empty" }, "No setting fits."));
   }
 }
+
+const link = ([href, title, note]) => h("li", null,
+  h("a", { href, target: "_blank", rel: "noopener" }, title), h("span", { class: "note" }, ` ${note}`));
+
+/** A link sends no token, so that a service with tokens would refuse it: then a command for a shell. */
+const metrics = () => (token()
+  ? h("li", null, "Metrics", h("span", { class: "note" }, " for Prometheus; an operator's token is needed "), copyable("GET", "metrics"))
+  : link(["metrics", "Metrics", "for Prometheus"]));
 
 function groupCard(group) {
   const title = group.name ? `[${group.name}]` : "General";

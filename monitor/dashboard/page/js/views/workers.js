@@ -5,6 +5,7 @@ import { get } from "../api.js";
 import { lines } from "../charts.js";
 import { card, h, pill, show, table } from "../dom.js";
 import { ago, bytes, number, percent } from "../format.js";
+import { poll } from "../polling.js";
 import { historyTable, marksLegend, timeLine } from "../time_line.js";
 
 const READ_EVERY = 1_000; // milliseconds
@@ -29,15 +30,14 @@ export class Workers {
     const history = card("What happened",
       h("p", { class: "tools" }, h("label", null, "Show the last ", this.span), copyable("GET", "history?since=-3600", undefined, "dzflow history --since -3600")),
       this.drawing, marksLegend(), this.told,
-      h("p", { class: "note" }, "This API process tells what it has heard since it has started; the page keeps the last hour."));
+      h("p", { class: "note" }, "This API process tells what it has heard since it has started; the page keeps the last hour, and 1,000 events at most."));
     this.element = h("div", { class: "view" }, h("h1", null, "Workers"), this.problem, history, this.charts,
       this.configurators, this.scales[0].element, this.southbound, this.scales[1].element);
-    this.#read();
-    this.timer = setInterval(() => { if (!document.hidden) this.#read(); }, READ_EVERY);
+    this.stop = poll(() => this.#read(), READ_EVERY);
   }
 
   close() {
-    clearInterval(this.timer);
+    this.stop();
   }
 
   update() {
@@ -67,7 +67,7 @@ export class Workers {
     const events = this.live.history.filter((one) => one.at > since);
     const known = [...this.live.configurators.keys(), ...(this.processes ?? []).map((one) => one.id)];
     show(this.drawing, timeLine(this.live.history, known, span, Math.max(320, this.drawing.clientWidth || 1000)));
-    show(this.told, historyTable("Events of the time line, the newest first", events, "Nothing has happened in this time."));
+    show(this.told, historyTable("Events of the time line", events, "Nothing has happened in this time."));
   }
 
   #showCharts() {
