@@ -191,7 +191,7 @@ export class Network {
     } catch (error) {
       show(this.trouble, `How full the switches are is not known: ${error.message}`);
     }
-    this.update();
+    this.live.dispatchEvent(new Event("change"));
   }
 }
 
