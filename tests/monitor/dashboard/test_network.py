@@ -62,7 +62,7 @@ def test_an_entry_that_is_missing_on_the_switch_is_listed(browser: Browser, line
         message = encode_ops(V1_4, [FlowOp(Change.DELETE, entry)], 0)
         assert switch.tables.apply(decode_flow_mod(message), message)
 
-    with looking(browser, line.url, "network/s2") as page:
+    with looking(browser, line.url, "network/s2", refusals=[503]) as page:
         detail = page.locator(".detail")
         expect(detail).to_contain_text("switch agree", timeout=LIMIT)
         found = next(
