@@ -46,7 +46,7 @@ def test_a_view_is_accessible_and_fits_a_phone_and_a_tablet(
 def test_a_request_is_seen_while_it_is_made(browser: Browser, stack: Stack) -> None:
     with looking(browser, stack.url, "requests") as page:
         expect(page.locator("main")).to_contain_text("Nothing has changed")
-        # The view may ask for the stream a moment after it is shown; changes come from its answer on.
+        # Changes come from the answer to the call for the stream on.
         with page.expect_response(lambda answer: "types=record" in answer.url):
             page.reload()
         body = subscription("stocks", filter="price > 777")

@@ -1,5 +1,7 @@
 """Settings in a real browser: operators see them, but nobody sees a secret."""
 
+import re
+
 from playwright.sync_api import Browser, expect
 
 from tests.monitor.dashboard.browser import looking
@@ -26,3 +28,7 @@ def test_a_host_sees_versions_but_no_settings(browser: Browser, stack: Stack) ->
         page.get_by_role("button", name="Sign in").click()
         expect(page.locator("main")).to_contain_text("Settings are for operators")
         expect(page.locator("main")).to_contain_text("fastapi")
+        # A link would be refused: it sends no token.
+        metrics = page.locator(".links li", has_text=re.compile("^Metrics"))
+        expect(metrics.get_by_role("link")).to_have_count(0)
+        expect(metrics.get_by_role("button", name="copy curl")).to_be_visible()

@@ -39,7 +39,9 @@ def test_scaling_says_what_is_missing_and_is_done_by_clicking(
         stack.run(etcd.put(RAY, b""))
         try:
             count.fill("3")
-            scale.click()
+            with page.expect_request(lambda asked: asked.method == "POST") as asked:
+                scale.click()
+            assert len(asked.value.headers["idempotency-key"]) == 32
             # Nothing is done yet, and the page does not say so.
             expect(page.locator(".outcome").first).to_contain_text("accepted, and in progress")
             until_sync(lambda: stack.dispatcher.workers.wanted("configurators") == 3)
