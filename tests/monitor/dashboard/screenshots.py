@@ -72,7 +72,7 @@ def _show_tree(page: Page) -> None:
 
 
 def _follow_event(page: Page) -> None:
-    page.get_by_label("Filter").fill('price > 420 and symbol == "ACME"')
+    page.get_by_role("combobox", name="Filter").fill('price > 420 and symbol == "ACME"')
     page.get_by_text("unwanted").first.wait_for()
     page.get_by_role("button", name="Follow").click()
     page.locator(".hops li").first.wait_for()

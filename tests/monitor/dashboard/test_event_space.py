@@ -1,6 +1,7 @@
 """The map of partitions: details, moves, proposals and plans, by clicking."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from configurators.store.documents import encode
 from configurators.store.keys import wanted_key
@@ -110,15 +111,25 @@ def test_a_plan_of_the_job_is_shown_beside_the_map_dismissed_and_applied(
 
 def test_what_the_balancer_proposes_is_applied_by_clicking(browser: Browser, stack: Stack) -> None:
     bring(stack, "configurator-1")
+
+    def answer_early(route: Route) -> None:
+        """As if the move went on after the answer."""
+        answer = route.fetch()
+        route.fulfill(response=answer, status=202, json={**answer.json(), "phase": "copying"})
+
     # This configurator is to leave; the balancer of this stack only says what it would do.
     etcd = stack.dispatcher.etcd
     stack.run(etcd.put(wanted_key("configurators"), encode(Wanted(0))))
     with looking(browser, stack.url, "event-space") as page:
+        page.route("**/migrate", answer_early)
         proposal = page.locator(".proposal", has_text="The balancer proposes")
         expect(proposal).to_contain_text("configurator-1 is leaving", timeout=LIMIT)
         expect(proposal.locator(".cell.changed").first).to_be_visible()
+        figures = proposal.get_by_role("region", name="Predicted by")
+        expect(figures).not_to_contain_text("configurator-1")  # it is leaving
         proposal.get_by_role("button", name="Apply moves").click()
         expect(proposal).to_have_count(0, timeout=LIMIT)
+        expect(page.locator(".outcome").first).to_contain_text(": done.", timeout=LIMIT)
     assert {one["configurator"] for one in partitions(stack)} == {"configurator-0"}
     stack.run(etcd.put(wanted_key("configurators"), encode(Wanted(1))))
 
@@ -152,3 +163,18 @@ def test_a_hot_spot_is_hatched_and_named(browser: Browser, stack: Stack) -> None
         expect(hot).to_contain_text("hot spot")
         expect(hot.locator(".hatched")).to_have_count(1)
         assert "85.7 % of all load" in str(hot.get_attribute("aria-label"))
+
+
+def test_a_map_of_many_partitions_is_bounded(browser: Browser, stack: Stack) -> None:
+    draw = """async () => {
+        const { colours, spaceMap } = await import("/dashboard/assets/js/space_map.js");
+        const parts = Array.from({ length: 600 }, (_, place) =>
+            ({ id: `p${place}`, name: `p${place}`, owner: "c0", load: 0.001 * place, note: "" }));
+        document.querySelector("main").replaceChildren(
+            spaceMap("Test", parts, colours(["c0"]), { pick: () => {} }));
+    }"""
+    with looking(browser, stack.url, "spaces") as page:
+        expect(page.locator("main")).to_contain_text("prices", timeout=LIMIT)
+        page.evaluate(draw)
+        expect(page.locator(".cell")).to_have_count(512)
+        expect(page.locator(".cell.still")).to_have_attribute("aria-label", re.compile("89 others"))

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from sdn.flows import Change, FlowEntry, FlowOp
 from sdn.openflow.protocol.codec import decode_flow_mod, encode_ops
@@ -62,7 +62,7 @@ def test_an_entry_that_is_missing_on_the_switch_is_listed(browser: Browser, line
         message = encode_ops(V1_4, [FlowOp(Change.DELETE, entry)], 0)
         assert switch.tables.apply(decode_flow_mod(message), message)
 
-    with looking(browser, line.url, "network/s2") as page:
+    with looking(browser, line.url, "network/s2", refusals=[503]) as page:
         detail = page.locator(".detail")
         expect(detail).to_contain_text("switch agree", timeout=LIMIT)
         found = next(
@@ -72,7 +72,11 @@ def test_an_entry_that_is_missing_on_the_switch_is_listed(browser: Browser, line
         )
         on_loop(line, lambda: lose(found))
         detail.get_by_role("button", name="Read again").click()
-        expect(detail).to_contain_text("They differ: 1 missing, 0 too many", timeout=LIMIT)
+        expect(detail.locator(".pill.warn")).to_have_text("Changing: 1 missing, 0 too many")
+        # The second reading has the same difference.
+        expect(detail.locator(".pill.bad")).to_have_text(
+            "They differ: 1 missing, 0 too many", timeout=LIMIT
+        )
         missing = detail.get_by_role("region", name="Missing")
         expect(missing.locator("tbody tr")).to_have_count(1)
         expect(missing).to_contain_text(LOW_IN_WORDS)
@@ -154,8 +158,10 @@ def test_a_filter_shows_the_switches_that_would_change(browser: Browser, stack: 
     assert switches
     with looking(browser, stack.url, "network", refusals=[422]) as page:
         page.get_by_label("Subscriber").select_option("h8")
+        page.get_by_label("Filter").fill("pri")
+        expect(page.locator("#completions [role=option]")).to_contain_text("price")
         page.get_by_label("Filter").fill("price < ")
-        expect(page.locator("#network-found .error")).to_be_visible(timeout=LIMIT)
+        expect(page.locator("#filter-error .error")).to_be_visible(timeout=LIMIT)
         page.get_by_label("Filter").fill("price < 100")
         expect(page.locator("svg .node.changes")).to_have_count(len(switches), timeout=LIMIT)
         expect(page.locator('.node[data-id="h8"].used')).to_have_count(1)
@@ -169,6 +175,32 @@ def test_a_host_shows_what_it_wants_and_gets(browser: Browser, low: Stack) -> No
         expect(gets).to_contain_text(LOW_IN_WORDS, timeout=LIMIT)
         page.locator(".detail").get_by_role("link", name="s9").click()
         expect(page.locator(".detail")).to_contain_text("switch agree", timeout=LIMIT)
+
+
+def test_a_link_to_a_host_waits_for_the_topology(browser: Browser, stack: Stack) -> None:
+    held: list[Route] = []
+    with looking(browser, stack.url, "network/h3") as page:
+        expect(page.locator(".detail")).to_contain_text("Host h3", timeout=LIMIT)
+        page.route("**/topology", lambda route: held.append(route), times=1)
+        page.reload()
+        expect(page.locator("main")).to_contain_text("Loading the network", timeout=LIMIT)
+        assert held
+        expect(page.locator(".detail")).to_be_empty()
+        held[0].continue_()
+        expect(page.locator(".detail")).to_contain_text("Host h3", timeout=LIMIT)
+
+
+def test_a_host_token_is_told_that_it_is_of_another_host(browser: Browser, stack: Stack) -> None:
+    with looking(browser, stack.guarded_url, "network/h3", refusals=[401, 403]) as page:
+        page.get_by_label("Token").fill(stack.tokens["h2"])
+        page.get_by_role("button", name="Sign in").click()
+        refused = "Your token is of another host: this token may act for h2 only."
+        expect(page.locator(".detail")).to_contain_text(refused, timeout=LIMIT)
+        page.get_by_label("Subscriber").select_option("h1")
+        page.get_by_label("Filter").fill("price < 100")
+        expect(page.locator("#network-found")).to_contain_text(refused, timeout=LIMIT)
+        page.get_by_label("Subscriber").select_option("h2")
+        expect(page.locator("#network-found")).to_contain_text("If h2 subscribed", timeout=LIMIT)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

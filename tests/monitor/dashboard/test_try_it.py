@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.monitor.dashboard.browser import LIMIT, MARKUP, looking
 from tests.rest import subscription
@@ -64,7 +64,7 @@ def test_a_filter_is_completed_by_the_keyboard_and_subscribed_to(page: Page, sta
     expect(page.get_by_role("listbox")).to_be_hidden()
     page.locator("[name=host]").select_option("h4")
     expect(page.locator("#verdict")).to_contain_text('symbol == "ACME"', timeout=LIMIT)
-    expect(page.locator(".node.switch.touched").first).to_be_visible(timeout=LIMIT)
+    expect(page.locator(".node.switch.changes").first).to_be_visible(timeout=LIMIT)
     expect(page.locator(".link.used").first).to_be_attached(timeout=LIMIT)
     page.get_by_role("button", name="Subscribe", exact=True).click()
     expect(page.locator(".outcome")).to_contain_text("Subscribed: s", timeout=LIMIT)
@@ -114,6 +114,17 @@ def test_an_event_is_followed_hop_by_hop(page: Page) -> None:
     page.get_by_role("button", name="Random event").click()
     expect(page.locator("#said")).to_contain_text("admitted", timeout=LIMIT)
     assert page.locator("main img").count() == 0
+
+
+def test_an_event_says_that_not_all_records_were_looked_at(page: Page) -> None:
+    def note(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "note": "only 7 were looked at"})
+
+    page.route("**/explain", note)
+    page.locator("[name=price]").fill("200")
+    page.get_by_role("button", name="Follow the event").click()
+    expect(page.locator("#path .note").first).to_have_text("only 7 were looked at", timeout=LIMIT)
 
 
 def test_a_viewer_who_wants_no_motion_sees_all_hops_at_once(page: Page) -> None:

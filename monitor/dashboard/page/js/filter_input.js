@@ -30,6 +30,13 @@ export class FilterInput {
     return this.input.value.trim();
   }
 
+  /** Empty the field. */
+  clear() {
+    this.input.value = "";
+    this.#close();
+    this.showProblem(null);
+  }
+
   /** Show that the text is fine (null), or what is wrong with it and where. */
   showProblem(problem) {
     this.input.setAttribute("aria-invalid", String(problem !== null));

@@ -3,10 +3,12 @@
 import { copyable } from "./actions.js";
 import { get, records } from "./api.js";
 import { card, h, pill, show, table } from "./dom.js";
+import { problemText } from "./explaining.js";
 import { bytes, filterText, number } from "./format.js";
 import { regionOf } from "./switch_detail.js";
 
 const MOST_ROWS = 200;
+const MOST_READ = 1000; // records of a kind
 
 export class HostDetail {
   constructor(live, id) {
@@ -40,17 +42,17 @@ export class HostDetail {
   async #read() {
     const query = `?host=${encodeURIComponent(this.id)}`;
     try {
-      const [wants, offers] = await Promise.all([records(`subscriptions${query}`), records(`advertisements${query}`)]);
+      const [wants, offers] = await Promise.all([records(`subscriptions${query}`, MOST_READ), records(`advertisements${query}`, MOST_READ)]);
       const gets = await this.#delivered();
       show(this.body,
-        table(`Wants: ${number(wants.length)} subscriptions`, RECORDS, wants.slice(0, MOST_ROWS), "It has no subscriptions."),
-        table(`Offers: ${number(offers.length)} advertisements`, RECORDS, offers.slice(0, MOST_ROWS), "It has no advertisements."),
+        table(`Wants: ${counted(wants)} subscriptions`, RECORDS, wants.slice(0, MOST_ROWS), "It has no subscriptions."),
+        table(`Offers: ${counted(offers)} advertisements`, RECORDS, offers.slice(0, MOST_ROWS), "It has no advertisements."),
         Array.isArray(gets)
           ? table(`Gets: ${number(gets.length)} entries of its switch lead to it`, DELIVERED, gets.slice(0, MOST_ROWS),
             "Nothing is delivered to it: nobody offers what it wants, or it wants nothing.")
           : h("p", { class: "note" }, gets));
     } catch (error) {
-      show(this.body, h("p", { class: "error" }, error.message));
+      show(this.body, h("p", { class: "error" }, problemText(error)));
     }
   }
 
@@ -65,6 +67,8 @@ export class HostDetail {
     }
   }
 }
+
+const counted = (found) => `${number(found.length)}${found.length >= MOST_READ ? " or more" : ""}`;
 
 const RECORDS = [
   { title: "Id", value: (row) => h("a", { href: `#/requests/${encodeURIComponent(row.id)}` }, row.id) },

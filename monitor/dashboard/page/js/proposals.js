@@ -35,12 +35,13 @@ function imbalance(shares) {
   return total > 0 ? (Math.max(...all) * all.length) / total : null;
 }
 
+/** The load of the configurators `names` before and after: those that are down or leave do not count. */
 const figures = (before, after, names) => {
-  for (const name of names) for (const side of [before, after]) if (!side.has(name)) side.set(name, 0);
-  return { before, after, imbalance: [imbalance(before), imbalance(after)] };
+  const [now, then] = [before, after].map((side) => new Map(names.map((name) => [name, side.get(name) ?? 0])));
+  return { before: now, after: then, imbalance: [imbalance(now), imbalance(then)] };
 };
 
-/** The proposal of the balancer's policy; null if it proposes no move. */
+/** The proposal of the balancer's policy; null if it proposes no move. `names`: configurators that take part. */
 export function balancerProposal(decision, parts, names) {
   if (!decision?.moves.length) return null;
   const target = new Map(decision.moves.map((one) => [one.partition, one.target]));

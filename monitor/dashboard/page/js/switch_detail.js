@@ -1,13 +1,13 @@
 // One switch: its state, how full it is, its tables in words, and whether it holds what it should.
 
 import { copyable } from "./actions.js";
-import { get } from "./api.js";
+import { get, SLOW } from "./api.js";
 import { meter } from "./charts.js";
 import { card, h, pill, show, table } from "./dom.js";
 import { ago, bytes, clock, number, percent, withUnit } from "./format.js";
 
 const MOST_ROWS = 200;
-const READ_AGAIN = 3_000; // milliseconds, while control plane and switch differ
+const READ_AGAIN = [3_000, 6_000, 12_000]; // milliseconds before each further look while they differ
 const LEVEL = { up: "good", down: "bad", unknown: "idle" };
 const SORTS = {
   "table and priority": null,
@@ -36,9 +36,11 @@ export class SwitchDetail {
     const path = `switches/${encodeURIComponent(id)}/flows?source=dp`;
     this.element = card(`Switch ${id}`, this.state,
       h("p", { class: "tools" },
-        h("button", { type: "button", class: "quiet", onclick: () => this.#read() }, "Read again"),
+        h("button", { type: "button", class: "quiet", onclick: () => this.#readAnew() }, "Read again"),
         copyable("GET", path, undefined, `dzflow flows ${id} --source dp`)),
       this.body);
+    this.differences = new Set(); // of the last reading
+    this.again = 0; // how often it was read again by itself
     this.wanted = "";
     this.sort = "table and priority";
   }
@@ -48,7 +50,7 @@ export class SwitchDetail {
     if (!one) return show(this.body, h("p", { class: "empty" }, "The network has no switch or host of this name."));
     if (one.state !== this.known) {
       this.known = one.state;
-      this.#read();
+      this.#readAnew();
     }
     const since = this.live.ready?.impaired?.find((each) => each.kind === "switch" && each.id === this.id)?.since;
     const figures = this.figures(this.id), use = useOf(figures);
@@ -63,12 +65,23 @@ export class SwitchDetail {
       figures && h("span", null, withUnit(figures.rate ?? 0, "flow operations/s")));
   }
 
+  close() {
+    clearTimeout(this.timer);
+    this.reading = null; // an answer that is on its way is not shown
+  }
+
+  #readAnew() {
+    this.again = 0;
+    this.#read();
+  }
+
   async #read() {
+    clearTimeout(this.timer);
     if (this.live.role !== "operator") {
       return show(this.body, h("p", { class: "note" }, "An operator's token shows its tables."));
     }
     const path = `switches/${encodeURIComponent(this.id)}/flows?source=`;
-    const reading = this.reading = Promise.allSettled([get(`${path}cp`), get(`${path}dp`)]);
+    const reading = this.reading = Promise.allSettled(["cp", "dp"].map((source) => get(`${path}${source}`, { limit: SLOW })));
     const [should, has] = await reading;
     if (reading !== this.reading) return; // it was read again meanwhile
     if (should.status === "rejected") return show(this.body, h("p", { class: "error" }, should.reason.message));
@@ -76,14 +89,16 @@ export class SwitchDetail {
   }
 
   #show(should, has, problem) {
-    const wanted = new Set(should.map(keyOf)), held = new Set((has ?? []).map(keyOf));
-    const missing = has ? should.filter((flow) => !held.has(keyOf(flow))) : [];
-    const extra = (has ?? []).filter((flow) => !wanted.has(keyOf(flow)));
+    const found = compare(should, has ?? should, this.differences);
+    this.differences = found.all;
+    const { missing, extra } = found;
+    const counts = `${number(missing.length)} missing, ${number(extra.length)} too many`;
     const verdict = !has ? pill("warn", "The switch cannot be read; this is what it should hold")
-      : missing.length || extra.length
-        ? pill("bad", `They differ: ${number(missing.length)} missing, ${number(extra.length)} too many`)
-        : pill("good", "control plane and switch agree");
-    if (missing.length || extra.length) this.#readLater(); // it may be in the middle of a change
+      : found.lasting ? pill("bad", `They differ: ${counts}`)
+        : found.all.size ? pill("warn", `Changing: ${counts}`) : pill("good", "control plane and switch agree");
+    const pause = found.all.size ? READ_AGAIN[this.again] : undefined;
+    const next = pause ? ` It is read again in ${pause / 1000} s.` : " Read it again to see whether this lasts.";
+    if (pause) this.#readLater(pause);
     const rows = has ?? should;
     const legs = legCounts(rows);
     const list = h("div");
@@ -94,7 +109,7 @@ export class SwitchDetail {
       Object.keys(SORTS).map((name) => h("option", { value: name, selected: name === this.sort }, name)));
     refill();
     show(this.body,
-      h("p", null, verdict, problem && h("span", { class: "note" }, ` ${problem}`)),
+      h("p", null, verdict, found.all.size > 0 && h("span", { class: "note" }, next), problem && h("span", { class: "note" }, ` ${problem}`)),
       missing.length > 0 && table("Missing: the switch should hold these, and does not", COLUMNS, missing.slice(0, MOST_ROWS), ""),
       extra.length > 0 && table("Too many: the switch holds these, and should not", COLUMNS, extra.slice(0, MOST_ROWS), ""),
       legs.length > 0 && h("p", null, "Leads to ", legs.map(([name, count], place) => [place > 0 && ", ",
@@ -103,14 +118,13 @@ export class SwitchDetail {
       list);
   }
 
-  /** Read again in a while, unless somebody types in the tables, or another one was picked. */
-  #readLater() {
-    clearTimeout(this.timer);
+  /** Read again in a while; wait on while somebody types in the tables, or nobody sees them. */
+  #readLater(pause) {
     this.timer = setTimeout(() => {
-      if (!this.element.isConnected) return;
-      if (this.body.contains(document.activeElement)) this.#readLater();
-      else this.#read();
-    }, READ_AGAIN);
+      if (document.hidden || this.body.contains(document.activeElement)) return this.#readLater(pause);
+      this.again++;
+      this.#read();
+    }, pause);
   }
 
   #list(where, rows) {
@@ -119,7 +133,7 @@ export class SwitchDetail {
     if (SORTS[this.sort]) found.sort(SORTS[this.sort]);
     const more = found.length > MOST_ROWS;
     show(where,
-      table(`Entries of ${this.id}: ${number(found.length)} of ${number(rows.length)}`, COLUMNS, found.slice(0, MOST_ROWS), "No entry matches."),
+      table(`Entries of ${this.id}: ${number(found.length)} of ${number(rows.length)}`, COLUMNS, found.slice(0, MOST_ROWS), "No entry matches.", "entries"),
       more && h("p", { class: "note" }, `The first ${MOST_ROWS} are shown; find fewer, or use dzflow flows ${this.id}.`));
   }
 }
@@ -155,6 +169,21 @@ const textOf = (row) =>
   `${regionOf(row)} ${row.space ?? ""} ${row.partition ?? ""} ${waysOf(row)} tree ${row.tree ?? "any"} ${row.actions.join(" ")}`.toLowerCase();
 
 const keyOf = (flow) => JSON.stringify([flow.table, flow.priority, flow.match, flow.in_port, flow.actions, flow.goto]);
+
+/**
+ * How a switch differs from what it should hold. The two are read at different moments, so only a
+ * difference that was in the last reading, too, is `lasting`; if there is one, only such are given.
+ */
+function compare(should, has, before) {
+  const wanted = new Set(should.map(keyOf)), held = new Set(has.map(keyOf));
+  const missing = should.filter((flow) => !held.has(keyOf(flow)));
+  const extra = has.filter((flow) => !wanted.has(keyOf(flow)));
+  const names = (flows, kind) => flows.map((flow) => `${kind} ${keyOf(flow)}`);
+  const all = new Set([...names(missing, "missing"), ...names(extra, "extra")]);
+  const lasting = [...all].some((name) => before.has(name));
+  const shown = (flows, kind) => flows.filter((flow) => !lasting || before.has(`${kind} ${keyOf(flow)}`));
+  return { all, lasting, missing: shown(missing, "missing"), extra: shown(extra, "extra") };
+}
 
 function legCounts(rows) {
   const counts = new Map();

@@ -5,12 +5,16 @@ import { get } from "../api.js";
 import { lines } from "../charts.js";
 import { card, h, pill, show, table } from "../dom.js";
 import { ago, clock, number, percent } from "../format.js";
+import { poll } from "../polling.js";
 import { balancerProposal, bringBack, dismiss, dismissed, jobProposals } from "../proposals.js";
 import { byOwner, colours, isHot, loads, owners, spaceMap } from "../space_map.js";
 import { historyTable } from "../time_line.js";
 
 const READ_EVERY = 1_000; // milliseconds
 const ASK_EVERY = 5_000; // milliseconds between questions to the balancer, which looks at minutes of load
+const LOOK_EVERY = 1_000; // milliseconds between two looks at a move
+const MOST_LOOKS = 60;
+const MOST_ROWS = 200;
 
 export class EventSpace {
   constructor(live, picked) {
@@ -35,18 +39,16 @@ export class EventSpace {
     this.element = h("div", { class: "view" }, h("h1", null, "Event space"),
       h("p", { class: "note" }, "The area of a partition is its share of the load of the last 10 s, its colour the configurator that owns it. Hot spots, which have more than twice the mean load, are hatched and named."),
       this.problem, this.map, this.legend, this.details, this.said, this.proposals, this.offers, this.plans, this.rows);
-    this.#read();
-    this.timer = setInterval(() => { if (!document.hidden) this.#read(); }, READ_EVERY);
+    this.stop = poll(() => this.#read(), READ_EVERY);
   }
 
   close() {
-    clearInterval(this.timer);
+    this.stop();
   }
 
   update() {
     const load = loads(this.live.load);
-    const names = [...this.live.configurators.keys()];
-    const colour = colours([...names, ...(this.partitions ?? []).map((one) => one.configurator)]);
+    const colour = colours([...this.live.configurators.keys(), ...(this.partitions ?? []).map((one) => one.configurator)]);
     if (!this.partitions) {
       show(this.map, h("p", { class: "empty" }, "Loading…"));
       return;
@@ -56,14 +58,18 @@ export class EventSpace {
       note: one.words,
     }));
     const pick = (id) => { location.hash = `#/event-space/${encodeURIComponent(id)}`; };
-    const width = Math.max(300, this.map.clientWidth - 18 || 1000);
-    show(this.map, spaceMap(`${parts.length} partitions by load`, parts, colour, { picked: this.picked, pick, width }));
+    show(this.map, spaceMap(`${parts.length} partitions by load`, parts, colour, { picked: this.picked, pick, width: Math.max(300, widthIn(this.map, 1000)) }));
     show(this.legend, owners(colour, byOwner(parts)));
     this.#showDetails(load);
-    this.#showProposals(parts, colour, names);
+    this.#showProposals(parts, colour, this.#targets().map((one) => one.id));
     this.#showPlans();
     this.#showTable(load, colour);
     for (const [id, { element }] of this.cards) if (!element.isConnected) this.cards.delete(id);
+  }
+
+  /** The configurators that can be given partitions. */
+  #targets() {
+    return [...this.live.configurators.values()].filter((one) => one.state === "up" && !one.leaving);
   }
 
   // All partitions
@@ -83,8 +89,11 @@ export class EventSpace {
       { title: "Active", number: true, value: (row) => number(row.active) },
       { title: "Entries", number: true, value: (row) => number(row.entries) },
     ];
-    show(this.rows, card("Partitions", table("All partitions", columns, this.partitions,
-      "There are no partitions yet: make a space with PUT /spaces/{name}, or dzflow space put.")));
+    const rows = busiest(this.partitions, load, MOST_ROWS), rest = this.partitions.length - rows.length;
+    show(this.rows, card("Partitions", rest > 0 && h("p", { class: "note" },
+      `These are the ${MOST_ROWS} busiest of ${number(this.partitions.length)} partitions; dzflow partitions lists all.`),
+    table(rest > 0 ? "The busiest partitions" : "All partitions", columns, rows,
+      "There are no partitions yet: make a space with PUT /spaces/{name}, or dzflow space put.", "partitions")));
   }
 
   // One partition
@@ -92,7 +101,7 @@ export class EventSpace {
   #showDetails(load) {
     const one = this.partitions.find((each) => each.id === this.picked);
     if (!one) return show(this.details, this.picked && h("p", { class: "note" }, `There is no partition ${this.picked} any more.`));
-    const targets = [...this.live.configurators.values()].filter((each) => each.id !== one.configurator && !each.leaving && each.state === "up");
+    const targets = this.#targets().filter((each) => each.id !== one.configurator);
     const offered = [one.id, one.configurator, ...targets.map((each) => each.id)].join(" ");
     if (this.offered !== offered) {
       this.offered = offered;
@@ -138,7 +147,7 @@ export class EventSpace {
     const shown = found.filter((one) => !hidden.has(one.id));
     const elements = shown.map((one) => {
       const known = this.#card(`proposal ${one.id} ${one.stale}`, () => this.#proposalCard(one));
-      const width = Math.max(260, known.maps.clientWidth > 900 ? (known.maps.clientWidth - 64) / 2 : known.maps.clientWidth - 18 || 500);
+      const width = Math.max(260, known.maps.clientWidth > 900 ? (known.maps.clientWidth - 64) / 2 : widthIn(known.maps, 500));
       show(known.maps,
         h("div", null, h("h3", null, "Present"), spaceMap(`Present map, ${one.id}`, one.present.map((each) => ({ ...each, note: "" })), colour, { width })),
         h("div", null, h("h3", null, "Proposed"), spaceMap(`Proposed map, ${one.id}`, one.proposed, colour, { width })));
@@ -157,7 +166,7 @@ export class EventSpace {
     const maps = h("div", { class: "side-by-side" }), figures = h("div");
     const apply = h("button", { type: "button", onclick: () => this.#apply(one) }, one.by === "job" ? "Apply plan" : "Apply moves");
     const turnDown = h("button", { type: "button", class: "quiet", onclick: () => { dismiss(one.id); this.update(); } }, "Dismiss");
-    const copies = one.by === "job" && copyable("POST", "partitions/plan", one.plan, `dzflow partitions plan ${quoted(`${one.space}-plan.json`)}`);
+    const copies = one.by === "job" && copyable("POST", "partitions/plan", one.plan, `printf %s ${quoted(JSON.stringify(one.plan))} | dzflow partitions plan /dev/stdin`);
     const copyMove = ({ partition, target }) => copyable("POST", `partitions/${encodeURIComponent(partition)}/migrate`, { to: target },
       `dzflow partitions migrate ${quoted(partition)} --to ${target}`);
     const element = card(one.title,
@@ -178,12 +187,38 @@ export class EventSpace {
     } else {
       for (const [place, move] of one.moves.entries()) {
         const doing = `Move ${place + 1} of ${one.moves.length}: ${move.partition} to ${move.target}`;
-        if (!await act(this.said, doing, "POST", `partitions/${encodeURIComponent(move.partition)}/migrate`, { to: move.target })) break;
+        const begun = await act(this.said, doing, "POST", `partitions/${encodeURIComponent(move.partition)}/migrate`, { to: move.target });
+        if (!begun || (begun.phase !== "moved" && !await this.#hasMoved(doing, move))) break;
       }
     }
     this.applying = null;
     this.asked = -Infinity;
     this.#read();
+  }
+
+  /** Whether a move that goes on has ended well; says so if it has not, or not in a minute. */
+  async #hasMoved(doing, { partition, target }) {
+    const stop = (why) => {
+      this.said.className = "outcome error";
+      show(this.said, `${doing}: ${why} No further move is begun.`);
+      return false;
+    };
+    show(this.said, `${doing}: in progress. The next move waits until this one has ended…`);
+    for (let look = 0; look < MOST_LOOKS; look++) {
+      try {
+        const found = await get("partitions");
+        if (!found.moves.some((one) => one.partition === partition)) {
+          const owner = found.items.find((one) => one.id === partition)?.configurator;
+          if (owner !== target) return stop(`it has failed; ${owner ? `${owner} owns the partition` : "nobody owns the partition"}.`);
+          show(this.said, `${doing}: done.`);
+          return true;
+        }
+      } catch (error) {
+        return stop(`it is not known whether it has ended: ${error.message}.`);
+      }
+      await new Promise((wake) => setTimeout(wake, LOOK_EVERY));
+    }
+    return stop("it has not ended after a minute.");
   }
 
   // Plans that are carried out
@@ -242,6 +277,17 @@ export class EventSpace {
       show(this.problem, `Partitions cannot be read: ${error.message}`);
     }
   }
+}
+
+/** The width of what an element holds, within its padding; before it is laid out, the usual one. */
+const widthIn = (element, usual) => (element.clientWidth ? element.clientWidth - 18 : usual);
+
+/** The partitions with the most load, in their usual order. */
+function busiest(partitions, load, most) {
+  if (partitions.length <= most) return partitions;
+  const of = (one) => load.get(one.id) ?? 0;
+  const kept = new Set([...partitions].sort((a, b) => of(b) - of(a) || b.queued - a.queued).slice(0, most));
+  return partitions.filter((one) => kept.has(one));
 }
 
 /** Show elements; if they are there already, nothing is touched, so that the focus stays. */

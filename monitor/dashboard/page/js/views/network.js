@@ -2,15 +2,17 @@
 // the switch or host that is picked.
 
 import { copyable, quoted } from "../actions.js";
-import { call, get } from "../api.js";
+import { get } from "../api.js";
 import { card, h, pill, show, table } from "../dom.js";
+import { changesTable, Explainer, isForeign, offer, problemText, touched } from "../explaining.js";
+import { FilterInput } from "../filter_input.js";
 import { number } from "../format.js";
 import { HostDetail } from "../host_detail.js";
+import { poll } from "../polling.js";
 import { SwitchDetail, useOf } from "../switch_detail.js";
 import { linkName, TopologyMap } from "../topology_map.js";
 
 const READ_EVERY = 2_000; // milliseconds
-const WAIT = 300; // milliseconds without typing before the filter is explained
 const MOST_LISTED = 12; // switches that are down
 
 const LEGEND = [
@@ -22,40 +24,39 @@ const LEGEND = [
 export class Network {
   constructor(live, picked) {
     this.live = live;
+    this.picked = picked;
+    this.opened = undefined; // until the topology tells whether a switch or a host is picked
     this.figures = new Map(); // id of a switch to its newest figures
     this.partitions = [];
     this.overlay = {};
+    this.explainer = new Explainer(() => this.#question(), (...answer) => this.#showExplained(...answer));
     this.map = new TopologyMap(live, { pick: (id) => this.#pick(id) });
     this.summary = h("p", { class: "tools", role: "status" });
     this.trouble = h("p", { class: "error" });
     this.detail = h("div", { class: "detail" });
     this.choice = h("select", { onchange: () => this.#choose() });
-    this.space = h("select", { onchange: () => this.#later() });
-    this.host = h("select", { onchange: () => this.#later() });
-    this.filter = h("input", { size: "36", autocomplete: "off", spellcheck: "false", placeholder: "price >= 420",
-      "aria-describedby": "network-found", oninput: () => this.#later() });
+    this.space = h("select", { onchange: () => this.explainer.later() });
+    this.host = h("select", { onchange: () => this.explainer.later() });
+    this.filter = new FilterInput(() => this.live.spaces.get(this.space.value)?.attributes ?? [], () => this.explainer.later());
     this.found = h("div", { id: "network-found", "aria-live": "polite" });
     this.element = h("div", { class: "view" }, h("h1", null, "Network"), this.summary, this.trouble,
       h("div", { class: "tools" }, h("label", null, "Show ", this.choice),
         h("label", null, "Space ", this.space), h("label", null, "Subscriber ", this.host),
-        h("label", { class: "wide" }, "Filter ", this.filter),
-        copyable("GET", "topology", undefined, "dzflow topology")),
+        this.filter.element, copyable("GET", "topology", undefined, "dzflow topology")), this.filter.error,
       h("div", null, this.map.element, legend()), this.found, this.detail);
-    this.#open(picked);
-    if (live.role === "operator") {
-      this.#read();
-      this.timer = setInterval(() => this.#read(), READ_EVERY);
-    }
+    this.stop = live.role === "operator" ? poll(() => this.#read(), READ_EVERY) : () => {};
   }
 
   close() {
-    clearInterval(this.timer);
-    clearTimeout(this.typing);
+    this.stop();
+    this.explainer.stop();
+    this.opened?.close?.();
   }
 
   update() {
     const { topology } = this.live;
     if (!topology) return;
+    if (this.opened === undefined) this.#open(this.picked);
     this.#offerChoices(topology);
     this.#summarise(topology);
     this.#mark();
@@ -72,8 +73,9 @@ export class Network {
   }
 
   #open(id) {
+    this.opened?.close?.();
     this.picked = id;
-    const isHost = this.live.topology?.hosts.some((one) => one.id === id);
+    const isHost = this.live.topology.hosts.some((one) => one.id === id);
     this.opened = !id ? null : isHost ? new HostDetail(this.live, id)
       : new SwitchDetail(this.live, id, (name) => this.figures.get(name));
     show(this.detail, this.opened?.element ??
@@ -93,10 +95,10 @@ export class Network {
     const present = topology.switches.map((one) => this.live.switches.get(one.id) ?? one);
     const down = present.filter((one) => one.state === "down");
     const broken = topology.links.filter((link) => !link.up);
-    const key = JSON.stringify([present.length, down, broken, topology.hosts.length]);
+    const up = present.filter((one) => one.state === "up").length;
+    const key = JSON.stringify([up, present.length, down, broken, topology.hosts.length]);
     if (key === this.summed) return;
     this.summed = key;
-    const up = present.filter((one) => one.state === "up").length;
     show(this.summary,
       pill(up === present.length ? "good" : "bad", `${number(up)} of ${number(present.length)} switches up`),
       pill(broken.length ? "bad" : "good", broken.length
@@ -112,8 +114,9 @@ export class Network {
     const trees = (this.live.trees ?? topology.trees).map((one) => `tree ${one.number}`);
     offer(this.choice, [["all", "all links"], ...trees.map((name) => [name, name]),
       ...this.partitions.map((id) => [`partition ${id}`, `partition ${id}`])]);
-    offer(this.space, [...this.live.spaces.keys()].sort().map((name) => [name, name]));
-    offer(this.host, topology.hosts.map((one) => [one.id, one.id]));
+    const chosen = [offer(this.space, [...this.live.spaces.keys()].sort().map((name) => [name, name])),
+      offer(this.host, topology.hosts.map((one) => [one.id, one.id]))];
+    if (chosen.some(Boolean)) this.explainer.later();
   }
 
   #clear() {
@@ -123,7 +126,8 @@ export class Network {
 
   async #choose() {
     const partition = this.choice.value.startsWith("partition ") ? this.choice.value.slice(10) : "";
-    this.filter.value = "";
+    this.explainer.stop();
+    this.filter.clear();
     this.#clear();
     this.update();
     if (!partition) return;
@@ -144,31 +148,31 @@ export class Network {
     }
   }
 
-  #later() {
-    clearTimeout(this.typing);
-    this.typing = setTimeout(() => this.#explain(), WAIT);
+  #question() {
+    if (this.filter.value) return { space: this.space.value, host: this.host.value, filter: this.filter.value };
+    this.#blame(null);
+    if (!this.choice.value.startsWith("partition ")) this.#clear();
+    this.update();
+    return null;
   }
 
-  async #explain() {
-    const filter = this.filter.value.trim();
-    this.filter.setAttribute("aria-invalid", "false");
-    if (!filter) {
-      if (!this.choice.value.startsWith("partition ")) this.#clear();
-      return this.update();
-    }
+  #showExplained(body, found, problem) {
     this.choice.value = "all";
-    const body = { space: this.space.value, host: this.host.value, filter };
-    try {
-      const found = await call("POST", "explain", body);
-      if (filter !== this.filter.value.trim()) return; // more was typed meanwhile
-      this.overlay = touched(found, this.live.topology);
+    this.#clear();
+    this.#blame(problem);
+    if (found) {
+      this.overlay = touched(found.flows, this.live.topology);
       show(this.found, explainedCard(found, body));
-    } catch (error) {
-      this.filter.setAttribute("aria-invalid", "true");
-      this.overlay = {};
-      show(this.found, h("p", { class: "error" }, error.message));
     }
     this.update();
+  }
+
+  /** Show a problem (null: none) where it is: at the filter, or at the host if the token is of another one. */
+  #blame(problem) {
+    const foreign = Boolean(problem) && isForeign(problem);
+    this.host.setAttribute("aria-invalid", String(foreign));
+    this.filter.showProblem(foreign ? null : problem);
+    if (foreign) show(this.found, h("p", { class: "error" }, problemText(problem)));
   }
 
   // Figures, which the stream does not bring
@@ -187,38 +191,13 @@ export class Network {
     } catch (error) {
       show(this.trouble, `How full the switches are is not known: ${error.message}`);
     }
-    this.update();
+    this.live.dispatchEvent(new Event("change"));
   }
 }
 
 function legend() {
   return h("ul", { class: "legend", "aria-label": "Legend" },
     LEGEND.map(([name, text]) => h("li", null, h("i", { class: `symbol ${name}` }), text)));
-}
-
-function offer(select, options) {
-  const key = JSON.stringify(options);
-  if (select.dataset.offered === key) return;
-  select.dataset.offered = key;
-  const before = select.value;
-  show(select, options.map(([value, text]) => h("option", { value }, text)));
-  if (options.some(([value]) => value === before)) select.value = before;
-}
-
-/** What an explained filter would change, to be marked on the map. */
-function touched(found, topology) {
-  const at = new Map(topology.links.flatMap((link) =>
-    [[`${link.a} output:${link.a_port}`, link], [`${link.b} output:${link.b_port}`, link]]));
-  const links = new Set(), hosts = new Map();
-  const isHost = new Set(topology.hosts.map((one) => one.id));
-  for (const { switch: id, flow } of found.flows) {
-    flow.actions.forEach((action, place) => {
-      const link = at.get(`${id} ${action}`);
-      if (link) links.add(linkName(link));
-      if (isHost.has(flow.legs[place])) hosts.set(flow.legs[place], "used");
-    });
-  }
-  return { switches: new Map(found.flows.map((one) => [one.switch, "changes"])), links, hosts };
 }
 
 function reachCard(reach, copies) {
@@ -236,19 +215,10 @@ function reachCard(reach, copies) {
 }
 
 function explainedCard(found, body) {
-  const switches = Map.groupBy(found.flows, (one) => one.switch);
-  const count = (all, change) => number(all.filter((one) => one.change === change).length);
-  const columns = [
-    { title: "Switch", value: ([id]) => h("a", { href: `#/network/${encodeURIComponent(id)}` }, id) },
-    { title: "Adds", number: true, value: ([, all]) => count(all, "add") },
-    { title: "Changes", number: true, value: ([, all]) => count(all, "modify") },
-    { title: "Deletes", number: true, value: ([, all]) => count(all, "delete") },
-    { title: "Leads to", value: ([, all]) => [...new Set(all.flatMap((one) => one.flow.legs.filter(Boolean)))].join(", ") },
-  ];
   return card(`If ${body.host} subscribed`,
     h("p", null, `${number(found.regions.length)} regions in ${number(found.partitions.length)} partitions (${found.partitions.join(", ")}). `,
       found.note, copyable("POST", "explain", body,
         `dzflow explain --space ${body.space} --host ${body.host} --filter ${quoted(body.filter)}`)),
-    table("Switches that would change", columns, [...switches],
-      "No switch would change: nobody offers such events yet, or the entries are there already. Show one of its partitions to see what is used now."));
+    changesTable(found.flows),
+    !found.flows.length && h("p", { class: "note" }, "Show one of its partitions to see what is used now."));
 }

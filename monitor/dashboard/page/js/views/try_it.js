@@ -2,26 +2,26 @@
 
 import { act, copyable, outcome, quoted } from "../actions.js";
 import { call, get } from "../api.js";
-import { card, h, pill, show, table } from "../dom.js";
+import { card, h, pill, show } from "../dom.js";
 import { EventForm } from "../event_form.js";
+import { changesTable, Explainer, isForeign, linkAt, offer, problemText, touched } from "../explaining.js";
 import { FilterInput } from "../filter_input.js";
 import { number, percent } from "../format.js";
-import { linkName, TopologyMap } from "../topology_map.js";
+import { TopologyMap } from "../topology_map.js";
 
-const WAIT = 300; // milliseconds without typing before the filter is explained
 const STEP = 600; // milliseconds that an event stays at each hop while it is shown
 const CALM = window.matchMedia("(prefers-reduced-motion: reduce)");
 
 export class TryIt {
-  #asked = 0; // filters that were sent; an answer to an older one is not shown
   #marks = { filter: {}, event: {} };
   #seen = "filter"; // which of the two the map shows
 
   constructor(live) {
     this.live = live;
+    this.explainer = new Explainer(() => this.#question(), (...answer) => this.#showVerdict(...answer));
     this.space = h("select", { name: "space", onchange: () => this.#choose() });
-    this.host = h("select", { name: "host", onchange: () => this.#later() });
-    this.filter = new FilterInput(() => this.#schema, () => this.#later());
+    this.host = h("select", { name: "host", onchange: () => this.explainer.later() });
+    this.filter = new FilterInput(() => this.#schema, () => this.explainer.later());
     this.verdict = h("div", { id: "verdict" });
     this.where = outcome();
     this.copies = h("span");
@@ -41,13 +41,13 @@ export class TryIt {
   }
 
   close() {
-    clearTimeout(this.timer);
+    this.explainer.stop();
     clearTimeout(this.stepping);
   }
 
   update() {
-    const spaces = [...this.live.spaces.keys()].sort();
-    const hosts = (this.live.topology?.hosts ?? []).map((host) => host.id);
+    const spaces = [...this.live.spaces.keys()].sort().map((name) => [name, name]);
+    const hosts = (this.live.topology?.hosts ?? []).map(({ id }) => [id, id]);
     this.map.update();
     const chosen = [offer(this.host, hosts), offer(this.publisher, hosts), offer(this.space, spaces), this.event.offer(this.#schema)];
     if (chosen.some(Boolean)) this.#choose();
@@ -90,7 +90,7 @@ export class TryIt {
     show(this.said);
     this.#mark("event", {});
     this.#findPublisher(this.space.value);
-    this.#later();
+    this.explainer.later();
   }
 
   /** Choose a host that advertises something: others cannot publish. */
@@ -104,30 +104,21 @@ export class TryIt {
     }
   }
 
-  #later() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.#explain(), WAIT);
-  }
-
-  async #explain() {
+  #question() {
     const body = { host: this.host.value, space: this.space.value, filter: this.filter.value || {} };
-    if (!body.space || !body.host) return;
-    const asked = ++this.#asked;
+    if (!body.space || !body.host) return null;
     show(this.copies, copyable("POST", "subscribe", body,
       `dzflow subscribe --host ${body.host} --space ${body.space} --filter ${quoted(this.filter.value || "true")}`));
-    try {
-      const found = await call("POST", "explain", body);
-      if (asked !== this.#asked) return;
-      this.filter.showProblem(null);
-      show(this.verdict, explained(found));
-      this.#mark("filter", touched(found.flows, this.live.topology, body.host));
-      if (!this.path.childElementCount) this.#see("filter");
-    } catch (error) {
-      if (asked !== this.#asked) return;
-      this.filter.showProblem(error);
-      show(this.verdict);
-      this.#mark("filter", {});
-    }
+    return body;
+  }
+
+  #showVerdict({ host }, found, problem) {
+    const foreign = problem && isForeign(problem); // the filter itself may be fine
+    this.host.setAttribute("aria-invalid", String(Boolean(foreign)));
+    this.filter.showProblem(foreign ? null : problem);
+    show(this.verdict, found ? explained(found) : foreign && h("p", { class: "error" }, problemText(problem)));
+    this.#mark("filter", found?.flows.length ? subscribed(found.flows, this.live.topology, host) : {});
+    if (found && !this.path.childElementCount) this.#see("filter");
   }
 
   async #subscribe() {
@@ -135,7 +126,7 @@ export class TryIt {
     const record = await act(this.where, "Subscribe", "POST", "subscribe", body);
     if (!record) return;
     show(this.where, "Subscribed: ", h("a", { href: `#/requests/${encodeURIComponent(record.id)}` }, record.id));
-    this.#later();
+    this.explainer.later();
   }
 
   async #follow() {
@@ -145,26 +136,26 @@ export class TryIt {
       `dzflow explain --space ${body.space} --host ${body.host} --event ${quoted(JSON.stringify(body.event))}`));
     show(this.said, "Following the event…");
     try {
-      const { event } = await call("POST", "explain", body);
+      const { event, note } = await call("POST", "explain", body);
       this.event.blame(null);
-      this.#showPath(event, body.host);
+      this.#showPath(event, note, body.host);
     } catch (error) {
       this.event.blame(error.body?.field ?? null);
       show(this.path);
       this.#mark("event", {});
-      show(this.said, h("span", { class: "error" }, error.message));
+      show(this.said, h("span", { class: "error" }, problemText(error)));
     }
   }
 
-  #showPath(found, publisher) {
+  #showPath(found, note, publisher) {
     show(this.said, summary(found, publisher));
     if (!found.hops) {
-      show(this.path, h("p", { class: "note" }, "Where it goes tells what other hosts want: only operators see it."));
+      show(this.path, h("p", { class: "note" }, "Where it goes tells what other hosts want: only operators see it. ", note));
       return this.#mark("event", {});
     }
     const depths = depthsOf(found.hops, publisher);
     const items = found.hops.map((hop) => h("li", null, hopText(hop)));
-    show(this.path, hostsOf(found),
+    show(this.path, note && h("p", { class: "note" }, note), hostsOf(found),
       h("div", { class: "tools" }, h("h3", null, "Hops"),
         found.hops.length > 1 && h("button", { type: "button", class: "quiet", onclick: () => this.#play(found, publisher, depths, items) }, "Play again")),
       h("ol", { class: "hops", tabindex: "0", "aria-label": "Hops of the event" }, items),
@@ -202,56 +193,26 @@ export class TryIt {
 }
 
 const LEGEND = {
-  filter: [["touched", "switch that would change"], ["source", "subscriber"]],
+  filter: [["changes", "switch that would change"], ["source", "subscriber"]],
   event: [["source", "publisher"], ["touched", "switch on the way"], ["reached", "host that wants it"],
     ["unwanted", "host that gets it unwanted"], ["missed", "host that misses it"]],
 };
 
-/** Give a list of choices these values; whether another one is chosen now. */
-function offer(select, values) {
-  if ([...select.options].map((option) => option.value).join() === values.join()) return false;
-  const before = select.value;
-  show(select, values.map((value) => h("option", { value }, value)));
-  if (values.includes(before)) select.value = before;
-  return select.value !== before;
-}
-
 function explained(found) {
   const level = found.false_share < 0.2 ? "good" : found.false_share < 0.6 ? "warn" : "bad";
-  const flows = Map.groupBy(found.flows, (flow) => flow.switch);
-  const of = (change) => ([, all]) => all.filter((flow) => flow.change === change).length;
-  const columns = [
-    { title: "Switch", value: ([id]) => h("a", { href: `#/network/${encodeURIComponent(id)}` }, id) },
-    { title: "Adds", number: true, value: of("add") },
-    { title: "Changes", number: true, value: of("modify") },
-    { title: "Deletes", number: true, value: of("delete") },
-  ];
   return h("div", { class: "grid two" },
     card("What the switches would let through",
       h("p", null, pill(level, `${percent(found.false_share)} unwanted`), ` ${count(found.regions.length, "region")} in ${count(found.partitions.length, "partition")}`),
       h("ul", { class: "cells", tabindex: "0", "aria-label": "Cells" }, found.cells.map((cell) => h("li", null, h("code", null, cell))))),
     card("Flow operations", found.note && h("p", { class: "note" }, found.note),
-      table("Switches that would change", columns, [...flows], "No switch would change: nobody advertises such events yet, or the entries are there already.")));
+      changesTable(found.flows)));
 }
 
-/** The link at a port of a switch, by its name. */
-function linkAt(topology, id, port) {
-  const found = topology.links.find((link) => (link.a === id && link.a_port === port) || (link.b === id && link.b_port === port));
-  return found && linkName(found);
-}
-
-/** Marks for the switches and links of flow operations. */
-function touched(flows, topology, host) {
-  const switches = new Map(), links = new Set();
-  for (const { switch: id, flow } of flows) {
-    switches.set(id, "touched");
-    for (const action of flow.actions) {
-      const port = /^output:(\d+)$/.exec(action);
-      const name = port && linkAt(topology, id, Number(port[1]));
-      if (name) links.add(name);
-    }
-  }
-  return switches.size ? { switches, links, hosts: new Map([[host, "source"]]) } : {};
+/** Marks for what a subscription of a host would change. */
+function subscribed(flows, topology, host) {
+  const marks = touched(flows, topology);
+  marks.hosts.set(host, "source");
+  return marks;
 }
 
 /** How many hops each one is away from the publisher. */
@@ -265,14 +226,14 @@ function depthsOf(hops, publisher) {
 
 /** Marks for an event that has gone so many hops far. */
 function travelled(found, depths, far, publisher, topology) {
-  const switches = new Map(), links = new Set();
+  const switches = new Map(), links = new Set(), at = linkAt(topology.links);
   const hosts = new Map([...found.missed.map((id) => [id, "missed"]), [publisher, "source"]]);
   found.hops.forEach((hop, place) => {
     if (depths[place] > far) return;
     switches.set(hop.switch, depths[place] === far ? "touched now" : "touched");
     for (const target of hop.to) {
       if (target.host !== undefined) hosts.set(target.host, found.unwanted.includes(target.host) ? "unwanted" : "reached");
-      else links.add(linkAt(topology, hop.switch, target.port));
+      else links.add(at(hop.switch, target.port));
     }
   });
   return { switches, links, hosts };
