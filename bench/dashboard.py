@@ -1,7 +1,8 @@
 """What open dashboards cost the service: its rate with three of them, beside its rate without.
 
-Each of the clients holds the connections of an open page, asks as often as the page does, and reads
-everything that the service sends, without drawing it: a viewer's browser runs on another machine.
+Each of the clients holds the connections of an open page, asks for what all views together ask for
+again and again, and reads everything that the service sends, without drawing it: a viewer's browser
+runs on another machine. What a click asks for (the tables of a switch, explanations) is not asked.
 """
 
 import asyncio
@@ -31,8 +32,11 @@ STREAMS = (
     "/stream?types=space,network,switch,configurator,plan,job,load,history",
     "/stream?types=record&most=20",
 )
-POLLED = ("/readyz", "/partitions", "/configurators", "/southbound")
-EVERY = 1.0  # seconds between two polls
+POLLED = (
+    *("/readyz", "/partitions", "/configurators", "/southbound"),
+    *("/switches", "/reports", "/balancing"),
+)
+EVERY = 1.0  # seconds between two polls; the page asks some of them less often
 ENCODED_PER_S = 2_500  # subscriptions encoded ahead for each second of load
 START = 60.0  # seconds that the clients may take to connect
 

@@ -270,6 +270,7 @@ class PartitionReach(Struct, frozen=True):
     links: list[LinkView]
     publishers: list[str]
     subscribers: list[str]
+    note: str | None = None
 
 
 class PartitionView(Struct, frozen=True):

@@ -65,7 +65,10 @@ class Monitor:
         workers = dispatcher.workers
         self.load = LoadMeasurement(fleet, clock, self._tell_readers)
         self.history = HistoryRecorder(
-            catalogue, fleet, workers, clock, dispatcher.publish_history, keep_history
+            *(catalogue, fleet, workers, clock),
+            dispatcher.id,
+            dispatcher.publish_history,
+            keep_history,
         )
         self.leadership = Leadership(etcd, dispatcher.id, on_change=self.history.leader_changed)
         self.moves = MoveRequests(etcd, catalogue, fleet, workers, clock, environment.new_id)

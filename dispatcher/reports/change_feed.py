@@ -162,9 +162,10 @@ class ChangeFeed:
 
     def publish_history(self, view: object) -> None:
         """Report something that has happened to readers that asked for it."""
+        change = Change("history", view)
         for reader in self._readers:
             if "history" in reader.types:
-                reader.put(Change("history", view))
+                reader.put(change)
 
     def publish_load(self, view: Callable[[], object]) -> None:
         """Report the load to readers that asked for it; `view` is called only if there are any."""

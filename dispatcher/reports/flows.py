@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from configurators.engine.partials import Partial
 from configurators.state.spaces import LoadedSpace, Spaces
 from configurators.store.etcd.client import Etcd
-from configurators.store.keys import RECORDS, PartitionName
+from configurators.store.keys import LETTERS, RECORDS, PartitionName
 from configurators.store.model import Record
 from configurators.streams.messages import Flows as FlowsAnswer
 from configurators.streams.messages import ReadFlows
@@ -106,10 +106,11 @@ class FlowReader:
         own = Spaces([space.doc], self._catalogue.prefix)
         name = PartitionName.parse(partition)
         async with self._turn():
-            found = scan(self._etcd, f"{RECORDS}{space.number:x}/")
+            found = scan(self._etcd, f"{RECORDS}{space.number:x}/", most=MOST_LOOKED_AT)
             records = [stored.record async for _, stored in found]
             down = self._status.links_down()
-            return await asyncio.to_thread(reach_of, network, own, records, name, down)
+            reach = await asyncio.to_thread(reach_of, network, own, records, name, down)
+        return replace(reach, note=_partial_note(len(records)))
 
     async def _read(self, switch: str) -> Reading:
         holder = self._fleet.switch_holder(switch)
@@ -178,18 +179,13 @@ class FlowReader:
                 self._measured, question, records, found.routed, keys, tree
             )
             charge(seconds)
-        note = f"only {MOST_LOOKED_AT} records were looked at; the others may change the answer"
-        return replace(
-            found.explanation,
-            flows=flows,
-            note=note if len(records) == MOST_LOOKED_AT else None,
-            event=path,
-        )
+        return replace(found.explanation, flows=flows, note=_partial_note(len(records)), event=path)
 
     async def shape_usage(self, space: LoadedSpace) -> ShapesUsage:
         """How the active subscriptions of a space use the shapes of its index."""
         async with self._turn():
-            found = scan(self._etcd, f"{RECORDS}{space.number:x}/", most=_MOST_COUNTED)
+            under = f"{RECORDS}{space.number:x}/{LETTERS['subscription']}"
+            found = scan(self._etcd, under, most=_MOST_COUNTED)
             records = [stored.record async for _, stored in found]
             note = None
             if len(records) == _MOST_COUNTED:
@@ -209,3 +205,10 @@ class FlowReader:
         flows = touched(question, records, routed)
         path = followed(question, records, keys, tree) if keys is not None else None
         return flows, path, self._cpu() - began
+
+
+def _partial_note(looked_at: int) -> str | None:
+    """What to say if there may be more records than were looked at."""
+    if looked_at < MOST_LOOKED_AT:
+        return None
+    return f"only {MOST_LOOKED_AT} records were looked at; the others may change the answer"

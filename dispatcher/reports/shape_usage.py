@@ -1,16 +1,20 @@
 """How subscriptions use the shapes of a space, and what each shape lets through. Pure."""
 
+import logging
 from collections.abc import Iterable
 
 from configurators.state.spaces import LoadedSpace
 from configurators.store.model import Record
 from configurators.streams.packing import unpack_regions
 from dispatcher.views import ShapesUsage, ShapeUse
-from dzflow.filters import parse_filter
+from dzflow.errors import BadInput
+from dzflow.filters import STORED_WORK, parse_filter
 from dzflow.index.axes import Axis, HashAxis, OrderAxis
 from dzflow.index.base import Index
 from dzflow.index.fields import FieldsIndex, Shape
 from dzflow.region import Region
+
+_log = logging.getLogger(__name__)
 
 
 class _Use:
@@ -39,7 +43,11 @@ def count_shapes(
         if record.kind != "subscription" or record.state != "active" or packed is None:
             continue
         regions = unpack_regions(packed)
-        wanted = parse_filter(version.space, record.filter)
+        try:
+            wanted = parse_filter(version.space, record.filter, STORED_WORK)
+        except BadInput as error:
+            _log.error("the filter of %s cannot be used: %s", record.id, error)
+            continue
         volumes = [index.region_volume(region) for region in regions]
         inside = sum(index.volume(index.box(part)) for part in wanted.any)
         unwanted = max(0.0, 1.0 - inside / sum(volumes)) if regions else 0.0

@@ -45,8 +45,10 @@ class HistoryEvent(Struct, frozen=True):
     | job | began, done, failed |
     | leader | changed: another monitor acts |
 
-    `workers` are those that it concerns. `seconds` is how long it took, or how long the worker or
-    the switch was away. `cause` says who wanted a move, `reason` why.
+    `workers` are those that it concerns. `partition` is the one that it concerns, or `partitions`
+    if there are several (64 at most, the text says how many). `seconds` is how long it took, or how
+    long the worker or the switch was away. `cause` says who wanted a move, `reason` why. `process`
+    is the API process that has heard of it.
     """
 
     at: float  # seconds since 1970; each event is later than the one before
@@ -55,6 +57,7 @@ class HistoryEvent(Struct, frozen=True):
     text: str
     workers: tuple[str, ...] = ()
     partition: str = ""
+    partitions: tuple[str, ...] = ()
     space: str = ""
     source: str = ""
     target: str = ""
@@ -62,14 +65,17 @@ class HistoryEvent(Struct, frozen=True):
     reason: str = ""
     switches: tuple[str, ...] = ()
     seconds: float | None = None
+    process: str = ""
 
 
 class HistoryPage(Struct, frozen=True):
     """Events, the oldest first. `next` is there if more follows: `since` of the next page.
 
-    `complete` says whether nothing after `since` was forgotten to make room.
+    `complete` says whether nothing after `since` was forgotten to make room. `process` is the API
+    process that answers: each has a history of its own.
     """
 
+    process: str
     items: list[HistoryEvent]
     next: float | None
     complete: bool

@@ -7,8 +7,9 @@ from configurators.store.model import WorkerKind
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
+from dzflow.aio import OncePerTurn
 from monitor.history.event import HistoryEvent, HistoryPage
-from monitor.history.reducer import HistoryReducer
+from monitor.history.reducer import HistoryReducer, coalesce
 from monitor.history.ring import HistoryRing
 from monitor.jobs.state import JobState
 
@@ -31,6 +32,7 @@ class HistoryRecorder:
         fleet: Fleet,
         workers: Workers,
         clock: Clock,
+        process: str,
         on_event: Callable[[HistoryEvent], None],
         size: int = DEFAULT_SIZE,
     ) -> None:
@@ -39,8 +41,10 @@ class HistoryRecorder:
         self._workers = workers
         self._clock = clock
         self._on_event = on_event
-        self._ring = HistoryRing(size)
+        self._ring = HistoryRing(size, process)
         self._reducer = HistoryReducer(clock.wall())
+        self._take_overs: list[HistoryEvent] = []  # heard of in this turn of the event loop
+        self._soon = OncePerTurn(self._record_take_overs)
 
     def begin(self) -> None:
         """Listen from now on; what the dispatcher knows already is where things stand."""
@@ -81,7 +85,13 @@ class HistoryRecorder:
 
     def _owner_changed(self, partition: str, epoch: int | None) -> None:  # noqa: ARG002
         owner = self._catalogue.owners.get(partition)
-        self._record(self._reducer.owner(partition, owner, self._clock.wall()))
+        self._take_overs += self._reducer.owner(partition, owner, self._clock.wall())
+        if self._take_overs:
+            self._soon.schedule()
+
+    def _record_take_overs(self) -> None:
+        found, self._take_overs = self._take_overs, []
+        self._record(coalesce(found))
 
     def _move_changed(self, partition: str) -> None:
         known = self._catalogue.moves.get(partition)

@@ -6,13 +6,15 @@ What is heard first is where things stand; only changes of it are events.
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from configurators.state.wanted import leaving
 from configurators.store.model import MapPlan, Move, Process, WorkerKind
 from monitor.history.event import HistoryEvent
 from monitor.jobs.state import JobRun, JobState
 
 _MOST_TEXT = 500  # characters
-_MOST_NAMES = 64  # switches that an event names
+_MOST_NAMES = 64  # switches or partitions that an event names
 _SHOWN = 4  # of them in its text
 _MOST_GONE = 1_000  # workers whose death is remembered
 
@@ -281,6 +283,23 @@ class HistoryReducer:
         return [
             HistoryEvent(now, "leader", "changed", text, source=before or "", target=name or "")
         ]
+
+
+def coalesce(take_overs: Sequence[HistoryEvent]) -> list[HistoryEvent]:
+    """One event for all partitions that one worker took over from another."""
+    groups: dict[tuple[str, str], list[HistoryEvent]] = {}
+    for event in take_overs:
+        groups.setdefault((event.source, event.target), []).append(event)
+    return [
+        events[0] if len(events) == 1 else _joined(source, target, events)
+        for (source, target), events in groups.items()
+    ]
+
+
+def _joined(source: str, target: str, events: Sequence[HistoryEvent]) -> HistoryEvent:
+    text = f"{target} took {len(events)} partitions over from {source}, which was not alive"
+    names = tuple(event.partition for event in events[:_MOST_NAMES])
+    return replace(events[-1], text=text, partition="", partitions=names)
 
 
 def _job_text(run: JobRun) -> str:

@@ -5,6 +5,7 @@ Each run has a process of its own: it can be repeated only with a fixed hash of 
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as server:
         asked, answers = server.stdin, server.stdout
         assert asked
@@ -50,7 +52,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             print(json.dumps([str(output), *words]), file=asked, flush=True)
             return Done(int(answers.readline()), output.read_text())
 
-        yield ask
+        try:
+            yield ask
+        finally:
+            os.killpg(server.pid, signal.SIGKILL)  # also a run that hangs
 
 
 def test_seeds_run_without_a_violation(run: Run) -> None:

@@ -84,5 +84,10 @@ def test_queries_about_few_rows_are_not_compiled(
         for path in (tmp_path, tmp_path / "traces", requests):
             assert are_few(str(path)) is expected
         assert are_few(str(requests / "a.parquet"))
+    # Sampled events count, too.
+    monkeypatch.setattr(session, "FEW_BYTES", 20)
+    (tmp_path / "traces" / "events").mkdir()
+    (tmp_path / "traces" / "events" / "a.parquet").write_bytes(bytes(1))
+    assert not are_few(str(tmp_path))
     for other in (tmp_path / "nowhere", "hdfs://namenode/traces"):
         assert not are_few(str(other))

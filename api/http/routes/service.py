@@ -157,6 +157,7 @@ async def get_reports(request: ApiRequest, dispatcher: DispatcherDep) -> Json[Re
     metrics, known = request.context.metrics, {view.name for view in dispatcher.status.spaces()}
     found = sorted(metrics.reported().items())
     return ReportedOut(
+        dispatcher.id,
         metrics.since,
         [ReportedSpace(space, counters) for space, counters in found if space in known],
     )

@@ -409,9 +409,10 @@ class ReportedSpace(Struct, frozen=True):
 class ReportedOut(Struct, frozen=True):
     """The sums of the counters that this API process was told by `POST /reports`, by space.
 
-    They count from `since` (seconds since 1970) on, when the process started.
+    They count from `since` (seconds since 1970) on, when the `process` started.
     """
 
+    process: str
     since: float
     items: list[ReportedSpace]
 

@@ -2,11 +2,12 @@
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.staticfiles import StaticFiles
-from starlette.responses import FileResponse, HTMLResponse
+from starlette.responses import FileResponse, HTMLResponse, Response
 
 from monitor.dashboard import GRAFANA, PAGE
 
@@ -24,6 +25,16 @@ _PAGE_HEADERS = {
 }
 
 
+class _Revalidated(StaticFiles):
+    """Files that browsers ask for again, so that a page never mixes old and new ones."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """A file, or 304 if the browser has it already."""
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
 def add_pages(app: FastAPI) -> None:
     """Serve both pages, each with its files."""
     _add_docs(app)
@@ -32,7 +43,7 @@ def add_pages(app: FastAPI) -> None:
 
 def _add_dashboard(app: FastAPI) -> None:
     """Serve the dashboard; all that it shows comes from the API, with the viewer's token."""
-    app.mount("/dashboard/assets", StaticFiles(directory=PAGE), name="dashboard")
+    app.mount("/dashboard/assets", _Revalidated(directory=PAGE), name="dashboard")
 
     async def dashboard() -> FileResponse:
         return FileResponse(PAGE / "index.html", headers=_PAGE_HEADERS)

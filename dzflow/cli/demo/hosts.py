@@ -1,6 +1,7 @@
 """The hosts of `dzflow demo`."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -10,11 +11,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dzflow.cli.demo.quotes import SPACE, Quote
+from dzflow.errors import DzflowError
 
 if TYPE_CHECKING:
     from dzflow.sdk import AsyncAdvertisement, AsyncControlPlane, AsyncSubscription
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class Got(NamedTuple):
@@ -73,10 +77,13 @@ class Participant:
         """Every so many seconds, subscribe to another filter, and end the oldest subscription."""
         for filter in filters:
             await asyncio.sleep(every)
-            await self._subscribe(filter, [])
-            subscription, reader = self._subscriptions.popleft()
-            await subscription.close()
-            await reader
+            try:
+                await self._subscribe(filter, [])
+                subscription, reader = self._subscriptions.popleft()
+                await subscription.close()
+                await reader
+            except DzflowError as error:
+                _log.warning("host %s could not change its filters: %s", self.host, error)
 
     def unwanted(self) -> int:
         """How many events the network delivered that match no filter of the host."""

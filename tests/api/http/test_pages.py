@@ -24,6 +24,7 @@ def test_all_files_of_the_dashboard_are_served(client: httpx.Client) -> None:
     for file in PAGE.rglob("*.*"):
         found = client.get(f"/dashboard/assets/{file.relative_to(PAGE)}")
         assert found.content == file.read_bytes()
+        assert found.headers["cache-control"] == "no-cache"  # old and new files never mix
         if file.suffix == ".js":
             assert found.headers["content-type"].startswith("text/javascript")
 

@@ -36,6 +36,17 @@ SILENT = """async () => {
   window.outcome = ended;
 }"""
 
+MARKS = """async () => {
+  const { timeLine } = await import("/dashboard/assets/js/time_line.js");
+  const events = [...Array(310).keys()].map((at) => ({
+    at, kind: "leader", action: "leads", text: `event ${at}`, workers: ["d"],
+    seconds: null, cause: "",
+  }));
+  const [drawing, note] = timeLine(events, [], 1000, 800, 400);
+  const marks = [...drawing.querySelectorAll(".happened")];
+  return [marks.length, marks[0].getAttribute("aria-label"), note.textContent];
+}"""
+
 
 def test_the_history_is_that_of_one_process_without_repetitions_and_bounded(
     browser: Browser, stack: Stack
@@ -46,6 +57,14 @@ def test_the_history_is_that_of_one_process_without_repetitions_and_bounded(
     assert other == [{"process": "two", "at": 2}]
     assert [one["at"] for one in late] == [3, 4]
     assert many == [500, 1499]
+
+
+def test_the_time_line_draws_the_newest_and_says_so(browser: Browser, stack: Stack) -> None:
+    with looking(browser, stack.url) as page:
+        marks, oldest, note = page.evaluate(MARKS)
+    assert marks == 300
+    assert "event 10" in oldest
+    assert note == "The newest 300 of 310 events are drawn."
 
 
 def test_a_stream_without_keep_alives_ends(browser: Browser, stack: Stack) -> None:
@@ -91,5 +110,8 @@ def test_the_log_keeps_its_place_and_the_focus(browser: Browser, stack: Stack) -
         expect(log).to_contain_text(second)
         expect(link).to_be_focused()
         assert log.evaluate("one => one.scrollLeft") == 120
-    ids = [{"id": one} for one in (first, second)]
+        page.mouse.down(button="right")  # only the main button, held down, stops updates
+        [third] = subscribe("price > 903")
+        expect(log).to_contain_text(third)
+    ids = [{"id": one} for one in (first, second, third)]
     httpx.post(f"{stack.url}/unsubscribe", json=ids, timeout=60).raise_for_status()

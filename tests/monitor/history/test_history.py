@@ -53,13 +53,15 @@ def test_a_move_by_hand_and_a_take_over_are_remembered(stack: Stack) -> None:
         lines = live.iter_lines()
         assert next(lines) == ": dzflow"
         partition = stack.run(move_and_die(stack))
-        found = [one for one in history(stack) if SECOND in one["workers"]]
         told: list[dict[str, Any]] = []
         for line in lines:
             if line.startswith("data: "):
-                told.append(msgspec.json.decode(line[6:]))
-                if told[-1]["kind"] == "take-over":
+                event = msgspec.json.decode(line[6:])
+                if SECOND in event["workers"]:
+                    told.append(event)
+                if event["kind"] == "take-over":
                     break
+    found = [one for one in history(stack) if SECOND in one["workers"]]
     steps = [(one["kind"], one["action"]) for one in found]
     assert steps == [
         ("configurator", "started"),

@@ -5,7 +5,7 @@ import pytest
 from configurators.engine.partition_map import PartitionMap
 from configurators.store.model import MapPlan, Move, MovePhase, PlanPhase, Process
 from monitor.history.event import HistoryEvent
-from monitor.history.reducer import HistoryReducer
+from monitor.history.reducer import HistoryReducer, coalesce
 from monitor.jobs.state import JobOutcome, JobRun, JobState
 
 P = "1.0/3-0"
@@ -146,3 +146,16 @@ def test_another_leader_is_told(reducer: HistoryReducer) -> None:
     assert reducer.leader(None, 102) == []
     (event,) = reducer.leader("d2", 103)
     assert event.target == "d2"
+
+
+def test_partitions_that_one_worker_takes_over_are_one_event(reducer: HistoryReducer) -> None:
+    names = [f"1.0/{number}-0" for number in range(100)]
+    for name in names:
+        reducer.owner(name, ("c0" if name != names[0] else "c1", 7), 100)
+    taken = [event for name in names for event in reducer.owner(name, ("c2", 9), 101)]
+    assert len(taken) == 100
+    alone, joined = coalesce(taken)
+    assert (alone.source, alone.partition, alone.partitions) == ("c1", names[0], ())
+    assert (joined.source, joined.target, joined.partition) == ("c0", "c2", "")
+    assert joined.text == "c2 took 99 partitions over from c0, which was not alive"
+    assert joined.partitions == tuple(names[1:65])

@@ -5,7 +5,7 @@ from monitor.history.ring import PAGE, HistoryRing
 
 
 def filled(count: int, size: int = 10_000, at: float = 5.0) -> HistoryRing:
-    ring = HistoryRing(size)
+    ring = HistoryRing(size, "d-1")
     for number in range(count):
         ring.add(HistoryEvent(at, "switch", "lost", str(number)))
     return ring
@@ -19,6 +19,7 @@ def test_pages_give_every_event_once_even_of_one_moment() -> None:
         page = ring.page(since)
         assert len(page.items) <= PAGE
         assert page.complete
+        assert {page.process, *(event.process for event in page.items)} == {"d-1"}
         found += [event.text for event in page.items]
         since = page.next
     assert found == [str(number) for number in range(2 * PAGE + 7)]
