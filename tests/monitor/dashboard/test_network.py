@@ -181,25 +181,25 @@ def test_a_link_to_a_host_waits_for_the_topology(browser: Browser, stack: Stack)
     held: list[Route] = []
     with looking(browser, stack.url, "network/h3") as page:
         expect(page.locator(".detail")).to_contain_text("Host h3", timeout=LIMIT)
-        page.route("**/topology", lambda route: held.append(route), times=1)
+        # The page before the reload may ask, too: the last one that is held is of the new page.
+        page.route("**/topology", lambda route: held.append(route))
         page.reload()
         expect(page.locator("main")).to_contain_text("Loading the network", timeout=LIMIT)
-        assert held
         expect(page.locator(".detail")).to_be_empty()
-        held[0].continue_()
+        held[-1].fulfill(json=httpx.get(f"{stack.url}/topology", timeout=60).json())
         expect(page.locator(".detail")).to_contain_text("Host h3", timeout=LIMIT)
 
 
-def test_a_host_token_is_told_that_it_is_of_another_host(browser: Browser, stack: Stack) -> None:
+def test_a_host_token_is_offered_its_own_host_and_refused_others(
+    browser: Browser, stack: Stack
+) -> None:
     with looking(browser, stack.guarded_url, "network/h3", refusals=[401, 403]) as page:
         page.get_by_label("Token").fill(stack.tokens["h2"])
         page.get_by_role("button", name="Sign in").click()
         refused = "Your token is of another host: this token may act for h2 only."
         expect(page.locator(".detail")).to_contain_text(refused, timeout=LIMIT)
-        page.get_by_label("Subscriber").select_option("h1")
+        expect(page.get_by_label("Subscriber").locator("option")).to_have_text(["h2"])
         page.get_by_label("Filter").fill("price < 100")
-        expect(page.locator("#network-found")).to_contain_text(refused, timeout=LIMIT)
-        page.get_by_label("Subscriber").select_option("h2")
         expect(page.locator("#network-found")).to_contain_text("If h2 subscribed", timeout=LIMIT)
 
 

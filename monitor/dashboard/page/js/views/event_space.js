@@ -44,6 +44,7 @@ export class EventSpace {
 
   close() {
     this.stop();
+    this.closed = true;
   }
 
   update() {
@@ -189,6 +190,7 @@ export class EventSpace {
         const doing = `Move ${place + 1} of ${one.moves.length}: ${move.partition} to ${move.target}`;
         const begun = await act(this.said, doing, "POST", `partitions/${encodeURIComponent(move.partition)}/migrate`, { to: move.target });
         if (!begun || (begun.phase !== "moved" && !await this.#hasMoved(doing, move))) break;
+        if (this.closed) break; // nobody would see what happens
       }
     }
     this.applying = null;

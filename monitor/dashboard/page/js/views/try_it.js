@@ -4,7 +4,7 @@ import { act, copyable, outcome, quoted } from "../actions.js";
 import { call, get } from "../api.js";
 import { card, h, pill, show } from "../dom.js";
 import { EventForm } from "../event_form.js";
-import { changesTable, Explainer, isForeign, linkAt, offer, problemText, touched } from "../explaining.js";
+import { changesTable, Explainer, hostChoices, isForeign, linkAt, offer, ownHost, problemText, touched } from "../explaining.js";
 import { FilterInput } from "../filter_input.js";
 import { number, percent } from "../format.js";
 import { TopologyMap } from "../topology_map.js";
@@ -18,6 +18,7 @@ export class TryIt {
 
   constructor(live) {
     this.live = live;
+    this.own = ""; // the viewer's host, if it is known
     this.explainer = new Explainer(() => this.#question(), (...answer) => this.#showVerdict(...answer));
     this.space = h("select", { name: "space", onchange: () => this.#choose() });
     this.host = h("select", { name: "host", onchange: () => this.explainer.later() });
@@ -38,6 +39,7 @@ export class TryIt {
     this.legend = h("ul", { class: "legend" });
     this.element = h("div", { class: "view try" }, h("h1", null, "Try it"), this.#filterCard(),
       h("div", { class: "beside" }, h("div", { class: "view" }, this.verdict, this.#eventCard()), this.#mapCard()));
+    ownHost(live.role).then((own) => { this.own = own; this.update(); }, (error) => show(this.said, error.message));
   }
 
   close() {
@@ -47,7 +49,7 @@ export class TryIt {
 
   update() {
     const spaces = [...this.live.spaces.keys()].sort().map((name) => [name, name]);
-    const hosts = (this.live.topology?.hosts ?? []).map(({ id }) => [id, id]);
+    const hosts = hostChoices(this.live.topology, this.own);
     this.map.update();
     const chosen = [offer(this.host, hosts), offer(this.publisher, hosts), offer(this.space, spaces), this.event.offer(this.#schema)];
     if (chosen.some(Boolean)) this.#choose();
