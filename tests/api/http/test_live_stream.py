@@ -158,12 +158,9 @@ def test_records_are_sampled_if_the_reader_asks_for_it(client: httpx.Client, spa
         client.post("/subscribe", json=batch).raise_for_status()
         kind, data = reader.next()
         assert (kind, data["space"]) == ("record", space)
-        shown, skipped = 1, 0
-        while shown + skipped < 40:  # each record is pending, then active
+        while kind != "skipped":
             kind, data = reader.next()
-            shown += kind == "record"
-            skipped += data["records"] if kind == "skipped" else 0
-        assert skipped
+        assert data["records"] > 0
 
 
 def test_a_sample_of_a_host_counts_its_own_records_only(
