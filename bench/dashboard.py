@@ -1,13 +1,13 @@
 """What open dashboards cost the service: its rate with three of them, beside its rate without.
 
-Each of the clients holds the connections of an open page, asks for what all views together ask for
-again and again, and reads everything that the service sends, without drawing it: a viewer's browser
-runs on another machine. What a click asks for (the tables of a switch, explanations) is not asked.
+Each of the clients holds the connections of an open page with another view, asks as often as that
+view does, and reads everything that the service sends, without drawing it: a viewer's browser runs
+on another machine. What a click asks for (the tables of a switch, explanations) is not asked.
 """
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -27,16 +27,24 @@ from bench.report import Progress, Report, Row
 from bench.service import running_url
 from sdn.topologies import topology
 
-# The page's own: js/live.js, and the views with most traffic (requests, event space, workers).
-STREAMS = (
-    "/stream?types=space,network,switch,configurator,plan,job,load,history",
-    "/stream?types=record&most=20",
+
+class View(NamedTuple):
+    """The streams that an open view reads, and what it asks for every so many seconds."""
+
+    streams: tuple[str, ...] = ()
+    polled: tuple[tuple[str, float], ...] = ()
+
+
+# What every page does (js/live.js), and what the three views do that cost the service most.
+PAGE = View(
+    ("/stream?types=space,network,switch,configurator,plan,job,load,history",),
+    (("/readyz", 1.0),),
 )
-POLLED = (
-    *("/readyz", "/partitions", "/configurators", "/southbound"),
-    *("/switches", "/reports", "/balancing"),
+VIEWS = (
+    View(streams=("/stream?types=record&most=20",)),  # requests
+    View(polled=(("/partitions", 1.0), ("/balancing", 5.0))),  # event space
+    View(polled=(("/switches", 2.0), ("/partitions", 2.0))),  # network
 )
-EVERY = 1.0  # seconds between two polls; the page asks some of them less often
 ENCODED_PER_S = 2_500  # subscriptions encoded ahead for each second of load
 START = 60.0  # seconds that the clients may take to connect
 
@@ -46,7 +54,6 @@ class Scale(NamedTuple):
 
     rounds: int = 5  # of each kind, in turn
     seconds: float = 10.0  # of each round
-    pages: int = 3
     active: int = 10_000
     topology: str = TOPOLOGY
     partitions: int = PARTITIONS
@@ -93,9 +100,9 @@ async def _measure(url: str, scale: Scale, traffic: Traffic, progress: Progress)
     await load.fill(scale.active)
     cpu = CpuMeter()
     for number in range(2 * scale.rounds):
-        pages = scale.pages if number % 2 else 0
+        pages = len(VIEWS) if number % 2 else 0
         progress(f"[{number + 1}/{2 * scale.rounds}] {pages} dashboards")
-        with _pages(url, pages) as received:
+        with _pages(url, VIEWS[:pages]) as received:
             gc.collect()
             cpu.read()
             result = await load.saturate(scale.seconds, "batch")
@@ -105,7 +112,7 @@ async def _measure(url: str, scale: Scale, traffic: Traffic, progress: Progress)
                 "measure": "rounds",
                 "pages": pages,
                 **result.columns(),
-                "received_kb_per_s": received() / 1e3 / scale.seconds,
+                "received_kb_per_s": sum(received) / 1e3 / scale.seconds,
                 "api_us": spent["api_us"],
                 "all_us": spent["all_us"],
             }
@@ -113,25 +120,19 @@ async def _measure(url: str, scale: Scale, traffic: Traffic, progress: Progress)
     return rows
 
 
-class _Received:
-    """How many bytes the clients got; known after they have ended."""
-
-    bytes = 0
-
-    def __call__(self) -> int:
-        return self.bytes
-
-
 @contextmanager
-def _pages(url: str, number: int) -> Iterator[_Received]:
-    """Clients in a process of their own, from when all are connected until the block ends."""
-    received = _Received()
-    if not number:
+def _pages(url: str, views: Sequence[View]) -> Iterator[list[int]]:
+    """Clients in a process of their own, from when all are connected until the block ends.
+
+    The list then has the number of bytes that they got.
+    """
+    received: list[int] = []
+    if not views:
         yield received
         return
     context = get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, url, number), daemon=True)
+    process = context.Process(target=_serve, args=(theirs, url, views), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -140,7 +141,7 @@ def _pages(url: str, number: int) -> Iterator[_Received]:
         ours.recv()
         yield received
         ours.send(None)
-        received.bytes = ours.recv()
+        received.append(ours.recv())
     except EOFError as ended:
         raise MeasurementFailed("the dashboards lost the service; see above") from ended
     finally:
@@ -148,19 +149,21 @@ def _pages(url: str, number: int) -> Iterator[_Received]:
         process.join()
 
 
-def _serve(connection: Connection, url: str, number: int) -> None:
-    uvloop.run(_look(connection, url, number))
+def _serve(connection: Connection, url: str, views: Sequence[View]) -> None:
+    uvloop.run(_look(connection, url, views))
 
 
-async def _look(connection: Connection, url: str, number: int) -> None:
+async def _look(connection: Connection, url: str, views: Sequence[View]) -> None:
     """Read everything until `connection` says that it is enough, then tell how much it was."""
     amounts: list[int] = []
     connected: asyncio.Queue[None] = asyncio.Queue()
     async with httpx.AsyncClient(base_url=url, timeout=None) as client:  # noqa: S113 - it waits
-        work = [_follow(client, path, amounts, connected) for path in STREAMS * number]
-        work += [_poll(client, amounts) for _ in range(number)]
+        streams = [path for view in views for path in (*PAGE.streams, *view.streams)]
+        polled = [each for view in views for each in (*PAGE.polled, *view.polled)]
+        work = [_follow(client, path, amounts, connected) for path in streams]
+        work += [_poll(client, path, every, amounts) for path, every in polled]
         tasks = [asyncio.ensure_future(each) for each in work]
-        for _ in STREAMS * number:
+        for _ in streams:
             await connected.get()
         amounts.clear()
         connection.send(None)
@@ -184,10 +187,9 @@ async def _follow(
             amounts.append(len(part))  # noqa: PERF401 - each at its moment
 
 
-async def _poll(client: httpx.AsyncClient, amounts: list[int]) -> None:
+async def _poll(client: httpx.AsyncClient, path: str, every: float, amounts: list[int]) -> None:
     while True:
-        for path in POLLED:
-            response = await client.get(path)
-            response.raise_for_status()
-            amounts.append(len(response.content))
-        await asyncio.sleep(EVERY)
+        response = await client.get(path)
+        response.raise_for_status()
+        amounts.append(len(response.content))
+        await asyncio.sleep(every)
