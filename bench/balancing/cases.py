@@ -56,7 +56,7 @@ THESIS = ConfiguratorKind("thesis", 1, 1, 20.0, 95, "single")
 longer that is, and never be overloaded. Its switches are so slow that it waits for them most of the
 time: otherwise the figures would show how many processors the machine has."""
 
-DEFAULT = ConfiguratorKind("default", 0, 500, 5.0, 1_000, "batch")
+DEFAULT = ConfiguratorKind("default", 0, 500, 5.0, 400, "batch")
 
 
 class Case(NamedTuple):
