@@ -96,7 +96,17 @@ class RequestPipeline:
             clock,
         )
         self._settling = Settling(
-            catalogue, fleet, reachability, planner, writer, delivery, reasons, self, tasks, clock
+            catalogue,
+            fleet,
+            reachability,
+            planner,
+            writer,
+            in_flight,
+            delivery,
+            reasons,
+            self,
+            tasks,
+            clock,
         )
 
     async def close(self) -> None:

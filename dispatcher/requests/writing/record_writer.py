@@ -12,6 +12,7 @@ the records what others have done meanwhile.
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -42,8 +43,6 @@ _log = logging.getLogger(__name__)
 _MOST = 120  # operations and compares in one transaction; etcd's own limit is 128
 _MOST_BYTES = 1 << 20  # that one transaction puts; etcd's own limit is 1.5 MiB
 _AT_ONCE = 4
-_GATHER = 0.003  # seconds
-_APART = 0.01  # seconds between transactions that are not urgent
 _TICK = 0.0005  # seconds by which a timer may be early
 _CLOSE = 5.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
@@ -72,25 +71,23 @@ class RecordWriter:
         self._running: set[asyncio.Task[None]] = set()
         self._start_soon = OncePerTurn(self._start_transactions)
         self._due = 0.0  # until when the first of few writes waits for more
-        self._last = 0.0  # when the last transaction began
+        self._last = -math.inf  # when the last transaction began
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0  # when the first of the waiting writes came
         self.took = 0.0  # seconds from a write to its end, on average over the last transaction
         self.transactions = 0
 
-    def write(self, write: Write, gather: bool = False) -> None:
+    def write(self, write: Write, apart: float = 0.0) -> None:
         """Write soon; what comes in the same turn of the loop is written together.
 
-        With `gather` it may wait some milliseconds more for others: operations that began together
-        end one by one, and a transaction for each would cost more than all else.
+        It may wait for others until the last transaction began so many seconds ago (`apart`):
+        operations that began together end one by one, and a transaction for each would cost more
+        than all else.
         """
         if write.space:
             write.guards = self._catalogue.guards(write.space)
-        if not gather:
-            self._due = 0.0
-        elif not self._queue:
-            now = asyncio.get_running_loop().time()
-            self._due = max(now + _GATHER, self._last + _APART)
+        due = self._last + apart if apart else 0.0
+        self._due = min(self._due, due) if self._queue else due
         if not self._queue:
             self._since = self._clock.monotonic()
         self._queue.append(write)
