@@ -191,6 +191,18 @@ class LoadGenerator:
 
         return await self._measure([worker(number) for number in range(calls)])
 
+    async def send_one_by_one(self, count: int, rest: float) -> LoadResult:
+        """Send requests one after the other, every second one a removal, with a rest after each."""
+
+        async def send() -> None:
+            for number in range(count):
+                due = [time.perf_counter()]
+                call = self._unsubscribe if number % 2 else self._subscribe
+                await call(due, "single")
+                await asyncio.sleep(rest)
+
+        return await self._measure([send()])
+
     async def send_arrivals(
         self, arrivals: Sequence[float], kind: CallKind, skip: float = 0.0
     ) -> LoadResult:
