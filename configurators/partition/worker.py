@@ -50,8 +50,8 @@ class PartitionWorker:
     """The worker and the state of one partition. `run` works on its tasks.
 
     `reply` is called for each task that ends or waits, `changed` when `load` has changed.
-    `slice_numbers` counts the slices of all partitions, `rounds` says when slices begin, and `turns`
-    limits how many partitions are worked on at a time (None: all are).
+    `slice_numbers` counts the slices of all partitions, `rounds` says when slices begin, and
+    `turns` limits how many partitions are worked on at a time (None: all are).
     """
 
     def __init__(

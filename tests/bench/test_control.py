@@ -21,7 +21,9 @@ def tiny() -> control.Scale:
         Arrivals("batch", "poisson", CENTRAL_RATE, 0.04),
     )
     return control.Scale(
-        tuple(Case(mode, 2, "uniform", 0.0, arrivals, fairness=0.5, lone=4) for mode in control.MODES),
+        tuple(
+            Case(mode, 2, "uniform", 0.0, arrivals, fairness=0.5, lone=4) for mode in control.MODES
+        ),
         active=600,
         saturation=0.2,
         single=0.2,

@@ -29,8 +29,8 @@ from dzflow.aio import BackgroundTasks
 _log = logging.getLogger(__name__)
 
 _PAUSE = 1.0  # seconds before the next attempt
-# Seconds between transactions: for each other operation in flight, and at the most. A lone operation
-# has nothing to wait for.
+# Seconds between transactions: for each other operation in flight, and at the most. A lone
+# operation has nothing to wait for.
 _APART_EACH, _APART = 0.00015, 0.01
 
 
