@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import bench, lab, token, trace, up
+from dzflow.cli import bench, certs, lab, token, trace, up
 from dzflow.cli.demo import command as demo_command
 from dzflow.cli.service import events, history, partitions, records, top, views, workers
 from dzflow.cli.tables import plain_lines
@@ -29,6 +29,7 @@ history.add_to(app)
 workers.add_to(app)
 app.add_typer(lab.app, name="lab")
 app.add_typer(trace.app, name="trace")
+app.add_typer(certs.app, name="certs")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)
 
