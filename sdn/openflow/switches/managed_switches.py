@@ -276,7 +276,7 @@ class ManagedSwitches:
                 connection.close(reason)
                 return
             if self._finder and reconciler.usable:
-                await send_punts(connection, self._pipeline.first_table)
+                await send_punts(connection, self._pipeline)
                 up = [number for number, is_up in peer.ports.items() if is_up]
                 self._finder.switch_up(reconciler.switch, connection, up)
         except (ConnectionLost, RequestRefused, TimeoutError) as error:
@@ -348,7 +348,7 @@ class ManagedSwitches:
         await reconciler.audit()
         if self._finder and reconciler.usable and reconciler.connection:
             try:
-                await send_punts(reconciler.connection, self._pipeline.first_table)
+                await send_punts(reconciler.connection, self._pipeline)
             except (ConnectionLost, TimeoutError) as error:
                 log.info("switch %s: %s", name, error)  # sent again when the switch is back
 

@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from sdn.fence import Fence
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
+from sdn.flows import (
+    NORMAL,
+    Change,
+    FlowEntry,
+    FlowKey,
+    FlowOp,
+    GroupEntry,
+    GroupOp,
+    Output,
+    ToGroup,
+)
 from sdn.network_events import MastershipLost, NetworkEvent, RefusalChanged, Repaired
 from sdn.openflow.connections.connection import (
     ConnectionLost,
@@ -260,6 +270,8 @@ class SwitchReconciler:
         if repairs:
             # If there was no room to add before deleting, unwanted entries have to go first.
             outcome = await self.queue.repair(repairs, at_once=self.lacks_room)
+            if isinstance(outcome, Failed):
+                outcome = _explained(outcome, repairs)
         if odd:
             _raise_first(await connection.removals(odd))
         if unused_groups:
@@ -317,6 +329,18 @@ class SwitchReconciler:
 def _raise_first(run: Run) -> None:
     for error in run.errors.values():
         raise RequestRefused(error)
+
+
+def _explained(failed: Failed, repairs: list[FlowOp]) -> Failed:
+    """The same, and what to do if the switch refuses to forward other traffic."""
+    refused = dict(failed.refused)
+    for position, reason in refused.items():
+        if Output(NORMAL) in repairs[position].entry.actions:
+            refused[position] = (
+                f"{reason}: it cannot forward other traffic by itself; set openflow.other_traffic"
+                " to leave"
+            )
+    return Failed(refused, failed.table_full)
 
 
 def _sort_out(
