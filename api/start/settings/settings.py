@@ -200,6 +200,11 @@ class Settings(BaseSettings):
     def _check_openflow(self) -> None:
         """Refuse OpenFlow beyond loopback without TLS, unless it is explicitly allowed."""
         openflow = self.openflow
+        if openflow.role == "equal" and self.southbound > 1:
+            raise ValueError(
+                f"openflow.role: with equal, switches do not keep {self.southbound} southbound"
+                " processes apart; set southbound to 1, or the role to master"
+            )
         if openflow.cert or openflow.allow_plain or self.data_plane == "onos":
             return
         if not is_loopback(openflow.host):

@@ -39,6 +39,7 @@ from sdn.topology import Topology
 GROUPS = 1 << 16  # group numbers that are ours, from the pipeline's first on
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a switch without room is audited again
 _NOT_CONNECTED_YET = "it has not connected yet"
+_NOT_PERMITTED = "this process may not change switches now"
 
 
 class Control(Enum):
@@ -46,7 +47,7 @@ class Control(Enum):
 
     OURS = ""
     TAKING_OVER = "it is being taken over"
-    SUPERSEDED = "another southbound process is its master"
+    SUPERSEDED = "another southbound process, or another controller, is its master"
     NOT_ASSIGNED = "another southbound process is responsible for it"
 
 
@@ -78,6 +79,7 @@ class SwitchReconciler:
         self.shadow = Shadow(partition_of)
         self.queue = FlowModQueue(switch, self.shadow, fence, limits, batcher, self)
         self._monitor = FlowMonitor(self.queue, lambda: schedule_audit(switch))
+        self._fence = fence
         self._report = report
         self._audit_soon = audit_soon
         self._loop = asyncio.get_running_loop()
@@ -260,6 +262,8 @@ class SwitchReconciler:
             return Failed({0: str(refused)}, refused.error.table_full)
 
     async def _compare_and_repair(self, connection: SwitchConnection) -> Outcome:
+        if not self._fence.permits():
+            return self._undefined(_NOT_PERMITTED)
         unused_groups = await self._repair_groups(connection)
         with self.queue.touched_keys() as touched:
             stats = await connection.flow_stats()
@@ -272,6 +276,8 @@ class SwitchReconciler:
             outcome = await self.queue.repair(repairs, at_once=self.lacks_room)
             if isinstance(outcome, Failed):
                 outcome = _explained(outcome, repairs)
+        if (odd or unused_groups) and not self._fence.permits():
+            return self._undefined(_NOT_PERMITTED)
         if odd:
             _raise_first(await connection.removals(odd))
         if unused_groups:

@@ -147,3 +147,11 @@ def test_other_traffic_in_a_network_with_loops_is_remarked_upon_and_refused_in_t
     for given in ({"topology": "ring:3"}, {}):  # the default has loops, too
         with pytest.raises(BadSettings, match=r"^openflow\.other_traffic: .*tree:2,2"):
             check_settings(with_topology("ovs", **given), None)
+
+
+@pytest.mark.parametrize(("options", "most"), [({}, None), ({"openflow": {"role": "equal"}}, 1)])
+def test_with_the_role_equal_there_is_one_southbound_process(
+    options: dict[str, object], most: int | None
+) -> None:
+    limit = dispatcher_options(load(None, options, {}), "n1").southbound_limit
+    assert (limit and limit.most) == most

@@ -26,6 +26,7 @@ from sdn.onos.driver import OnosDriver
 from sdn.onos.options import OnosOptions
 from sdn.openflow.connections.certificates import dpid_name
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
+from sdn.openflow.options import RoleName
 from sdn.openflow.protocol.constants import V1_4
 from sdn.outcomes import Acknowledged
 from sdn.pipeline import OtherTraffic, Pipeline, PlanName
@@ -181,15 +182,22 @@ async def lab_plane(
     partition_of: PartitionOf,
     protocol: str | tuple[str, ...] = "OpenFlow14",
     keys: Keys | None = None,
+    role: RoleName = "master",
+    others: tuple[int, ...] = (),
 ) -> AsyncIterator[LabPlane]:
-    """Open vSwitch with our OpenFlow driver; `ofctl` talks the first protocol to it."""
+    """Open vSwitch with our OpenFlow driver; `ofctl` talks the first protocol to it.
+
+    Switches also connect to the ports of `others`.
+    """
     protocols = (protocol,) if isinstance(protocol, str) else protocol
-    options = DriverOptions(port=0, timeout=WAIT, tls=keys.server() if keys else None)
+    tls = keys.server() if keys else None
+    options = DriverOptions(port=0, timeout=WAIT, tls=tls, role=role)
     async with OpenFlowDriver(topology, pipeline, partition_of, {}, options) as driver:
         theirs = switch_keys(keys, topology) if keys else None
-        tls = Certificates(theirs.key, theirs.certificate, theirs.authority) if theirs else None
-        target = f"{'ssl' if keys else 'tcp'}:127.0.0.1:{driver.port}"
-        with Lab(topology, target, protocols=protocols, tls=tls) as lab:
+        files = Certificates(theirs.key, theirs.certificate, theirs.authority) if theirs else None
+        targets = [f"{'ssl' if keys else 'tcp'}:127.0.0.1:{driver.port}"]
+        targets += [f"tcp:127.0.0.1:{port}" for port in others]
+        with Lab(topology, targets, protocols=protocols, tls=files) as lab:
             await all_up(driver, [switch.id for switch in topology.switches])
             plane = LabPlane(topology, driver, lab)
             try:
