@@ -8,8 +8,9 @@ RUN    := $(VENV)/.runnable
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # What the Open vSwitch lab needs of Debian; its tests are skipped where it is missing.
-LAB_PACKAGES := openvswitch-switch ethtool iproute2 openssl util-linux
-LAB_PROGRAMS := ovs-vswitchd ovs-vsctl ovs-ofctl ovsdb-server ethtool ip openssl setpriv
+LAB_PACKAGES := openvswitch-switch openvswitch-testcontroller ethtool iproute2 openssl util-linux
+LAB_SERVICES := openvswitch-switch openvswitch-testcontroller
+LAB_PROGRAMS := ovs-vswitchd ovs-vsctl ovs-ofctl ovsdb-server ovs-testcontroller ethtool ip openssl setpriv
 
 # Only the programs of the Debian packages are needed, but installing a package starts its service.
 define WITHOUT_SERVICES
@@ -74,11 +75,13 @@ lab:  ## install Open vSwitch and the other Debian packages of the lab (as root)
 	       "As root on Debian, 'make lab' installs them."; \
 	  exit 0; \
 	fi; \
-	command -v ovs-vswitchd >/dev/null || fresh=yes; \
+	fresh=; for service in $(LAB_SERVICES); do \
+	  [ -e /etc/init.d/$$service ] || fresh="$$fresh $$service"; \
+	done; \
 	$(WITHOUT_SERVICES); \
 	apt-get -qq update && \
 	$(INSTALL) $(LAB_PACKAGES) >/dev/null && \
-	if [ -n "$$fresh" ]; then update-rc.d openvswitch-switch disable; fi
+	for service in $$fresh; do update-rc.d $$service disable; done
 
 etcd: $(RUN)  ## find or install etcd: from the path, from Debian, or built with Go
 	@PATH="$$PATH:/usr/sbin:/sbin"; usable() { $(BIN)/python -m configurators.store.server.binary >/dev/null 2>&1; }; \

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from dzflow.address import PREFIX, match_prefix
 from dzflow.errors import BadInput
-from sdn.flows import Action, FlowEntry, GroupEntry, Output, ToGroup
+from sdn.flows import NORMAL, Action, FlowEntry, GroupEntry, Output, ToGroup
 from sdn.topology import Host, Leg, ToHost, Topology, ToSwitch
 
 PlanName = Literal["legs", "lpm"]
+OtherTraffic = Literal["leave", "normal"]
 T = TypeVar("T")
 
 # Priorities in the admission table: entries that admit go before entries that drop.
@@ -34,7 +35,8 @@ class Pipeline(Struct, frozen=True):
     """Which table and which group each leg of each switch has, for one plan.
 
     `tables[switch]` holds the legs in the order of their tables, `groups[switch]` the hosts in the
-    order of their groups.
+    order of their groups. `other_traffic` says what becomes of packets that are not ours: they are
+    left to entries of others, or (`normal`) go by the switch's own forwarding if there are none.
     """
 
     plan: PlanName = "legs"
@@ -44,6 +46,7 @@ class Pipeline(Struct, frozen=True):
     prefix: int = PREFIX
     tables: Mapping[str, tuple[Leg, ...]] = {}
     groups: Mapping[str, tuple[str, ...]] = {}
+    other_traffic: OtherTraffic = "leave"
 
     def extended(self, topology: Topology) -> "Pipeline":
         """This record with numbers for all legs that a topology has."""
@@ -81,13 +84,19 @@ class Pipeline(Struct, frozen=True):
         return ToGroup(self.first_group + self.groups[switch].index(leg.host))
 
     def base_entries(self, topology: Topology, switch: str) -> Iterator[FlowEntry]:
-        """The entries of a switch without any request: admission from switches, drops, misses."""
+        """The entries of a switch without any request: admission from switches, drops, misses.
+
+        The miss of the admission table only gets what no other entry there matches, and all events
+        match one. So no event goes by a switch's own forwarding, which would send it to all hosts.
+        """
         ours = match_prefix(self.prefix)
         for port in topology.switch_ports(switch):
             yield FlowEntry(
                 self.first_table, ADMIT_PRIORITY, ours, goto=self.forward_table, in_port=port
             )
         yield FlowEntry(self.first_table, DROP_PRIORITY, ours)
+        if self.other_traffic == "normal":
+            yield FlowEntry(self.first_table, MISS_PRIORITY, None, (Output(NORMAL),))
         if self.plan == "legs":
             for number in range(len(self.tables[switch])):
                 table = self.forward_table + number

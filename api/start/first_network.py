@@ -1,10 +1,12 @@
 """The network that a service stores at its first start, and loads at later ones."""
 
+from msgspec.structs import replace
+
 from api.start.settings.settings import BadSettings, Settings
 from configurators.state.network import first_network, topology_of
 from configurators.store import keys
 from configurators.store.documents import decode_network, encode
-from configurators.store.etcd.client import Etcd, Put, absent
+from configurators.store.etcd.client import Etcd, Put, absent, unchanged
 from configurators.store.model import NetworkDoc
 from dzflow.errors import BadInput
 from sdn.topologies import topology
@@ -17,27 +19,39 @@ class AnotherNetwork(BadInput):
 async def load_or_store_network(etcd: Etcd, settings: Settings) -> NetworkDoc:
     """The stored network; if there is none, one is made from the settings and stored.
 
+    What the settings say about the treatment of switches is brought up to date in it.
     AnotherNetwork if a setting that was given explicitly does not match the stored network.
     """
-    stored = await etcd.get(keys.NETWORK)
-    if stored is None:
-        if (
-            settings.data_plane in ("external", "onos")
-            and "topology" not in settings.model_fields_set
-        ):
-            raise BadSettings(
-                "topology: say what your network is like: name a file that describes its switches,"
-                " hosts and links (docs/reference/topologies.md)"
-            )
-        doc = first_network(topology(settings.topology), settings.plan, settings.trees)
-        done = await etcd.transact([absent(keys.NETWORK)], [Put(keys.NETWORK, encode(doc))])
-        if done.succeeded:
-            return doc
+    while True:
         stored = await etcd.get(keys.NETWORK)
-        assert stored is not None
-    doc = decode_network(stored.value)
-    _compare(doc, settings)
-    return doc
+        if stored is None:
+            doc, unless_changed = _new_network(settings), absent(keys.NETWORK)
+        else:
+            found = decode_network(stored.value)
+            _compare(found, settings)
+            doc = _up_to_date(found, settings)
+            if doc == found:
+                return found
+            unless_changed = unchanged(keys.NETWORK, stored.revision)
+        # Where parts are started apart, another one may do the same at this moment.
+        if (await etcd.transact([unless_changed], [Put(keys.NETWORK, encode(doc))])).succeeded:
+            return doc
+
+
+def _new_network(settings: Settings) -> NetworkDoc:
+    if settings.data_plane in ("external", "onos") and "topology" not in settings.model_fields_set:
+        raise BadSettings(
+            "topology: say what your network is like: name a file that describes its switches,"
+            " hosts and links (docs/reference/topologies.md)"
+        )
+    doc = first_network(topology(settings.topology), settings.plan, settings.trees)
+    return _up_to_date(doc, settings)
+
+
+def _up_to_date(doc: NetworkDoc, settings: Settings) -> NetworkDoc:
+    """The network with what may change from one start to the next."""
+    other_traffic = settings.openflow.other_traffic
+    return replace(doc, pipeline=replace(doc.pipeline, other_traffic=other_traffic))
 
 
 def _compare(doc: NetworkDoc, settings: Settings) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
@@ -10,6 +10,7 @@ from configurators.southbound.options import SouthboundOptions
 from configurators.streams.addresses import join_address, split_address
 from dzflow.errors import BadInput
 from sdn.driver import SwitchDriver
+from sdn.fence import always
 from sdn.onos.driver import OnosDriver
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.pipeline import Pipeline
@@ -37,8 +38,10 @@ class DriverFactory(Protocol):
         """A context in which the driver works."""
 
 
-def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
-    """Opens drivers to which switches connect at `listen`."""
+def openflow_driver(
+    listen: str, options: SouthboundOptions, permits: Callable[[], bool] = always
+) -> DriverFactory:
+    """Opens drivers to which switches connect at `listen`; they send while `permits` says yes."""
     host, port = split_address(listen)
 
     @contextlib.asynccontextmanager
@@ -53,6 +56,7 @@ def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
             port=port,
             tls=_tls(options),
             admission=options.admission,
+            role=options.role,
             timeout=options.timeout,
             echo_every=options.echo_every,
             audit_every=options.audit_every,
@@ -61,7 +65,8 @@ def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
             rate=options.rate,
             discover=options.discover,
         )
-        async with OpenFlowDriver(topology, pipeline, partition_of, epochs, settings) as driver:
+        given = topology, pipeline, partition_of, epochs, settings
+        async with OpenFlowDriver(*given, permits=permits) as driver:
             yield OpenDriver(driver, join_address(host, driver.port))
 
     return open_driver

@@ -36,6 +36,7 @@ from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Registration
 from configurators.streams.messages import ToSouthbound
 from sdn.driver import SwitchDriver
+from sdn.fence import always
 from sdn.network_events import (
     ConnectionChanged,
     HostSeen,
@@ -75,12 +76,18 @@ class SouthboundProcess:
         self.ready = asyncio.Event()
         self._access = access
         self._token = token
-        self._onos = data_plane == "onos"
         self._options = options or SouthboundOptions()
         self._environment = environment or Environment()
+        self._registered: Registration | None = None
+        # Whether switches refuse all southbound processes but the one that claimed them last.
+        self._switches_fence = data_plane == "openflow" and self._options.role == "master"
         if open_driver is None:
             given = self._options
-            open_driver = onos_driver(given) if self._onos else openflow_driver(openflow, given)
+            if data_plane == "onos":
+                open_driver = onos_driver(given)
+            else:
+                permits = always if self._switches_fence else self._may_change_switches
+                open_driver = openflow_driver(openflow, given, permits)
         self._open_driver = open_driver
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -124,6 +131,7 @@ class SouthboundProcess:
                     self.listen = listener.address
                     responsibility = self._responsibility(etcd, driver, handler, reporter, doc)
                     registration = self._registration(etcd, responsibility)
+                    self._registered = registration
                     await self._serve(
                         stop.wait(),
                         registration.keep(),
@@ -156,8 +164,22 @@ class SouthboundProcess:
             self._options.stable_longest,
         )
         return Responsibility(
-            etcd, self.id, handler, reporter, publisher, _names(doc), exclusive=self._onos
+            etcd,
+            self.id,
+            handler,
+            reporter,
+            publisher,
+            _names(doc),
+            exclusive=not self._switches_fence,
         )
+
+    def _may_change_switches(self) -> bool:
+        """Whether no other process can be responsible, asked before each message to a switch.
+
+        Without it, a process that wakes up after a long pause would send what it had queued, before
+        it notices that it is no longer registered.
+        """
+        return self._registered is not None and self._registered.certain
 
     def _registration(self, etcd: Etcd, responsibility: Responsibility) -> Registration:
         options, pid = self._options, self._environment.pid

@@ -32,7 +32,7 @@ SETTLE = 0.3  # seconds in which several processes notice that a switch has come
 class Responsibility:
     """Keeps a request handler responsible for this process's share of the switches.
 
-    If the data plane knows no masters (`exclusive`), one process alone has all switches.
+    If switches do not fence these processes from each other (`exclusive`), one has all switches.
     """
 
     def __init__(

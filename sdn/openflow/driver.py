@@ -9,7 +9,7 @@ from typing import Self
 
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
-from sdn.fence import Fence, StaleEpoch
+from sdn.fence import Fence, StaleEpoch, always
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
 from sdn.openflow.connections.connection import ConnectionLost, SwitchConnection
@@ -37,7 +37,8 @@ NewServer = Callable[[ManagedSwitches, DriverOptions, BackgroundTasks], SwitchSe
 class OpenFlowDriver:
     """Keeps switches as they should be and carries out batches; an async context manager.
 
-    `epochs` are in force when it starts: nothing older is ever sent.
+    `epochs` are in force when it starts: nothing older is ever sent. Nothing at all is sent while
+    `permits` says no.
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class OpenFlowDriver:
         epochs: Mapping[str, int],
         options: DriverOptions | None = None,
         new_server: NewServer = SwitchServer,
+        permits: Callable[[], bool] = always,
     ) -> None:
         self.options = options or DriverOptions()
         self.events: asyncio.Queue[NetworkEvent] = asyncio.Queue(EVENTS)
-        self._fence = Fence(epochs)
+        self._fence = Fence(epochs, permits)
         self._tasks = BackgroundTasks()
         self._log = LimitedLog(log, logging.INFO, self.options.admission.log_every)
         # A key of this process alone: probes of others are not accepted.

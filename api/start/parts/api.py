@@ -139,6 +139,8 @@ def _southbound_limit(settings: Settings) -> Limit | None:
     ports = settings.openflow.ports
     if settings.data_plane == "onos":
         return Limit(1, "ONOS knows no masters, so one southbound process does all the work")
+    if settings.openflow.role == "equal":
+        return Limit(1, "with openflow.role = equal, switches do not keep them apart")
     if ports:
         return Limit(len(ports), "add ports to openflow.ports, and restart the service")
     return None

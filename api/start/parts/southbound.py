@@ -16,6 +16,7 @@ def southbound_options(settings: Settings, node: str) -> SouthboundOptions:
     return SouthboundOptions(
         node=node,
         ttl=settings.times.southbound_lease,
+        role=tls.role,
         timeout=switches.timeout,
         echo_every=switches.echo_every,
         audit_every=switches.audit_every,

@@ -179,12 +179,32 @@ class Settings(BaseSettings):
                 f"listen: to be reached at {self.listen}, set tokens.operator or tokens.hosts"
                 ", or allow everybody in with --insecure (allow_anonymous)"
             )
+        self._check_other_traffic()
         self._check_openflow()
         return self
+
+    def _check_other_traffic(self) -> None:
+        if self.openflow.other_traffic == "leave":
+            return
+        if self.data_plane == "emulated":
+            raise ValueError(
+                "openflow.other_traffic: emulated switches carry events only; leave it out, or"
+                " choose another data_plane"
+            )
+        if self.data_plane == "onos":
+            raise ValueError(
+                "openflow.other_traffic: ONOS decides about other traffic; leave it out, and"
+                " activate its application for forwarding (org.onosproject.fwd)"
+            )
 
     def _check_openflow(self) -> None:
         """Refuse OpenFlow beyond loopback without TLS, unless it is explicitly allowed."""
         openflow = self.openflow
+        if openflow.role == "equal" and self.southbound > 1:
+            raise ValueError(
+                f"openflow.role: with equal, switches do not keep {self.southbound} southbound"
+                " processes apart; set southbound to 1, or the role to master"
+            )
         if openflow.cert or openflow.allow_plain or self.data_plane == "onos":
             return
         if not is_loopback(openflow.host):

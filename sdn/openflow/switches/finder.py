@@ -9,6 +9,7 @@ from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.punts import punt_mods
 from sdn.openflow.protocol.constants import Type
 from sdn.openflow.protocol.wire import HEADER
+from sdn.pipeline import Pipeline
 from sdn.topology import Topology
 
 
@@ -86,9 +87,10 @@ class Finder:
         return asyncio.get_running_loop().time()
 
 
-async def send_punts(connection: SwitchConnection, table: int) -> None:
+async def send_punts(connection: SwitchConnection, pipeline: Pipeline) -> None:
     """Have the switch send us LLDP and neighbour discovery; harmless if it does already."""
-    mods = punt_mods(connection.session.version, 0, table)
+    forward = pipeline.other_traffic == "normal"
+    mods = punt_mods(connection.session.version, 0, pipeline.first_table, forward)
     while mods:
         length = int.from_bytes(mods[2:4], "big")
         connection.send(Type.FLOW_MOD, mods[HEADER.size : length])

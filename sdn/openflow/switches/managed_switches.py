@@ -38,7 +38,7 @@ from sdn.openflow.switches.flow_mod_queue import Limits
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
-from sdn.outcomes import Failed
+from sdn.outcomes import Failed, Undefined
 from sdn.pipeline import Pipeline
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology, UnknownSwitch
@@ -77,6 +77,7 @@ class ManagedSwitches:
         self._errors = LimitedLog(log, logging.WARNING, options.admission.log_every)
         self._batcher = SendBatcher()
         self._auditor = Auditor(self._audit, self.usable, options.audit_every, tasks)
+        self._role = Role.MASTER if options.role == "master" else Role.EQUAL
         self._generation = options.generation
         self._assigned: frozenset[str] | None = None  # None: all
         self._declared: set[str] = set()  # partitions that were declared on all switches
@@ -256,11 +257,11 @@ class ManagedSwitches:
         return current.connection if current else None
 
     async def _take_over(self, reconciler: SwitchReconciler, peer: SwitchPeer) -> None:
-        """Become the master of a switch, audit it, and send its batches."""
+        """Take our role at a switch, audit it, and send its batches."""
         connection, ready = peer.connection, peer.ready
         assert ready
         try:
-            if not await self._become_master(connection):
+            if not await self._take_role(connection):
                 reconciler.mastership_lost()
                 return
             if (
@@ -270,13 +271,15 @@ class ManagedSwitches:
                 return  # another process is responsible by now, or the switch has reconnected
             reconciler.take_control()
             outcome = await reconciler.audit()
+            if isinstance(outcome, Undefined):
+                return  # the connection has ended, or the switch is not ours any more
             if isinstance(outcome, Failed):
                 reason = f"it refuses what it should hold: {next(iter(outcome.refused.values()))}"
                 self._report(SwitchUnusable(ready.dpid, reason))
                 connection.close(reason)
                 return
             if self._finder and reconciler.usable:
-                await send_punts(connection, self._pipeline.first_table)
+                await send_punts(connection, self._pipeline)
                 up = [number for number, is_up in peer.ports.items() if is_up]
                 self._finder.switch_up(reconciler.switch, connection, up)
         except (ConnectionLost, RequestRefused, TimeoutError) as error:
@@ -286,9 +289,10 @@ class ManagedSwitches:
             reconciler.open(monitor=ready.version >= V1_4)
             self._report(SwitchUp(reconciler.switch))
 
-    async def _become_master(self, connection: SwitchConnection) -> bool:
+    async def _take_role(self, connection: SwitchConnection) -> bool:
+        """Whether we have got our role; only masters have a generation that can be too old."""
         try:
-            await connection.role(Role.MASTER, self._generation)
+            await connection.role(self._role, self._generation)
         except RequestRefused as refused:
             if not refused.error.stale_generation:
                 raise
@@ -312,7 +316,7 @@ class ManagedSwitches:
             case PacketIn(port=port, data=data):
                 if self._finder:
                     self._finder.packet_in(name, port, data)
-            case RoleChanged(role) if role != Role.MASTER:
+            case RoleChanged(role) if role not in (Role.MASTER, self._role):
                 reconciler.mastership_lost()
             case FlowUpdated() if _concerns_us(reconciler, event):
                 self._auditor.audit_soon(name)
@@ -348,7 +352,7 @@ class ManagedSwitches:
         await reconciler.audit()
         if self._finder and reconciler.usable and reconciler.connection:
             try:
-                await send_punts(reconciler.connection, self._pipeline.first_table)
+                await send_punts(reconciler.connection, self._pipeline)
             except (ConnectionLost, TimeoutError) as error:
                 log.info("switch %s: %s", name, error)  # sent again when the switch is back
 

@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from sdn.fence import Fence
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
+from sdn.flows import (
+    NORMAL,
+    Change,
+    FlowEntry,
+    FlowKey,
+    FlowOp,
+    GroupEntry,
+    GroupOp,
+    Output,
+    ToGroup,
+)
 from sdn.network_events import MastershipLost, NetworkEvent, RefusalChanged, Repaired
 from sdn.openflow.connections.connection import (
     ConnectionLost,
@@ -29,6 +39,7 @@ from sdn.topology import Topology
 GROUPS = 1 << 16  # group numbers that are ours, from the pipeline's first on
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a switch without room is audited again
 _NOT_CONNECTED_YET = "it has not connected yet"
+_NOT_PERMITTED = "this process may not change switches now"
 
 
 class Control(Enum):
@@ -36,7 +47,7 @@ class Control(Enum):
 
     OURS = ""
     TAKING_OVER = "it is being taken over"
-    SUPERSEDED = "another southbound process is its master"
+    SUPERSEDED = "another southbound process, or another controller, is its master"
     NOT_ASSIGNED = "another southbound process is responsible for it"
 
 
@@ -68,6 +79,7 @@ class SwitchReconciler:
         self.shadow = Shadow(partition_of)
         self.queue = FlowModQueue(switch, self.shadow, fence, limits, batcher, self)
         self._monitor = FlowMonitor(self.queue, lambda: schedule_audit(switch))
+        self._fence = fence
         self._report = report
         self._audit_soon = audit_soon
         self._loop = asyncio.get_running_loop()
@@ -250,6 +262,8 @@ class SwitchReconciler:
             return Failed({0: str(refused)}, refused.error.table_full)
 
     async def _compare_and_repair(self, connection: SwitchConnection) -> Outcome:
+        if not self._fence.permits():
+            return self._undefined(_NOT_PERMITTED)
         unused_groups = await self._repair_groups(connection)
         with self.queue.touched_keys() as touched:
             stats = await connection.flow_stats()
@@ -260,6 +274,10 @@ class SwitchReconciler:
         if repairs:
             # If there was no room to add before deleting, unwanted entries have to go first.
             outcome = await self.queue.repair(repairs, at_once=self.lacks_room)
+            if isinstance(outcome, Failed):
+                outcome = _explained(outcome, repairs)
+        if (odd or unused_groups) and not self._fence.permits():
+            return self._undefined(_NOT_PERMITTED)
         if odd:
             _raise_first(await connection.removals(odd))
         if unused_groups:
@@ -317,6 +335,18 @@ class SwitchReconciler:
 def _raise_first(run: Run) -> None:
     for error in run.errors.values():
         raise RequestRefused(error)
+
+
+def _explained(failed: Failed, repairs: list[FlowOp]) -> Failed:
+    """The same, and what to do if the switch refuses to forward other traffic."""
+    refused = dict(failed.refused)
+    for position, reason in refused.items():
+        if Output(NORMAL) in repairs[position].entry.actions:
+            refused[position] = (
+                f"{reason}: it cannot forward other traffic by itself; set openflow.other_traffic"
+                " to leave"
+            )
+    return Failed(refused, failed.table_full)
 
 
 def _sort_out(

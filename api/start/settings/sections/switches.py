@@ -25,6 +25,14 @@ class OpenFlowSettings(Section):
     ca: Path | None = Field(
         default=None, description="CA certificates that signed those of the switches"
     )
+    role: Literal["master", "equal"] = Field(
+        default="master",
+        description="`equal`: switches obey other controllers, too; with one southbound process",
+    )
+    other_traffic: Literal["leave", "normal"] = Field(
+        default="leave",
+        description="what is not an event: left to others, or forwarded by each switch itself",
+    )
     allow_plain: bool = Field(
         default=False, description="let switches connect without TLS beyond loopback, too"
     )
