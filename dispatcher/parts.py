@@ -189,4 +189,6 @@ class DispatcherParts:
         # Reports
         self.status = status = Status(catalogue, fleet, hosts, workers)
         self.flows = FlowReader(etcd, catalogue, fleet, status, clock.cpu)
-        self.change_feed = ChangeFeed(etcd, catalogue, fleet, workers, status, record_views)
+        self.change_feed = ChangeFeed(
+            etcd, catalogue, fleet, workers, siblings, writer, status, record_views
+        )

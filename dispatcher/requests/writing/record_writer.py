@@ -35,6 +35,7 @@ from configurators.store.etcd.errors import AnswerTooLarge
 from configurators.store.registration import Registration, Superseded
 from configurators.store.upkeep import SharedLeases
 from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.signals import Signal
 from dispatcher.requests.writing.writes import Write, WriteResult
 from dzflow.aio import OncePerTurn, log_failure
 
@@ -74,6 +75,8 @@ class RecordWriter:
         self._last = -math.inf  # when the last transaction began
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0  # when the first of the waiting writes came
+        self.written: Signal[list[Write]] = Signal()
+        """Emitted with writes that etcd has taken, after their results were reported."""
         self.took = 0.0  # seconds from a write to its end, on average over the last transaction
         self.transactions = 0
 
@@ -210,9 +213,9 @@ class RecordWriter:
             self.transactions += 1
             self.took = waited + self._clock.monotonic() - began
             if succeeded:
-                _report_written(batch, result.revision)
+                self._report_written(batch, result.revision)
                 return
-            batch = _report_refused(batch, result)
+            batch = self._report_refused(batch, result)
 
     async def _register(self, stood: Compare, until: float) -> None:
         """Register again, unless that was done since `stood` held. StoreError if that fails."""
@@ -248,40 +251,38 @@ class RecordWriter:
             compares += some
         return await self._etcd.transact(compares, ops)
 
-
-def _report_written(batch: list[Write], revision: int) -> None:
-    for write in batch:
-        write.revision = revision
-        write.report(WriteResult.WRITTEN)
-
-
-def _report_refused(batch: list[Write], result: TxnResult) -> list[Write]:
-    """Report the writes that are at fault; the others, which are returned, may be tried again."""
-    rest: list[Write] = []
-    at_fault = 0
-    for write, found in zip(batch, result.gets, strict=True):
-        now = found[0] if found else None
-        revision = _revision(found)
-        if revision == write.revision:
-            rest.append(write)
-            continue
-        at_fault += 1
-        if write.uncertain and write.wrote(now):
+    def _report_written(self, batch: list[Write], revision: int) -> None:
+        for write in batch:
             write.revision = revision
             write.report(WriteResult.WRITTEN)
-        else:
-            write.found, write.revision = now, revision
-            write.report(WriteResult.CHANGED)
-    if at_fault:
-        return rest
-    # All records are as they should be: it is a space, or what else was compared.
-    again: list[Write] = []
-    for write in rest:
-        if write.space or write.compares:
-            write.report(WriteResult.GUARDED)
-        else:
-            again.append(write)
-    return again
+        self.written.emit(batch)
+
+    def _report_refused(self, batch: list[Write], result: TxnResult) -> list[Write]:
+        """Report the writes that are at fault; returns the others, which may be tried again."""
+        rest: list[Write] = []
+        at_fault = 0
+        for write, found in zip(batch, result.gets, strict=True):
+            now = found[0] if found else None
+            revision = _revision(found)
+            if revision == write.revision:
+                rest.append(write)
+                continue
+            at_fault += 1
+            if write.uncertain and write.wrote(now):
+                self._report_written([write], revision)
+            else:
+                write.found, write.revision = now, revision
+                write.report(WriteResult.CHANGED)
+        if at_fault:
+            return rest
+        # All records are as they should be: it is a space, or what else was compared.
+        again: list[Write] = []
+        for write in rest:
+            if write.space or write.compares:
+                write.report(WriteResult.GUARDED)
+            else:
+                again.append(write)
+        return again
 
 
 def _revision(found: Sequence[Stored]) -> int:
