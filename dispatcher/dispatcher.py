@@ -305,7 +305,15 @@ class Dispatcher:
             etcd = views.Part("etcd", not parts.upkeep.full, warning)
         health = self.status.judge_health(self.id, etcd, parts.siblings.alive, stopped)
         store = parts.upkeep.view()
-        return replace(health, store=store and replace(store, records=parts.usage.records()))
+        return replace(
+            health,
+            store=store
+            and replace(
+                store,
+                records=parts.usage.records(),
+                active_subscriptions=parts.usage.active_subscriptions(),
+            ),
+        )
 
     def queue(self) -> tuple[int, int]:
         """How many operations wait, and how many are in flight."""

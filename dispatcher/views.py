@@ -356,7 +356,8 @@ class StoreView(Struct, frozen=True):
     """How full etcd's database is, in bytes, and how much of that may be removed to make room.
 
     `in_use` is `size` without what was freed and will be used again. The quota limits `size`.
-    `records` are the subscriptions and advertisements that there are, as far as this API process
+    `records` are the subscriptions and advertisements that there are, `active_subscriptions` those
+    that the switches deliver to (also while they are being removed), as far as this API process
     knows: with several, it counts those of the others every now and then.
     """
 
@@ -369,6 +370,7 @@ class StoreView(Struct, frozen=True):
     idempotency_keys: int
     idempotency_bytes: int
     records: int = 0
+    active_subscriptions: int = 0
 
 
 class Compaction(Struct, frozen=True):

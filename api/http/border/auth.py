@@ -62,7 +62,7 @@ ACCESS: Mapping[str, Access] = {
     "GET /load": "operator",
     "GET /history": "operator",
     "POST /reports": "host",
-    "GET /reports": "operator",
+    "GET /reports": "host",
     "GET /settings": "operator",
     "GET /about": "host",
     "GET /stream": "host",

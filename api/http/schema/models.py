@@ -409,12 +409,16 @@ class ReportedSpace(Struct, frozen=True):
 class ReportedOut(Struct, frozen=True):
     """The sums of the counters that this API process was told by `POST /reports`, by space.
 
-    They count from `since` (seconds since 1970) on, when the `process` started.
+    They count from `since` (seconds since 1970) on, when the `process` started. If one `host` was
+    asked for, `last` is when it has reported last; its sums may begin later than `since`, if the
+    process has had to forget those of hosts that have not reported for long.
     """
 
     process: str
     since: float
     items: list[ReportedSpace]
+    host: str | None = None
+    last: float | None = None
 
 
 class SettingOut(Struct, frozen=True):
@@ -447,10 +451,17 @@ class SettingsOut(Struct, frozen=True):
 
 
 class AboutOut(Struct, frozen=True):
-    """Versions. `etcd` has those of all members that answer, `packages` those of libraries."""
+    """Versions, and who the caller is.
+
+    `etcd` has the versions of all members that answer, `packages` those of libraries. `role` is
+    that of the caller's token, `host` the one that it acts for. Without tokens, everybody is an
+    operator.
+    """
 
     dzflow: str
     python: str
     system: str
     etcd: list[str]
     packages: dict[str, str]
+    role: Literal["operator", "host"]
+    host: str | None = None

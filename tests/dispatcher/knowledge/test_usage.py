@@ -85,6 +85,32 @@ async def test_what_was_stored_before_the_start_counts(etcd_server: TestEtcd) ->
             assert statuses(await begin(d, *specs(1))) == [429]
 
 
+async def test_active_subscriptions_are_counted_apart_from_those_in_progress(
+    etcd_server: TestEtcd,
+) -> None:
+    def active(d: Dispatcher) -> int:
+        return d._parts.usage.active_subscriptions()
+
+    async with world(etcd_server.access()) as w:
+        async with w.dispatcher() as d:
+            answers = await begin(d, *specs(3))
+            await d.begin("advertisement", specs(2), wait=TIMEOUT)
+            assert active(d) == 3
+            w.refuse(lambda task: "the table is full" if task.regions else None)
+            assert statuses(await begin(d, *specs(2))) == [502, 502]
+            w.refuse(lambda _: None)
+            assert answers[0].record
+            assert statuses(await d.end("subscription", [answers[0].record.id], wait=TIMEOUT)) == [
+                200
+            ]
+            assert active(d) == 2
+            w.hold()
+            assert statuses(await d.begin("subscription", specs(1), wait=0)) == [202]
+            assert active(d) == 2
+        async with w.dispatcher() as d:  # it reads what is stored
+            assert active(d) == 2
+
+
 async def test_several_dispatchers_keep_to_the_quota_together(etcd_server: TestEtcd) -> None:
     quotas = Quotas(host_records=10)
     async with (

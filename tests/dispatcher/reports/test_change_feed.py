@@ -70,6 +70,7 @@ async def test_a_slow_reader_gets_the_newest_load_only(etcd_server: TestEtcd) ->
 async def test_a_sample_needs_no_watch_while_there_is_one_dispatcher(
     etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    types: tuple[ChangeType, ...] = ("record",)
     watched: list[str] = []
     watch = Etcd.watch
 
@@ -83,7 +84,7 @@ async def test_a_sample_needs_no_watch_while_there_is_one_dispatcher(
         world(etcd_server.access()) as w,
         w.dispatcher() as d,
         asyncio.timeout(TIMEOUT),
-        aclosing(d.changes(("record",), most=3)) as sample,
+        aclosing(d.changes(types, most=3)) as sample,
     ):
         reading = asyncio.ensure_future(anext(sample))
         await asyncio.sleep(0)  # it is a reader from here on

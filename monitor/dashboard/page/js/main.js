@@ -85,6 +85,7 @@ function update() {
   const level = { ready: "good", degraded: "warn" }[ready?.status] ?? "bad";
   show($("status"), pill(ready ? level : "bad", ready ? ready.status : "no answer"));
   $("sign-out").hidden = !token();
+  $("sign-out").textContent = live.host ? `Sign out ${live.host}` : "Sign out";
   const lost = live.role && live.role !== "none" && !(live.connected && ready);
   $("notice").hidden = !lost;
   const text = lost ? `No live data: ${live.problem}. The page tries again by itself.` : "";

@@ -4,7 +4,7 @@ import { act, copyable, outcome, quoted } from "../actions.js";
 import { call, get } from "../api.js";
 import { card, h, pill, show } from "../dom.js";
 import { EventForm } from "../event_form.js";
-import { changesTable, Explainer, hostChoices, isForeign, linkAt, offer, ownHost, problemText, touched } from "../explaining.js";
+import { changesTable, Explainer, hostChoices, isForeign, linkAt, offer, problemText, touched } from "../explaining.js";
 import { FilterInput } from "../filter_input.js";
 import { number, percent } from "../format.js";
 import { TopologyMap } from "../topology_map.js";
@@ -39,7 +39,6 @@ export class TryIt {
     this.legend = h("ul", { class: "legend" });
     this.element = h("div", { class: "view try" }, h("h1", null, "Try it"), this.#filterCard(),
       h("div", { class: "beside" }, h("div", { class: "view" }, this.verdict, this.#eventCard()), this.#mapCard()));
-    ownHost(live.role).then((own) => { this.own = own; this.update(); }, (error) => show(this.said, error.message));
   }
 
   close() {
@@ -49,7 +48,7 @@ export class TryIt {
 
   update() {
     const spaces = [...this.live.spaces.keys()].sort().map((name) => [name, name]);
-    const hosts = hostChoices(this.live.topology, this.own);
+    const hosts = hostChoices(this.live);
     this.map.update();
     const chosen = [offer(this.host, hosts), offer(this.publisher, hosts), offer(this.space, spaces), this.event.offer(this.#schema)];
     if (chosen.some(Boolean)) this.#choose();
