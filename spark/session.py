@@ -163,7 +163,7 @@ def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
             "spark.driver.host": _LOOPBACK,
             "spark.local.dir": folder,
             "spark.driver.memory": "2g",
-            # A file of a service has up to 30 MB. Percentiles of more rows at once take much memory.
+            # As large as a file of a service: percentiles of more rows at once take much memory.
             "spark.sql.files.maxPartitionBytes": "32m",
             # The default of 200 is for clusters.
             SHUFFLE_PARTITIONS: str(4 * (os.cpu_count() or 1)),

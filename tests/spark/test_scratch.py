@@ -64,7 +64,7 @@ def test_folders_of_killed_processes_are_removed_and_those_of_others_stay(place:
 def test_a_missing_place_is_named(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(place / "nowhere"))
     with (
-        pytest.raises(NoScratch, match="no place for temporary files: .*nowhere"),
+        pytest.raises(NoScratch, match=r"no place for temporary files: .*nowhere"),
         scratch_folder(),
     ):
         pass
