@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from dzflow.errors import DzflowError
 from spark.java import java_problem
+from spark.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 FEW_BYTES = 4 << 20
 """Files of this size have some 70,000 rows: to compile queries takes longer than to run them."""
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_ROWS_PER_PARTITION = 150_000  # that are grouped in memory at once, by each core
+
 _FOR_FEW = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",  # plans each stage again, when those before it are done
+    SHUFFLE_PARTITIONS: "2",
 }
 _JAVA_FOR_FEW = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # compiles little and quickly
 _LOOPBACK = "127.0.0.1"
@@ -81,10 +85,10 @@ def open_session(options: SparkOptions, name: str = "dzflow") -> "Iterator[Spark
     from pyspark.sql import SparkSession
 
     errors = spark_errors()
-    with tempfile.TemporaryDirectory(prefix="dzflow-spark-", ignore_cleanup_errors=True) as folder:
+    with scratch_folder() as folder:
         try:
             builder = SparkSession.builder.master(options.master).appName(name)
-            for key, value in {**_settings(options, folder), **options.settings}.items():
+            for key, value in {**_settings(options, str(folder)), **options.settings}.items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
             session.sparkContext.pythonExec = _python(options)
@@ -97,6 +101,14 @@ def open_session(options: SparkOptions, name: str = "dzflow") -> "Iterator[Spark
             raise SparkFailed(f"Spark gave up: {reason(error)}") from error
         finally:
             session.stop()
+
+
+def suit_rows(session: "SparkSession", options: SparkOptions, rows: int) -> None:
+    """Have shuffles make as many partitions as suit so many rows, unless users say how many."""
+    if not options.few and SHUFFLE_PARTITIONS not in options.settings:
+        least = session.sparkContext.defaultParallelism
+        parts = max(least, -(-rows // _ROWS_PER_PARTITION))
+        session.conf.set(SHUFFLE_PARTITIONS, str(parts))
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -151,7 +163,9 @@ def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
             "spark.driver.host": _LOOPBACK,
             "spark.local.dir": folder,
             "spark.driver.memory": "2g",
+            # As large as a file of a service: percentiles of more rows at once take much memory.
+            "spark.sql.files.maxPartitionBytes": "32m",
             # The default of 200 is for clusters.
-            "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
+            SHUFFLE_PARTITIONS: str(4 * (os.cpu_count() or 1)),
         }
     return {**found, **(_FOR_FEW if options.few else {})}

@@ -8,12 +8,14 @@ from pyspark.sql import SparkSession
 from spark import session
 from spark.java import find_java, java_problem, java_version
 from spark.session import (
+    SHUFFLE_PARTITIONS,
     SparkFailed,
     SparkOptions,
     SparkUnavailable,
     are_few,
     open_session,
     reason,
+    suit_rows,
 )
 
 
@@ -91,3 +93,19 @@ def test_queries_about_few_rows_are_not_compiled(
     assert not are_few(str(tmp_path))
     for other in (tmp_path / "nowhere", "hdfs://namenode/traces"):
         assert not are_few(str(other))
+
+
+def test_shuffles_make_as_many_partitions_as_suit_the_rows(spark: SparkSession) -> None:
+    before = spark.conf.get(SHUFFLE_PARTITIONS)
+    chosen, few = SparkOptions(settings={SHUFFLE_PARTITIONS: "5"}), SparkOptions(few=True)
+    try:
+        for options, rows, expected in (
+            (SparkOptions(), 10, "2"),  # all cores have something to do
+            (SparkOptions(), 10**6, "7"),
+            (chosen, 10**7, "7"),
+            (few, 10**7, "7"),
+        ):
+            suit_rows(spark, options, rows)
+            assert spark.conf.get(SHUFFLE_PARTITIONS) == expected
+    finally:
+        spark.conf.set(SHUFFLE_PARTITIONS, str(before))
