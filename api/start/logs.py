@@ -85,9 +85,8 @@ class PrivateFile(RotatingFileHandler):
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: ARG002, N802
         """Whether the file is full. The base class would format each record once more to know."""
-        if self.stream is None:  # it was closed
-            self.stream = self._open()
-        return os.fstat(self.stream.fileno()).st_size >= self.maxBytes > 0
+        stream = self.stream
+        return stream is not None and os.fstat(stream.fileno()).st_size >= self.maxBytes > 0
 
     def _open(self) -> IO[Any]:  # type: ignore[override]
         return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private_opener)

@@ -87,11 +87,6 @@ class LoadResult(Struct):
         """Acknowledged requests per second."""
         return len(self.latencies) / self.seconds
 
-    @property
-    def flow_mods_per_s(self) -> float:
-        """Acknowledged flow operations per second."""
-        return self.flow_ops / self.seconds
-
     def columns(self) -> Row:
         """Rate, latencies, operations, and the number of refused requests."""
         return {
