@@ -1,7 +1,7 @@
 """The network that a service stores at its first start, and loads at later ones."""
 
 from api.start.settings.settings import BadSettings, Settings
-from configurators.state.network import first_network, topology_of
+from configurators.state.network import first_network, topology_of, undiscovered_network
 from configurators.store import keys
 from configurators.store.documents import decode_network, encode
 from configurators.store.etcd.client import Etcd, Put, absent
@@ -21,15 +21,7 @@ async def load_or_store_network(etcd: Etcd, settings: Settings) -> NetworkDoc:
     """
     stored = await etcd.get(keys.NETWORK)
     if stored is None:
-        if (
-            settings.data_plane in ("external", "onos")
-            and "topology" not in settings.model_fields_set
-        ):
-            raise BadSettings(
-                "topology: say what your network is like: name a file that describes its switches,"
-                " hosts and links (docs/reference/topologies.md)"
-            )
-        doc = first_network(topology(settings.topology), settings.plan, settings.trees)
+        doc = _first(settings)
         done = await etcd.transact([absent(keys.NETWORK)], [Put(keys.NETWORK, encode(doc))])
         if done.succeeded:
             return doc
@@ -38,6 +30,19 @@ async def load_or_store_network(etcd: Etcd, settings: Settings) -> NetworkDoc:
     doc = decode_network(stored.value)
     _compare(doc, settings)
     return doc
+
+
+def _first(settings: Settings) -> NetworkDoc:
+    own = settings.data_plane in ("emulated", "ovs")
+    if own or "topology" in settings.model_fields_set:
+        return first_network(topology(settings.topology), settings.plan, settings.trees)
+    if settings.data_plane == "external" and settings.discovers:
+        return undiscovered_network(settings.plan, settings.trees)
+    raise BadSettings(
+        "topology: say what your network is like: name a file that describes its switches, hosts"
+        " and links (docs/reference/topologies.md); or, with OpenFlow, have it discovered"
+        " (discovery.links)"
+    )
 
 
 def _compare(doc: NetworkDoc, settings: Settings) -> None:
@@ -59,13 +64,17 @@ def _compare(doc: NetworkDoc, settings: Settings) -> None:
         )
     if "trees" in given and settings.trees != doc.tree_count:
         # There may be fewer different trees than are asked for.
-        same = topology_of(doc)
-        if first_network(same, settings.plan, settings.trees).tree_count != doc.tree_count:
+        if doc.discovered or _declared_trees(doc, settings) != doc.tree_count:
             raise _refused(
                 f"{doc.tree_count} trees",
                 f"{settings.trees} are asked for",
                 f"--trees, or with --trees {doc.tree_count}",
             )
+
+
+def _declared_trees(doc: NetworkDoc, settings: Settings) -> int:
+    """How many trees the settings would lead to."""
+    return first_network(topology_of(doc), settings.plan, settings.trees).tree_count
 
 
 def _refused(there: str, asked: str, option: str) -> AnotherNetwork:

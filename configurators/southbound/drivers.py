@@ -60,6 +60,7 @@ def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
             queue=options.queue,
             rate=options.rate,
             discover=options.discover,
+            discovery_key=options.discovery_key,
         )
         async with OpenFlowDriver(topology, pipeline, partition_of, epochs, settings) as driver:
             yield OpenDriver(driver, join_address(host, driver.port))
