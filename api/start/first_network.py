@@ -62,19 +62,20 @@ def _compare(doc: NetworkDoc, settings: Settings) -> None:
             f"{settings.plan} is asked for",
             f"--plan, or with --plan {doc.pipeline.plan}",
         )
-    if "trees" in given and settings.trees != doc.tree_count:
-        # There may be fewer different trees than are asked for.
-        if doc.discovered or _declared_trees(doc, settings) != doc.tree_count:
-            raise _refused(
-                f"{doc.tree_count} trees",
-                f"{settings.trees} are asked for",
-                f"--trees, or with --trees {doc.tree_count}",
-            )
+    if "trees" in given and settings.trees != doc.tree_count and _makes_others(doc, settings):
+        raise _refused(
+            f"{doc.tree_count} trees",
+            f"{settings.trees} are asked for",
+            f"--trees, or with --trees {doc.tree_count}",
+        )
 
 
-def _declared_trees(doc: NetworkDoc, settings: Settings) -> int:
-    """How many trees the settings would lead to."""
-    return first_network(topology_of(doc), settings.plan, settings.trees).tree_count
+def _makes_others(doc: NetworkDoc, settings: Settings) -> bool:
+    """Whether another number of trees leads to others: there may be fewer than are asked for."""
+    if doc.discovered:
+        return True
+    made = first_network(topology_of(doc), settings.plan, settings.trees)
+    return made.tree_count != doc.tree_count
 
 
 def _refused(there: str, asked: str, option: str) -> AnotherNetwork:

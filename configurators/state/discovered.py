@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from configurators.state.healing import coming, free_number, is_good, links_gone, more_trees
+from configurators.state.healing import coming, free_number, is_good, links_gone, more_trees, retire
 from configurators.state.network import topology_of, tree_doc, tree_of
 from configurators.store.model import Lost, NetworkDoc, TreeDoc
 from sdn.pipeline import Pipeline
@@ -68,24 +68,29 @@ def with_grown_trees(doc: NetworkDoc) -> NetworkDoc:
     return replace(doc, trees=trees)
 
 
-def with_better_trees(doc: NetworkDoc) -> NetworkDoc:
+def with_better_trees(doc: NetworkDoc, now: float) -> NetworkDoc:
     """The network with new trees beside those in use, if that pays; else the same one.
 
     It pays if there are fewer trees than wanted, or if ways between hosts (without hosts, between
-    switches) get shorter by `MARGIN`. Not while trees are being replaced.
+    switches) get shorter by `MARGIN`. Not while trees are being replaced. Trees that have grown
+    until they are the same are retired first, but for one of them; `now` is in seconds.
     """
     used = {number: doc.trees[number] for number in sorted(doc.usable)}
     if not used or doc.retired or coming(doc):
         return doc
     if not all(is_good(doc, tree) for tree in used.values()):
         return doc
+    different = {frozenset(tree.links): number for number, tree in reversed(used.items())}
+    if len(different) < len(used):
+        kept = frozenset(different.values())
+        return retire(doc, kept, used.keys() - kept, now)
     best = tuple(map(tree_doc, more_trees(doc, (), doc.tree_count)))
     weights = Counter(host.switch for host in doc.hosts)
     if len(weights) < 2:
         weights = Counter(switch.id for switch in doc.switches)
     pays = _mean_distance(best, weights) <= (1 - MARGIN) * _mean_distance(used.values(), weights)
     wanted = best if pays else map(tree_doc, more_trees(doc, used.values(), doc.tree_count))
-    known = {frozenset(tree.links) for tree in used.values()}
+    known = different.keys()
     new = [tree for tree in wanted if frozenset(tree.links) not in known]
     if not new:
         return doc

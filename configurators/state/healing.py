@@ -72,7 +72,11 @@ def _with_coming(doc: NetworkDoc, now: float) -> NetworkDoc:
     if not new:
         return doc
     good = {n for n in doc.usable - frozenset(doc.outdone) if is_good(doc, doc.trees[n])}
-    return _retire(replace(doc, outdone=()), good | new, doc.usable - good, now)
+    # A broken tree may have grown meanwhile until it was good again.
+    needed = frozenset(sorted(new)[: max(0, doc.tree_count - len(good))])
+    trees = {n: tree for n, tree in doc.trees.items() if n not in new or n in needed}
+    changed = replace(doc, trees=trees, outdone=())
+    return retire(changed, good | needed, doc.usable - good, now)
 
 
 def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
@@ -97,12 +101,13 @@ def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
         last = number
     doc = replace(doc, trees=trees, current=tuple(sorted(doc.usable)), last=last)
     # If another tree is intact, publishers leave the broken ones at once.
-    return _retire(doc, kept, doc.usable - kept, now) if kept else doc
+    return retire(doc, kept, doc.usable - kept, now) if kept else doc
 
 
-def _retire(
+def retire(
     doc: NetworkDoc, current: Iterable[int], retired: Iterable[int], now: float
 ) -> NetworkDoc:
+    """Have publishers use the `current` trees only; the others go after a while."""
     since = doc.retired | dict.fromkeys(retired, now)
     return replace(doc, current=tuple(sorted(current)), retired=since)
 

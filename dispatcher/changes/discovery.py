@@ -103,14 +103,15 @@ class NetworkDiscovery:
             and now >= self._since + self._settled_after
         ):
             self._weighed = shape
-            changed = with_better_trees(doc)
+            changed = with_better_trees(doc, self._clock.wall())
             if changed == doc:
                 return
+            self._weighed = None
             _log.warning(
-                "better trees are installed: %s beside %s, of which %s are to be replaced",
-                sorted(changed.trees.keys() - doc.trees.keys()),
+                "better trees: %s are installed beside %s; %s are to be replaced",
+                sorted(changed.trees.keys() - doc.trees.keys()) or "none",
                 sorted(doc.trees),
-                list(changed.outdone) or "none",
+                sorted((*changed.outdone, *changed.retired)) or "none",
             )
         else:
             return

@@ -37,7 +37,9 @@ async def test_external_switches_are_discovered_unless_a_topology_declares_them(
         assert await load_or_store_network(etcd, alone) == made
         for other in ({"topology": "line:3"}, {"trees": 1}, {"plan": "lpm"}):
             with pytest.raises(AnotherNetwork):
-                await load_or_store_network(etcd, load(None, {"data_plane": "external"} | other, {}))
+                await load_or_store_network(
+                    etcd, load(None, {"data_plane": "external"} | other, {})
+                )
 
 
 async def test_a_declared_network_is_loaded_at_later_starts(etcd_server: TestEtcd) -> None:

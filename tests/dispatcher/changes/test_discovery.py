@@ -11,7 +11,7 @@ from dispatcher.calls import RecordSpec
 from dispatcher.changes.damping import Patience
 from dispatcher.dispatcher import Dispatcher
 from sdn.topologies import topology
-from sdn.topology import Host
+from sdn.topology import Host, Link
 from tests.dispatcher.support import SCHEMA, TIMEOUT
 from tests.dispatcher.whole import Whole, whole
 from tests.etcd import TestEtcd
@@ -100,13 +100,47 @@ async def test_a_cable_that_is_moved_to_another_port_takes_the_place_of_the_old_
     async with discovering(etcd_server, "ring:3") as (w, d):
         doc = await settled(w, d)
         old = doc.links[0]
-        one, other = old.ends
-        # Another port of the same switch gets the cable.
-        free = max(port.number for port in w.network.switches[other[0]].ports) + 1
-        moved = w.network.recable(old, one, (other[0], free))
+        new = Link(old.a, old.a_port, old.b, 9)
+        w.network.recable(old, new)
 
         async def known() -> bool:
             links = (await stored(w)).links
-            return moved in links and old not in links
+            return new in links and old not in links
 
         await until(known)
+        doc = await settled(w, d)
+        assert not doc.lost.links
+
+
+async def test_a_link_that_flaps_does_not_rebuild_trees_each_time(etcd_server: TestEtcd) -> None:
+    steady = Patience(down_after=0.3, absent_after=20.0, back_after=600.0)
+    async with discovering(etcd_server, "ring:4", patience=steady) as (w, d):
+        doc = await settled(w, d)
+        link = doc.trees[min(doc.trees)].links[0]
+        seen: list[NetworkDoc] = []
+
+        def note() -> None:
+            assert d.catalogue.network_doc
+            seen.append(d.catalogue.network_doc)
+
+        d.catalogue.network_changed.subscribe(note)
+        for up in (False, True) * 20:
+            w.network.set_link(link, up)
+
+            async def noticed(up: bool = up) -> bool:
+                return (not d.status.links_down()) is up
+
+            await until(noticed)
+
+        async def calm() -> bool:
+            return len((await stored(w)).trees) == 1
+
+        await until(calm)
+        assert {tuple(doc.lost.links) for doc in seen} == {(link,)}
+        assert len({number for doc in seen for number in doc.trees} - doc.trees.keys()) == 1
+
+
+async def test_102_switches_are_found_wired_and_ready(etcd_server: TestEtcd) -> None:
+    async with discovering(etcd_server, "fat-tree:102", settled_after=1.0) as (w, d):
+        doc = await settled(w, d)
+        assert len(doc.links) == len(topology("fat-tree:102").links)
