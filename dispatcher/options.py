@@ -62,6 +62,7 @@ class DispatcherOptions(Struct, frozen=True):
     southbound_limit: Limit | None = None  # of southbound processes
     southbound_outside: bool = False  # the service does not start southbound processes
     patience: Patience = Patience()  # with switches and links that fail
+    settled_after: float = 5.0  # seconds without a new switch or link, before trees get better
     traces: str | None = None  # a folder or an address for traces; without one, none are written
     traces_bytes: int = 2 << 30  # of traces in a folder; the oldest files are deleted beyond it
     traces_roll: float = 300.0  # seconds until a file of traces is closed, and the next one begun

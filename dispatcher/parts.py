@@ -9,6 +9,7 @@ from configurators.store.model import Process
 from configurators.store.registration import Registration
 from configurators.store.upkeep import SharedLeases
 from dispatcher.changes.backups import Backups
+from dispatcher.changes.discovery import NetworkDiscovery
 from dispatcher.changes.event_keys import EventKeys
 from dispatcher.changes.expiry import Expiry
 from dispatcher.changes.healer import Healer
@@ -174,6 +175,9 @@ class DispatcherParts:
             options.patience,
             options.grace,
             clock,
+        )
+        self.discovery = NetworkDiscovery(
+            etcd, me, siblings, catalogue, fleet, options.settled_after, clock
         )
         self.backups = Backups(
             etcd,

@@ -57,14 +57,19 @@ class Pipeline(Struct, frozen=True):
             legs: list[Leg] = [*map(ToSwitch, ports), *map(ToHost, hosts)]
             tables[switch.id] = _appended(tables.get(switch.id, ()), legs)
             groups[switch.id] = _appended(groups.get(switch.id, ()), hosts)
-            # Every entry goes on to the next table, those of the last leg too.
-            room = self.table_count - 2
+            room = self.leg_tables
             if self.plan == "legs" and len(tables[switch.id]) > room:
                 raise OutOfTables(
                     f"switch {switch.id} has {len(tables[switch.id])} legs but tables for {room};"
                     " raise the number of tables, or use the plan lpm"
                 )
         return replace(self, tables=tables, groups=groups)
+
+    @property
+    def leg_tables(self) -> int:
+        """How many tables a switch has for legs, under the plan `legs`."""
+        # Every entry goes on to the next table, those of the last leg too.
+        return self.table_count - 2
 
     @property
     def forward_table(self) -> int:

@@ -44,6 +44,7 @@ from sdn.network_events import (
     LinkChanged,
     MastershipLost,
     NetworkEvent,
+    StrangersChanged,
     SwitchUp,
 )
 
@@ -111,6 +112,7 @@ class SouthboundProcess:
                 topology_of(doc), doc.pipeline, sweeper.partition_of, epochs.current
             )
             async with opening as (driver, self.openflow):
+                driver.let_join(doc.discovered)
                 clock = self._environment.clock
                 counts = SouthboundCounts(self.id, clock.wall)
                 reporter = Reporter(self.id, driver, revision, known_spaces.revision, counts)
@@ -146,6 +148,7 @@ class SouthboundProcess:
                         epochs.run(driver),
                         _handle_events(driver.events, responsibility, reporter, counts),
                         reporter.run(),
+                        reporter.run_findings(),
                         sweeper.run(driver, lambda: handler.switches),
                         leftovers.run(),
                     )
@@ -258,6 +261,7 @@ async def _follow_network(
         except BadDocument as error:
             log.error("this process goes on with the network that it knows: %s", error)
             continue
+        driver.let_join(doc.discovered)
         await driver.set_network(topology_of(doc), doc.pipeline)
         counts.keep(_names(doc))
         reporter.network = stored.revision
@@ -325,6 +329,9 @@ async def _handle_events(
                 responsibility.connection_changed()
             case LinkChanged(link, up):
                 reporter.link_changed(link, up)
+                reporter.found()
+            case StrangersChanged():
+                reporter.found()
             case HostSeen(host):
                 log.info("host %s was seen at switch %s", host.id, host.switch)
         reporter.schedule()

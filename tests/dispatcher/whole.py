@@ -8,8 +8,9 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
-from configurators.state.network import first_network
+from configurators.state.network import first_network, undiscovered_network
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import NETWORK
@@ -80,12 +81,24 @@ async def whole(
     mode: Mode = "sna",
     model: SwitchModel = SOFTWARE,
     options: ConfiguratorOptions = QUICK,
+    discovered: bool = False,
 ) -> AsyncIterator[Whole]:
-    """A small network and all processes that a dispatcher needs."""
+    """A small network and all processes that a dispatcher needs.
+
+    If it is to be `discovered`, nothing is known of it at first.
+    """
     async with AsyncExitStack() as stack:
         etcd = await stack.enter_async_context(Etcd(access))
-        await etcd.put(NETWORK, encode(first_network(topology(shape), plan, trees)))
-        south = SouthboundProcess(access, TOKEN, "sb1", "127.0.0.1:0", "127.0.0.1:0")
+        made = (
+            undiscovered_network(plan, trees)
+            if discovered
+            else first_network(topology(shape), plan, trees)
+        )
+        await etcd.put(NETWORK, encode(made))
+        how_south = SouthboundOptions(discover=discovered)
+        south = SouthboundProcess(
+            access, TOKEN, "sb1", "127.0.0.1:0", "127.0.0.1:0", options=how_south
+        )
         await stack.enter_async_context(_running(south.run))
         async with asyncio.timeout(TIMEOUT):
             await south.ready.wait()

@@ -107,6 +107,7 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
             back_after=times.back_after,
             longest=times.back_after_longest,
         ),
+        settled_after=settings.discovery.settled_after,
         traces=trace_place(settings),
         traces_bytes=limits.traces,
     )

@@ -38,6 +38,7 @@ from api.start.settings.sections.processes import (
     TimeSettings,
 )
 from api.start.settings.sections.switches import (
+    DiscoverySettings,
     EmulatedSettings,
     OnosSettings,
     OpenFlowSettings,
@@ -150,6 +151,7 @@ class Settings(BaseSettings):
     probes: ProbeSettings = ProbeSettings()
     openflow: OpenFlowSettings = OpenFlowSettings()
     switches: SwitchSettings = SwitchSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
     onos: OnosSettings = OnosSettings()
     emulated: EmulatedSettings = EmulatedSettings()
     traces: TraceSettings = TraceSettings()
@@ -225,6 +227,12 @@ class Settings(BaseSettings):
                 " be a switch; set openflow.cert, openflow.key and openflow.ca, or allow it with"
                 " openflow.allow_plain = true in a network that you trust"
             )
+
+    @property
+    def discovers(self) -> bool:
+        """Whether southbound processes find switches and links."""
+        wish = self.discovery.links
+        return wish == "on" or (wish == "auto" and self.data_plane == "external")
 
     def for_part(self, part: Part) -> "Settings":
         """The settings for one process, without the secrets that it does not need."""

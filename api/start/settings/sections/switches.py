@@ -98,6 +98,20 @@ class SwitchSettings(Section):
     )
 
 
+class DiscoverySettings(Section):
+    """What is found out about the network; see [discovery](../concepts/southbound.md#discovery)."""
+
+    links: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="find switches and links: with the data plane `external`, always, or never",
+    )
+    settled_after: float = Field(
+        default=5.0,
+        ge=0,
+        description="seconds without a new switch or link, before better trees are looked for",
+    )
+
+
 class OnosSettings(Section):
     """Access to ONOS, for the data plane `onos`."""
 
