@@ -173,8 +173,8 @@ def _learned(found: "_LearnedSpace") -> JobSpace:
         found.space,
         why=found.why,
         shapes=found.proposal,
-        unwanted=found.before and found.before.unwanted,
-        predicted_unwanted=found.after and found.after.unwanted,
+        unwanted=found.before.unwanted if found.before else None,
+        predicted_unwanted=found.after.unwanted if found.after else None,
     )
 
 

@@ -85,7 +85,7 @@ def _stage_columns(stage: str, value: "Column") -> "tuple[Column, ...]":
 def _stage_rows(about: "Row", stages: Sequence[str]) -> tuple[StageRow, ...]:
     """Stages that nothing has reached are left out."""
     return tuple(
-        StageRow(stage, about[f"{stage}_mean"], *each, about[f"{stage}_max"])
+        StageRow(stage, about[f"{stage}_mean"], each[0], each[1], each[2], about[f"{stage}_max"])
         for stage in stages
         if (each := about[f"{stage}_percentiles"])
     )

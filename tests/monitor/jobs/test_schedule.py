@@ -1,7 +1,5 @@
 """When the job runs, and what is kept of its runs."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -102,17 +100,23 @@ def test_the_result_of_the_real_job_is_understood() -> None:
 
 
 def test_the_result_of_the_real_job_for_shapes_is_understood() -> None:
-    def space(name: str, proposal: Proposal | None, why: str, *figures: Unwanted | None) -> Any:
-        counts = (5, True, 4, 4, 0, 10, 0, "events")
-        return SpaceShapes(name, *counts, *figures, Change(), proposal, why)  # type: ignore[arg-type]
+    def space(
+        name: str,
+        before: Unwanted | None,
+        after: Unwanted | None,
+        proposal: Proposal | None,
+        why: str,
+    ) -> SpaceShapes:
+        counts = 4, 4, 0, 10, 0
+        return SpaceShapes(name, 5, True, *counts, "events", before, after, Change(), proposal, why)
 
     source = Source("traces", 1, 0, 1, 1, 10, 5)
     proposal = Proposal("stocks", 0, ((3, 0), (0, 2)), ("fewer unwanted events",))
     found = ShapesFound(
         source,
         (
-            space("stocks", proposal, "", Unwanted(1, 1, 4.0, 0.5), Unwanted(2, 2, 3.0, 0.25)),
-            space("sports", None, "no filters", None, None),
+            space("stocks", Unwanted(1, 1, 4.0, 0.5), Unwanted(2, 2, 3.0, 0.25), proposal, ""),
+            space("sports", None, None, None, "no filters"),
         ),
     )
     shapes = ProposedShapes("stocks", 0, ((3, 0), (0, 2)), ("fewer unwanted events",))
