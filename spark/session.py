@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 FEW_BYTES = 4 << 20
 """Files of this size have some 70,000 rows: to compile queries takes longer than to run them."""
 
+SOME_BYTES = 64 << 20
+"""Some 1.1 million rows: for Java to optimise its programs takes longer than it saves."""
+
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _ROWS_PER_PARTITION = 150_000  # that are grouped in memory at once, by each core
 
@@ -29,7 +32,8 @@ _FOR_FEW = {
     "spark.sql.adaptive.enabled": "false",  # plans each stage again, when those before it are done
     SHUFFLE_PARTITIONS: "2",
 }
-_JAVA_FOR_FEW = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # compiles little and quickly
+_JAVA_FOR_FEW = "-XX:+UseSerialGC"
+_JAVA_FOR_SOME = "-XX:TieredStopAtLevel=1"  # compiles quickly, and optimises little
 _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -45,12 +49,22 @@ class SparkFailed(DzflowError):
 class SparkOptions(Struct, frozen=True):
     """Where jobs run. `settings` are Spark's own, such as `spark.executor.memory`.
 
-    With `few` rows, Spark interprets its queries, and Java compiles little.
+    `size` is that of the traces in bytes, if it is known: the less they are, the less is compiled.
     """
 
     master: str = "local[*]"
     settings: Mapping[str, str] = {}
-    few: bool = False
+    size: int | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether there are few rows: Spark interprets its queries."""
+        return self.size is not None and self.size <= FEW_BYTES
+
+    @property
+    def some(self) -> bool:
+        """Whether there are not many rows: Java does not optimise what it compiles."""
+        return self.size is not None and self.size <= SOME_BYTES
 
     @property
     def local(self) -> bool:
@@ -58,21 +72,21 @@ class SparkOptions(Struct, frozen=True):
         return self.master.startswith("local")
 
 
-def are_few(path: str) -> bool:
-    """Whether traces are files of this machine that have few rows, as far as their size shows."""
+def local_size(path: str) -> int | None:
+    """The size of traces in bytes; None if they are not files of this machine."""
     folder = Path(path)
     inner = (folder / "traces" / "requests", folder / "requests", folder)
     try:
         if folder.is_file():
-            return folder.stat().st_size <= FEW_BYTES
+            return folder.stat().st_size
         found = next((each for each in inner if each.is_dir()), None)
         if found is None:
-            return False
+            return None
         events = found.parent / "events"  # sampled events, which some jobs read, too
         folders = (found, events) if found.name == "requests" and events.is_dir() else (found,)
-        return sum(f.stat().st_size for each in folders for f in each.iterdir()) <= FEW_BYTES
+        return sum(f.stat().st_size for each in folders for f in each.iterdir())
     except OSError:  # such as a file that is deleted now; whoever reads them says what is wrong
-        return False
+        return None
 
 
 @contextmanager
@@ -146,6 +160,8 @@ def _python(options: SparkOptions) -> str:
 def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
     """Settings that suit these jobs; users may override each of them."""
     java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    if options.some:
+        java += f" {_JAVA_FOR_SOME}"
     if options.few:
         java += f" {_JAVA_FOR_FEW}"
     found = {

@@ -49,3 +49,34 @@ def doubling_bins(counts: Mapping[int, int]) -> tuple[Bin, ...]:
     return tuple(
         Bin(float(2**power), counts.get(power, 0)) for power in range(min(counts), max(counts) + 1)
     )
+
+
+def counted_histogram(counts: Mapping[int, float]) -> Histogram | None:
+    """How whole numbers are distributed, from the count of each; None if there is none."""
+    if not counts:
+        return None
+    total = sum(counts.values())
+    bars: dict[int, float] = {}
+    for value, count in counts.items():
+        power = min((value - 1).bit_length(), _HIGHEST) if value > 1 else 0
+        bars[power] = bars.get(power, 0.0) + count
+    p50, p90, p99 = (_value_at(counts, total * share) for share in PERCENTILES)
+    return Histogram(
+        max(1, round(total)),
+        sum(value * count for value, count in counts.items()) / total,
+        p50,
+        p90,
+        p99,
+        float(max(counts)),
+        doubling_bins({power: round(count) for power, count in bars.items()}),
+    )
+
+
+def _value_at(counts: Mapping[int, float], wanted: float) -> float:
+    """The smallest value that at least `wanted` of the counted values do not exceed."""
+    seen = 0.0
+    for value, count in sorted(counts.items()):
+        seen += count
+        if seen >= wanted - 1e-9:
+            return float(value)
+    return float(max(counts))

@@ -91,7 +91,7 @@ def _coarse_groups(rows: "DataFrame", index: Index) -> "DataFrame":
     # As bytes, of which a part can be taken without counting the characters before it.
     region = sql.col("region").cast("binary")
     told = told.where(sql.octet_length("region").between(1, WIDTH))
-    padded = sql.rpad(region, WIDTH, _OPEN)
+    padded = sql.rpad(region, WIDTH, sql.lit(_OPEN))
     if index.space.index.kind == "zorder":
         coarse: Column = sql.substring(padded, 1, _DZ_BITS)
     else:

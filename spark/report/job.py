@@ -11,7 +11,7 @@ from configurators.store.keys import PartitionName
 from spark.reading import read_rows, vanished
 from spark.report.churn import find_churn
 from spark.report.hot import find_hot
-from spark.report.loads import find_loads, find_slices, find_totals
+from spark.report.loads import find_loads, find_operations, find_slices, find_total
 from spark.report.model import ExpensiveRequest, Report
 from spark.report.rates import count_requests, find_hosts, find_rates
 from spark.source import find_source, with_notices
@@ -42,7 +42,6 @@ def make_report(
             return Report(source)
         kinds, timeline = find_rates(requests, groups, source)
         hosts, host_skew = find_hosts(groups)
-        total, operations = find_totals(requests)
         spaces, unknown = described_spaces(traces)
         notices = [f"Hot regions have no words: {unknown}."] if unknown else []
         loads = find_loads(rows, _partition_names(spaces))
@@ -52,11 +51,11 @@ def make_report(
             kinds=kinds,
             timeline=timeline,
             hosts=hosts,
-            latency=(*total, *loads.stages),
+            latency=(*find_total(requests), *loads.stages),
             partitions=loads.partitions,
             configurators=loads.configurators,
             slices=find_slices(rows),
-            operations=operations,
+            operations=find_operations(requests),
             churn=find_churn(requests),
             hot=hot,
             heat=heat,

@@ -5,13 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as sql
 
-from spark.report.histograms import (
-    PERCENTILES,
-    doubling_bins,
-    histogram_of,
-    percentiles,
-    read_histogram,
-)
+from spark.report.histograms import counted_histogram, percentiles
 from spark.report.model import Histogram, LoadRow, Skew, StageRow
 from spark.report.skew import skew_of
 
@@ -20,8 +14,6 @@ if TYPE_CHECKING:
 
 MOST_LOADS = 100
 STAGES = ("queued", "decided", "pushed")
-_GROUPS = {0b111: [], 0b001: ["partition", "space"], 0b110: ["configurator"]}
-"""What rows are grouped by at once; the bits of a group's number are 1 where it is not grouped."""
 
 
 class Loads(NamedTuple):
@@ -33,14 +25,17 @@ class Loads(NamedTuple):
     skew: tuple[Skew | None, ...]
 
 
-def find_totals(requests: "DataFrame") -> tuple[tuple[StageRow, ...], Histogram | None]:
-    """How long requests took as a whole, if that is known; and their flow operations."""
-    about = requests.agg(
-        *_stage_columns("total", sql.col("total_us") / 1_000),
-        histogram_of(sql.col("operations")).alias("operations"),
-    ).first()
+def find_total(requests: "DataFrame") -> tuple[StageRow, ...]:
+    """How long requests took as a whole, if that is known."""
+    about = requests.agg(*_stage_columns("total", sql.col("total_us") / 1_000)).first()
     assert about is not None  # an aggregation without groups has one row
-    return _stage_rows(about, ("total",)), read_histogram(about["operations"])
+    return _stage_rows(about, ("total",))
+
+
+def find_operations(requests: "DataFrame") -> Histogram | None:
+    """The flow operations of requests. How many a request can have depends on the network."""
+    counts = requests.groupBy("operations").count().collect()
+    return counted_histogram({row["operations"]: row["count"] for row in counts})
 
 
 def find_loads(rows: "DataFrame", known: Collection[str]) -> Loads:
@@ -56,20 +51,17 @@ def find_loads(rows: "DataFrame", known: Collection[str]) -> Loads:
         for stage in STAGES
         for column in _stage_columns(stage, sql.when(was_decided, sql.col(f"{stage}_us") / 1_000))
     ]
-    found = (
-        rows.groupingSets(list(_GROUPS.values()), "partition", "space", "configurator")
-        .agg(
-            sql.grouping_id().alias("grouping"),
-            sql.count("*").alias("partials"),
-            (sql.sum("work_us") / 1_000).alias("work_ms"),
-            sql.sum("operations").alias("operations"),
-            *stages,
-        )
-        .collect()
-    )
-    of_all, by_partition, by_configurator = (
-        [row for row in found if row["grouping"] == number] for number in _GROUPS
-    )
+    sums = [
+        sql.count("*").alias("partials"),
+        (sql.sum("work_us") / 1_000).alias("work_ms"),
+        sql.sum("operations").alias("operations"),
+        *stages,
+    ]
+    by_partition = rows.groupBy("partition", "space").agg(*sums).collect()
+    whole = sql.grouping("configurator") == 1
+    found = rows.rollup("configurator").agg(whole.alias("whole"), *sums).collect()
+    of_all = [row for row in found if row["whole"]]
+    by_configurator = [row for row in found if not row["whole"]]
     idle = set(known) - {row["partition"] for row in by_partition}
     return Loads(
         tuple(row for about in of_all for row in _stage_rows(about, STAGES)),
@@ -93,7 +85,7 @@ def _stage_columns(stage: str, value: "Column") -> "tuple[Column, ...]":
 def _stage_rows(about: "Row", stages: Sequence[str]) -> tuple[StageRow, ...]:
     """Stages that nothing has reached are left out."""
     return tuple(
-        StageRow(stage, about[f"{stage}_mean"], *each, about[f"{stage}_max"])
+        StageRow(stage, about[f"{stage}_mean"], each[0], each[1], each[2], about[f"{stage}_max"])
         for stage in stages
         if (each := about[f"{stage}_percentiles"])
     )
@@ -131,31 +123,4 @@ def _load_row(row: "Row", names: tuple[str, ...], total: float) -> LoadRow:
 def find_slices(rows: "DataFrame") -> Histogram | None:
     """How large slices were. A slice of n partials has n rows, so each row counts as 1/n of one."""
     sizes = rows.where(sql.col("slice_size") > 0).groupBy("slice_size").count().collect()
-    counts = {row["slice_size"]: row["count"] / row["slice_size"] for row in sizes}
-    if not counts:
-        return None
-    total = sum(counts.values())
-    bars: dict[int, float] = {}
-    for size, count in counts.items():
-        power = (size - 1).bit_length()
-        bars[power] = bars.get(power, 0.0) + count
-    p50, p90, p99 = (_share(counts, total * share) for share in PERCENTILES)
-    return Histogram(
-        max(1, round(total)),
-        sum(size * count for size, count in counts.items()) / total,
-        p50,
-        p90,
-        p99,
-        float(max(counts)),
-        doubling_bins({power: round(count) for power, count in bars.items()}),
-    )
-
-
-def _share(counts: dict[int, float], wanted: float) -> float:
-    """The smallest value that at least `wanted` of the counted values do not exceed."""
-    seen = 0.0
-    for value, count in sorted(counts.items()):
-        seen += count
-        if seen >= wanted - 1e-9:
-            return float(value)
-    return float(max(counts))
+    return counted_histogram({row["slice_size"]: row["count"] / row["slice_size"] for row in sizes})

@@ -20,7 +20,7 @@ from dispatcher.views import (
 )
 from dzflow.address import MAX_VERSION
 from monitor.balancing.balancer import BalancerStatus, Decision
-from monitor.jobs.state import JobMode, JobState
+from monitor.jobs.state import JobKind, JobMode, JobState
 from monitor.views import MapView, MoveView
 
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
@@ -321,6 +321,7 @@ class JobsOut(Struct, frozen=True):
     """The scheduled Spark job: how often it runs (0: never), and what is known of its runs."""
 
     every: float
+    kind: JobKind | None
     mode: JobMode | None
     state: JobState | None
 

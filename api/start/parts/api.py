@@ -129,6 +129,7 @@ def job_options(settings: Settings) -> JobOptions | None:
         every=jobs.every,
         traces=spark_address(place) if "://" in place else str(Path(place).absolute()),
         folder=settings.data_dir.absolute() / "logs" / "jobs",
+        kind=jobs.kind,
         mode=jobs.mode,
         time_limit=jobs.time_limit,
         window=jobs.window,

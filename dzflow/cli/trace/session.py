@@ -30,9 +30,9 @@ def open_traces(
     """A session of Spark, and the traces of a time; says on stderr how far it is."""
     from msgspec.structs import replace
 
-    from spark.session import are_few, suit_rows
+    from spark.session import local_size, suit_rows
 
-    how = replace(options, few=are_few(path))
+    how = replace(options, size=local_size(path))
     with start_spark(how, command) as session:
         from spark.reading import find_traces
 
