@@ -27,8 +27,15 @@ MISS_PRIORITY = 0
 MATCH_PRIORITY = 100
 
 
+GROUPS = 1 << 16  # group numbers that are ours, from the first on
+
+
 class OutOfTables(BadInput):
     """A switch has more legs than there are tables for them."""
+
+
+class OutOfGroups(BadInput):
+    """A switch has or had more hosts than there are groups for them."""
 
 
 class Pipeline(Struct, frozen=True):
@@ -37,6 +44,8 @@ class Pipeline(Struct, frozen=True):
     `tables[switch]` holds the legs in the order of their tables, `groups[switch]` the hosts in the
     order of their groups. `other_traffic` says what becomes of packets that are not ours: they are
     left to entries of others, or (`normal`) go by the switch's own forwarding if there are none.
+    `table_ranges` and `group_ranges` have the first and the last number for switches that may use
+    others than the rest.
     """
 
     plan: PlanName = "legs"
@@ -47,46 +56,78 @@ class Pipeline(Struct, frozen=True):
     tables: Mapping[str, tuple[Leg, ...]] = {}
     groups: Mapping[str, tuple[str, ...]] = {}
     other_traffic: OtherTraffic = "leave"
+    table_ranges: Mapping[str, tuple[int, int]] = {}
+    group_ranges: Mapping[str, tuple[int, int]] = {}
 
     def extended(self, topology: Topology) -> "Pipeline":
         """This record with numbers for all legs that a topology has."""
         tables, groups = dict(self.tables), dict(self.groups)
+        limits = {switch.id: switch.limits for switch in topology.switches}
+        ranges = replace(
+            self,
+            table_ranges={name: one.tables for name, one in limits.items() if one.tables},
+            group_ranges={name: one.groups for name, one in limits.items() if one.groups},
+        )
         for switch in topology.switches:
             hosts = [host.id for host in topology.hosts_at(switch.id)]
             ports = topology.switch_ports(switch.id)
             legs: list[Leg] = [*map(ToSwitch, ports), *map(ToHost, hosts)]
             tables[switch.id] = _appended(tables.get(switch.id, ()), legs)
             groups[switch.id] = _appended(groups.get(switch.id, ()), hosts)
-            room = self.leg_tables
-            if self.plan == "legs" and len(tables[switch.id]) > room:
-                raise OutOfTables(
-                    f"switch {switch.id} has {len(tables[switch.id])} legs but tables for {room};"
-                    " raise the number of tables, or use the plan lpm"
-                )
-        return replace(self, tables=tables, groups=groups)
+            ranges._check_room(switch.id, len(tables[switch.id]), len(groups[switch.id]))
+        return replace(ranges, tables=tables, groups=groups)
 
-    @property
-    def leg_tables(self) -> int:
-        """How many tables a switch has for legs, under the plan `legs`."""
+    def _check_room(self, switch: str, legs: int, hosts: int) -> None:
+        room = self.leg_tables(switch)
+        if self.plan == "legs" and legs > room:
+            raise OutOfTables(
+                f"switch {switch} has {legs} legs but tables for {max(room, 0)};"
+                " raise the number of tables, or use the plan lpm"
+            )
+        if self.plan == "lpm" and room < 0:
+            raise OutOfTables(f"switch {switch} may use one table, and two are needed")
+        if hosts > len(self.groups_of(switch)):
+            raise OutOfGroups(
+                f"switch {switch} has or had {hosts} hosts, but groups for"
+                f" {len(self.groups_of(switch))}; raise the number of groups"
+            )
+
+    def leg_tables(self, switch: str) -> int:
+        """How many tables a switch has for legs, under the plan `legs`; negative if too few."""
         # Every entry goes on to the next table, those of the last leg too.
-        return self.table_count - 2
+        return len(self.tables_of(switch)) - 2
 
-    @property
-    def forward_table(self) -> int:
-        """Where a packet goes that table 0 has let in."""
-        return self.first_table + 1
+    def tables_of(self, switch: str) -> range:
+        """The tables that may be used on a switch; the first one lets events in."""
+        if given := self.table_ranges.get(switch):
+            return range(given[0], given[1] + 1)
+        return range(self.first_table, self.first_table + self.table_count)
+
+    def groups_of(self, switch: str) -> range:
+        """The groups that are ours on a switch."""
+        if given := self.group_ranges.get(switch):
+            return range(given[0], given[1] + 1)
+        return range(self.first_group, self.first_group + GROUPS)
+
+    def admission_table(self, switch: str) -> int:
+        """The table that lets events in."""
+        return self.tables_of(switch).start
+
+    def forward_table(self, switch: str) -> int:
+        """Where a packet goes that the admission table has let in."""
+        return self.tables_of(switch).start + 1
 
     def table(self, switch: str, leg: Leg) -> int:
         """The table of a leg."""
         if self.plan == "lpm":
-            return self.forward_table
-        return self.forward_table + self.tables[switch].index(leg)
+            return self.forward_table(switch)
+        return self.forward_table(switch) + self.tables[switch].index(leg)
 
     def action(self, switch: str, leg: Leg) -> Action:
         """The action that sends a copy out by a leg."""
         if isinstance(leg, ToSwitch):
             return Output(leg.port)
-        return ToGroup(self.first_group + self.groups[switch].index(leg.host))
+        return ToGroup(self.groups_of(switch).start + self.groups[switch].index(leg.host))
 
     def base_entries(self, topology: Topology, switch: str) -> Iterator[FlowEntry]:
         """The entries of a switch without any request: admission from switches, drops, misses.
@@ -95,24 +136,23 @@ class Pipeline(Struct, frozen=True):
         match one. So no event goes by a switch's own forwarding, which would send it to all hosts.
         """
         ours = match_prefix(self.prefix)
+        first, forward = self.admission_table(switch), self.forward_table(switch)
         for port in topology.switch_ports(switch):
-            yield FlowEntry(
-                self.first_table, ADMIT_PRIORITY, ours, goto=self.forward_table, in_port=port
-            )
-        yield FlowEntry(self.first_table, DROP_PRIORITY, ours)
+            yield FlowEntry(first, ADMIT_PRIORITY, ours, goto=forward, in_port=port)
+        yield FlowEntry(first, DROP_PRIORITY, ours)
         if self.other_traffic == "normal":
-            yield FlowEntry(self.first_table, MISS_PRIORITY, None, (Output(NORMAL),))
+            yield FlowEntry(first, MISS_PRIORITY, None, (Output(NORMAL),))
         if self.plan == "legs":
             for number in range(len(self.tables[switch])):
-                table = self.forward_table + number
+                table = forward + number
                 yield FlowEntry(table, MISS_PRIORITY, None, goto=table + 1)
 
     def base_groups(self, topology: Topology, switch: str) -> Iterator[GroupEntry]:
         """The groups of the hosts that a switch has now."""
-        for number, name in enumerate(self.groups[switch]):
+        for number, name in zip(self.groups_of(switch), self.groups[switch], strict=False):
             host = _host_at(topology, switch, name)
             if host:
-                yield GroupEntry(self.first_group + number, name, host.port)
+                yield GroupEntry(number, name, host.port)
 
 
 def _host_at(topology: Topology, switch: str, name: str) -> Host | None:

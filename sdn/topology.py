@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from dzflow.errors import BadInput
+from sdn.switch_limits import AS_ALL, SwitchLimits
 
 # OpenFlow 1.0 keeps 0xff00 and above for itself; staying below is right for every version.
 MAX_PORT = 0xFEFF
@@ -24,11 +25,12 @@ _DIGITS = re.compile(r"([0-9]+)")
 T = TypeVar("T")
 
 
-class Switch(Struct, frozen=True):
-    """An OpenFlow switch: our name for it and the datapath id it reports itself."""
+class Switch(Struct, frozen=True, omit_defaults=True):
+    """An OpenFlow switch: our name for it, the datapath id it reports itself, what it can take."""
 
     id: str
     dpid: int
+    limits: SwitchLimits = AS_ALL
 
 
 class Link(Struct, frozen=True):

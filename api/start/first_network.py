@@ -1,5 +1,7 @@
 """The network that a service stores at its first start, and loads at later ones."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from api.start.settings.settings import BadSettings, Settings
@@ -10,6 +12,7 @@ from configurators.store.etcd.client import Etcd, Put, absent, unchanged
 from configurators.store.model import NetworkDoc
 from dzflow.errors import BadInput
 from sdn.topologies import topology
+from sdn.topology import Switch
 
 
 class AnotherNetwork(BadInput):
@@ -54,9 +57,16 @@ def _new_network(settings: Settings) -> NetworkDoc:
 
 
 def _up_to_date(doc: NetworkDoc, settings: Settings) -> NetworkDoc:
-    """The network with what may change from one start to the next."""
-    other_traffic = settings.openflow.other_traffic
-    return replace(doc, pipeline=replace(doc.pipeline, other_traffic=other_traffic))
+    """The network with what may change from one start to the next.
+
+    OutOfTables or OutOfGroups if switches may not use as many any more as they need.
+    """
+    if "topology" in settings.model_fields_set:
+        limits = {switch.id: switch.limits for switch in topology(settings.topology).switches}
+        switches = [replace(switch, limits=limits[switch.id]) for switch in doc.switches]
+        doc = replace(doc, switches=tuple(switches))
+    pipeline = replace(doc.pipeline, other_traffic=settings.openflow.other_traffic)
+    return replace(doc, pipeline=pipeline.extended(topology_of(doc)))
 
 
 def _compare(doc: NetworkDoc, settings: Settings) -> None:
@@ -64,7 +74,7 @@ def _compare(doc: NetworkDoc, settings: Settings) -> None:
     if "topology" in given:
         asked = topology(settings.topology)
         # Hosts come and go; switches and links are those of the first start.
-        if (asked.switches, asked.links) != (doc.switches, doc.links):
+        if (_names(asked.switches), asked.links) != (_names(doc.switches), doc.links):
             raise _refused(
                 f"a network of {len(doc.switches)} switches and {len(doc.links)} links",
                 f"{settings.topology} is another one",
@@ -90,6 +100,10 @@ def _makes_others(doc: NetworkDoc, settings: Settings) -> bool:
         return True
     made = first_network(topology_of(doc), settings.plan, settings.trees)
     return made.tree_count != doc.tree_count
+
+
+def _names(switches: Iterable[Switch]) -> list[tuple[str, int]]:
+    return [(switch.id, switch.dpid) for switch in switches]
 
 
 def _refused(there: str, asked: str, option: str) -> AnotherNetwork:

@@ -165,6 +165,7 @@ def _has_room(pipeline: Pipeline, tables: dict[str, list[Leg]], link: Link) -> b
     if pipeline.plan != "legs":
         return True
     return all(
-        ToSwitch(port) in (legs := tables.get(switch, [])) or len(legs) < pipeline.leg_tables
+        ToSwitch(port) in (legs := tables.get(switch, []))
+        or len(legs) < pipeline.leg_tables(switch)
         for switch, port in link.ends
     )

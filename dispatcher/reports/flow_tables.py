@@ -88,7 +88,8 @@ class LegNames:
                 return there.b if there.a == switch else there.a
             return there.id if there else None
         pipeline = self._network.pipeline
-        number, hosts = action.group - pipeline.first_group, pipeline.groups.get(switch, ())
+        number = action.group - pipeline.groups_of(switch).start
+        hosts = pipeline.groups.get(switch, ())
         return hosts[number] if 0 <= number < len(hosts) else None
 
 

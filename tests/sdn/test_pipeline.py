@@ -1,12 +1,16 @@
 """Tables and groups: numbers are given once and never change."""
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from sdn.flows import Change, FlowEntry, FlowOp, Output, ToGroup
-from sdn.pipeline import OutOfTables, Pipeline
+from sdn.pipeline import OutOfGroups, OutOfTables, Pipeline, PlanName
 from sdn.simulate import AmbiguousMatch, OperationRefused, SimulatedNetwork, SimulatedSwitch
+from sdn.switch_limits import SwitchLimits
 from sdn.topologies import topology
-from sdn.topology import Host, ToHost, ToSwitch
+from sdn.topology import Host, ToHost, Topology, ToSwitch
 
 LINE = topology("line:3")
 
@@ -100,3 +104,42 @@ def test_a_loop_is_noticed() -> None:
             switch.apply(FlowOp(Change.DELETE, known))
         switch.apply(FlowOp(Change.ADD, FlowEntry(0, 1, None, everywhere)))
     assert network.send("h1", 0).looped
+
+
+def limited(network: Topology, switch: str, **limits: Any) -> Topology:
+    """The network, one switch of which has limits of its own."""
+    switches = [
+        replace(one, limits=SwitchLimits(**limits)) if one.id == switch else one
+        for one in network.switches
+    ]
+    return Topology.build(switches, network.links, network.hosts)
+
+
+def test_a_switch_may_have_tables_and_groups_of_its_own() -> None:
+    network = limited(LINE, "s2", tables=(10, 14), groups=(3, 4))
+    tables = Pipeline().extended(network)
+    assert [tables.table("s2", leg) for leg in tables.tables["s2"]] == [11, 12, 13]
+    assert {entry.table for entry in tables.base_entries(network, "s2")} == {10, 11, 12, 13}
+    assert tables.action("s2", ToHost("h2")) == ToGroup(3)
+    assert [group.group for group in tables.base_groups(network, "s2")] == [3]
+    assert tables.table("s1", ToHost("h1")) == Pipeline().extended(LINE).table("s1", ToHost("h1"))
+    assert tables.extended(LINE) == Pipeline().extended(LINE)  # as soon as they are not given
+
+
+@pytest.mark.parametrize(
+    ("plan", "limits", "error", "said"),
+    [
+        ("legs", {"tables": (10, 13)}, OutOfTables, "switch s2 has 3 legs but tables for 2"),
+        ("legs", {"tables": (10, 10)}, OutOfTables, "switch s2 has 3 legs but tables for 0"),
+        ("lpm", {"tables": (10, 10)}, OutOfTables, "switch s2 may use one table, and two"),
+        ("legs", {"groups": (3, 3)}, OutOfGroups, "switch s2 has or had 2 hosts, but groups for 1"),
+    ],
+)
+def test_a_switch_that_may_use_too_few_is_named(
+    plan: PlanName, limits: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    network = limited(
+        LINE.with_host(Host("a", "s2", 40)) if "groups" in limits else LINE, "s2", **limits
+    )
+    with pytest.raises(error, match=said):
+        Pipeline(plan=plan).extended(network)

@@ -88,10 +88,10 @@ class Finder:
         return asyncio.get_running_loop().time()
 
 
-async def send_punts(connection: SwitchConnection, pipeline: Pipeline) -> None:
+async def send_punts(connection: SwitchConnection, switch: str, pipeline: Pipeline) -> None:
     """Have the switch send us LLDP and neighbour discovery; harmless if it does already."""
     forward = pipeline.other_traffic == "normal"
-    mods = punt_mods(connection.session.version, 0, pipeline.first_table, forward)
+    mods = punt_mods(connection.session.version, 0, pipeline.admission_table(switch), forward)
     while mods:
         length = int.from_bytes(mods[2:4], "big")
         connection.send(Type.FLOW_MOD, mods[HEADER.size : length])

@@ -36,7 +36,7 @@ from sdn.openflow.protocol.events import (
 from sdn.openflow.switches.auditor import Auditor
 from sdn.openflow.switches.features import Unusable, check_features
 from sdn.openflow.switches.finder import Finder, send_punts
-from sdn.openflow.switches.flow_mod_queue import Limits
+from sdn.openflow.switches.limits import Limits, limits_of
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
@@ -73,7 +73,7 @@ class ManagedSwitches:
         self._pipeline = pipeline
         self._partition_of = partition_of
         self._fence = fence
-        self._limits = Limits(options.window, options.queue, options.rate, options.timeout)
+        self._options = options
         self._report_event = report
         self._tasks = tasks
         self._claims = Claims(options.admission)
@@ -181,16 +181,18 @@ class ManagedSwitches:
             if removed.connection:
                 removed.connection.close("the switch is no longer part of the network")
         for switch in self._topology.switches:
+            limits = limits_of(self._options, switch.limits)
             if switch.id not in self.reconcilers:
-                self.reconcilers[switch.id] = self._new_reconciler(switch.id)
+                self.reconcilers[switch.id] = self._new_reconciler(switch.id, limits)
+            self.reconcilers[switch.id].queue.limits = limits
             self.reconcilers[switch.id].declare_base(self._topology, self._pipeline)
 
-    def _new_reconciler(self, switch: str) -> SwitchReconciler:
+    def _new_reconciler(self, switch: str, limits: Limits) -> SwitchReconciler:
         reconciler = SwitchReconciler(
             switch,
             self._fence,
             self._partition_of,
-            self._limits,
+            limits,
             self._batcher,
             self._report,
             self._auditor.audit_soon,
@@ -207,6 +209,11 @@ class ManagedSwitches:
     def switch_count(self) -> int:
         """How many switches the network has."""
         return len(self.reconcilers)
+
+    def echo_every(self, ready: Ready) -> float:
+        """How often a switch that has connected is asked for a sign of life."""
+        reconciler = self.reconcilers.get(self._names.get(ready.dpid, ""))
+        return reconciler.queue.limits.echo_every if reconciler else self._options.echo_every
 
     async def serve(self, peer: SwitchPeer, ready: Ready) -> None:
         """Set a switch up, then use it until its connection ends.
@@ -238,6 +245,7 @@ class ManagedSwitches:
             before.connection.close("it gave no sign of life, and the switch has connected again")
             self._connection_ended(reconciler, before.connection)
         peer.admit()
+        connection.timeout = reconciler.queue.limits.timeout
         reconciler.connected(connection, capacity)
         self._peers[name] = peer
         self._report(ConnectionChanged(name, True))
@@ -308,7 +316,7 @@ class ManagedSwitches:
                 connection.close(reason)
                 return
             if self._finder and reconciler.usable:
-                await send_punts(connection, self._pipeline)
+                await send_punts(connection, reconciler.switch, self._pipeline)
                 up = [number for number, is_up in peer.ports.items() if is_up]
                 self._finder.switch_up(reconciler.switch, connection, up)
         except (ConnectionLost, RequestRefused, TimeoutError) as error:
@@ -381,7 +389,7 @@ class ManagedSwitches:
         await reconciler.audit()
         if self._finder and reconciler.usable and reconciler.connection:
             try:
-                await send_punts(reconciler.connection, self._pipeline)
+                await send_punts(reconciler.connection, name, self._pipeline)
             except (ConnectionLost, TimeoutError) as error:
                 log.info("switch %s: %s", name, error)  # sent again when the switch is back
 

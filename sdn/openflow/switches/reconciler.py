@@ -28,15 +28,15 @@ from sdn.openflow.connections.connection import (
     SwitchConnection,
 )
 from sdn.openflow.protocol.messages import FlowStat, Foreign
-from sdn.openflow.switches.flow_mod_queue import FlowModQueue, Limits, QueueState
+from sdn.openflow.switches.flow_mod_queue import FlowModQueue, QueueState
 from sdn.openflow.switches.flow_monitor import FlowMonitor
+from sdn.openflow.switches.limits import Limits
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from sdn.pipeline import Pipeline
 from sdn.shadow import BASE, PartitionOf, Shadow
 from sdn.topology import Topology
 
-GROUPS = 1 << 16  # group numbers that are ours, from the pipeline's first on
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a switch without room is audited again
 _NOT_CONNECTED_YET = "it has not connected yet"
 _NOT_PERMITTED = "this process may not change switches now"
@@ -200,7 +200,7 @@ class SwitchReconciler:
         self.declare(BASE, self._base)
         groups = pipeline.base_groups(topology, self.switch)
         self._groups = {group.group: group for group in groups}
-        self._group_range = range(pipeline.first_group, pipeline.first_group + GROUPS)
+        self._group_range = pipeline.groups_of(self.switch)
 
     # Audits
 

@@ -1,5 +1,6 @@
 """The network that a service begins with."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from api.start.settings.sources import load
 from configurators.store import keys
 from configurators.store.documents import decode_network
 from configurators.store.etcd.client import Etcd
+from sdn.pipeline import OutOfTables
+from sdn.switch_limits import SwitchLimits
 from tests.etcd import TestEtcd
 
 
@@ -67,3 +70,30 @@ async def test_the_stored_network_follows_the_setting_for_other_traffic(
             await load_or_store_network(etcd, load(None, given, {}))
             again = await etcd.get(keys.NETWORK)
             assert again == stored  # nothing was written
+
+
+FILE = "switches: [{id: s1, dpid: 5%s}, s2]\nlinks: [[s1, s2]]\nhosts: [{id: h1, switch: s1}]\n"
+
+
+async def test_the_stored_network_follows_what_the_file_says_about_single_switches(
+    etcd_server: TestEtcd, tmp_path: Path
+) -> None:
+    file = tmp_path / "net.yaml"
+    told = {"data_plane": "external", "topology": str(file)}
+    async with Etcd(etcd_server.access()) as etcd:
+        file.write_text(FILE % "")
+        before = await load_or_store_network(etcd, load(None, told, {}))
+        file.write_text(FILE % ", rate: 45, tables: [3, 9]")
+        doc = await load_or_store_network(etcd, load(None, told, {}))
+        assert doc.switches[0].limits == SwitchLimits(rate=45, tables=(3, 9))
+        assert doc.pipeline.table_ranges == {"s1": (3, 9)}
+        # Without the file, what is stored counts.
+        assert await load_or_store_network(etcd, load(None, {"data_plane": "external"}, {})) == doc
+        file.write_text(FILE % ", tables: [3, 5]")
+        with pytest.raises(OutOfTables, match="switch s1 has 2 legs but tables for 1"):
+            await load_or_store_network(etcd, load(None, told, {}))
+        file.write_text(FILE % "")
+        assert await load_or_store_network(etcd, load(None, told, {})) == before
+        file.write_text((FILE % "").replace("dpid: 5", "dpid: 6"))
+        with pytest.raises(AnotherNetwork):
+            await load_or_store_network(etcd, load(None, told, {}))

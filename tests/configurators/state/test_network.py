@@ -5,13 +5,22 @@ import pytest
 
 from configurators.engine.engine import Engine
 from configurators.engine.partials import Kind, Partial
-from configurators.state.network import Network, first_network, with_host, without_host
+from configurators.state.network import (
+    Network,
+    first_network,
+    read_network,
+    topology_of,
+    with_host,
+    without_host,
+)
+from configurators.store.documents import encode
 from configurators.store.model import NetworkDoc
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.pipeline import Pipeline
+from sdn.switch_limits import SwitchLimits
 from sdn.topologies import topology
-from sdn.topology import Host, PortTaken, UnknownHost
+from sdn.topology import Host, PortTaken, Switch, Topology, UnknownHost
 from sdn.trees import BadTreeCount
 
 SCOPE = Scope(1)
@@ -84,3 +93,21 @@ def test_engines_go_over_from_one_network_to_the_next() -> None:
         engine.commit(engine.rewire(after.plan(SCOPE)))
         before = after
     assert engine.entries().keys() == {"s1"}
+
+
+def test_a_network_that_was_stored_before_switches_had_limits_still_loads() -> None:
+    doc = first_network(topology("line:2"), "legs", 1)
+    old = msgspec.msgpack.decode(encode(doc))
+    pipeline = old[3]
+    for name in ("other_traffic", "table_ranges", "group_ranges"):
+        del pipeline[name]
+    assert all(switch.keys() == {"id", "dpid"} for switch in old[0])
+    assert read_network(msgspec.msgpack.encode(old)) == doc
+
+
+def test_limits_of_switches_are_stored() -> None:
+    limits = SwitchLimits(rate=45, tables=(3, 9), groups=(1, 4), capacity=100)
+    net = Topology.build([Switch("s1", 1, limits)], [], [Host("h1", "s1", 1)])
+    doc = first_network(net, "legs", 1)
+    assert read_network(encode(doc)) == doc
+    assert topology_of(read_network(encode(doc))).switch("s1").limits == limits
