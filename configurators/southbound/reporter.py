@@ -40,7 +40,7 @@ class Reporter:
         self._driver = driver
         self._counts = counts or SouthboundCounts(southbound)
         self._streams: dict[Stream, None] = {}  # those that are open, and some that have closed
-        self._links_down: set[tuple[str, int]] = set()
+        self._silent: set[tuple[str, int]] = set()  # ends of links that carry no probes
         self._sent: SwitchReport | None = None
         self._sending = OncePerTurn(self.send)
         self._found = asyncio.Event()
@@ -97,22 +97,24 @@ class Reporter:
                 self._send(stream, report)
 
     def link_changed(self, link: Link, up: bool) -> None:
-        """Report the ports of a link that was found, or has gone down."""
+        """Report the ports of a link that was found, or no longer carries probes."""
         if up:
-            self._links_down.difference_update(link.ends)
+            self._silent.difference_update(link.ends)
         else:
-            self._links_down.update(link.ends)
+            self._silent.update(link.ends)
 
     def _report(self) -> SwitchReport:
+        up = self._driver.up()
         return SwitchReport(
             self._southbound,
-            sorted(self._driver.up()),
+            sorted(up),
             self._driver.down(),
             self.network,
-            sorted({*self._driver.ports_down(), *self._links_down}),
+            sorted(self._driver.ports_down()),
             self.spaces,
             self._driver.refusing(),
             self.cleaned,
+            sorted(end for end in self._silent if end[0] in up),
         )
 
     def _findings(self) -> FoundNetwork:

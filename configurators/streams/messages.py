@@ -300,6 +300,7 @@ class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
     spaces: int = 0  # it knows all spaces as they were at this revision
     refusing: dict[str, str] = {}
     cleaned: int = 0  # as `spaces`, and no entries are left of maps that were changed before
+    silent: list[tuple[str, int]] = []  # ends of links that carry no probes, of `switches`
 
 
 class FoundNetwork(Struct, frozen=True, array_like=True, tag="found"):

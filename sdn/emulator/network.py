@@ -176,6 +176,13 @@ class EmulatedNetwork:
         for switch, port in link.ends:
             self.switches[switch].set_port(port, up)
 
+    def mute(self, link: Link) -> None:
+        """Let nothing through a link from now on, though its ports stay up."""
+        if link not in self.topology.links:
+            raise UnknownLink(f"there is no link {link}", link)
+        for end in link.ends:
+            del self._far[end]
+
     def recable(self, link: Link, new: Link) -> None:
         """Unplug a cable, and plug one in elsewhere; a port that a switch lacks is added."""
         self.set_link(link, up=False)

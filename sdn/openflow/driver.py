@@ -58,7 +58,8 @@ class OpenFlowDriver:
         self._tasks = BackgroundTasks()
         self._log = LimitedLog(log, logging.INFO, self.options.admission.log_every)
         key = self.options.discovery_key or secrets.token_bytes(32)
-        discovery = Discovery(key) if self.options.discover else None
+        first = secrets.randbits(62)
+        discovery = Discovery(key, first_nonce=first) if self.options.discover else None
         self._switches = ManagedSwitches(
             topology,
             pipeline,

@@ -17,17 +17,24 @@ from tests.dispatcher.whole import Whole, whole
 from tests.etcd import TestEtcd
 from tests.support import until
 
-SOON = Patience(down_after=0.3, absent_after=20.0, back_after=0.3)
+SOON = Patience(down_after=0.3, absent_after=20.0, back_after=0.3, silent_after=0.3)
 
 
 @asynccontextmanager
 async def discovering(
-    server: TestEtcd, shape: str, trees: int = 1, **options: Any
+    server: TestEtcd, shape: str, trees: int = 1, southbound: int = 1, **options: Any
 ) -> AsyncIterator[tuple[Whole, Dispatcher]]:
     """A control plane whose network has this shape, and is not known at first."""
     how = {"settled_after": 0.3, "grace": 0.1, "patience": SOON} | options
     async with (
-        whole(server.access(), shape, trees=trees, configurators=1, discovered=True) as w,
+        whole(
+            server.access(),
+            shape,
+            trees=trees,
+            configurators=1,
+            discovered=True,
+            southbound=southbound,
+        ) as w,
         w.dispatcher(**how) as d,
     ):
         yield w, d
@@ -138,6 +145,34 @@ async def test_a_link_that_flaps_does_not_rebuild_trees_each_time(etcd_server: T
         await until(calm)
         assert {tuple(doc.lost.links) for doc in seen} == {(link,)}
         assert len({number for doc in seen for number in doc.trees} - doc.trees.keys()) == 1
+
+
+async def test_links_between_switches_of_several_southbound_processes_are_found(
+    etcd_server: TestEtcd,
+) -> None:
+    async with discovering(etcd_server, "ring:4", trees=2, southbound=2) as (w, d):
+        await settled(w, d)
+        assert {report.southbound for report in d.fleet.found.values()} == {"sb1", "sb2"}
+        assert all(len(report.links) == 4 for report in d.fleet.found.values())
+
+        async def two_trees() -> bool:
+            return len(d.status.usable_trees()) == 2
+
+        await until(two_trees)
+
+
+async def test_a_cable_that_carries_nothing_is_lost_though_its_ports_are_up(
+    etcd_server: TestEtcd,
+) -> None:
+    async with discovering(etcd_server, "ring:3", southbound=3) as (w, d):
+        doc = await settled(w, d)
+        w.network.mute(doc.links[0])
+
+        async def gone() -> bool:
+            return (await stored(w)).lost.links == (doc.links[0],)
+
+        await until(gone)
+        assert [link.up for link in d.status.topology().links] == [False, True, True]
 
 
 async def test_102_switches_are_found_wired_and_ready(etcd_server: TestEtcd) -> None:
