@@ -41,6 +41,7 @@ ACCESS: Mapping[str, Access] = {
     "GET /spaces/{name}/shapes/usage": "operator",
     "POST /spaces/{name}/key": "operator",
     "POST /explain": "host",
+    "POST /publish": "host",
     "GET /hosts": "host",
     "PUT /hosts/{id}": "operator",
     "DELETE /hosts/{id}": "operator",

@@ -189,6 +189,28 @@ class ExplainIn(In, frozen=True):
     host: HostId | None = None
 
 
+class PublishIn(In, frozen=True):
+    """An event, and the host that publishes it."""
+
+    host: HostId
+    space: SpaceName
+    event: Annotated[
+        dict[str, Any],
+        Meta(
+            description="The value of every attribute.",
+            examples=[{"price": 420.5, "volume": 100, "symbol": "ACME"}],
+        ),
+    ]
+
+
+class PublishedOut(Struct, frozen=True):
+    """An event that was sent: its id (a 64-bit number, as text), address and tree."""
+
+    id: str
+    address: str
+    tree: int
+
+
 class SampledEvent(In, frozen=True):
     """An event that a publisher sent, as a sample."""
 

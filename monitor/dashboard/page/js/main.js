@@ -70,6 +70,9 @@ function open() {
 function showNav(named) {
   show($("nav"), VIEWS.map((one) =>
     h("a", { href: `#/${one.path}`, "aria-current": one === named && "page" }, one.title)));
+  // On a phone, the views are one row that scrolls.
+  const nav = $("nav"), current = nav.querySelector("[aria-current]");
+  nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
 }
 
 function update() {

@@ -154,7 +154,7 @@ export class Overview {
         { name: "queued", values: of("queued") }])),
       card("Flow operations", lines("Acknowledged by switches", "/s", times, [
         { name: "operations", values: of("flow_ops_per_s") }])),
-      card("Configurators", this.#configurators()),
+      this.#configurators(),
     ];
   }
 
@@ -166,6 +166,8 @@ export class Overview {
       { title: "Memory", number: true, value: (row) => bytes(row.memory) },
       { title: "Parts/s", number: true, value: (row) => number(row.done_per_s) },
     ];
-    return table("Load of the last second", columns, rows, "No configurator has reported yet.");
+    const found = card("Configurators", table("Load of the last second", columns, rows, "No configurator has reported yet."));
+    found.classList.add("wide");
+    return found;
   }
 }
