@@ -1,1 +1,1 @@
-"""Starts and ends workers as Ray actors until there are as many as wanted, on one machine or several."""
+"""Starts and ends workers as Ray actors, on one machine or several, until as many run as wanted."""
