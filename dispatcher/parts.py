@@ -157,7 +157,9 @@ class DispatcherParts:
         self.space_changes = SpaceChanges(
             etcd, me, options, catalogue, fleet, workers, self.index_changes, environment.new_id
         )
-        self.scaling = Scaling(etcd, fleet, workers, options.southbound_limit)
+        self.scaling = Scaling(
+            etcd, fleet, workers, options.southbound_limit, options.southbound_outside
+        )
         self.event_keys = EventKeys(etcd, catalogue, clock, environment.new_id, options.max_page)
         self.hosts = hosts = Hosts(
             etcd, catalogue, fleet, reachability, options.network_timeout, clock

@@ -34,6 +34,7 @@ from configurators.store.keys import NETWORK, SOUTHBOUND, SPACES, PartitionName
 from configurators.store.mirror import KeyChange, Snapshot, follow, follow_key, read_snapshot
 from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Registration
+from configurators.streams.addresses import join_address, split_address
 from configurators.streams.messages import ToSouthbound
 from sdn.driver import SwitchDriver
 from sdn.network_events import (
@@ -84,7 +85,10 @@ class SouthboundProcess:
         self._open_driver = open_driver
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set; Superseded if another process registers with the same id."""
+        """Work until `stop` is set, and hand over the switches if there is time for it.
+
+        Superseded if another process registers with the same id.
+        """
         async with self._environment.store(self._access) as etcd:
             found = await _unless_stopped(stop, _first_network(etcd))
             if found is None:
@@ -125,7 +129,7 @@ class SouthboundProcess:
                     responsibility = self._responsibility(etcd, driver, handler, reporter, doc)
                     registration = self._registration(etcd, responsibility)
                     await self._serve(
-                        stop.wait(),
+                        self._hand_over_at(stop, responsibility),
                         registration.keep(),
                         self._become_ready(registration),
                         responsibility.run(registration),
@@ -161,10 +165,21 @@ class SouthboundProcess:
 
     def _registration(self, etcd: Etcd, responsibility: Responsibility) -> Registration:
         options, pid = self._options, self._environment.pid
-        process = Process(self.id, self.listen, pid, options.node, self.openflow)
+        process = Process(
+            self.id,
+            _advertised(self.listen, options.advertise),
+            pid,
+            options.node,
+            _advertised(self.openflow, options.advertise_openflow),
+        )
         # Others may claim and change the switches of a process that is not registered.
         on_lost = responsibility.release_all
         return Registration(etcd, SOUTHBOUND + self.id, process, options.ttl, on_lost)
+
+    async def _hand_over_at(self, stop: asyncio.Event, responsibility: Responsibility) -> None:
+        await stop.wait()
+        if self._options.drain and self.ready.is_set():
+            await responsibility.hand_over(self._options.drain)
 
     async def _become_ready(self, registration: Registration) -> None:
         await registration.known.wait()
@@ -291,6 +306,11 @@ async def _handle_events(
             case HostSeen(host):
                 log.info("host %s was seen at switch %s", host.id, host.switch)
         reporter.schedule()
+
+
+def _advertised(address: str, host: str) -> str:
+    """The address under which others reach this process."""
+    return join_address(host, split_address(address)[1]) if host and address else address
 
 
 def _names(doc: NetworkDoc) -> list[str]:

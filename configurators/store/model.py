@@ -244,12 +244,14 @@ class Connections(Struct, frozen=True, array_like=True):
     """The switches of a southbound process, in order: what the others divide the switches by.
 
     `connected` has those whose connection counts, `held` those that it is responsible for, and
-    `away` those of them that were connected to it and are not any more.
+    `away` those of them that were connected to it and are not any more. A process that is `leaving`
+    is about to end, and hands its switches over.
     """
 
     connected: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    leaving: bool = False
 
 
 class KeyUse(Struct, frozen=True, array_like=True):

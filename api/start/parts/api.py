@@ -98,6 +98,7 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
             for rule in settings.permissions.rules
         ),
         southbound_limit=_southbound_limit(settings),
+        southbound_outside=settings.southbound_placed == "outside",
         lease_ttl=times.dispatcher_lease,
         grace=times.grace,
         patience=Patience(

@@ -14,7 +14,7 @@ from api.start import child
 from api.start.parts import common
 from api.start.workers.ray_cluster import Cluster
 from api.start.workers.scaling import WorkerScaling
-from api.start.workers.wanted import read_counts
+from api.start.workers.wanted import placed_kinds, read_counts
 from configurators.store import keys
 from configurators.store.etcd.client import Etcd
 from configurators.store.model import Process
@@ -26,7 +26,7 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
     # In this thread: Ray's processes end with the thread that started them.
     cluster.start()
     async with Etcd(common.access(self.settings)) as etcd:
-        counts = await read_counts(etcd)
+        counts = await read_counts(etcd, placed_kinds(self.settings))
         await asyncio.to_thread(cluster.start_workers, counts)
         # The API reads this key to find out whether Ray runs, and whether workers can be added.
         process = Process("ray", cluster.address, os.getpid(), platform.node())

@@ -22,16 +22,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from api.start.actors.configurator import Configurator
 from api.start.actors.southbound import Southbound
+from api.start.parts.southbound import openflow_address
 from api.start.settings.settings import Settings
 from api.start.workers.ray_environment import NoRay, RayLost, temporary_folder
 from api.start.workers.wanted import KINDS, Counts, Worker
-from configurators.store.server.server import free_ports
 
 _log = logging.getLogger(__name__)
 
-NAMESPACE = "dzflow"
 OBJECT_STORE_BYTES = 80 << 20  # we store nothing in it; Ray does not allow less
-OPENFLOW_PORT = 6653
 _START_SECONDS = 120.0
 _ROOM_SECONDS = 30.0  # after which an actor that has not started is placed in another way
 _LOOK_EVERY = 0.1
@@ -86,19 +84,6 @@ def choose_with_room(
     if first in room:
         return first
     return choose(room, number) if room else None
-
-
-def openflow_address(settings: Settings, number: int) -> str:
-    """Where a southbound process accepts switches; empty: at any port of its node."""
-    openflow = settings.openflow
-    if openflow.ports:
-        return f"{openflow.host}:{openflow.ports[number - 1]}"
-    if settings.data_plane == "external":
-        return f"{openflow.host}:{OPENFLOW_PORT + number - 1}"
-    if settings.data_plane == "ovs":
-        # Switches of the lab look for a worker that is restarted at the same place.
-        return f"127.0.0.1:{free_ports(1)[0]}"
-    return ""
 
 
 class Cluster:
@@ -162,7 +147,7 @@ class Cluster:
         try:
             ray.init(
                 address="local",
-                namespace=NAMESPACE,
+                namespace=self._settings.ray.namespace,
                 include_dashboard=False,
                 # Ray starts as many processes ahead, which our actors then use.
                 num_cpus=self._settings.configurators + self._settings.southbound,
@@ -182,7 +167,7 @@ class Cluster:
         try:
             ray.init(
                 address=ray_settings.address,
-                namespace=NAMESPACE,
+                namespace=self._settings.ray.namespace,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 configure_logging=False,
@@ -205,8 +190,8 @@ class Cluster:
 
         NoRay if one of them does not start.
         """
-        for kind in KINDS:
-            for number in range(1, counts[kind] + 1):
+        for kind, count in counts.items():
+            for number in range(1, count + 1):
                 self.start_worker(Worker(kind, number))
         deadline = time.monotonic() + _START_SECONDS
         while missing := self._missing():

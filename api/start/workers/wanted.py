@@ -1,6 +1,6 @@
 """The workers that a service wants: the settings say how many at the first start, then etcd."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -38,20 +38,29 @@ class Worker(Struct, frozen=True):
         return f"{self.part}-{self.number}"
 
 
+def placed_kinds(settings: Settings) -> tuple[WorkerKind, ...]:
+    """The kinds of workers that are placed on Ray, in the order of their start."""
+    return KINDS if settings.southbound_placed == "ray" else ("configurators",)
+
+
 async def load_or_store_counts(etcd: Etcd, settings: Settings) -> Counts:
     """The stored counts; where there is none, that of the settings is stored.
 
-    BadSettings if the settings have too few ports for the stored count.
+    Nobody counts workers that are not placed on Ray: all that are there are wanted. BadSettings if
+    the settings have too few ports for the stored count.
     """
     counts: dict[WorkerKind, int] = {}
     for kind in KINDS:
+        if kind not in placed_kinds(settings):
+            await etcd.delete(wanted_key(kind))
+            continue
         first = _setting(settings, kind)
         put = Put(wanted_key(kind), encode(Wanted(first)))
         await etcd.transact([absent(wanted_key(kind))], [put])
         stored = await etcd.get(wanted_key(kind))
         counts[kind] = read_count(stored.value if stored else None) or first
     ports = settings.openflow.ports
-    if ports and len(ports) < counts["southbound"]:
+    if ports and len(ports) < counts.get("southbound", 0):
         raise BadSettings(
             f"openflow.ports: there are {len(ports)}, but {counts['southbound']} southbound"
             " processes are wanted by now (`dzflow southbound scale`); give one for each"
@@ -59,10 +68,10 @@ async def load_or_store_counts(etcd: Etcd, settings: Settings) -> Counts:
     return counts
 
 
-async def read_counts(etcd: Etcd) -> Counts:
-    """The stored counts, as soon as there are any."""
+async def read_counts(etcd: Etcd, kinds: Iterable[WorkerKind] = KINDS) -> Counts:
+    """The stored counts of these kinds, as soon as there are any."""
     counts: dict[WorkerKind, int] = {}
-    for kind in KINDS:
+    for kind in kinds:
         async with aclosing(follow_key(etcd, wanted_key(kind))) as values:
             async for stored in values:
                 if (count := read_count(stored.value)) is not None:

@@ -18,6 +18,10 @@ class OpenFlowSettings(Section):
         default=(),
         description="one for each southbound process; default: free ones, or 6653, … (external)",
     )
+    advertise: str | None = Field(
+        default=None,
+        description="name or address at which switches reach `--only southbound`; default: `host`",
+    )
     cert: Path | None = Field(
         default=None, description="certificate of the service; switches then connect with TLS"
     )

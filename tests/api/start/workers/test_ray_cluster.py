@@ -16,12 +16,13 @@ import pytest
 from pydantic import SecretStr
 
 from api.start.first_network import load_or_store_network
+from api.start.parts.southbound import openflow_address
 from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.sections.processes import EtcdSettings, RaySettings
 from api.start.settings.sections.switches import OpenFlowSettings
 from api.start.settings.settings import Settings
 from api.start.up import Service
-from api.start.workers.ray_cluster import Cluster, Node, choose, choose_with_room, openflow_address
+from api.start.workers.ray_cluster import Cluster, Node, choose, choose_with_room
 from api.start.workers.ray_environment import (
     NoRay,
     RayLost,
