@@ -21,7 +21,7 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab java browser helm spark lint test screenshots robustness soak fuzz bench lock clean
+.PHONY: help setup run demo etcd lab java browser helm chart spark lint test screenshots robustness soak fuzz bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -142,6 +142,9 @@ helm:  ## build Helm, with Go, for the tests of the chart
 	CGO_ENABLED=0 GOBIN="$(CURDIR)/.tools" go install -trimpath \
 	  -ldflags "-s -w $(HELM_FLAGS)" helm.sh/helm/v3/cmd/helm@$(HELM) || \
 	echo "The tests of the chart are skipped: Helm cannot be built."
+
+chart: setup  ## make the parts of the chart that follow from other files: its README, alerts, dashboard
+	$(BIN)/python -m tests.helm.readme
 
 spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 	@echo "Installing requirements/spark.txt into $(VENV)"

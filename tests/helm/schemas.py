@@ -53,8 +53,10 @@ def _validator(version: str, kind: str, api_version: str) -> Draft202012Validato
 @cache
 def _definitions(version: str) -> "Registry[Any]":
     definitions = Resource.from_contents(_read(version, "_definitions.json"))
-    return Registry().with_resource("_definitions.json", definitions).with_resource(
-        definitions.id() or "_definitions.json", definitions
+    return (
+        Registry()
+        .with_resource("_definitions.json", definitions)
+        .with_resource(definitions.id() or "_definitions.json", definitions)
     )
 
 

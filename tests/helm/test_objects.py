@@ -19,6 +19,8 @@ GIVEN = {
     "tls": {"api-tls", "openflow-tls", "ray-tls", "streams-tls", "etcd-members", "etcd-clients"},
     "plain": {"onos-password"},
 }
+
+
 def matches(selector: dict[str, str], labels: dict[str, str]) -> bool:
     """Whether labels have all that a selector asks for."""
     return selector.items() <= labels.items()
@@ -128,7 +130,9 @@ def test_services_lead_to_ports_that_their_pods_have(case: str) -> None:
         for port in service["spec"]["ports"]:
             assert chosen[0].port(port["targetPort"])
             if service["spec"].get("clusterIP") == "None":
-                assert chosen[0].port(port["targetPort"]) == port["port"], "no Service translates it"
+                assert chosen[0].port(port["targetPort"]) == port["port"], (
+                    "no Service translates it"
+                )
 
 
 @pytest.mark.parametrize("case", CASES)
