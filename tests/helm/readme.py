@@ -1,7 +1,7 @@
 """Makes the files of the chart that follow from other files: `make chart`.
 
 - README.md from the comments in values.yaml;
-- the Grafana dashboard and the alerts from `monitor/`, because Helm packs only what is in the chart.
+- the Grafana dashboard and the alerts from `monitor/`: Helm packs only what is in the chart.
 """
 
 import re

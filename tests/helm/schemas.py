@@ -36,7 +36,7 @@ def custom_problems(manifest: Manifest) -> list[str]:
 def is_custom(manifest: Manifest) -> bool:
     """Whether Kubernetes itself does not know the kind."""
     group = manifest["apiVersion"].rpartition("/")[0]
-    return "." in group and not group.endswith(".k8s.io") or group == "sparkoperator.k8s.io"
+    return group == "sparkoperator.k8s.io" or ("." in group and not group.endswith(".k8s.io"))
 
 
 def _texts(validator: Draft202012Validator, manifest: Manifest) -> list[str]:

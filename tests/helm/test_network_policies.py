@@ -77,8 +77,8 @@ def allowed(objects: tuple[Manifest, ...], direction: str) -> set[Connection]:
 
 
 def _role(peer: dict[str, Any]) -> str:
-    labels = peer.get("podSelector", {}).get("matchLabels", {})
-    return labels["dzflow/role"] if "dzflow/role" in labels else WORLD
+    labels: dict[str, str] = peer.get("podSelector", {}).get("matchLabels", {})
+    return labels.get("dzflow/role", WORLD)
 
 
 @pytest.mark.parametrize("case", sorted(OUTSIDE))

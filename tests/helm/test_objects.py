@@ -242,10 +242,9 @@ def test_the_members_of_etcd_know_each_other_by_names_in_their_certificates() ->
 
 def test_secrets_are_in_no_config_map_and_no_command() -> None:
     objects = render("full")
-    secret = "a-token-of-the-first-operator"
     for each in objects:
         if each["kind"] != "Secret":
-            assert secret not in yaml.safe_dump(each)
+            assert "a-token-of-the-first-operator" not in yaml.safe_dump(each)
 
 
 def settings_of(objects: tuple[Manifest, ...]) -> dict[str, Any]:
