@@ -135,7 +135,13 @@ def make_app(
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id"],
             expose_headers=["Location", "Retry-After", "X-Request-Id"],
         )
-    app.add_middleware(Edge, settings=settings, metrics=metrics, tracer=tracer)
+    app.add_middleware(
+        Edge,
+        settings=settings,
+        metrics=metrics,
+        tracer=tracer,
+        draining=lambda: readiness.draining,
+    )
     app.add_exception_handler(ApiProblem, _api_problem)
     app.add_exception_handler(DzflowError, _dispatcher_problem)
     app.add_exception_handler(RequestValidationError, _invalid_request)

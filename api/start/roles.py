@@ -5,15 +5,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-Only = Literal["workers", "api", "dashboard", "southbound", "configurators", "network"]
-"""The parts to start, if not all."""
+Only = Literal["workers", "api", "dashboard", "southbound", "configurators", "network", "down"]
+"""The parts to start, if not all; `down` is the command of this name."""
 
 
 class Role(Struct, frozen=True):
     """The child processes that a role consists of."""
 
     api: bool = False
-    workers: Literal["", "own", "detached"] = ""  # on Ray; detached ones outlive this process
+    # On Ray; detached ones outlive this process, and `ended` says to end these.
+    workers: Literal["", "own", "detached", "ended"] = ""
     southbound: bool = False  # one southbound process, without Ray
     network: bool = False  # emulated switches, or the lab
 
@@ -26,4 +27,5 @@ ROLES: Mapping[Only | None, Role] = {
     "southbound": Role(southbound=True),
     "configurators": Role(workers="detached"),
     "network": Role(network=True),
+    "down": Role(workers="ended"),
 }

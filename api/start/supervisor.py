@@ -52,8 +52,8 @@ from dzflow.process.child_environment import child_environment
 _log = logging.getLogger(__name__)
 
 _CHECK_ETCD_EVERY = 0.5
-_API_PATIENCE, _WORKERS_PATIENCE, _NETWORK_PATIENCE = 12.0, 25.0, 20.0
-_SOUTHBOUND_PATIENCE = 10.0  # beyond the time that it has to drain
+_WORKERS_PATIENCE, _NETWORK_PATIENCE = 25.0, 20.0
+_DRAINED_PATIENCE = 10.0  # seconds to end, beyond the time that a process has to drain
 
 
 class Supervisor:
@@ -68,6 +68,9 @@ class Supervisor:
     ) -> None:
         """`on_locked` is called once this service has locked the data folder."""
         check_settings(settings, only)
+        if only == "dashboard":
+            operators = settings.tokens.model_copy(update={"hosts": {}})
+            settings = settings.model_copy(update={"tokens": operators})
         self.settings = settings
         self.hints = find_hints(settings)
         self.network: NetworkDoc | None = None
@@ -119,14 +122,14 @@ class Supervisor:
         if self.etcd is not None:
             self.etcd.launch()  # its folder is there before any client looks for it
         if self._role.workers:
-            self._tell("starting Ray")
+            self._tell("joining Ray" if self.settings.ray.address else "starting Ray")
             self._start(
                 "workers",
                 "workers",
                 "api.start.workers.process",
                 _WORKERS_PATIENCE,
                 environment=environment(self.settings, self._ray_token()),
-                detached=self._role.workers == "detached",
+                workers=self._role.workers,
                 node=self._node,
             )
         if self.etcd is not None:
@@ -134,14 +137,12 @@ class Supervisor:
             await asyncio.to_thread(self.etcd.wait)
         async with Etcd(common.access(self.settings)) as etcd:
             self.network = await load_or_store_network(etcd, self.settings)
-            if self._role.workers or self._role.southbound:
+            if self._role.workers in ("own", "detached") or self._role.southbound:
                 await self._store_counts(etcd)
         self._update(plan=self.network.pipeline.plan, trees=self.network.tree_count)
         if self._role.southbound:
-            times = self.settings.times
-            patience = times.drain_delay + times.drain + _SOUTHBOUND_PATIENCE
             module = "api.start.southbound_process"
-            self._start("southbound", "southbound", module, patience, node=self._node)
+            self._start("southbound", "southbound", module, self._drained(), node=self._node)
         if self._role.network and self.settings.data_plane in ("emulated", "ovs"):
             relay = self.settings.port if self._only is None else 0
             self._start(
@@ -150,6 +151,7 @@ class Supervisor:
                 "api.start.network_process",
                 _NETWORK_PATIENCE,
                 relay=relay,
+                alone=self._only == "network",
             )
         # Made here, because API processes do not get all secrets.
         configured = msgspec.to_builtins(describe(self.settings))
@@ -159,7 +161,7 @@ class Supervisor:
                 f"api-{number}",
                 "api",
                 "api.start.api_server",
-                _API_PATIENCE,
+                self._drained(),
                 files=files,
                 sockets=files,
                 node=self._node,
@@ -241,6 +243,11 @@ class Supervisor:
         child.start()
         self._children.append(child)
 
+    def _drained(self) -> float:
+        """Within how many seconds a process has drained and ended."""
+        times = self.settings.times
+        return times.drain_delay + times.drain + _DRAINED_PATIENCE
+
     def _show_report(self, report: dict[str, Any]) -> None:
         if "event" in report:
             self._announce(report["event"])
@@ -261,7 +268,14 @@ class Supervisor:
         self._tell("waiting until everything is connected")
         own = self._only is None and self.settings.data_plane in ("emulated", "ovs")
         token = next((each.get_secret_value() for each in self.settings.tokens.operator), None)
-        wait = ReadyWait(self.url, self._children, self._tell, own_switches=own, token=token)
+        wait = ReadyWait(
+            self.url,
+            self._children,
+            self._tell,
+            own_switches=own,
+            alone=self._only is not None,
+            token=token,
+        )
         impaired = await wait.wait()
         if impaired:
             self.hints.append(f"requests may have to wait: {impaired}")

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from configurators.environment import Environment
 from configurators.southbound.connection_publisher import ConnectionPublisher
@@ -36,6 +36,7 @@ from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Registration
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.messages import ToSouthbound
+from dzflow.aio import unless_set
 from sdn.driver import SwitchDriver
 from sdn.network_events import (
     ConnectionChanged,
@@ -47,8 +48,6 @@ from sdn.network_events import (
 )
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class SouthboundProcess:
@@ -90,7 +89,7 @@ class SouthboundProcess:
         Superseded if another process registers with the same id.
         """
         async with self._environment.store(self._access) as etcd:
-            found = await _unless_stopped(stop, _first_network(etcd))
+            found = await unless_set(stop, _first_network(etcd))
             if found is None:
                 return
             doc, revision = found
@@ -198,18 +197,6 @@ class SouthboundProcess:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` returns; None if `stop` is set before that."""
-    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if working.done():
-        return working.result()
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
-    return None
 
 
 async def _first_network(etcd: Etcd) -> tuple[NetworkDoc, int]:

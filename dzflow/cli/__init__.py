@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(up.up)
+app.command()(up.down)
 app.command()(demo_command.demo)
 events.add_to(app)
 records.add_to(app)

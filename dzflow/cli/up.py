@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from dzflow.cli.service.client import URL
 from dzflow.cli.tables import plain, plain_lines
 
 if TYPE_CHECKING:
+    from api.start.roles import Only
     from api.start.settings.settings import Settings
     from api.start.up import Service
 
@@ -44,9 +46,20 @@ def up(
         ended()
 
 
+def down(
+    *,
+    config: Annotated[Path | None, typer.Option(help="A TOML or YAML file with settings.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder for all data.")] = None,
+) -> None:
+    """End the configurators that `dzflow up --only configurators` has left on a Ray cluster."""
+    settings = settings_of(StartOptions(config=config, data_dir=data_dir))
+    with running(settings, "down", Console(stderr=True)):
+        Console().print("[bold green]no configurator runs any more[/]")
+
+
 @contextmanager
 def running(
-    settings: "Settings", only: Role | None, console: Console
+    settings: "Settings", only: "Only | None", console: Console
 ) -> "Iterator[tuple[Service, Callable[[], None]]]":
     """The running service, and a function that waits for a signal to end it.
 

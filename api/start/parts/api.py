@@ -51,6 +51,7 @@ def api_settings(settings: Settings) -> ApiSettings:
         body_timeout=http.body_timeout,
         send_timeout=http.send_timeout,
         idle_timeout=http.idle_timeout,
+        drain=settings.times.drain,
     )
 
 

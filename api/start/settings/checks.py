@@ -74,26 +74,35 @@ def check_settings(settings: Settings, only: Only | None) -> None:
 
 def _check_role(settings: Settings, only: Only | None) -> None:
     by_ray = settings.southbound_placed == "ray"
-    if by_ray and only in ("southbound", "configurators"):
+    if by_ray and only in ("southbound", "configurators", "down"):
         raise BadSettings(
-            f"southbound_placed: with --only {only}, Ray starts no southbound processes; set"
-            ' southbound_placed = "outside" for all parts'
+            f"southbound_placed: where {_words(only)} is used, Ray starts no southbound processes;"
+            ' set southbound_placed = "outside" for all parts'
         )
     if only is None and not by_ray:
         raise BadSettings(
             'southbound_placed: "outside" is for parts that are started apart (--only); leave it'
             " out to start everything here"
         )
-    if only == "configurators" and settings.ray.address is None:
+    if only in ("configurators", "down") and settings.ray.address is None:
         raise BadSettings(
             "ray.address: the configurators of --only configurators outlive it, on a Ray cluster;"
             " name it, such as ray://HOST:10001 or HOST:6379"
+        )
+    if only == "dashboard" and settings.tokens.hosts and not settings.tokens.operator:
+        raise BadSettings(
+            "tokens.operator: --only dashboard is for operators, and accepts no hosts' tokens; set"
+            " a token for operators"
         )
     if only == "network" and settings.data_plane not in ("emulated", "ovs"):
         raise BadSettings(
             f"data_plane: --only network is for emulated and ovs, and not for"
             f" {settings.data_plane}: those switches are yours"
         )
+
+
+def _words(only: Only | None) -> str:
+    return "`dzflow down`" if only == "down" else f"--only {only}"
 
 
 def _check_traces(settings: Settings) -> None:

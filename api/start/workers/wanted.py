@@ -1,5 +1,6 @@
 """The workers that a service wants: the settings say how many at the first start, then etcd."""
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 
@@ -19,6 +20,7 @@ KINDS: tuple[WorkerKind, ...] = ("southbound", "configurators")
 """The kinds of workers, in the order of their start."""
 
 _PARTS: dict[WorkerKind, Part] = {"configurators": "configurator", "southbound": "southbound"}
+_NAME = re.compile(r"(configurator|southbound)-([1-9]\d{0,5})")
 
 
 class Worker(Struct, frozen=True):
@@ -36,6 +38,15 @@ class Worker(Struct, frozen=True):
     def id(self) -> str:
         """Its name, which never changes: it owns partitions under it."""
         return f"{self.part}-{self.number}"
+
+
+def parse_worker(id: str) -> Worker | None:
+    """The worker with this name, None if no worker has it."""
+    found = _NAME.fullmatch(id)
+    if not found:
+        return None
+    kind = next(kind for kind, part in _PARTS.items() if part == found[1])
+    return Worker(kind, int(found[2]))
 
 
 def placed_kinds(settings: Settings) -> tuple[WorkerKind, ...]:

@@ -1,7 +1,9 @@
 """Roles of a service that are started apart: `dzflow up --only ROLE`."""
 
+import os
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from api.start.roles import Only
 from api.start.up import Service
 from configurators.store.server.server import free_ports
 from dzflow.sdk import Rest
+from dzflow.sdk.errors import Conflict
 from tests.callers import EventFlow, RequestLoop
 from tests.etcd import TestEtcd
+from tests.ray_nodes import ray_with_clients
 from tests.rest import SCHEMA
 from tests.service import eventually, flows, is_ready, running
 
@@ -80,5 +84,79 @@ def test_southbound_processes_without_ray_come_and_go_under_traffic(parts: Parts
         eventually(lambda: is_ready(api.url), "nothing is impaired")
         eventually(lambda: flows(api.url, "dp") == flows(api.url, "cp"), "the switches are right")
         assert rest.get("/southbound")["wanted"] == 1, "as many as there are"
-        with pytest.raises(Exception, match="scale what does so, such as a StatefulSet"):
+        with pytest.raises(Conflict, match="scale what does so, such as a StatefulSet"):
             rest.post("/southbound", {"count": 2})
+
+
+@pytest.fixture(scope="module")
+def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """The settings for a Ray cluster that no service has started."""
+    with ray_with_clients(tmp_path_factory.mktemp("ray")) as (address, token):
+        yield {"address": address, "token_path": token, "configurator_cpus": 0}
+
+
+def pids(rest: Rest) -> dict[str, int]:
+    """The processes of the configurators that are up."""
+    found = rest.get("/configurators")["items"]
+    return {each["id"]: each["pid"] for each in found if each["state"] == "up"}
+
+
+def test_configurators_outlive_their_supervisors_of_which_one_acts_at_a_time(
+    parts: Parts, ray_cluster: dict[str, Any]
+) -> None:
+    (probes,) = free_ports(1)
+    with ExitStack() as first, ExitStack() as second, ExitStack() as others:
+        first.enter_context(parts.part("configurators", "first", ray=ray_cluster))
+        others.enter_context(parts.part("southbound"))
+        others.enter_context(parts.part("network"))
+        api = others.enter_context(parts.part("api"))
+        rest = others.enter_context(Rest(api.url))
+        eventually(lambda: len(pids(rest)) == 2, "both run")
+        before = pids(rest)
+        waiting = {"probes": {"port": probes}, "ray": ray_cluster}
+        second.enter_context(parts.part("configurators", "second", **waiting))
+        ready = httpx.get(f"http://127.0.0.1:{probes}/readyz")
+        assert ready.status_code == 200, "to wait for its turn is no failure"
+
+        first.close()
+        eventually(lambda: rest.get("/readyz")["ready"], "the second one supervises")
+        scale(rest, 3)
+        eventually(lambda: len(pids(rest)) == 3, "there is another one")
+        assert before.items() <= pids(rest).items(), "those that were there have stayed"
+        os.kill(before["configurator-1"], signal.SIGKILL)
+        eventually(
+            lambda: pids(rest).get("configurator-1", 0) not in (0, before["configurator-1"]),
+            "one that dies is restarted",
+        )
+        eventually(lambda: is_ready(api.url), "nothing is impaired")
+
+        second.close()
+        rest.put_space("stocks", SCHEMA)
+        rest.begin("advertisement", "h2", "stocks", {})
+        assert rest.begin("subscription", "h1", "stocks", "price > 5")["state"] == "active"
+        with pytest.raises(Conflict, match="no process starts and ends workers now"):
+            rest.post("/configurators", {"count": 2})
+
+        last = pids(rest)
+        with parts.part("configurators", "third", slices={"limit": 77}, ray=ray_cluster):
+            eventually(
+                lambda: len(pids(rest)) == 3 and not last.items() & pids(rest).items(),
+                "those that were made with other settings have been replaced",
+            )
+            assert rest.begin("subscription", "h1", "stocks", "price > 6")["state"] == "active"
+        with parts.part("down", ray={**ray_cluster, "namespace": "another"}):
+            assert len(pids(rest)) == 3, "there is none in this namespace"
+        with parts.part("down", ray=ray_cluster):
+            eventually(lambda: pids(rest) == {}, "all have ended")
+
+
+def scale(rest: Rest, count: int) -> None:
+    """Have so many configurators, as soon as a process supervises them."""
+
+    def accepted() -> bool:
+        try:
+            return bool(rest.post("/configurators", {"count": count})["wanted"] == count)
+        except Conflict:
+            return False
+
+    eventually(accepted, "a process starts and ends configurators")

@@ -167,12 +167,12 @@ class TimeSettings(Section):
         default=5.0, ge=0, description="old trees and index versions stay after publishers know"
     )
     drain: float = Field(
-        default=10.0,
+        default=12.0,
         ge=0,
-        description="a process that ends has this long to finish requests, or hand over switches",
+        description="a process that ends has this long for its requests, or to hand over switches",
     )
     drain_delay: float = Field(
-        default=0.0, ge=0, description="it says that it is not ready this long before it drains"
+        default=0.0, ge=0, description="before that, it says for so long that it is not ready"
     )
 
 

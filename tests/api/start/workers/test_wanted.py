@@ -11,6 +11,7 @@ from api.start.workers.wanted import (
     Worker,
     find_other_counts,
     load_or_store_counts,
+    parse_worker,
     placed_kinds,
     read_counts,
 )
@@ -27,6 +28,10 @@ FOUR = Settings(configurators=4)
 def test_a_worker_is_named_after_its_part_and_number() -> None:
     assert Worker("configurators", 2).id == "configurator-2"
     assert Worker("southbound", 1).id == "southbound-1"
+    for worker in (Worker("configurators", 12), Worker("southbound", 1)):
+        assert parse_worker(worker.id) == worker
+    for other in ("", "configurator-", "configurator-0", "api-1", "configurator-1-2"):
+        assert parse_worker(other) is None
 
 
 async def test_the_first_start_stores_the_settings_and_later_ones_read_them(
