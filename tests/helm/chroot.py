@@ -46,7 +46,7 @@ class Chroot:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._mounts = []
+        self._mounts: list[str] = []
         for name in _SYSTEM:
             self._add_system(name)
         for name in _FILES:
@@ -102,9 +102,7 @@ class Chroot:
     def build(self, command: str, folder: str, timeout: float) -> str:
         """Run a step of the build as root, with the network; what it says."""
         variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "PYTHON": self.python}
-        variables |= {
-            name: value for name, value in os.environ.items() if name.startswith(_PASSED)
-        }
+        variables |= {name: value for name, value in os.environ.items() if name.startswith(_PASSED)}
         process = self.start(["sh", "-c", command], variables, 0, True, folder)
         said, _ = process.communicate(timeout=timeout)
         assert process.returncode == 0, said

@@ -57,7 +57,11 @@ def copy(source: Path, target: Path) -> None:
 
 @needs_root
 def test_the_image_has_what_the_chart_runs(image: Chroot) -> None:
-    for command in (["dzflow", "up", "--help"], ["dzflow", "etcd", "secure", "--help"], ["ray", "--help"]):
+    for command in (
+        ["dzflow", "up", "--help"],
+        ["dzflow", "etcd", "secure", "--help"],
+        ["ray", "--help"],
+    ):
         process = image.start(command, stages()["dzflow"].variables)
         said, _ = process.communicate(timeout=_SECONDS)
         assert process.returncode == 0, said
@@ -99,9 +103,7 @@ def test_the_build_copies_every_package() -> None:
 def test_everything_that_is_installed_is_pinned_by_hashes() -> None:
     script = (ROOT / "docker" / "build.sh").read_text()
     files = re.findall(r"install [^\n]*?(?:\\\n[^\n]*?)?-r (requirements/\S+)", script)
-    assert set(files) == {
-        f"requirements/{name}.txt" for name in ("lock", "run", "otel", "spark")
-    }
+    assert set(files) == {f"requirements/{name}.txt" for name in ("lock", "run", "otel", "spark")}
     for line in script.replace("\\\n", " ").splitlines():
         if " install " in line and "-r requirements/" in line:
             assert "--require-hashes" in line
