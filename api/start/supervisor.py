@@ -239,6 +239,7 @@ class Supervisor:
             environment=environment,
             patience=patience,
             on_report=self._show_report,
+            to_stderr=self.settings.log.to == "stderr",
         )
         child.start()
         self._children.append(child)

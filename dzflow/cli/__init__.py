@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import bench, certs, lab, token, trace, up
+from dzflow.cli import bench, certs, etcd, lab, token, trace, up
 from dzflow.cli.demo import command as demo_command
 from dzflow.cli.service import events, history, partitions, records, top, views, workers
 from dzflow.cli.tables import plain_lines
@@ -28,6 +28,7 @@ app.command()(top.top)
 partitions.add_to(app)
 history.add_to(app)
 workers.add_to(app)
+views.etcd.command()(etcd.secure)
 app.add_typer(lab.app, name="lab")
 app.add_typer(trace.app, name="trace")
 app.add_typer(certs.app, name="certs")
