@@ -38,11 +38,11 @@ from configurators.streams.messages import ToSouthbound
 from sdn.driver import SwitchDriver
 from sdn.network_events import (
     ConnectionChanged,
+    FindingsChanged,
     HostSeen,
     LinkChanged,
     MastershipLost,
     NetworkEvent,
-    StrangersChanged,
     SwitchUp,
 )
 
@@ -293,7 +293,7 @@ async def _handle_events(
             case LinkChanged(link, up):
                 reporter.link_changed(link, up)
                 reporter.found()
-            case StrangersChanged():
+            case FindingsChanged():
                 reporter.found()
             case HostSeen(host):
                 log.info("host %s was seen at switch %s", host.id, host.switch)

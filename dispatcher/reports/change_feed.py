@@ -102,6 +102,7 @@ class ChangeFeed:
         catalogue.space_changed.subscribe(self._space_changed)
         catalogue.network_changed.subscribe(self._network_changed)
         fleet.switches_changed.subscribe(self._network_changed)
+        fleet.found_changed.subscribe(self._network_changed)
         fleet.configurator_changed.subscribe(self._configurator_changed)
         workers.changed.subscribe(self._workers_changed)
 
@@ -192,6 +193,7 @@ class ChangeFeed:
             "revision": self._catalogue.network_revision,
             "trees": self._status.trees(),
             "down": self._status.links_down(),
+            "differences": self._status.differences(),
         }
 
     def _publish(self, kind: ChangeType, name: str, data: Any) -> None:

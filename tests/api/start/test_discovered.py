@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from configurators.store import keys
 from configurators.store.documents import encode
@@ -38,7 +39,11 @@ def is_whole(rest: Rest) -> bool:
 
 def test_102_switches_that_nobody_described_are_found_and_events_flow(tmp_path: Path) -> None:
     ports = free_ports(1)
-    external = {"data_plane": "external", "topology": None, "openflow": {"ports": ports}}
+    external: dict[str, Any] = {
+        "data_plane": "external",
+        "topology": None,
+        "openflow": {"ports": ports},
+    }
     with running(tmp_path, **external) as service, Rest(service.url) as rest:
         assert rest.get("/topology")["switches"] == []
         assert rest.get("/readyz")["ready"]
