@@ -67,8 +67,8 @@ class PortStateChanged(Struct, frozen=True):
     up: bool
 
 
-class StrangersChanged(Struct, frozen=True):
-    """A switch that the network lacks has connected, or its connection is lost."""
+class FindingsChanged(Struct, frozen=True):
+    """Discovery has found something that is not part of the network, or no longer finds it."""
 
 
 class HostSeen(Struct, frozen=True):
@@ -87,6 +87,6 @@ NetworkEvent = (
     | RefusalChanged
     | LinkChanged
     | PortStateChanged
-    | StrangersChanged
+    | FindingsChanged
     | HostSeen
 )

@@ -41,11 +41,11 @@ from sdn.driver import SwitchDriver
 from sdn.fence import always
 from sdn.network_events import (
     ConnectionChanged,
+    FindingsChanged,
     HostSeen,
     LinkChanged,
     MastershipLost,
     NetworkEvent,
-    StrangersChanged,
     SwitchUp,
 )
 
@@ -317,7 +317,7 @@ async def _handle_events(
             case LinkChanged(link, up):
                 reporter.link_changed(link, up)
                 reporter.found()
-            case StrangersChanged():
+            case FindingsChanged():
                 reporter.found()
             case HostSeen(host):
                 log.info("host %s was seen at switch %s", host.id, host.switch)

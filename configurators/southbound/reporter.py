@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 _COUNTERS_EVERY = 1.0  # seconds
 _FOUND_EVERY = 0.1  # seconds between two reports of what was found, at least
+_FOUND_AGAIN = 2.0  # seconds until it is looked again what was found
 
 
 class Reporter:
@@ -51,9 +52,8 @@ class Reporter:
             del self._streams[known]
         self._streams[stream] = None
         self._send(stream, self._report())
-        findings = self._findings()
-        if findings.strangers or findings.links:
-            self._send(stream, findings)
+        if self._driver.found().active:
+            self._send(stream, self._findings())
         self._send(stream, self._counters())
 
     async def run(self) -> None:
@@ -74,8 +74,12 @@ class Reporter:
     async def run_findings(self) -> None:
         """Send what discovery has found whenever it has changed, until cancelled."""
         sent: FoundNetwork | None = None
-        while True:
-            await self._found.wait()
+        while self._driver.found().active:
+            try:
+                async with asyncio.timeout(_FOUND_AGAIN):
+                    await self._found.wait()
+            except TimeoutError:
+                pass  # some findings end without an event: they are not confirmed any more
             self._found.clear()
             findings = self._findings()
             if findings != sent:
@@ -83,6 +87,7 @@ class Reporter:
                 for stream in list(self._streams):
                     self._send(stream, findings)
             await asyncio.sleep(_FOUND_EVERY)
+        await asyncio.Event().wait()
 
     def schedule(self) -> None:
         """Send a report in the next turn of the loop, if anything has changed."""
@@ -119,7 +124,14 @@ class Reporter:
 
     def _findings(self) -> FoundNetwork:
         found = self._driver.found()
-        return FoundNetwork(self._southbound, found.strangers, found.links)
+        return FoundNetwork(
+            self._southbound,
+            found.strangers,
+            found.links,
+            tuple(found.crossed.items()),
+            found.refused,
+            found.absent,
+        )
 
     def _counters(self) -> SouthboundCounters:
         return replace(self._counts.current(), tables=self._driver.table_use())

@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from configurators.histogram import HistogramCounts
+from sdn.findings import End
 from sdn.outcomes import Outcome
 from sdn.readings import Counts, TableUse
 from sdn.topology import Link
@@ -306,12 +307,15 @@ class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
 class FoundNetwork(Struct, frozen=True, array_like=True, tag="found"):
     """What the discovery of a southbound process has found: on each change, as a whole.
 
-    Configurators have no use for it.
+    Configurators have no use for it. `sdn.findings.Findings` explains the fields.
     """
 
     southbound: str
-    strangers: tuple[int, ...]  # datapath ids of switches that wait to join the network
+    strangers: tuple[int, ...]
     links: tuple[Link, ...]
+    crossed: tuple[tuple[End, End], ...] = ()
+    refused: dict[int, str] = {}
+    absent: tuple[End, ...] = ()
 
 
 class SwitchCounters(Struct, frozen=True, array_like=True, gc=False):

@@ -115,6 +115,7 @@ class ChangeFeed:
         catalogue.space_changed.subscribe(self._space_changed)
         catalogue.network_changed.subscribe(self._network_changed)
         fleet.switches_changed.subscribe(self._network_changed)
+        fleet.found_changed.subscribe(self._network_changed)
         fleet.configurator_changed.subscribe(self._configurator_changed)
         workers.changed.subscribe(self._workers_changed)
         siblings.joined.subscribe(self._sibling_joined)
@@ -207,6 +208,7 @@ class ChangeFeed:
             "revision": self._catalogue.network_revision,
             "trees": self._status.trees(),
             "down": self._status.links_down(),
+            "differences": self._status.differences(),
         }
 
     def _publish(self, kind: ChangeType, name: str, data: Any) -> None:

@@ -14,6 +14,7 @@ from dispatcher.errors import NotFound
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
+from dispatcher.reports.differences import find_differences
 from dispatcher.reports.leaf_words import leaf_words
 from sdn.topology import Link
 
@@ -43,7 +44,19 @@ class Status:
             self._hosts.views(),
             self.trees(),
             {space.name: self.usable_trees() for space in self._catalogue.spaces},
+            doc is not None and doc.discovered,
+            self.differences(),
         )
+
+    def differences(self) -> list[views.DifferenceView]:
+        """Where the network is not what it should be, as far as discovery has found out."""
+        doc = self._catalogue.network_doc
+        if doc is None:
+            return []
+        reports = self._fleet.switch_reports.values()
+        up = {switch for report in reports for switch in report.switches}
+        topology = self._catalogue.network.topology
+        return find_differences(doc, topology, up, self._fleet.found.values())
 
     def trees(self) -> list[views.TreeView]:
         """All trees, and the broken parts of each."""

@@ -11,6 +11,8 @@ from dispatcher.views.event_keys import (
 from dispatcher.views.explanations import EventPath, Explanation, HopTarget, HopView, TouchedFlow
 from dispatcher.views.health import Health, Impairment, Part
 from dispatcher.views.network import (
+    DifferenceKind,
+    DifferenceView,
     FlowView,
     HostView,
     LinkView,
@@ -37,6 +39,8 @@ __all__ = [
     "ChangeType",
     "Compaction",
     "ConfiguratorView",
+    "DifferenceKind",
+    "DifferenceView",
     "EventPath",
     "Explanation",
     "FlowView",

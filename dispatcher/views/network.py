@@ -66,14 +66,42 @@ class SwitchView(Struct, frozen=True):
     operations: int | None = None
 
 
+DifferenceKind = Literal["crossed", "host-at-link", "missing", "unexpected", "no-port", "refused"]
+
+
+class DifferenceView(Struct, frozen=True):
+    """Something in the network that is not as it should be; `text` says what, and where.
+
+    | kind | meaning |
+    | --- | --- |
+    | crossed | a cable joins two ports of which one should lead elsewhere |
+    | host-at-link | a cable to a switch is at a port where a host is declared |
+    | missing | a link of the network is not found |
+    | unexpected | a link is found that the network does not have |
+    | no-port | a switch lacks a port of a link or a host |
+    | refused | a switch was refused: unknown, the datapath id of another one, not usable |
+    """
+
+    kind: DifferenceKind
+    text: str
+    switch: str | None = None
+    port: int | None = None
+
+
 class TopologyView(Struct, frozen=True):
-    """The network. All trees carry every space; `spaces` has the usable trees of each space."""
+    """The network. All trees carry every space; `spaces` has the usable trees of each space.
+
+    If it is `discovered`, switches and links join as they are found. `differences` says where it is
+    not what it should be; without discovery, there are none.
+    """
 
     switches: list[SwitchView]
     links: list[LinkView]
     hosts: list[HostView]
     trees: list[TreeView]
     spaces: dict[str, list[int]]
+    discovered: bool = False
+    differences: list[DifferenceView] = []
 
 
 class FlowView(Struct, frozen=True):

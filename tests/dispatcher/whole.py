@@ -22,6 +22,7 @@ from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
+from sdn.topology import Topology
 from tests.dispatcher.support import TIMEOUT, TOKEN, UNLIMITED
 from tests.support import until
 
@@ -34,12 +35,19 @@ class Whole:
     """What runs."""
 
     def __init__(
-        self, access: Access, etcd: Etcd, network: EmulatedNetwork, mode: Mode, configurators: int
+        self,
+        access: Access,
+        etcd: Etcd,
+        network: EmulatedNetwork,
+        mode: Mode,
+        configurators: int,
+        openflow: list[tuple[str, int]],
     ) -> None:
         self.mode = mode
         self.access = access
         self.etcd = etcd
         self.network = network
+        self.openflow = openflow  # where switches connect
         self._configurators = configurators
 
     @asynccontextmanager
@@ -82,11 +90,13 @@ async def whole(
     model: SwitchModel = SOFTWARE,
     options: ConfiguratorOptions = QUICK,
     discovered: bool = False,
+    cabled: Topology | None = None,
     southbound: int = 1,
 ) -> AsyncIterator[Whole]:
     """A small network and all processes that a dispatcher needs.
 
-    If it is to be `discovered`, nothing is known of it at first. With several southbound processes,
+    If it is to be `discovered`, nothing is known of it at first. If it is `cabled` in another way,
+    discovery compares. With several southbound processes,
     each switch connects to one of them, by turns.
     """
     async with AsyncExitStack() as stack:
@@ -97,7 +107,8 @@ async def whole(
             else first_network(topology(shape), plan, trees)
         )
         await etcd.put(NETWORK, encode(made))
-        how_south = SouthboundOptions(discover=discovered, discovery_key=bytes(32))
+        probing = discovered or cabled is not None
+        how_south = SouthboundOptions(discover=probing, discovery_key=bytes(32))
         addresses = []
         for number in range(southbound):
             south = SouthboundProcess(
@@ -107,7 +118,7 @@ async def whole(
             async with asyncio.timeout(TIMEOUT):
                 await south.ready.wait()
             addresses.append(split_address(south.openflow))
-        network = EmulatedNetwork(topology(shape), model=model)
+        network = EmulatedNetwork(cabled or topology(shape), model=model)
         await stack.enter_async_context(network)
         for number, agent in enumerate(network.agents.values()):
             agent.set_controllers([addresses[number % southbound]])
@@ -115,7 +126,7 @@ async def whole(
             how = replace(options, mode=mode)
             process = ConfiguratorProcess(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", how)
             await stack.enter_async_context(_running(process.run))
-        yield Whole(access, etcd, network, mode, configurators)
+        yield Whole(access, etcd, network, mode, configurators, addresses)
 
 
 @asynccontextmanager

@@ -83,6 +83,11 @@ def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
         trees.add_row(*map(plain, (tree["number"], tree["root"], len(tree["links"]), whole)))
     for table in (hosts, links, trees):
         console.print(table)
+    if found["differences"]:
+        kinds = Table("difference", "what was found", title="differences", title_justify="left")
+        for one in found["differences"]:
+            kinds.add_row(*map(plain, (one["kind"], one["text"])))
+        console.print(kinds)
 
 
 def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:

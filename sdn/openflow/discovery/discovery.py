@@ -76,6 +76,12 @@ class Discovery(PortTable):
         """The hosts that were learned."""
         return self._hosts.hosts()
 
+    def crossed(self, now: float) -> dict[End, End]:
+        """The ports at which probes arrive of a port that should lead elsewhere."""
+        since = now - (self.settings.missed + 1) * self.settings.interval
+        self._crossed = {end: seen for end, seen in self._crossed.items() if seen[1] >= since}
+        return {end: origin for end, (origin, _) in sorted(self._crossed.items())}
+
     def validate(self) -> None:
         """Assert the invariants of discovery; for tests."""
         ends: set[End] = set()
@@ -300,15 +306,15 @@ class Discovery(PortTable):
             counters.lldp_own_switch += 1
         elif self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
             counters.lldp_at_host += 1
-            self._warn(end, at, origin, "a host was seen or declared at one of them")
+            self._refuse(end, at, origin, now, "a host was seen or declared at one of them")
         elif at.link is not sender.link:
             counters.lldp_conflict += 1
             older = at.link or sender.link
             assert older
-            self._warn(end, at, origin, f"{older.link} is a link already, which stays")
+            self._refuse(end, at, origin, now, f"{older.link} is a link already, which stays")
         elif at.link is None and self._closed:
             counters.lldp_conflict += 1
-            self._warn(end, at, origin, "only declared links are allowed")
+            self._refuse(end, at, origin, now, "only declared links are allowed")
         else:
             return self._accept(end, at, origin, sender, now)
         return []
@@ -322,15 +328,15 @@ class Discovery(PortTable):
             counters.lldp_foreign += 1
         elif self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
             counters.lldp_at_host += 1
-            self._warn(end, at, origin, "a host was seen or declared at one of them")
+            self._refuse(end, at, origin, now, "a host was seen or declared at one of them")
         elif at.link is not (far.link if far else None):
             counters.lldp_conflict += 1
             older = at.link or (far.link if far else None)
             assert older
-            self._warn(end, at, origin, f"{older.link} is a link already, which stays")
+            self._refuse(end, at, origin, now, f"{older.link} is a link already, which stays")
         elif at.link is None and self._closed:
             counters.lldp_conflict += 1
-            self._warn(end, at, origin, "only declared links are allowed")
+            self._refuse(end, at, origin, now, "only declared links are allowed")
         else:
             return self._share(end, at, origin, probe, now)
         return []
@@ -345,6 +351,7 @@ class Discovery(PortTable):
         if probe.heard not in at.recent:
             return []
         self.counters.probes_accepted += 1
+        self._crossed.pop(end, None)
         at.unanswered = 0
         self._deadlines.pop(end, None)
         link = at.link
@@ -359,6 +366,7 @@ class Discovery(PortTable):
         self, end: End, at: ProbedPort, origin: End, sender: ProbedPort, now: float
     ) -> list[NetworkEvent]:
         self.counters.probes_accepted += 1
+        self._crossed.pop(end, None)
         sender.nonce = None
         sender.unanswered = 0
         sender.reach = (end, at.life)
@@ -376,8 +384,9 @@ class Discovery(PortTable):
         link.state = LinkState.UP
         return [LinkChanged(link.link, up=True)]
 
-    def _warn(self, end: End, at: ProbedPort, origin: End, why: str) -> None:
-        """Log once for each pair why two ports that seem to be connected are no link."""
+    def _refuse(self, end: End, at: ProbedPort, origin: End, now: float, why: str) -> None:
+        """Note that two ports seem to be connected that are no link; log once for each pair why."""
+        self._crossed[end] = origin, now
         if origin not in at.warned and len(at.warned) < MAX_WARNINGS:
             at.warned.add(origin)
             log.warning(

@@ -22,6 +22,7 @@ class PortTable:
         self._schedule = Schedule(settings.interval)
         self._deadlines: dict[End, float] = {}  # of links whose probes have been missed
         self._serial = count(1)
+        self._crossed: dict[End, tuple[End, float]] = {}  # whose probes arrive at a port, and when
 
     # Ports
 
@@ -44,6 +45,7 @@ class PortTable:
             return []
         port.up = False
         port.warned.clear()
+        self._crossed.pop(end, None)
         port.silence(next(self._serial))
         self._hosts.forget(end)
         return self._down(port.link) if port.link else []

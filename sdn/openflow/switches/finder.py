@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
+from sdn.findings import End
 from sdn.network_events import NetworkEvent
 from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
@@ -10,7 +11,7 @@ from sdn.openflow.discovery.punts import punt_mods
 from sdn.openflow.protocol.constants import Type
 from sdn.openflow.protocol.wire import HEADER
 from sdn.pipeline import Pipeline
-from sdn.topology import Topology
+from sdn.topology import Link, Topology
 
 
 class Finder:
@@ -35,6 +36,14 @@ class Finder:
         declared, expected = (topology.links, ()) if fixed else ((), topology.links)
         declare = self.discovery.declare_parts
         self._report_all(declare(topology.hosts, declared, expected=expected))
+
+    def links(self) -> tuple[Link, ...]:
+        """The links that carry probes both ways."""
+        return self.discovery.links()
+
+    def crossed(self) -> dict[End, End]:
+        """The ports at which probes arrive of a port that should lead elsewhere."""
+        return self.discovery.crossed(self._now())
 
     def switch_up(self, switch: str, connection: SwitchConnection, ports: Iterable[int]) -> None:
         """A switch is connected: probe its ports from now on."""

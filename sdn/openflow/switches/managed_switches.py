@@ -1,7 +1,8 @@
 """The switches of the network: control of each one, its connection, and its events."""
 
 import logging
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
@@ -9,10 +10,10 @@ from sdn.fence import Fence
 from sdn.findings import Findings
 from sdn.network_events import (
     ConnectionChanged,
+    FindingsChanged,
     MastershipLost,
     NetworkEvent,
     PortStateChanged,
-    StrangersChanged,
     SwitchDown,
     SwitchUnusable,
     SwitchUp,
@@ -38,6 +39,7 @@ from sdn.openflow.switches.features import Unusable, check_features
 from sdn.openflow.switches.finder import Finder, send_punts
 from sdn.openflow.switches.limits import Limits, limits_of
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
+from sdn.openflow.switches.refusals import RecentRefusals
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
 from sdn.openflow.switches.strangers import Strangers
@@ -86,7 +88,8 @@ class ManagedSwitches:
         self._declared: set[str] = set()  # partitions that were declared on all switches
         self._names: dict[int, str] = {}  # by datapath id
         self._peers: dict[str, SwitchPeer] = {}  # by the name of the switch
-        self._strangers = Strangers(lambda: report(StrangersChanged()))
+        self._strangers = Strangers(lambda: report(FindingsChanged()))
+        self._refused = RecentRefusals(time.monotonic)
         self._joining = False
         self._finder: Finder | None = None
         if discovery:
@@ -127,8 +130,25 @@ class ManagedSwitches:
 
     def found(self) -> Findings:
         """What discovery has found so far."""
-        links = self._finder.discovery.links() if self._finder else ()
-        return Findings(self._strangers.dpids(), links)
+        if self._finder is None:
+            return Findings()
+        return Findings(
+            True,
+            self._strangers.dpids(),
+            self._finder.links(),
+            self._finder.crossed(),
+            self._refused.reasons(),
+            tuple(sorted(self._absent_ports())),
+        )
+
+    def _absent_ports(self) -> Iterator[tuple[str, int]]:
+        """The ports of links and hosts that usable switches do not have."""
+        ends = [end for link in self._topology.links for end in link.ends]
+        ends += [(host.switch, host.port) for host in self._topology.hosts]
+        usable = self.usable()
+        for name, number in ends:
+            if name in usable and name in self._peers and number not in self._peers[name].ports:
+                yield name, number
 
     # Changes from above
 
@@ -231,6 +251,8 @@ class ManagedSwitches:
             known = self.reconcilers.get(name) if name else None
             if known and not known.connection:
                 known.trouble = f"a connection from {connection.arrival.address}: {error}"
+            self._refused.add(ready.dpid, f"{error} (from {connection.arrival.address})")
+            self._report(FindingsChanged())
             if isinstance(error, ClaimRefused):
                 raise
             self._report(SwitchUnusable(ready.dpid, str(error)))

@@ -147,6 +147,7 @@ _MESSAGES: tuple[tuple[Any, tuple[msgspec.Struct, ...]], ...] = (
             messages.Raised({"1.0.0": "older"}, ["1.0.1"]),
             messages.Flows(_OPS),
             messages.SwitchReport("b1", ["s1"], {"s2": "no connection"}, 5, [("s1", 2)]),
+            messages.FoundNetwork("b1", (7,), (), ((("s1", 2), ("s2", 3)),), {9: "why"}),
             messages.SouthboundCounters(
                 "b1", 1.5e9, {"s1": messages.SwitchCounters(1, 2, 3, 4, 5, 6)}, _WAITS
             ),
