@@ -335,7 +335,7 @@ class Status:
             views.Part(name, not (why and name == me), why if why and name == me else None)
             for name in sorted(dispatchers)
         ]
-        switches = self.switches()
+        switches = self.switches(use=False)
         # Without these, no request can be served.
         reasons = [f"{part.name}: {part.reason}" for part in (etcd, *alive) if not part.ok]
         for what, workers in (

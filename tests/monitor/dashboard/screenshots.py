@@ -1,7 +1,7 @@
 """Makes the pictures of the dashboard in the documentation: `make screenshots`.
 
 It runs a control plane with 102 switches, lets hosts subscribe and unsubscribe all the time, moves
-a partition, and takes a picture of each view. `--all FOLDER` also takes pictures of all views at
+a partition, and takes pictures of some views. `--all FOLDER` also takes pictures of all views at
 three widths, light and dark, to look at them after a change.
 """
 
@@ -57,15 +57,14 @@ def main() -> None:
         _move_one(stack.url)
         path = shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=path, args=OPTIONS)
-        for view, ready in _VIEWS.items():
-            name = "dashboard.png" if view == "network" else f"dashboard-{view}.png"
-            _take(browser, stack.url, view, ready, _DOCS / name, 1280, 720)
+        for view, name in _SHOWN.items():
+            _take(browser, stack.url, view, _VIEWS[view], _DOCS / name, 1440, 810)
         if given.all:
             given.all.mkdir(parents=True, exist_ok=True)
             for view, ready in _VIEWS.items():
                 for width, height in _WIDTHS.items():
                     for theme in _THEMES:
-                        to = given.all / f"{view}-{width}-{theme}.png"
+                        to = given.all / f"{view.replace('/', '-')}-{width}-{theme}.png"
                         _take(browser, stack.url, view, ready, to, width, height, theme)
         browser.close()
 
@@ -82,6 +81,10 @@ def _follow_event(page: Page) -> None:
     page.locator(".hops li").first.wait_for()
 
 
+def _see_details(page: Page) -> None:
+    page.locator(".detail table").first.wait_for()
+
+
 def _nothing(page: Page) -> None:
     page.locator("#status").get_by_text("ready").wait_for()
 
@@ -89,6 +92,8 @@ def _nothing(page: Page) -> None:
 _VIEWS: dict[str, Callable[[Page], None]] = {
     "overview": _nothing,
     "network": _show_tree,
+    "network/s7": _see_details,
+    "network/h5": _see_details,
     "event-space": _nothing,
     "workers": _nothing,
     "requests": _nothing,
@@ -97,6 +102,14 @@ _VIEWS: dict[str, Callable[[Page], None]] = {
     "settings": _nothing,
 }
 """Views, and what is done before the picture is taken."""
+
+_SHOWN = {
+    "network": "dashboard.png",
+    "overview": "dashboard-overview.png",
+    "event-space": "dashboard-event-space.png",
+    "try": "dashboard-try.png",
+}
+"""Views whose pictures are in the documentation."""
 
 
 @contextmanager
@@ -164,7 +177,8 @@ def _take(
     page.locator("main h1").wait_for()
     ready(page)
     page.wait_for_timeout(_SETTLE)
-    page.screenshot(path=to)
+    page.evaluate("scrollTo(0, 0)")  # a click may have scrolled
+    page.screenshot(path=to, full_page="/" in view)  # details are below the map
     context.close()
 
 

@@ -170,7 +170,7 @@ def test_a_filter_shows_the_switches_that_would_change(browser: Browser, stack: 
 def test_a_host_shows_what_it_wants_and_gets(browser: Browser, low: Stack) -> None:
     with looking(browser, low.url, "network") as page:
         page.get_by_role("button", name="host h5").click()
-        expect(page.locator(".detail")).to_contain_text("Wants: 1 subscriptions", timeout=LIMIT)
+        expect(page.locator(".detail")).to_contain_text("Wants: 1 subscription", timeout=LIMIT)
         gets = page.get_by_role("region", name="Gets: ")
         expect(gets).to_contain_text(LOW_IN_WORDS, timeout=LIMIT)
         page.locator(".detail").get_by_role("link", name="s9").click()

@@ -4,7 +4,7 @@ import { copyable } from "./actions.js";
 import { get, records } from "./api.js";
 import { card, h, pill, show, table } from "./dom.js";
 import { problemText } from "./explaining.js";
-import { bytes, clock, filterText, number, percent } from "./format.js";
+import { bytes, clock, count, filterText, number, percent } from "./format.js";
 import { poll } from "./polling.js";
 import { regionOf } from "./switch_detail.js";
 
@@ -30,7 +30,7 @@ export class HostDetail {
       h("p", { class: "tools" },
         h("button", { type: "button", class: "quiet", onclick: () => this.#read() }, "Read again"),
         copyable("GET", path, undefined, `dzflow subscriptions --host ${id}`)),
-      this.body, h("h3", null, "Events that it sees"), this.events);
+      h("h3", null, "Events that it sees"), this.events, this.body);
     this.#read();
     this.close = poll(() => this.#readReports(), REPORTS_EVERY);
   }
@@ -55,8 +55,8 @@ export class HostDetail {
       const [wants, offers] = await Promise.all([records(`subscriptions${query}`, MOST_READ), records(`advertisements${query}`, MOST_READ)]);
       const gets = await this.#delivered();
       show(this.body,
-        table(`Wants: ${counted(wants)} subscriptions`, RECORDS, wants.slice(0, MOST_ROWS), "It has no subscriptions."),
-        table(`Offers: ${counted(offers)} advertisements`, RECORDS, offers.slice(0, MOST_ROWS), "It has no advertisements."),
+        table(`Wants: ${counted(wants, "subscription")}`, RECORDS, wants.slice(0, MOST_ROWS), "It has no subscriptions."),
+        table(`Offers: ${counted(offers, "advertisement")}`, RECORDS, offers.slice(0, MOST_ROWS), "It has no advertisements."),
         Array.isArray(gets)
           ? table(`Gets: ${number(gets.length)} entries of its switch lead to it`, DELIVERED, gets.slice(0, MOST_ROWS),
             "Nothing is delivered to it: nobody offers what it wants, or it wants nothing.")
@@ -98,10 +98,10 @@ export class HostDetail {
   }
 }
 
-const counted = (found) => `${number(found.length)}${found.length >= MOST_READ ? " or more" : ""}`;
+const counted = (found, word) => (found.length >= MOST_READ ? `${number(found.length)} or more ${word}s` : count(found.length, word));
 
 const RECORDS = [
-  { title: "Id", value: (row) => h("a", { href: `#/requests/${encodeURIComponent(row.id)}` }, row.id) },
+  { title: "Id", value: (row) => h("a", { class: "nowrap", href: `#/requests/${encodeURIComponent(row.id)}` }, row.id) },
   { title: "Space", value: (row) => row.space },
   { title: "Filter", value: (row) => h("code", null, filterText(row.filter)) },
   { title: "State", value: (row) => pill(row.state === "active" ? "good" : "warn", row.state) },
@@ -114,7 +114,7 @@ const REPORTED = [
   { title: "Space", value: (row) => row.space },
   counter("Published", "published"),
   counter("Received", "received"),
-  counter("Given to subscriptions", "delivered"),
+  counter("Delivered", "delivered"),
   counter("Unwanted", "unwanted"),
   { title: "Unwanted, share", number: true, value: ({ counters }) =>
     (counters.received ? percent((counters.unwanted ?? 0) / counters.received) : "–") },

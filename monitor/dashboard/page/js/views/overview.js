@@ -96,7 +96,7 @@ export class Overview {
       ["Requests", withUnit(total?.done_per_s, "/s"), "that ended, counted in each partition"],
       ["Waiting", number(total?.queued), total?.queued ? `parts of requests; the oldest for ${withUnit(total.oldest_s, "s")}` : "parts of requests"],
       ["Active subscriptions", number(ready?.store?.active_subscriptions),
-        ready?.store ? `of ${number(ready.store.records)} records: also advertisements, and what is in progress` : "operators see them"],
+        ready?.store ? `of ${number(ready.store.records)} records, advertisements included` : "operators see them"],
       ["Flow entries", number(total?.entries), "on all switches"],
       ["Switches", ready ? `${ready.switches_up} / ${ready.switches}` : "–", "up"],
       ["Partitions", ready ? `${ready.partitions_ready} / ${ready.partitions}` : "–", "ready"],

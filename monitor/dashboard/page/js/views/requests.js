@@ -143,8 +143,8 @@ export class Requests {
 
 function rows(caption, items, empty, id) {
   return table(caption, [
-    { title: "Time", value: (row) => clock(row.at ?? row.created) },
-    { title: "Id", value: (row) => h("a", { href: `#/requests/${encodeURIComponent(row.id)}` }, row.id) },
+    { title: "Time", value: (row) => h("span", { class: "nowrap" }, clock(row.at ?? row.created)) },
+    { title: "Id", value: (row) => h("a", { class: "nowrap", href: `#/requests/${encodeURIComponent(row.id)}` }, row.id) },
     { title: "Kind", value: (row) => row.kind },
     { title: "Host", value: (row) => row.host },
     { title: "Space", value: (row) => row.space },
