@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 FEW_BYTES = 4 << 20
 """Files of this size have some 70,000 rows: to compile queries takes longer than to run them."""
 
-SOME_BYTES = 64 << 20
-"""Some 1.1 million rows: for Java to optimise its programs takes longer than it saves."""
+SOME_BYTES = 24 << 20
+"""Some 400,000 rows: for Java to optimise its programs takes longer than it saves."""
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _ROWS_PER_PARTITION = 150_000  # that are grouped in memory at once, by each core

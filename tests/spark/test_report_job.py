@@ -69,7 +69,7 @@ def test_rows_of_requests_are_moved_once_and_never_sorted(
     rows = with_work(read_rows(spark, find_traces(spark, str(tmp_path))))
     requests_of(rows).explain()
     plan = capsys.readouterr().out
-    assert plan.count("Exchange hashpartitioning(target_id") == plan.count("Exchange") == 1
+    assert plan.count("Exchange") == 1
     assert "HashAggregate" in plan
     assert "Sort" not in plan
 
