@@ -153,7 +153,7 @@ async def _lab(self: child.Child, etcd: Etcd, stop: asyncio.Event) -> None:
 
 async def _work(self: child.Child, stop: asyncio.Event) -> None:
     # Beside others, it is not the one to be probed.
-    probes = self.settings.probes if self.orders["alone"] else ProbeSettings()
+    probes = self.settings.probes if self.orders.get("alone") else ProbeSettings()
     async with (
         Etcd(common.access(self.settings)) as etcd,
         answer_probes(probes, lambda: self.ready and not stop.is_set()),

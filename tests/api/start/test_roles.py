@@ -1,5 +1,6 @@
 """Roles of a service that are started apart: `dzflow up --only ROLE`."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -15,11 +16,12 @@ from api.start.up import Service
 from configurators.store.server.server import free_ports
 from dzflow.sdk import Rest
 from dzflow.sdk.errors import Conflict
+from tests.balancer import Balancer
 from tests.callers import EventFlow, RequestLoop
 from tests.etcd import TestEtcd
 from tests.ray_nodes import ray_with_clients
 from tests.rest import SCHEMA
-from tests.service import eventually, flows, is_ready, running
+from tests.service import LIMIT, Up, eventually, flows, is_ready, running
 
 OUTSIDE = {"southbound_placed": "outside", "stream_token": "shared by all parts"}
 
@@ -160,3 +162,91 @@ def scale(rest: Rest, count: int) -> None:
             return False
 
     eventually(accepted, "a process starts and ends configurators")
+
+
+class Fleet:
+    """The processes of a service as commands, which are restarted one after the other."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        self._folder = folder
+        self._config = folder / "settings.yaml"
+        self._config.write_text(json.dumps(settings, default=str))
+        self._config.chmod(0o600)
+        self._ports = dict(zip(("api-1", "api-2"), free_ports(2), strict=True))
+        self._running: dict[str, Up] = {}
+
+    @property
+    def urls(self) -> list[str]:
+        """The addresses of the API processes."""
+        return [f"http://127.0.0.1:{port}" for port in self._ports.values()]
+
+    def start(self, *names: str, **variables: str) -> None:
+        """Start some processes at the same time, and wait until they say that they are ready."""
+        for name in names:
+            only = name.partition("-")[0]
+            words = ("--only", only, "--config", str(self._config))
+            port = ("--port", str(self._ports[name])) if only == "api" else ()
+            own = {"DZFLOW_SOUTHBOUND_ID": name, **variables}
+            self._running[name] = Up(self._folder / name, *words, *port, **own)
+        for name in names:
+            stdout = self._running[name].process.stdout
+            assert stdout
+            said = next((line for line in stdout if "dzflow is ready" in line), None)
+            assert said, self._running[name].process.communicate()[1]
+
+    def end(self, *names: str) -> None:
+        """End some processes with SIGTERM at the same time; they end in order."""
+        ending = [self._running.pop(name) for name in names]
+        for each in ending:
+            each.process.send_signal(signal.SIGTERM)
+        for each in ending:
+            said = each.process.communicate(timeout=LIMIT)
+            assert each.process.returncode == 0, said
+            assert each.left() == {}
+
+    def end_all(self) -> None:
+        """End what still runs."""
+        self.end(*self._running)
+
+
+def test_a_rolling_restart_loses_no_request_and_no_event(
+    etcd_server: TestEtcd, ray_cluster: dict[str, Any], tmp_path: Path
+) -> None:
+    access = etcd_server.access()
+    settings: dict[str, Any] = {
+        **OUTSIDE,
+        "topology": "line:3",
+        "etcd": {"endpoints": access.endpoints, "prefix": access.prefix},
+        "ray": ray_cluster,
+        "times": {"drain_delay": 1.0},
+    }
+    fleet = Fleet(tmp_path, settings)
+    first = ("api-1", "southbound-1", "configurators-1")
+    second = ("api-2", "southbound-2", "configurators-2")
+    try:
+        fleet.start("network", *first, *second)
+        with Balancer(fleet.urls) as balancer, Rest(balancer.url, timeout=LIMIT) as rest:
+            eventually(lambda: all(map(is_ready, fleet.urls)), "everything is ready")
+            rest.put_space("stocks", SCHEMA)
+            before = pids(rest)
+            with RequestLoop(balancer.url) as requests, EventFlow(balancer.url):
+                requests.wait_for_more(10)
+                for wave in (first, second):
+                    fleet.end(*wave)
+                    requests.wait_for_more(10)
+                    fleet.start(*wave, DZFLOW_SLICES__LIMIT="77")
+                    eventually(lambda: all(map(is_ready, fleet.urls)), "all are ready again")
+                    requests.wait_for_more(10)
+                eventually(
+                    lambda: len(pids(rest)) == 2 and not before.items() & pids(rest).items(),
+                    "the configurators have the new settings, too",
+                )
+                requests.wait_for_more(10)
+            states = {record["id"]: record["state"] for record in rest.records("subscription")}
+            assert {states.get(id) for id in requests.kept} == {"active"}
+            url = fleet.urls[0]
+            eventually(lambda: flows(url, "dp") == flows(url, "cp"), "the switches are right")
+    finally:
+        fleet.end_all()
+        with running(tmp_path / "down", "down", **settings):
+            pass
