@@ -4,6 +4,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from configurators.southbound.options import SouthboundOptions
@@ -37,8 +38,12 @@ class DriverFactory(Protocol):
         """A context in which the driver works."""
 
 
-def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
-    """Opens drivers to which switches connect at `listen`."""
+def openflow_driver(listen: str, options: SouthboundOptions, token: bytes) -> DriverFactory:
+    """Opens drivers to which switches connect at `listen`.
+
+    The key of their probes derives from the `token` that all processes share.
+    """
+    key = blake2b(token, digest_size=32, person=b"dzflow probes").digest()
     host, port = split_address(listen)
 
     @contextlib.asynccontextmanager
@@ -60,7 +65,7 @@ def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
             queue=options.queue,
             rate=options.rate,
             discover=options.discover,
-            discovery_key=options.discovery_key,
+            discovery_key=key,
         )
         async with OpenFlowDriver(topology, pipeline, partition_of, epochs, settings) as driver:
             yield OpenDriver(driver, join_address(host, driver.port))

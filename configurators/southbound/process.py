@@ -81,7 +81,9 @@ class SouthboundProcess:
         self._environment = environment or Environment()
         if open_driver is None:
             given = self._options
-            open_driver = onos_driver(given) if self._onos else openflow_driver(openflow, given)
+            open_driver = (
+                onos_driver(given) if self._onos else openflow_driver(openflow, given, token)
+            )
         self._open_driver = open_driver
 
     async def run(self, stop: asyncio.Event) -> None:
