@@ -4,6 +4,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from configurators.southbound.options import SouthboundOptions
@@ -39,9 +40,16 @@ class DriverFactory(Protocol):
 
 
 def openflow_driver(
-    listen: str, options: SouthboundOptions, permits: Callable[[], bool] = always
+    listen: str,
+    options: SouthboundOptions,
+    token: bytes,
+    permits: Callable[[], bool] = always,
 ) -> DriverFactory:
-    """Opens drivers to which switches connect at `listen`; they send while `permits` says yes."""
+    """Opens drivers to which switches connect at `listen`; they send while `permits` says yes.
+
+    The key of their probes derives from the `token` that all processes share.
+    """
+    key = blake2b(token, digest_size=32, person=b"dzflow probes").digest()
     host, port = split_address(listen)
 
     @contextlib.asynccontextmanager
@@ -64,7 +72,7 @@ def openflow_driver(
             queue=options.queue,
             rate=options.rate,
             discover=options.discover,
-            discovery_key=options.discovery_key,
+            discovery_key=key,
         )
         given = topology, pipeline, partition_of, epochs, settings
         async with OpenFlowDriver(*given, permits=permits) as driver:

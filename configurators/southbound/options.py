@@ -29,7 +29,6 @@ class SouthboundOptions(Struct, frozen=True):
     stable_longest: float = 60.0  # the same at the most; after it, former losses are forgotten
     sweep_after: float = 5.0  # for configurators to clear the entries of a deleted space
     discover: bool = False  # send probes to find links, and learn hosts
-    discovery_key: bytes | None = None  # of all processes; None: one of this process alone
     cert: str | None = None
     key: str | None = None
     ca: str | None = None

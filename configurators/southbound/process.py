@@ -88,7 +88,7 @@ class SouthboundProcess:
                 open_driver = onos_driver(given)
             else:
                 permits = always if self._switches_fence else self._may_change_switches
-                open_driver = openflow_driver(openflow, given, permits)
+                open_driver = openflow_driver(openflow, given, token, permits)
         self._open_driver = open_driver
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -108,7 +108,7 @@ async def whole(
         )
         await etcd.put(NETWORK, encode(made))
         probing = discovered or cabled is not None
-        how_south = SouthboundOptions(discover=probing, discovery_key=bytes(32))
+        how_south = SouthboundOptions(discover=probing)
         addresses = []
         for number in range(southbound):
             south = SouthboundProcess(

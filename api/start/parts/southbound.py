@@ -1,7 +1,5 @@
 """A southbound process as the settings describe it."""
 
-from hashlib import blake2b
-
 from api.start.parts.common import access, environment, stream_token
 from api.start.settings.settings import Settings
 from configurators.southbound.options import SouthboundOptions
@@ -45,7 +43,6 @@ def southbound_options(settings: Settings, node: str, alone: bool = False) -> So
         queue=switches.queue,
         rate=switches.rate or None,
         discover=settings.discovers,
-        discovery_key=_discovery_key(settings) if settings.discovers else b"",
         cert=str(tls.cert) if tls.cert else None,
         key=str(tls.key) if tls.key else None,
         ca=str(tls.ca) if tls.ca else None,
@@ -68,11 +65,6 @@ def southbound_options(settings: Settings, node: str, alone: bool = False) -> So
         ),
         onos_options=OnosOptions(queue=switches.queue, audit_every=switches.audit_every),
     )
-
-
-def _discovery_key(settings: Settings) -> bytes:
-    """The key of probes: the same for all southbound processes, which share no other secret."""
-    return blake2b(stream_token(settings), digest_size=32, person=b"dzflow probes").digest()
 
 
 def make_southbound(
