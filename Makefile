@@ -25,7 +25,7 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab mininet java browser spark lint test screenshots robustness soak fuzz bench lock clean
+.PHONY: help setup run demo etcd lab mininet java browser helm chart spark lint test screenshots robustness soak fuzz bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -141,12 +141,30 @@ browser:  ## install Chromium for the tests of the dashboard (as root on Debian)
 	fi; \
 	echo "The tests of the dashboard are skipped: they need Chromium."
 
+# The checksum database of Go vouches for the version. Its own build sets the same variables.
+HELM := v3.22.0
+HELM_FLAGS := -X helm.sh/helm/v3/internal/version.version=$(HELM) \
+	$(foreach at,lint/rules chartutil,-X helm.sh/helm/v3/pkg/$(at).k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/$(at).k8sVersionMinor=37)
+helm:  ## build Helm, with Go, for the tests of the chart
+	@[ -x .tools/helm ] && [ "$$(.tools/helm version --template '{{.Version}}')" = "$(HELM)" ] && exit 0; \
+	if ! command -v go >/dev/null; then \
+	  echo "The tests of the chart are skipped: Helm is built with Go, which is not here."; \
+	  exit 0; \
+	fi; \
+	echo "Building Helm $(HELM) with Go, which takes some minutes"; \
+	CGO_ENABLED=0 GOBIN="$(CURDIR)/.tools" go install -trimpath \
+	  -ldflags "-s -w $(HELM_FLAGS)" helm.sh/helm/v3/cmd/helm@$(HELM) || \
+	echo "The tests of the chart are skipped: Helm cannot be built."
+
+chart: setup  ## make the parts of the chart that follow from other files: its README, alerts, dashboard
+	$(BIN)/python -m tests.helm.readme
+
 spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 	@echo "Installing requirements/spark.txt into $(VENV)"
 	@$(PIP) --require-hashes --no-build-isolation -r requirements/spark.txt
 
 # Long files come first (tests/conftest.py), instead of those with most tests.
-test: setup etcd lab mininet java browser  ## all tests
+test: setup etcd lab mininet java browser helm  ## all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 screenshots: setup etcd browser  ## make the pictures of the dashboard in the documentation

@@ -9,6 +9,7 @@ from configurators.store.model import Process
 from configurators.store.registration import Registration
 from configurators.store.upkeep import SharedLeases
 from dispatcher.changes.backups import Backups
+from dispatcher.changes.discovery import NetworkDiscovery
 from dispatcher.changes.event_keys import EventKeys
 from dispatcher.changes.expiry import Expiry
 from dispatcher.changes.healer import Healer
@@ -157,7 +158,9 @@ class DispatcherParts:
         self.space_changes = SpaceChanges(
             etcd, me, options, catalogue, fleet, workers, self.index_changes, environment.new_id
         )
-        self.scaling = Scaling(etcd, fleet, workers, options.southbound_limit)
+        self.scaling = Scaling(
+            etcd, fleet, workers, options.southbound_limit, options.southbound_outside
+        )
         self.event_keys = EventKeys(etcd, catalogue, clock, environment.new_id, options.max_page)
         self.hosts = hosts = Hosts(
             etcd, catalogue, fleet, reachability, options.network_timeout, clock
@@ -173,6 +176,9 @@ class DispatcherParts:
             options.grace,
             clock,
         )
+        self.discovery = NetworkDiscovery(
+            etcd, me, siblings, catalogue, fleet, options.settled_after, clock
+        )
         self.backups = Backups(
             etcd,
             catalogue,
@@ -187,4 +193,6 @@ class DispatcherParts:
         # Reports
         self.status = status = Status(catalogue, fleet, hosts, workers)
         self.flows = FlowReader(etcd, catalogue, fleet, status, clock.cpu)
-        self.change_feed = ChangeFeed(etcd, catalogue, fleet, workers, status, record_views)
+        self.change_feed = ChangeFeed(
+            etcd, catalogue, fleet, workers, siblings, writer, status, record_views
+        )

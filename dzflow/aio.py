@@ -98,6 +98,20 @@ class CriticalTasks:
             self._failed.set()
 
 
+async def unless_set(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` returns; None, and `work` is cancelled, if `stop` is set before that."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        return None
+    finally:
+        stopping.cancel()
+        working.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
 class OncePerTurn:
     """Coalesces calls: `schedule` any number of times, and `run` is called once, next loop turn."""
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
+from sdn.findings import Findings
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import NetworkEvent
 from sdn.outcomes import Outcome
@@ -59,6 +60,12 @@ class SwitchDriver(Protocol):
 
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
         """Bring base entries and groups in line with a (changed) network."""
+
+    def let_join(self, joining: bool) -> None:
+        """Whether switches and links that are found join the network; by default, it is fixed."""
+
+    def found(self) -> Findings:
+        """What discovery has found so far."""
 
     def declared(self, switch: str) -> Collection[str]:
         """The partitions that were declared on a switch."""

@@ -67,6 +67,10 @@ class PortStateChanged(Struct, frozen=True):
     up: bool
 
 
+class StrangersChanged(Struct, frozen=True):
+    """A switch that the network lacks has connected, or its connection is lost."""
+
+
 class HostSeen(Struct, frozen=True):
     """Discovery learned a host at a port (declared hosts are not reported)."""
 
@@ -83,5 +87,6 @@ NetworkEvent = (
     | RefusalChanged
     | LinkChanged
     | PortStateChanged
+    | StrangersChanged
     | HostSeen
 )

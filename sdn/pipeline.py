@@ -78,8 +78,7 @@ class Pipeline(Struct, frozen=True):
         return replace(ranges, tables=tables, groups=groups)
 
     def _check_room(self, switch: str, legs: int, hosts: int) -> None:
-        # Every entry goes on to the next table, those of the last leg too.
-        room = len(self.tables_of(switch)) - 2
+        room = self.leg_tables(switch)
         if self.plan == "legs" and legs > room:
             raise OutOfTables(
                 f"switch {switch} has {legs} legs but tables for {max(room, 0)};"
@@ -92,6 +91,11 @@ class Pipeline(Struct, frozen=True):
                 f"switch {switch} has or had {hosts} hosts, but groups for"
                 f" {len(self.groups_of(switch))}; raise the number of groups"
             )
+
+    def leg_tables(self, switch: str) -> int:
+        """How many tables a switch has for legs, under the plan `legs`; negative if too few."""
+        # Every entry goes on to the next table, those of the last leg too.
+        return len(self.tables_of(switch)) - 2
 
     def tables_of(self, switch: str) -> range:
         """The tables that may be used on a switch; the first one lets events in."""

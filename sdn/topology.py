@@ -201,10 +201,18 @@ class Topology:
 
     @classmethod
     def build(
-        cls, switches: Iterable[Switch], links: Iterable[Link], hosts: Iterable[Host]
+        cls,
+        switches: Iterable[Switch],
+        links: Iterable[Link],
+        hosts: Iterable[Host],
+        *,
+        partial: bool = False,
     ) -> Topology:
-        """The topology of these parts; raises a `TopologyError` that says what is wrong."""
-        wiring = _wire(switches, links)
+        """The topology of these parts; raises a `TopologyError` that says what is wrong.
+
+        A `partial` one is still being discovered: it may have no switch, or lack links.
+        """
+        wiring = _wire(switches, links, partial)
         edge = _attach(wiring, hosts)
         in_order = tuple(sorted(set(wiring.links.values()), key=_link_key))
         known = tuple(wiring.switches.values())
@@ -255,7 +263,7 @@ class Topology:
         return replace(self, hosts=tuple(edge.hosts.values()), _edge=edge)
 
 
-def _wire(switches: Iterable[Switch], links: Iterable[Link]) -> _Wiring:
+def _wire(switches: Iterable[Switch], links: Iterable[Link], partial: bool) -> _Wiring:
     known: dict[str, Switch] = {}
     dpids: dict[int, str] = {}
     for switch in switches:
@@ -270,7 +278,7 @@ def _wire(switches: Iterable[Switch], links: Iterable[Link]) -> _Wiring:
             raise DuplicateDpid(f"{what}: {other} has dpid {switch.dpid} too", switch)
         known[switch.id] = switch
         dpids[switch.dpid] = switch.id
-    if not known:
+    if not known and not partial:
         raise NoSwitches("there is no switch; a topology needs at least one")
     known = _in_order(known)
 
@@ -284,7 +292,8 @@ def _wire(switches: Iterable[Switch], links: Iterable[Link]) -> _Wiring:
             ends[name, port] = link
             leads[name].append(Neighbour(port, peer, peer_port))
     neighbours = {name: tuple(sorted(found)) for name, found in leads.items()}
-    _check_connected(neighbours)
+    if not partial:
+        _check_connected(neighbours)
     ports = {name: tuple(n.port for n in found) for name, found in neighbours.items()}
     return _Wiring(known, ends, neighbours, ports)
 

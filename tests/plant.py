@@ -32,7 +32,7 @@ class Plant:
         self,
         topology: Topology,
         plan: PlanName,
-        trees: int = 1,
+        trees: int | Mapping[int, Tree] = 1,
         partition_map: PartitionMap | None = None,
         ordering: Ordering = "net",
         other_traffic: OtherTraffic = "leave",
@@ -40,11 +40,9 @@ class Plant:
         self.ordering: Ordering = ordering
         self.scope = Scope(7, 1)
         self.pipeline = Pipeline(plan=plan, other_traffic=other_traffic).extended(topology)
-        self.plan: Plan = make_plan(
-            Routes(topology, dict(enumerate(spanning_trees(topology, trees)))),
-            self.pipeline,
-            self.scope,
-        )
+        if isinstance(trees, int):
+            trees = dict(enumerate(spanning_trees(topology, trees)))
+        self.plan: Plan = make_plan(Routes(topology, trees), self.pipeline, self.scope)
         self.map = partition_map or PartitionMap(plan)
         self.engines = {name: Engine(self.plan) for name in self.map.leaves()}
         self.network = SimulatedNetwork(topology, self.pipeline)

@@ -18,8 +18,9 @@ from typing import Any
 
 import httpx
 
+from api.start.roles import Only
 from api.start.settings.sources import load
-from api.start.up import Only, Service
+from api.start.up import Service
 from dzflow.sdk import Rest
 
 SCHEMA = {"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}]}

@@ -37,6 +37,7 @@ from api.http.routes import (
     load,
     network,
     partitions,
+    publishing,
     records,
     service,
     spaces,
@@ -57,6 +58,7 @@ ROUTERS = (
     spaces.router,
     event_keys.router,
     network.router,
+    publishing.router,
     partitions.router,
     load.router,
     workers.router,
@@ -135,7 +137,13 @@ def make_app(
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id"],
             expose_headers=["Location", "Retry-After", "X-Request-Id"],
         )
-    app.add_middleware(Edge, settings=settings, metrics=metrics, tracer=tracer)
+    app.add_middleware(
+        Edge,
+        settings=settings,
+        metrics=metrics,
+        tracer=tracer,
+        draining=lambda: readiness.draining,
+    )
     app.add_exception_handler(ApiProblem, _api_problem)
     app.add_exception_handler(DzflowError, _dispatcher_problem)
     app.add_exception_handler(RequestValidationError, _invalid_request)

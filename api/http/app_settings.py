@@ -44,5 +44,6 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     idle_timeout: int = 5  # on a connection between requests
     default_wait: float = 10.0
     max_wait: float = 60.0
+    drain: float = 12.0  # for requests in progress when the server stops
     max_kept_answers: int = 10_000  # to requests with an idempotency key that leave no record
     max_series: int = 10_000  # of counters that applications report

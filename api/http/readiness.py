@@ -26,6 +26,7 @@ class Readiness:
         self._clock = clock or Clock()
         self._began: dict[tuple[str, str], float] = {}
         self._parts: dict[str, Part] = {}  # those that the dispatcher does not know
+        self.draining = False  # this process is about to end: it gets no new callers
 
     async def read(self, dispatcher: Dispatcher, *, details: bool = True) -> ReadyOut:
         """The state now; without `details` it names no part, switch or partition, and no reason."""
@@ -46,9 +47,12 @@ class Readiness:
             *health.configurators,
             *more,
         ]
+        ready, reasons = health.ready, health.reasons
+        if self.draining:
+            ready, reasons = False, ["this API process is about to end", *reasons]
         return ReadyOut(
-            status="not ready" if not health.ready else "degraded" if impaired else "ready",
-            ready=health.ready,
+            status="not ready" if not ready else "degraded" if impaired else "ready",
+            ready=ready,
             impaired_counts=ImpairedCounts(
                 kinds["switch"],
                 kinds["partition"],
@@ -60,7 +64,7 @@ class Readiness:
             switches=health.switches,
             partitions_ready=health.partitions_ready,
             partitions=health.partitions,
-            reasons=health.reasons if details else None,
+            reasons=reasons if details else None,
             impaired=dated[:MAX_IMPAIRED] if details else None,
             parts=parts if details else None,
             store=health.store if details else None,

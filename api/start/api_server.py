@@ -108,6 +108,9 @@ async def _serve(
 
     async def end() -> None:
         await stop.wait()
+        app.state.context.readiness.draining = True
+        # Whoever sends callers here learns first that this process ends.
+        await asyncio.sleep(self.settings.times.drain_delay)
         app.state.context.streams.stop()
         server.should_exit = True
 

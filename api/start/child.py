@@ -48,10 +48,12 @@ class Child:
         self.name = orders.name
         self.settings = settings
         self.orders = orders.rest
+        self.ready = False  # whether it has reported so
         self._reports = reports
 
     def report(self, **message: Any) -> None:
         """Send a report to the parent; `ready=True` once the child serves."""
+        self.ready = self.ready or bool(message.get("ready"))
         os.write(self._reports, json.dumps(message).encode() + b"\n")
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from configurators.store.etcd.errors import StoreError
 from dzflow.errors import DzflowError
@@ -28,6 +28,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds until a dead child is resta
 CALM = 30.0  # seconds without trouble after which the next pause is short again
 _OUTPUT_LIMIT = 4 << 20
 _LINES_SHOWN = 15
+_STDERR = 2
 _CHECK_EVERY = 0.02  # seconds between checks whether processes have ended
 
 
@@ -49,8 +50,11 @@ class ChildProcess:
         environment: Mapping[str, str] | None = None,
         patience: float = 10.0,
         on_report: Callable[[dict[str, Any]], None] = lambda _: None,
+        to_stderr: bool = False,
     ) -> None:
         """`files` stay open in the child; `patience` is how many seconds it has to end in order.
+
+        What it prints goes to the file `output`, or to our own stderr.
 
         It gets secrets with its orders, through a pipe, and not in its `environment`.
         """
@@ -67,6 +71,7 @@ class ChildProcess:
         self._title = (name, str(output.parent.absolute()))
         self._patience = patience
         self._on_report = on_report
+        self._to_stderr = to_stderr
         self._process: subprocess.Popen[bytes] | None = None
         self._reason = ""
         self._rest = b""
@@ -92,7 +97,7 @@ class ChildProcess:
             self._output.replace(self._output.with_suffix(".out.1"))
         reading, writing = os.pipe()
         try:
-            with open(self._output, "ab", opener=private_opener) as output:
+            with self._open_output() as output:
                 self._process = subprocess.Popen(  # noqa: S603 - our own module
                     # Name and place are for people who read the list of processes.
                     [sys.executable, "-m", self._module, str(writing), *self._title],
@@ -117,6 +122,11 @@ class ChildProcess:
         with suppress(BrokenPipeError):  # it has died already, which `_gone` notices
             self._process.stdin.write(json.dumps(self._orders).encode() + b"\n")
             self._process.stdin.flush()
+
+    def _open_output(self) -> IO[bytes]:
+        if self._to_stderr:
+            return open(os.dup(_STDERR), "wb")
+        return open(self._output, "ab", opener=private_opener)
 
     async def await_ready(self, timeout: float) -> None:
         """Wait until it reports to be ready; ChildFailed, with its last output, if it does not."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from api.start.settings.settings import BadSettings, Settings
-from configurators.state.network import first_network, topology_of
+from configurators.state.network import first_network, topology_of, undiscovered_network
 from configurators.store import keys
 from configurators.store.documents import decode_network, encode
 from configurators.store.etcd.client import Etcd, Put, absent, unchanged
@@ -42,12 +42,17 @@ async def load_or_store_network(etcd: Etcd, settings: Settings) -> NetworkDoc:
 
 
 def _new_network(settings: Settings) -> NetworkDoc:
-    if settings.data_plane in ("external", "onos") and "topology" not in settings.model_fields_set:
+    own = settings.data_plane in ("emulated", "ovs")
+    if own or "topology" in settings.model_fields_set:
+        doc = first_network(topology(settings.topology), settings.plan, settings.trees)
+    elif settings.data_plane == "external" and settings.discovers:
+        doc = undiscovered_network(settings.plan, settings.trees)
+    else:
         raise BadSettings(
             "topology: say what your network is like: name a file that describes its switches,"
-            " hosts and links (docs/reference/topologies.md)"
+            " hosts and links (docs/reference/topologies.md); or, with OpenFlow, have it discovered"
+            " (discovery.links)"
         )
-    doc = first_network(topology(settings.topology), settings.plan, settings.trees)
     return _up_to_date(doc, settings)
 
 
@@ -81,15 +86,20 @@ def _compare(doc: NetworkDoc, settings: Settings) -> None:
             f"{settings.plan} is asked for",
             f"--plan, or with --plan {doc.pipeline.plan}",
         )
-    if "trees" in given and settings.trees != doc.tree_count:
-        # There may be fewer different trees than are asked for.
-        same = topology_of(doc)
-        if first_network(same, settings.plan, settings.trees).tree_count != doc.tree_count:
-            raise _refused(
-                f"{doc.tree_count} trees",
-                f"{settings.trees} are asked for",
-                f"--trees, or with --trees {doc.tree_count}",
-            )
+    if "trees" in given and settings.trees != doc.tree_count and _makes_others(doc, settings):
+        raise _refused(
+            f"{doc.tree_count} trees",
+            f"{settings.trees} are asked for",
+            f"--trees, or with --trees {doc.tree_count}",
+        )
+
+
+def _makes_others(doc: NetworkDoc, settings: Settings) -> bool:
+    """Whether another number of trees leads to others: there may be fewer than are asked for."""
+    if doc.discovered:
+        return True
+    made = first_network(topology_of(doc), settings.plan, settings.trees)
+    return made.tree_count != doc.tree_count
 
 
 def _names(switches: Iterable[Switch]) -> list[tuple[str, int]]:

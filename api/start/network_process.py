@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from api.start import child
 from api.start.parts import common
 from api.start.parts.network import switch_model
+from api.start.probes import answer_probes
+from api.start.settings.sections.processes import ProbeSettings
 from api.start.settings.settings import Settings
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.state.network import read_network, topology_of
@@ -150,7 +152,12 @@ async def _lab(self: child.Child, etcd: Etcd, stop: asyncio.Event) -> None:
 
 
 async def _work(self: child.Child, stop: asyncio.Event) -> None:
-    async with Etcd(common.access(self.settings)) as etcd:
+    # Beside others, it is not the one to be probed.
+    probes = self.settings.probes if self.orders["alone"] else ProbeSettings()
+    async with (
+        Etcd(common.access(self.settings)) as etcd,
+        answer_probes(probes, lambda: self.ready and not stop.is_set()),
+    ):
         if self.settings.data_plane == "ovs":
             await _lab(self, etcd, stop)
         else:

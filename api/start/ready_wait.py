@@ -11,6 +11,7 @@ from dzflow.errors import DzflowError
 
 START_SECONDS = 120.0
 _LOOK_EVERY = 0.1
+_ALONE_SECONDS = 10.0  # for other parts, which may be started later
 _WHOLE_SECONDS = 60.0  # for our own switches to connect, and to be brought up to date
 
 
@@ -28,10 +29,12 @@ class ReadyWait:
         tell: Callable[[str], None],
         *,
         own_switches: bool,
+        alone: bool = False,
         token: str | None = None,
     ) -> None:
         """With `own_switches`, the service starts the switches itself, and waits for them.
 
+        A part that is started `alone` does not fail because others are not there yet.
         An operator's `token` gets the reasons why processes cannot be used.
         """
         self._url = url
@@ -39,6 +42,7 @@ class ReadyWait:
         self._children = children
         self._tell = tell
         self._own_switches = own_switches
+        self._alone = alone
         self._answer = "no answer"
 
     async def wait(self) -> str:
@@ -46,6 +50,7 @@ class ReadyWait:
 
         Gives what is still impaired, as a text. StartFailed if no request can be served in time.
         """
+        seconds = _ALONE_SECONDS if self._alone else START_SECONDS
         try:
             async with (
                 httpx.AsyncClient(
@@ -54,11 +59,13 @@ class ReadyWait:
                     verify=False,  # noqa: S501 - ourselves
                     trust_env=False,
                 ) as client,
-                asyncio.timeout(START_SECONDS),
+                asyncio.timeout(seconds),
             ):
                 return await self._poll(client)
         except TimeoutError:
-            raise StartFailed(f"not ready within {START_SECONDS:.0f} s: {self._answer}") from None
+            if self._alone:
+                return f"not ready yet, see /readyz: {self._answer}"
+            raise StartFailed(f"not ready within {seconds:.0f} s: {self._answer}") from None
 
     async def _poll(self, client: httpx.AsyncClient) -> str:
         loop = asyncio.get_running_loop()
@@ -83,7 +90,7 @@ class ReadyWait:
         except httpx.TransportError as error:
             self._answer = str(error) or type(error).__name__
             return None
-        self._answer = got.text[:1000]
+        self._answer = "; ".join(_reasons(got)) or got.text[:1000]
         if got.status_code not in (200, 503):
             raise StartFailed(f"/readyz answers {got.status_code}: {self._answer}")
         return got.json() if got.status_code == 200 else None
@@ -104,3 +111,8 @@ class ReadyWait:
             )
             texts += [f"{now} of {all_} {what}" for now, all_, what in counts if now < all_]
         return ", ".join(texts)
+
+
+def _reasons(got: httpx.Response) -> list[str]:
+    """Why no request can be served, as an operator is told."""
+    return list(got.json().get("reasons") or ()) if got.status_code == 503 else []

@@ -35,7 +35,8 @@ from api.start.listening import bind
 from api.start.log_trimming import keep_trimmed
 from api.start.parts import common
 from api.start.ready_wait import START_SECONDS, ReadyWait
-from api.start.settings.checks import Only, check_settings, find_hints
+from api.start.roles import ROLES, Only
+from api.start.settings.checks import check_settings, find_hints
 from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.description import describe
 from api.start.settings.settings import Part, Settings
@@ -51,7 +52,8 @@ from dzflow.process.child_environment import child_environment
 _log = logging.getLogger(__name__)
 
 _CHECK_ETCD_EVERY = 0.5
-_API_PATIENCE, _WORKERS_PATIENCE, _NETWORK_PATIENCE = 12.0, 25.0, 20.0
+_WORKERS_PATIENCE, _NETWORK_PATIENCE = 25.0, 20.0
+_DRAINED_PATIENCE = 10.0  # seconds to end, beyond the time that a process has to drain
 
 
 class Supervisor:
@@ -66,12 +68,16 @@ class Supervisor:
     ) -> None:
         """`on_locked` is called once this service has locked the data folder."""
         check_settings(settings, only)
+        if only == "dashboard":
+            operators = settings.tokens.model_copy(update={"hosts": {}})
+            settings = settings.model_copy(update={"tokens": operators})
         self.settings = settings
         self.hints = find_hints(settings)
         self.network: NetworkDoc | None = None
         self.etcd: EtcdServer | None = None
         self.lab: str | None = None
         self._only = only
+        self._role = ROLES[only]
         self._tell = tell
         self._on_locked = on_locked
         self._folder = DataFolder(settings.data_dir)
@@ -110,29 +116,34 @@ class Supervisor:
             self.hints.append(f"everybody can replace folders in {parent}; `chmod o-w` it")
         for hint in self.hints:
             _log.warning("%s", hint)
-        if self._only != "workers":
+        if self._role.api:
             self._bind()
         self._complete_settings()
         if self.etcd is not None:
             self.etcd.launch()  # its folder is there before any client looks for it
-        if self._only != "api":
-            self._tell("starting Ray")
+        if self._role.workers:
+            self._tell("joining Ray" if self.settings.ray.address else "starting Ray")
             self._start(
                 "workers",
                 "workers",
                 "api.start.workers.process",
                 _WORKERS_PATIENCE,
                 environment=environment(self.settings, self._ray_token()),
+                workers=self._role.workers,
+                node=self._node,
             )
         if self.etcd is not None:
             self._tell("starting etcd")
             await asyncio.to_thread(self.etcd.wait)
         async with Etcd(common.access(self.settings)) as etcd:
             self.network = await load_or_store_network(etcd, self.settings)
-            if self._only != "api":
+            if self._role.workers in ("own", "detached") or self._role.southbound:
                 await self._store_counts(etcd)
         self._update(plan=self.network.pipeline.plan, trees=self.network.tree_count)
-        if self._only != "api" and self.settings.data_plane in ("emulated", "ovs"):
+        if self._role.southbound:
+            module = "api.start.southbound_process"
+            self._start("southbound", "southbound", module, self._drained(), node=self._node)
+        if self._role.network and self.settings.data_plane in ("emulated", "ovs"):
             relay = self.settings.port if self._only is None else 0
             self._start(
                 "network",
@@ -140,6 +151,7 @@ class Supervisor:
                 "api.start.network_process",
                 _NETWORK_PATIENCE,
                 relay=relay,
+                alone=self._only == "network",
             )
         # Made here, because API processes do not get all secrets.
         configured = msgspec.to_builtins(describe(self.settings))
@@ -149,7 +161,7 @@ class Supervisor:
                 f"api-{number}",
                 "api",
                 "api.start.api_server",
-                _API_PATIENCE,
+                self._drained(),
                 files=files,
                 sockets=files,
                 node=self._node,
@@ -202,7 +214,7 @@ class Supervisor:
         for hint in find_other_counts(self.settings, counts):
             _log.warning("%s", hint)
             self.hints.append(hint)
-        self._update(configurators=counts["configurators"], southbound=counts["southbound"])
+        self._update(**{str(kind): count for kind, count in counts.items()})
 
     def _start(
         self,
@@ -227,9 +239,15 @@ class Supervisor:
             environment=environment,
             patience=patience,
             on_report=self._show_report,
+            to_stderr=self.settings.log.to == "stderr",
         )
         child.start()
         self._children.append(child)
+
+    def _drained(self) -> float:
+        """Within how many seconds a process has drained and ended."""
+        times = self.settings.times
+        return times.drain_delay + times.drain + _DRAINED_PATIENCE
 
     def _show_report(self, report: dict[str, Any]) -> None:
         if "event" in report:
@@ -237,7 +255,11 @@ class Supervisor:
 
     async def _get_ready(self) -> None:
         """Wait until all children are ready, and then until `/readyz` says so."""
-        words = {"workers": "starting the workers", "network": "starting the switches"}
+        words = {
+            "workers": "starting the workers",
+            "network": "starting the switches",
+            "southbound": "starting the southbound process",
+        }
         for child in sorted(self._children, key=lambda child: child.name == "workers"):
             self._tell(words.get(child.name, "starting the API"))
             await self._await_child(child)
@@ -247,7 +269,14 @@ class Supervisor:
         self._tell("waiting until everything is connected")
         own = self._only is None and self.settings.data_plane in ("emulated", "ovs")
         token = next((each.get_secret_value() for each in self.settings.tokens.operator), None)
-        wait = ReadyWait(self.url, self._children, self._tell, own_switches=own, token=token)
+        wait = ReadyWait(
+            self.url,
+            self._children,
+            self._tell,
+            own_switches=own,
+            alone=self._only is not None,
+            token=token,
+        )
         impaired = await wait.wait()
         if impaired:
             self.hints.append(f"requests may have to wait: {impaired}")
@@ -320,7 +349,7 @@ class Supervisor:
         await self._keepers.cancel()
         by_name = {child.name: child for child in self._children}
         workers, network = by_name.pop("workers", None), by_name.pop("network", None)
-        self._tell("stopping the API")
+        self._tell(f"stopping the {'API' if self._role.api else 'process'}")
         await asyncio.gather(*(child.stop() for child in by_name.values()))
         if workers is not None and not workers.ready.is_set():
             workers.kill()  # Ray ignores requests to stop while it starts, and has no state yet

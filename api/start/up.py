@@ -8,13 +8,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from api.start.parts import common
-from api.start.settings.checks import Only
+from api.start.roles import Only
 from api.start.settings.settings import Settings
 from api.start.supervisor import Supervisor
 from configurators.store.etcd.client import Access
 from configurators.store.model import NetworkDoc
-
-__all__ = ["Only", "Service"]
 
 T = TypeVar("T")
 
@@ -30,7 +28,7 @@ def _nothing() -> None:
 class Service:
     """Starts everything when it is entered, and stops it when it is left.
 
-    `only` starts the workers and the network alone, or the API alone. `tell` is called with texts
+    `only` starts some parts alone (`roles.py`). `tell` is called with texts
     about the progress, and `on_locked` once the data folder is locked; both from another thread. If
     this process is killed, its children end with it.
     """

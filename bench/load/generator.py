@@ -87,11 +87,6 @@ class LoadResult(Struct):
         """Acknowledged requests per second."""
         return len(self.latencies) / self.seconds
 
-    @property
-    def flow_mods_per_s(self) -> float:
-        """Acknowledged flow operations per second."""
-        return self.flow_ops / self.seconds
-
     def columns(self) -> Row:
         """Rate, latencies, operations, and the number of refused requests."""
         return {
@@ -190,6 +185,18 @@ class LoadGenerator:
                 remove = not remove
 
         return await self._measure([worker(number) for number in range(calls)])
+
+    async def send_one_by_one(self, count: int, rest: float) -> LoadResult:
+        """Send requests one after the other, every second one a removal, with a rest after each."""
+
+        async def send() -> None:
+            for number in range(count):
+                due = [time.perf_counter()]
+                call = self._unsubscribe if number % 2 else self._subscribe
+                await call(due, "single")
+                await asyncio.sleep(rest)
+
+        return await self._measure([send()])
 
     async def send_arrivals(
         self, arrivals: Sequence[float], kind: CallKind, skip: float = 0.0

@@ -21,13 +21,13 @@ def assign(
 ) -> dict[str, str]:
     """The process of each switch: one that the switch is connected to, if there is one.
 
-    A process that is to leave (by the `wanted` count) keeps a switch only while the switch is
-    connected to it, and to no process that stays. A switch that is away stays with the process that
-    it was connected to, where it is likely to come back. A switch that was connected to none yet,
-    as after a start, belongs to one by an even share.
+    A process that is to leave (by the `wanted` count, or because it is about to end) keeps a switch
+    only while the switch is connected to it, and to no process that stays. A switch that is away
+    stays with the process that it was connected to, where it is likely to come back. A switch that
+    was connected to none yet, as after a start, belongs to one by an even share.
     """
     names = list(switches)
-    stay = staying(alive, wanted)
+    stay = remaining(alive, connections, wanted)
     preferred = spread(names, stay)
     having = _by_switch(names, {p: connections.get(p, _NOTHING).connected for p in alive})
     expecting = _by_switch(names, {p: connections.get(p, _NOTHING).away for p in stay})
@@ -38,6 +38,14 @@ def assign(
         candidates = having[switch] & stay or having[switch] or expecting[switch] or {first}
         found[switch] = first if first in candidates else heaviest(candidates, switch)
     return found
+
+
+def remaining(
+    alive: Collection[str], connections: Mapping[str, Connections], wanted: int | None = None
+) -> frozenset[str]:
+    """The processes that stay: neither too many, nor about to end; all if there is none such."""
+    stay = staying(alive, wanted)
+    return frozenset(p for p in stay if not connections.get(p, _NOTHING).leaving) or stay
 
 
 def _by_switch(names: Iterable[str], lists: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:

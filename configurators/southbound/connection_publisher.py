@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 
+from msgspec.structs import replace
+
 from configurators.environment import Clock
 from configurators.southbound.stable_connections import StableConnections
 from configurators.store.documents import encode
@@ -45,6 +47,7 @@ class ConnectionPublisher:
         self._clock = clock
         self._stable_after = stable_after
         self._connections = StableConnections(stable_after, longest)
+        self._leaving = False
         self._found = Connections()
         self._next_change: float | None = None  # when another connection counts, seen from `_found`
         self._published: tuple[int, Connections] | None = None  # under this registration
@@ -54,6 +57,11 @@ class ConnectionPublisher:
     def schedule(self) -> None:
         """Publish soon: a switch has come or gone, or the registration has changed."""
         self._observing.schedule()
+
+    def leave(self) -> None:
+        """Publish from now on that this process is about to end."""
+        self._leaving = True
+        self._observe()
 
     async def run(self, registration: Registration) -> None:
         """Publish each change while the process is registered, until cancelled."""
@@ -77,7 +85,8 @@ class ConnectionPublisher:
     def _observe(self) -> None:
         """Note what is connected now, so that no short loss is missed while nothing is written."""
         now = self._clock.monotonic()
-        self._found = self._connections.observe(self._attached(), self._held(), now)
+        found = self._connections.observe(self._attached(), self._held(), now)
+        self._found = replace(found, leaving=self._leaving)
         # By a later reading of the clock, a connection may be due that `_found` lacks.
         self._next_change = self._connections.next_change(now)
         self._changed.set()

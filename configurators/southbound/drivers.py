@@ -64,6 +64,7 @@ def openflow_driver(
             queue=options.queue,
             rate=options.rate,
             discover=options.discover,
+            discovery_key=options.discovery_key,
         )
         given = topology, pipeline, partition_of, epochs, settings
         async with OpenFlowDriver(*given, permits=permits) as driver:

@@ -14,6 +14,9 @@ class SouthboundOptions(Struct, frozen=True):
     """
 
     node: str = ""
+    advertise: str = ""  # host at which configurators reach it, if that is not where it listens
+    advertise_openflow: str = ""  # the same for switches
+    drain: float = 0.0  # to hand over switches when it is told to end; 0: it does not
     ttl: int = 10  # of the registration: after so long, other processes notice that it is dead
     timeout: float = 10.0  # for any answer of a switch
     echo_every: float = 15.0
@@ -26,6 +29,7 @@ class SouthboundOptions(Struct, frozen=True):
     stable_longest: float = 60.0  # the same at the most; after it, former losses are forgotten
     sweep_after: float = 5.0  # for configurators to clear the entries of a deleted space
     discover: bool = False  # send probes to find links, and learn hosts
+    discovery_key: bytes | None = None  # of all processes; None: one of this process alone
     cert: str | None = None
     key: str | None = None
     ca: str | None = None

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from configurators.environment import Environment
 from configurators.southbound.connection_publisher import ConnectionPublisher
@@ -34,7 +34,9 @@ from configurators.store.keys import NETWORK, SOUTHBOUND, SPACES, PartitionName
 from configurators.store.mirror import KeyChange, Snapshot, follow, follow_key, read_snapshot
 from configurators.store.model import NetworkDoc, Process
 from configurators.store.registration import Registration
+from configurators.streams.addresses import join_address, split_address
 from configurators.streams.messages import ToSouthbound
+from dzflow.aio import unless_set
 from sdn.driver import SwitchDriver
 from sdn.fence import always
 from sdn.network_events import (
@@ -43,12 +45,11 @@ from sdn.network_events import (
     LinkChanged,
     MastershipLost,
     NetworkEvent,
+    StrangersChanged,
     SwitchUp,
 )
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class SouthboundProcess:
@@ -91,9 +92,12 @@ class SouthboundProcess:
         self._open_driver = open_driver
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set; Superseded if another process registers with the same id."""
+        """Work until `stop` is set, and hand over the switches if there is time for it.
+
+        Superseded if another process registers with the same id.
+        """
         async with self._environment.store(self._access) as etcd:
-            found = await _unless_stopped(stop, _first_network(etcd))
+            found = await unless_set(stop, _first_network(etcd))
             if found is None:
                 return
             doc, revision = found
@@ -107,6 +111,7 @@ class SouthboundProcess:
                 topology_of(doc), doc.pipeline, sweeper.partition_of, epochs.current
             )
             async with opening as (driver, self.openflow):
+                driver.let_join(doc.discovered)
                 clock = self._environment.clock
                 counts = SouthboundCounts(self.id, clock.wall)
                 reporter = Reporter(self.id, driver, revision, known_spaces.revision, counts)
@@ -133,7 +138,7 @@ class SouthboundProcess:
                     registration = self._registration(etcd, responsibility)
                     self._registered = registration
                     await self._serve(
-                        stop.wait(),
+                        self._hand_over_at(stop, responsibility),
                         registration.keep(),
                         self._become_ready(registration),
                         responsibility.run(registration),
@@ -142,6 +147,7 @@ class SouthboundProcess:
                         epochs.run(driver),
                         _handle_events(driver.events, responsibility, reporter, counts),
                         reporter.run(),
+                        reporter.run_findings(),
                         sweeper.run(driver, lambda: handler.switches),
                         leftovers.run(),
                     )
@@ -183,10 +189,21 @@ class SouthboundProcess:
 
     def _registration(self, etcd: Etcd, responsibility: Responsibility) -> Registration:
         options, pid = self._options, self._environment.pid
-        process = Process(self.id, self.listen, pid, options.node, self.openflow)
+        process = Process(
+            self.id,
+            _advertised(self.listen, options.advertise),
+            pid,
+            options.node,
+            _advertised(self.openflow, options.advertise_openflow),
+        )
         # Others may claim and change the switches of a process that is not registered.
         on_lost = responsibility.release_all
         return Registration(etcd, SOUTHBOUND + self.id, process, options.ttl, on_lost)
+
+    async def _hand_over_at(self, stop: asyncio.Event, responsibility: Responsibility) -> None:
+        await stop.wait()
+        if self._options.drain and self.ready.is_set():
+            await responsibility.hand_over(self._options.drain)
 
     async def _become_ready(self, registration: Registration) -> None:
         await registration.known.wait()
@@ -205,18 +222,6 @@ class SouthboundProcess:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` returns; None if `stop` is set before that."""
-    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if working.done():
-        return working.result()
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
-    return None
 
 
 async def _first_network(etcd: Etcd) -> tuple[NetworkDoc, int]:
@@ -243,6 +248,7 @@ async def _follow_network(
         except BadDocument as error:
             log.error("this process goes on with the network that it knows: %s", error)
             continue
+        driver.let_join(doc.discovered)
         await driver.set_network(topology_of(doc), doc.pipeline)
         counts.keep(_names(doc))
         reporter.network = stored.revision
@@ -310,9 +316,17 @@ async def _handle_events(
                 responsibility.connection_changed()
             case LinkChanged(link, up):
                 reporter.link_changed(link, up)
+                reporter.found()
+            case StrangersChanged():
+                reporter.found()
             case HostSeen(host):
                 log.info("host %s was seen at switch %s", host.id, host.switch)
         reporter.schedule()
+
+
+def _advertised(address: str, host: str) -> str:
+    """The address under which others reach this process."""
+    return join_address(host, split_address(address)[1]) if host and address else address
 
 
 def _names(doc: NetworkDoc) -> list[str]:

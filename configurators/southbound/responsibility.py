@@ -10,11 +10,11 @@ import logging
 import random
 from collections.abc import Iterable
 
-from configurators.southbound.assignment import assign
+from configurators.southbound.assignment import assign, remaining
 from configurators.southbound.connection_publisher import ConnectionPublisher
 from configurators.southbound.reporter import Reporter
 from configurators.southbound.request_handler import RequestHandler
-from configurators.state.wanted import read_count, staying
+from configurators.state.wanted import read_count
 from configurators.store.documents import BadDocument, decode_connections, decode_process
 from configurators.store.etcd.client import Etcd, StoreUnavailable
 from configurators.store.keys import CONNECTIONS, GENERATION, SOUTHBOUND, wanted_key
@@ -26,6 +26,7 @@ from dzflow.aio import BackgroundTasks
 log = logging.getLogger(__name__)
 
 RECLAIM, LONGEST_RECLAIM = 1.0, 30.0  # seconds before a lost switch is claimed back
+_NOTHING = Connections()
 SETTLE = 0.3  # seconds in which several processes notice that a switch has come or gone
 
 
@@ -57,6 +58,7 @@ class Responsibility:
         self._generation = 0
         self._changing = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._news = asyncio.Event()  # of other processes, or of what they hold
         self._settling: asyncio.TimerHandle | None = None
         self._tasks = BackgroundTasks()
         self._reclaiming = False
@@ -98,6 +100,33 @@ class Responsibility:
             self._hold(())
             self._reporter.send()
 
+    async def hand_over(self, within: float) -> None:
+        """Have other processes take the switches that are connected to them, too, before the end.
+
+        Returns when they have, or after so many seconds. Switches that are connected to this
+        process alone stay until it ends.
+        """
+        before = self._handler.switches
+        self._publisher.leave()
+        try:
+            async with asyncio.timeout(within):
+                while not self._is_handed_over(before):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            log.warning("%s ends before it has handed over its switches", self._me)
+        log.info("%s ends with %d switches", self._me, len(self._handler.switches))
+
+    def _is_handed_over(self, before: Iterable[str]) -> bool:
+        """Whether all switches of before have another process, or cannot have one now."""
+        if self._alive <= {self._me}:
+            return True
+        published = self._connections.values
+        if not published.get(self._me, _NOTHING).leaving:
+            return False
+        taken = {s for one in published if one != self._me for s in published[one].held}
+        return taken.union(self._share()) >= set(before).intersection(self._switches)
+
     def switch_lost(self, switch: str) -> None:
         """Claim a switch back later, if it is still this process's: another one has claimed it."""
         if switch in self._handler.switches:
@@ -114,6 +143,7 @@ class Responsibility:
     # What etcd has
 
     def _process_changed(self, name: str, stored: bytes | None, revision: int) -> None:
+        self._news.set()
         if stored is None:
             self._alive.discard(name)
         else:
@@ -140,6 +170,7 @@ class Responsibility:
 
     def _connections_changed(self, *_: object) -> None:
         """Share again soon: when a switch restarts, all processes say so within a short time."""
+        self._news.set()
         if self._settling is None:
             loop = asyncio.get_running_loop()
             self._settling = loop.call_later(SETTLE, self._settled)
@@ -172,7 +203,8 @@ class Responsibility:
 
     def _share(self) -> frozenset[str]:
         if self._exclusive:
-            alone = self._me == min(staying(self._alive, self._wanted))
+            stay = remaining(self._alive, self._connections.values, self._wanted)
+            alone = self._me == min(stay)
             return frozenset(self._switches if alone else ())
         found = assign(self._switches, self._alive, self._connections.values, self._wanted)
         return frozenset(switch for switch, process in found.items() if process == self._me)

@@ -74,7 +74,7 @@ def steps(doc: NetworkDoc, after: Network | None) -> list[NetworkDoc]:
     if after is None:
         return [doc]
     made = {number: tree_of(tree) for number, tree in doc.trees.items()}
-    kept = {n: doc.trees[n] for n, tree in made.items() if after.trees.get(n, tree) == tree}
+    kept = {n: doc.trees[n] for n, tree in made.items() if tree.continues(after.trees.get(n, tree))}
     return [doc] if len(kept) == len(doc.trees) else [replace(doc, trees=kept), doc]
 
 
@@ -85,7 +85,7 @@ def tree_of(doc: TreeDoc) -> Tree:
 
 def topology_of(doc: NetworkDoc) -> Topology:
     """The switches, links and hosts of a document."""
-    return Topology.build(doc.switches, doc.links, doc.hosts)
+    return Topology.build(doc.switches, doc.links, doc.hosts, partial=doc.discovered)
 
 
 def first_network(
@@ -111,6 +111,11 @@ def first_network(
         wanted=len(different),
         last=len(different) - 1,
     )
+
+
+def undiscovered_network(plan: PlanName, trees: int) -> NetworkDoc:
+    """The first document of a network that is discovered: nothing is known of it yet."""
+    return NetworkDoc((), (), (), Pipeline(plan=plan), {}, wanted=trees, discovered=True)
 
 
 def with_host(doc: NetworkDoc, host: Host) -> NetworkDoc:

@@ -31,7 +31,8 @@ class Superseded(DzflowError):
 class Registration:
     """The leased key of a process; `known` is set while it is registered, since `revision`.
 
-    `on_lost` is awaited after the lease was lost, before the process registers again.
+    `on_lost` is awaited after the lease was lost, before the process registers again. The first
+    registration takes the key over from another process, if it may `replace` it.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class Registration:
         process: Process,
         ttl: int = TTL,
         on_lost: Callable[[], Awaitable[None]] | None = None,
+        *,
+        replace: bool = True,
     ) -> None:
         self.known = asyncio.Event()
         self.revision = 0
@@ -50,6 +53,7 @@ class Registration:
         self._value = encode(process)
         self._ttl = ttl
         self._on_lost = on_lost
+        self._replace = replace
         self._lease: Lease | None = None
         self._replaced_at = 0  # the revision of another process's registration with this id
         self._replaced = asyncio.Event()
@@ -71,15 +75,15 @@ class Registration:
     async def keep(self) -> None:
         """Stay registered until cancelled; register again after etcd was away.
 
-        The first registration replaces that of an older process with the same id. Superseded if
-        another process registers with it later.
+        The first registration replaces that of an older process with the same id, or leaves it
+        alone (Superseded). Superseded if another process registers with it later.
         """
         first = True
         while True:
             try:
                 async with self._etcd.lease(self._ttl) as lease:
                     self._lease = lease
-                    await self._put(anyway=first)
+                    await self._put(anyway=first and self._replace)
                     first = False
                     self.known.set()
                     await self._wait(lease)

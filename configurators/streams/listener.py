@@ -1,8 +1,9 @@
 """How streams between processes are opened: `connect` on one side, a `Listener` on the other."""
 
 import asyncio
+import errno
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -21,6 +22,10 @@ REFUSALS_EVERY = 10.0  # seconds between two lines about refused connections
 
 class CannotConnect(DzflowError):
     """No process answers at an address, or none that knows the token."""
+
+
+class NoFreePort(DzflowError):
+    """A listener cannot listen: other programs use all ports that it may use."""
 
 
 async def connect(
@@ -122,8 +127,11 @@ class Listener:
         options: StreamOptions | None = None,
         *,
         tls: StreamTls | None = None,
+        ports: Sequence[int] = (),
     ) -> None:
+        """If the address has the port 0, the first free one of `ports` is used, or any."""
         self.address = address
+        self._ports = ports
         self._tls = tls
         self._token = token
         self._on_message = on_message
@@ -146,7 +154,7 @@ class Listener:
     async def __aenter__(self) -> Self:
         host, port = split_address(self.address)
         make = self._gates.gate if self._gates else self._accept
-        self._server = await asyncio.get_running_loop().create_server(make, host, port)
+        self._server = await self._listen(make, host, port)
         self.address = join_address(host, self._server.sockets[0].getsockname()[1])
         return self
 
@@ -166,6 +174,23 @@ class Listener:
         for stream in known:
             await stream.closed.wait()
         await self._server.wait_closed()
+
+    async def _listen(
+        self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        if port or not self._ports:
+            return await loop.create_server(make, host, port)
+        for each in self._ports:
+            try:
+                return await loop.create_server(make, host, each)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+        raise NoFreePort(
+            f"all ports from {self._ports[0]} to {self._ports[-1]} of {host} are in use; choose"
+            " more of them for streams"
+        )
 
     @property
     def streams(self) -> Collection[Stream]:

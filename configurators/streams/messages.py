@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from configurators.histogram import HistogramCounts
 from sdn.outcomes import Outcome
 from sdn.readings import Counts, TableUse
+from sdn.topology import Link
 
 # Between dispatcher and configurator
 
@@ -299,6 +300,18 @@ class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
     spaces: int = 0  # it knows all spaces as they were at this revision
     refusing: dict[str, str] = {}
     cleaned: int = 0  # as `spaces`, and no entries are left of maps that were changed before
+    silent: list[tuple[str, int]] = []  # ends of links that carry no probes, of `switches`
+
+
+class FoundNetwork(Struct, frozen=True, array_like=True, tag="found"):
+    """What the discovery of a southbound process has found: on each change, as a whole.
+
+    Configurators have no use for it.
+    """
+
+    southbound: str
+    strangers: tuple[int, ...]  # datapath ids of switches that wait to join the network
+    links: tuple[Link, ...]
 
 
 class SwitchCounters(Struct, frozen=True, array_like=True, gc=False):
@@ -331,4 +344,4 @@ ToConfigurator = Tasks | Offers | CopyRequest
 FromConfigurator = Dones | Waiting | Load | Take
 FromCopySource = CopyPart | CopyEnd | Load  # a configurator sends its load to all its peers
 ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows
-FromSouthbound = Applied | Raised | Flows | SwitchReport | SouthboundCounters
+FromSouthbound = Applied | Raised | Flows | SwitchReport | FoundNetwork | SouthboundCounters

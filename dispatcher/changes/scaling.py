@@ -15,18 +15,33 @@ _TRIES = 10
 
 
 class Scaling:
-    """Changes the wanted numbers; there are at most `southbound_limit` southbound processes."""
+    """Changes the wanted numbers; there are at most `southbound_limit` southbound processes.
+
+    If these are `placed_outside`, whoever starts them decides how many there are.
+    """
 
     def __init__(
-        self, etcd: Etcd, fleet: Fleet, workers: Workers, southbound_limit: Limit | None
+        self,
+        etcd: Etcd,
+        fleet: Fleet,
+        workers: Workers,
+        southbound_limit: Limit | None,
+        placed_outside: bool = False,
     ) -> None:
         self._etcd = etcd
         self._fleet = fleet
         self._workers = workers
+        self._placed_outside = placed_outside
         self._limits: dict[WorkerKind, Limit | None] = {"southbound": southbound_limit}
 
     async def scale(self, kind: WorkerKind, count: int) -> ScaleView:
         """Have so many workers of a kind; returns at once. Conflict if that is not possible."""
+        if kind == "southbound" and self._placed_outside:
+            raise Conflict(
+                "southbound processes are not started by the service (southbound_placed ="
+                ' "outside"): start or end one with `dzflow up --only southbound`, or scale what'
+                " does so, such as a StatefulSet"
+            )
         limit = self._limits.get(kind)
         if limit and count > limit.most:
             raise Conflict(f"there can be {limit.most} at the most: {limit.reason}")

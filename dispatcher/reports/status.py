@@ -135,7 +135,7 @@ class Status:
 
     def _ports_down(self) -> set[tuple[str, int]]:
         reports = self._fleet.switch_reports.values()
-        return {port for report in reports for port in report.ports_down}
+        return {port for report in reports for port in (*report.ports_down, *report.silent)}
 
     def _lost(self) -> set[str]:
         reports = self._fleet.switch_reports.values()

@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import bench, lab, token, trace, up
+from dzflow.cli import bench, certs, etcd, lab, token, trace, up
 from dzflow.cli.demo import command as demo_command
 from dzflow.cli.service import events, history, partitions, records, top, views, workers
 from dzflow.cli.tables import plain_lines
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(up.up)
+app.command()(up.down)
 app.command()(demo_command.demo)
 events.add_to(app)
 records.add_to(app)
@@ -27,8 +28,10 @@ app.command()(top.top)
 partitions.add_to(app)
 history.add_to(app)
 workers.add_to(app)
+views.etcd.command()(etcd.secure)
 app.add_typer(lab.app, name="lab")
 app.add_typer(trace.app, name="trace")
+app.add_typer(certs.app, name="certs")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)
 

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,8 +19,12 @@ from dzflow.cli.service.client import URL
 from dzflow.cli.tables import plain, plain_lines
 
 if TYPE_CHECKING:
+    from api.start.roles import Only
     from api.start.settings.settings import Settings
     from api.start.up import Service
+
+# As `Only` in api/start/roles.py, which is not imported before it is needed.
+Role = Literal["workers", "api", "dashboard", "southbound", "configurators", "network"]
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -29,7 +34,7 @@ def up(
     *,
     options: StartOptions,
     only: Annotated[
-        Literal["workers", "api"] | None,
+        Role | None,
         typer.Option(help="Start these parts only; the others run elsewhere, with the same etcd."),
     ] = None,
 ) -> None:
@@ -41,9 +46,20 @@ def up(
         ended()
 
 
+def down(
+    *,
+    config: Annotated[Path | None, typer.Option(help="A TOML or YAML file with settings.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder for all data.")] = None,
+) -> None:
+    """End the configurators that `dzflow up --only configurators` has left on a Ray cluster."""
+    settings = settings_of(StartOptions(config=config, data_dir=data_dir))
+    with running(settings, "down", Console(stderr=True)):
+        Console().print("[bold green]no configurator runs any more[/]")
+
+
 @contextmanager
 def running(
-    settings: "Settings", only: Literal["workers", "api"] | None, console: Console
+    settings: "Settings", only: "Only | None", console: Console
 ) -> "Iterator[tuple[Service, Callable[[], None]]]":
     """The running service, and a function that waits for a signal to end it.
 
@@ -106,11 +122,12 @@ def _forever() -> None:
     threading.Event().wait()
 
 
-def show(service: "Service", only: str | None, console: Console) -> None:
+def show(service: "Service", only: Role | None, console: Console) -> None:
     """Print the addresses of the service, and commands to try."""
     settings, network = service.settings, service.network
     rows = Table.grid(padding=(0, 2))
-    if only != "workers":
+    serves = only in (None, "api", "dashboard")
+    if serves:
         rows.add_row("API", service.url)
         rows.add_row("documentation", f"{service.url}/docs")
         rows.add_row("dashboard", f"{service.url}/dashboard")
@@ -118,19 +135,32 @@ def show(service: "Service", only: str | None, console: Console) -> None:
     shown = ", ".join(hosts[:8]) + (f", … ({len(hosts)})" if len(hosts) > 8 else "")
     rows.add_row("network", f"{len(network.switches)} switches, {settings.data_plane}")
     rows.add_row("hosts", plain(shown))
-    workers = f"{settings.configurators} configurators, {settings.southbound} southbound"
-    rows.add_row("workers", workers if only != "api" else "run elsewhere")
+    rows.add_row("workers", _workers(settings, only))
     rows.add_row("data", plain(str(settings.data_dir)))
     console.print("[bold green]dzflow is ready[/]")
     console.print(rows)
     for hint in service.hints:
         console.print(f"[yellow]note:[/] {plain_lines(hint)}", highlight=False)
-    if len(hosts) > 1 and only != "workers":
+    if len(hosts) > 1 and serves:
         console.print("\nTry, in other terminals:")
         for line in _to_try(service, hosts):
             # Not wrapped, so that it can be copied.
             console.print(f"  {line}", soft_wrap=True, highlight=False, markup=False)
-    console.print("\nCtrl-C stops everything.")
+    if only == "configurators":
+        console.print("\nCtrl-C stops this process. The configurators go on.")
+    else:
+        console.print("\nCtrl-C stops everything.")
+
+
+def _workers(settings: "Settings", only: Role | None) -> str:
+    """The workers that were started here."""
+    southbound = f"{settings.southbound} southbound"
+    configurators = f"{settings.configurators} configurators"
+    if only in (None, "workers"):
+        by_ray = settings.southbound_placed == "ray"
+        return f"{configurators}, {southbound if by_ray else 'southbound processes run elsewhere'}"
+    here = {"southbound": "1 southbound process", "configurators": f"{configurators}, on Ray"}
+    return here.get(only, "run elsewhere")
 
 
 def _to_try(service: "Service", hosts: list[str]) -> list[str]:

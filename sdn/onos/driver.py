@@ -14,6 +14,7 @@ from typing import Self
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import BadInput
 from sdn.fence import Fence
+from sdn.findings import Findings
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import NetworkEvent, RefusalChanged, Repaired, SwitchDown, SwitchUp
 from sdn.onos import discovery
@@ -141,6 +142,13 @@ class OnosDriver:
         await self.raise_epoch(partition, epoch)
         for reconciler in list(self._reconcilers.values()):
             await reconciler.withdraw(partition)
+
+    def let_join(self, joining: bool) -> None:
+        """Nothing joins: ONOS has the switches, and the topology says which of them are ours."""
+
+    def found(self) -> Findings:
+        """Nothing: ONOS discovers links itself."""
+        return Findings()
 
     def declared(self, switch: str) -> Collection[str]:
         """The partitions that were declared on a switch."""

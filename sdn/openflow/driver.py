@@ -10,6 +10,7 @@ from typing import Self
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
 from sdn.fence import Fence, StaleEpoch, always
+from sdn.findings import Findings
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
 from sdn.openflow.connections.connection import ConnectionLost, SwitchConnection
@@ -56,8 +57,9 @@ class OpenFlowDriver:
         self._fence = Fence(epochs, permits)
         self._tasks = BackgroundTasks()
         self._log = LimitedLog(log, logging.INFO, self.options.admission.log_every)
-        # A key of this process alone: probes of others are not accepted.
-        discovery = Discovery(secrets.token_bytes(32)) if self.options.discover else None
+        key = self.options.discovery_key or secrets.token_bytes(32)
+        first = secrets.randbits(62)
+        discovery = Discovery(key, first_nonce=first) if self.options.discover else None
         self._switches = ManagedSwitches(
             topology,
             pipeline,
@@ -154,11 +156,23 @@ class OpenFlowDriver:
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
         """Bring base entries and groups in line with a (changed) network.
 
-        Its hosts and links count as declared: discovery does not move or replace them.
+        Its hosts count as declared, and its links, too, unless more may join: discovery does not
+        move or replace them.
         """
         self._switches.set_network(topology, pipeline)
         reconcilers = self._switches.reconcilers
         await self.audit(*(name for name, one in reconcilers.items() if one.connection))
+
+    def let_join(self, joining: bool) -> None:
+        """Whether switches and links that are found join the network; by default, it is fixed.
+
+        Without discovery, nothing joins.
+        """
+        self._switches.let_join(joining)
+
+    def found(self) -> Findings:
+        """What discovery has found so far."""
+        return self._switches.found()
 
     def declared(self, switch: str) -> Collection[str]:
         """The partitions that were declared on a switch."""

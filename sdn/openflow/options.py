@@ -49,3 +49,4 @@ class DriverOptions(Struct, frozen=True):
     queue: int = 1_000
     rate: float | None = None
     discover: bool = True  # probe for links, learn hosts
+    discovery_key: bytes | None = None  # of all processes that share the switches; None: a new one

@@ -8,8 +8,9 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
-from configurators.state.network import first_network
+from configurators.state.network import first_network, undiscovered_network
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import NETWORK
@@ -80,17 +81,36 @@ async def whole(
     mode: Mode = "sna",
     model: SwitchModel = SOFTWARE,
     options: ConfiguratorOptions = QUICK,
+    discovered: bool = False,
+    southbound: int = 1,
 ) -> AsyncIterator[Whole]:
-    """A small network and all processes that a dispatcher needs."""
+    """A small network and all processes that a dispatcher needs.
+
+    If it is to be `discovered`, nothing is known of it at first. With several southbound processes,
+    each switch connects to one of them, by turns.
+    """
     async with AsyncExitStack() as stack:
         etcd = await stack.enter_async_context(Etcd(access))
-        await etcd.put(NETWORK, encode(first_network(topology(shape), plan, trees)))
-        south = SouthboundProcess(access, TOKEN, "sb1", "127.0.0.1:0", "127.0.0.1:0")
-        await stack.enter_async_context(_running(south.run))
-        async with asyncio.timeout(TIMEOUT):
-            await south.ready.wait()
-        network = EmulatedNetwork(topology(shape), [split_address(south.openflow)], model=model)
+        made = (
+            undiscovered_network(plan, trees)
+            if discovered
+            else first_network(topology(shape), plan, trees)
+        )
+        await etcd.put(NETWORK, encode(made))
+        how_south = SouthboundOptions(discover=discovered, discovery_key=bytes(32))
+        addresses = []
+        for number in range(southbound):
+            south = SouthboundProcess(
+                access, TOKEN, f"sb{number + 1}", "127.0.0.1:0", "127.0.0.1:0", options=how_south
+            )
+            await stack.enter_async_context(_running(south.run))
+            async with asyncio.timeout(TIMEOUT):
+                await south.ready.wait()
+            addresses.append(split_address(south.openflow))
+        network = EmulatedNetwork(topology(shape), model=model)
         await stack.enter_async_context(network)
+        for number, agent in enumerate(network.agents.values()):
+            agent.set_controllers([addresses[number % southbound]])
         for number in range(configurators):
             how = replace(options, mode=mode)
             process = ConfiguratorProcess(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", how)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,13 +40,20 @@ class Edge:
     """ASGI middleware around the whole application."""
 
     def __init__(
-        self, app: ASGIApp, settings: ApiSettings, metrics: Metrics, tracer: Tracer | None = None
+        self,
+        app: ASGIApp,
+        settings: ApiSettings,
+        metrics: Metrics,
+        tracer: Tracer | None = None,
+        draining: Callable[[], bool] = lambda: False,
     ) -> None:
+        """While it is `draining`, each answer closes its connection: callers go elsewhere."""
         self._app = app
         self._tracer = tracer
         self._settings = settings
         self._metrics = metrics
         self._sites = Sites(settings)
+        self._draining = draining
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,6 +74,8 @@ class Edge:
                 # A copy: the message of a stream is always the same object.
                 own = (b"x-request-id", name.encode())
                 headers = [*message["headers"], own, *_FOR_BROWSERS]
+                if self._draining() and counted:
+                    headers.append((b"connection", b"close"))
                 message = {**message, "headers": headers}
             try:
                 async with asyncio.timeout(self._settings.send_timeout):

@@ -1,6 +1,7 @@
 """The HTTP server: uvicorn, with connections that are accepted within limits."""
 
 import logging
+import math
 import resource
 import socket as sockets
 from collections.abc import Callable, Iterator
@@ -18,7 +19,6 @@ from dzflow.process.connections import ConnectionLimits, ConnectionTable
 log = logging.getLogger("dzflow.api")
 
 _BACKLOG = 4096  # connections that wait to be accepted; the kernel has a limit of its own
-_GRACE = 5  # seconds for requests in progress when the server stops
 _OTHER_FILES = 256  # file descriptors for everything that is not a connection of a client
 
 
@@ -54,7 +54,7 @@ class Server(uvicorn.Server):
                 proxy_headers=bool(settings.proxies),
                 forwarded_allow_ips=list(settings.proxies),
                 timeout_keep_alive=settings.idle_timeout,
-                timeout_graceful_shutdown=_GRACE,
+                timeout_graceful_shutdown=math.ceil(settings.drain),
                 ssl_certfile=cert,
                 ssl_keyfile=str(key) if key else None,
             )

@@ -12,8 +12,14 @@ from api.start.settings.settings import Settings
 class Configurator:
     """A configurator: decides and pushes the flow changes of its partitions."""
 
-    def __init__(self, id: str, settings: dict[str, Any], host: str) -> None:
-        """`host` is where it listens; empty: at the address of its node."""
+    def __init__(
+        self, id: str, settings: dict[str, Any], host: str, card: dict[str, Any] | None = None
+    ) -> None:
+        """`host` is where it listens; empty: at the address of its node.
+
+        `card` is what `card` gives.
+        """
+        self._card = card or {}
         listen = f"{host or node_address()}:0"
 
         async def run(settings: Settings, node: str, stop: asyncio.Event) -> None:
@@ -25,6 +31,10 @@ class Configurator:
     def ping(self) -> str:
         """The id of its node, once the actor is there."""
         return self._thread.node
+
+    def card(self) -> dict[str, Any]:
+        """Whose actor it is, and how it was made, as the process that made it has said."""
+        return self._card
 
     def stop(self) -> bool:
         """End the service in order; whether it has ended in time."""

@@ -51,6 +51,7 @@ def api_settings(settings: Settings) -> ApiSettings:
         body_timeout=http.body_timeout,
         send_timeout=http.send_timeout,
         idle_timeout=http.idle_timeout,
+        drain=settings.times.drain,
     )
 
 
@@ -98,6 +99,7 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
             for rule in settings.permissions.rules
         ),
         southbound_limit=_southbound_limit(settings),
+        southbound_outside=settings.southbound_placed == "outside",
         lease_ttl=times.dispatcher_lease,
         grace=times.grace,
         patience=Patience(
@@ -106,6 +108,7 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
             back_after=times.back_after,
             longest=times.back_after_longest,
         ),
+        settled_after=settings.discovery.settled_after,
         traces=trace_place(settings),
         traces_bytes=limits.traces,
     )
@@ -127,6 +130,7 @@ def job_options(settings: Settings) -> JobOptions | None:
         every=jobs.every,
         traces=spark_address(place) if "://" in place else str(Path(place).absolute()),
         folder=settings.data_dir.absolute() / "logs" / "jobs",
+        kind=jobs.kind,
         mode=jobs.mode,
         time_limit=jobs.time_limit,
         window=jobs.window,

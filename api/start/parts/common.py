@@ -37,11 +37,12 @@ def stream_token(settings: Settings) -> bytes:
 
 def environment(settings: Settings, tracer: Tracer | None = None) -> Environment:
     """The environment of a process: the real one, with streams as the settings say."""
-    tls = stream_tls(settings)
-    if tls is None:
-        return Environment(tracer=tracer)
+    tls, ports = stream_tls(settings), settings.streams.ports
+    among = range(ports[0], ports[1] + 1) if ports else ()
     return Environment(
-        listener=partial(Listener, tls=tls), connect=partial(connect, tls=tls), tracer=tracer
+        listener=partial(Listener, tls=tls, ports=among),
+        connect=partial(connect, tls=tls),
+        tracer=tracer,
     )
 
 

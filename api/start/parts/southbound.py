@@ -1,20 +1,41 @@
 """A southbound process as the settings describe it."""
 
+from hashlib import blake2b
+
 from api.start.parts.common import access, environment, stream_token
 from api.start.settings.settings import Settings
 from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
+from configurators.store.server.server import free_ports
 from configurators.tracing import Tracer
 from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
 from sdn.openflow.options import Admission
 
+OPENFLOW_PORT = 6653
 
-def southbound_options(settings: Settings, node: str) -> SouthboundOptions:
-    """The options of a southbound process."""
+
+def openflow_address(settings: Settings, number: int) -> str:
+    """Where a southbound process accepts switches; empty: at any port of its node."""
+    openflow = settings.openflow
+    if openflow.ports:
+        return f"{openflow.host}:{openflow.ports[number - 1]}"
+    if settings.data_plane == "external":
+        return f"{openflow.host}:{OPENFLOW_PORT + number - 1}"
+    if settings.data_plane == "ovs":
+        # Switches of the lab look for a worker that is restarted at the same place.
+        return f"127.0.0.1:{free_ports(1)[0]}"
+    return ""
+
+
+def southbound_options(settings: Settings, node: str, alone: bool = False) -> SouthboundOptions:
+    """The options of a southbound process, which Ray has placed or which was started `alone`."""
     tls, onos, switches = settings.openflow, settings.onos, settings.switches
     return SouthboundOptions(
         node=node,
+        advertise=(settings.streams.advertise or "") if alone else "",
+        advertise_openflow=(settings.openflow.advertise or "") if alone else "",
+        drain=settings.times.drain if alone else 0.0,
         ttl=settings.times.southbound_lease,
         role=tls.role,
         timeout=switches.timeout,
@@ -23,6 +44,8 @@ def southbound_options(settings: Settings, node: str) -> SouthboundOptions:
         window=switches.window,
         queue=switches.queue,
         rate=switches.rate or None,
+        discover=settings.discovers,
+        discovery_key=_discovery_key(settings) if settings.discovers else b"",
         cert=str(tls.cert) if tls.cert else None,
         key=str(tls.key) if tls.key else None,
         ca=str(tls.ca) if tls.ca else None,
@@ -47,6 +70,11 @@ def southbound_options(settings: Settings, node: str) -> SouthboundOptions:
     )
 
 
+def _discovery_key(settings: Settings) -> bytes:
+    """The key of probes: the same for all southbound processes, which share no other secret."""
+    return blake2b(stream_token(settings), digest_size=32, person=b"dzflow probes").digest()
+
+
 def make_southbound(
     settings: Settings,
     id: str,
@@ -54,8 +82,12 @@ def make_southbound(
     listen: str,
     openflow: str,
     tracer: Tracer | None = None,
+    alone: bool = False,
 ) -> SouthboundProcess:
-    """A southbound process that accepts streams at `listen`, and switches at `openflow`."""
+    """A southbound process that accepts streams at `listen`, and switches at `openflow`.
+
+    If it was started `alone`, it hands its switches over before it ends.
+    """
     return SouthboundProcess(
         access(settings),
         stream_token(settings),
@@ -63,6 +95,6 @@ def make_southbound(
         listen,
         openflow,
         "onos" if settings.data_plane == "onos" else "openflow",
-        southbound_options(settings, node),
+        southbound_options(settings, node, alone),
         environment=environment(settings, tracer),
     )

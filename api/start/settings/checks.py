@@ -3,9 +3,9 @@
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
+from api.start.roles import ROLES, Only
 from api.start.settings.certificates import stream_tls
 from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.sections.switches import OnosSettings
@@ -19,12 +19,10 @@ from sdn.topologies import topology
 
 _TELEMETRY = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
-Only = Literal["workers", "api"]
-"""The parts to start, if not all: workers and network, or the API."""
-
 
 def check_settings(settings: Settings, only: Only | None) -> None:
     """Refuse (BadSettings) settings that cannot work."""
+    role = ROLES[only]
     if "topology" in settings.model_fields_set:
         topology(settings.topology)
     if settings.data_plane == "ovs" and _may_circle(settings):
@@ -44,7 +42,8 @@ def check_settings(settings: Settings, only: Only | None) -> None:
     if only is not None and settings.stream_token is None:
         raise BadSettings("stream_token: parts that are started apart must share one; set it")
     stream_tls(settings)  # for an error before anything is started
-    if only != "api" and not _ray_is_safe(settings):
+    _check_role(settings, only)
+    if role.workers and not _ray_is_safe(settings):
         raise BadSettings(
             f"ray.token_path: who reaches the Ray cluster at {settings.ray.address} can run"
             " programs on it and read the secrets of this service; give the cluster a token"
@@ -57,7 +56,7 @@ def check_settings(settings: Settings, only: Only | None) -> None:
         )
     _check_permissions(settings)
     _check_traces(settings)
-    if settings.jobs.every and only != "workers" and find_spec("pyspark") is None:
+    if settings.jobs.every and role.api and find_spec("pyspark") is None:
         raise BadSettings(
             "jobs.every: PySpark is missing; run `make spark`, or"
             " `pip install 'dzflow-control[spark]'`"
@@ -76,6 +75,39 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             raise BadSettings(
                 "data_plane: the lab's switches connect on loopback; leave ray.address out"
             )
+
+
+def _check_role(settings: Settings, only: Only | None) -> None:
+    by_ray = settings.southbound_placed == "ray"
+    if by_ray and only in ("southbound", "configurators", "down"):
+        raise BadSettings(
+            f"southbound_placed: where {_words(only)} is used, Ray starts no southbound processes;"
+            ' set southbound_placed = "outside" for all parts'
+        )
+    if only is None and not by_ray:
+        raise BadSettings(
+            'southbound_placed: "outside" is for parts that are started apart (--only); leave it'
+            " out to start everything here"
+        )
+    if only in ("configurators", "down") and settings.ray.address is None:
+        raise BadSettings(
+            "ray.address: the configurators of --only configurators outlive it, on a Ray cluster;"
+            " name it, such as ray://HOST:10001 or HOST:6379"
+        )
+    if only == "dashboard" and settings.tokens.hosts and not settings.tokens.operator:
+        raise BadSettings(
+            "tokens.operator: --only dashboard is for operators, and accepts no hosts' tokens; set"
+            " a token for operators"
+        )
+    if only == "network" and settings.data_plane not in ("emulated", "ovs"):
+        raise BadSettings(
+            f"data_plane: --only network is for emulated and ovs, and not for"
+            f" {settings.data_plane}: those switches are yours"
+        )
+
+
+def _words(only: Only | None) -> str:
+    return "`dzflow down`" if only == "down" else f"--only {only}"
 
 
 def _check_traces(settings: Settings) -> None:
@@ -110,6 +142,8 @@ def _may_circle(settings: Settings) -> bool:
 
 def _emulated_elsewhere(settings: Settings) -> bool:
     """Whether emulated switches connect to southbound processes beyond loopback."""
+    if settings.southbound_placed == "outside":
+        return False  # then openflow.host says where, which is checked
     own_ports = settings.data_plane == "emulated" and not settings.openflow.ports
     return own_ports and not is_loopback(_stream_host(settings))
 
@@ -199,6 +233,8 @@ def _ray_is_safe(settings: Settings) -> bool:
 
 def _stream_host(settings: Settings) -> str:
     """The address at which workers listen, or one of them."""
+    if settings.southbound_placed == "outside" and not is_loopback(settings.streams.host):
+        return settings.streams.host
     if settings.ray.node_host:
         return settings.ray.node_host
     return _host_of(settings.ray.address) if settings.ray.address else "127.0.0.1"

@@ -29,6 +29,7 @@ from api.start.settings.sections.limits import KeepSettings, LimitSettings
 from api.start.settings.sections.processes import (
     EtcdSettings,
     LogSettings,
+    ProbeSettings,
     RaySettings,
     SharedSettings,
     SliceSettings,
@@ -37,6 +38,7 @@ from api.start.settings.sections.processes import (
     TimeSettings,
 )
 from api.start.settings.sections.switches import (
+    DiscoverySettings,
     EmulatedSettings,
     OnosSettings,
     OpenFlowSettings,
@@ -91,6 +93,15 @@ class Settings(BaseSettings):
     southbound: WorkerCount = Field(
         default=1, description="workers that hold the switch connections; at the first start"
     )
+    southbound_placed: Literal["ray", "outside"] = Field(
+        default="ray",
+        description="who starts southbound processes: Ray, or you (`--only southbound`)",
+    )
+    southbound_id: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        description="name of `--only southbound`, the same at each start; default: the host's name",
+    )
     dispatchers: Count = Field(default=1, description="API processes, all on the same port")
     mode: Literal["sna", "sea"] = Field(
         default="sna", description="shared nothing, or shared everything"
@@ -137,8 +148,10 @@ class Settings(BaseSettings):
     sea: SharedSettings = SharedSettings()
     balancing: BalancingSettings = BalancingSettings()
     times: TimeSettings = TimeSettings()
+    probes: ProbeSettings = ProbeSettings()
     openflow: OpenFlowSettings = OpenFlowSettings()
     switches: SwitchSettings = SwitchSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
     onos: OnosSettings = OnosSettings()
     emulated: EmulatedSettings = EmulatedSettings()
     traces: TraceSettings = TraceSettings()
@@ -164,7 +177,8 @@ class Settings(BaseSettings):
             raise ValueError("plan: ONOS can match prefixes only; choose lpm")
         if self.stream_token is not None:
             check_token(self.stream_token, "stream_token")
-        if self.openflow.ports and len(self.openflow.ports) < self.southbound:
+        by_ray = self.southbound_placed == "ray"
+        if by_ray and self.openflow.ports and len(self.openflow.ports) < self.southbound:
             raise ValueError(
                 f"openflow.ports: there are {len(self.openflow.ports)} for {self.southbound}"
                 " southbound processes; give one for each, and more to start more of them later"
@@ -213,6 +227,12 @@ class Settings(BaseSettings):
                 " be a switch; set openflow.cert, openflow.key and openflow.ca, or allow it with"
                 " openflow.allow_plain = true in a network that you trust"
             )
+
+    @property
+    def discovers(self) -> bool:
+        """Whether southbound processes find switches and links."""
+        wish = self.discovery.links
+        return wish == "on" or (wish == "auto" and self.data_plane == "external")
 
     def for_part(self, part: Part) -> "Settings":
         """The settings for one process, without the secrets that it does not need."""

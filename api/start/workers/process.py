@@ -14,7 +14,8 @@ from api.start import child
 from api.start.parts import common
 from api.start.workers.ray_cluster import Cluster
 from api.start.workers.scaling import WorkerScaling
-from api.start.workers.wanted import read_counts
+from api.start.workers.supervision import end_all, supervise
+from api.start.workers.wanted import placed_kinds, read_counts
 from configurators.store import keys
 from configurators.store.etcd.client import Etcd
 from configurators.store.model import Process
@@ -22,11 +23,22 @@ from configurators.store.registration import Registration
 
 
 async def _work(self: child.Child, stop: asyncio.Event) -> None:
+    match self.orders["workers"]:
+        case "detached":
+            await supervise(self, stop)
+        case "ended":
+            await end_all(self, stop)
+        case _:
+            await _run_own(self, stop)
+
+
+async def _run_own(self: child.Child, stop: asyncio.Event) -> None:
+    """Run workers that end with this process."""
     cluster = Cluster(self.settings)
     # In this thread: Ray's processes end with the thread that started them.
     cluster.start()
     async with Etcd(common.access(self.settings)) as etcd:
-        counts = await read_counts(etcd)
+        counts = await read_counts(etcd, placed_kinds(self.settings))
         await asyncio.to_thread(cluster.start_workers, counts)
         # The API reads this key to find out whether Ray runs, and whether workers can be added.
         process = Process("ray", cluster.address, os.getpid(), platform.node())

@@ -22,16 +22,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from api.start.actors.configurator import Configurator
 from api.start.actors.southbound import Southbound
+from api.start.parts.southbound import openflow_address
 from api.start.settings.settings import Settings
 from api.start.workers.ray_environment import NoRay, RayLost, temporary_folder
 from api.start.workers.wanted import KINDS, Counts, Worker
-from configurators.store.server.server import free_ports
 
 _log = logging.getLogger(__name__)
 
-NAMESPACE = "dzflow"
 OBJECT_STORE_BYTES = 80 << 20  # we store nothing in it; Ray does not allow less
-OPENFLOW_PORT = 6653
 _START_SECONDS = 120.0
 _ROOM_SECONDS = 30.0  # after which an actor that has not started is placed in another way
 _LOOK_EVERY = 0.1
@@ -88,21 +86,10 @@ def choose_with_room(
     return choose(room, number) if room else None
 
 
-def openflow_address(settings: Settings, number: int) -> str:
-    """Where a southbound process accepts switches; empty: at any port of its node."""
-    openflow = settings.openflow
-    if openflow.ports:
-        return f"{openflow.host}:{openflow.ports[number - 1]}"
-    if settings.data_plane == "external":
-        return f"{openflow.host}:{OPENFLOW_PORT + number - 1}"
-    if settings.data_plane == "ovs":
-        # Switches of the lab look for a worker that is restarted at the same place.
-        return f"127.0.0.1:{free_ports(1)[0]}"
-    return ""
-
-
 class Cluster:
     """A Ray that was started or joined, with the workers on it; for one process, once."""
+
+    _detached = False  # whether Ray keeps the actors when this process ends
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -121,6 +108,13 @@ class Cluster:
 
     def stop(self) -> None:
         """End the workers in order, configurators first, then Ray if it is ours."""
+        self.end_all()
+        ray.shutdown()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def end_all(self) -> None:
+        """End all workers in order, configurators first."""
         self._notice_starts()
         for kind in reversed(KINDS):
             ends = {
@@ -128,21 +122,21 @@ class Cluster:
                 for job in self._jobs.values()
                 if job.worker.kind == kind and job.runs
             }
+            if not ends:
+                continue
             # One that fails is no reason to kill the others before they have ended.
             _, late = ray.wait(list(ends), num_returns=len(ends), timeout=_STOP_SECONDS)
             for end, id in ends.items():
                 try:
                     in_order = end not in late and ray.get(end, timeout=0)
                 except RayError as error:
-                    _log.warning("%s did not end in order: %s", id, _short(error))
+                    _log.warning("%s did not end in order: %s", id, short(error))
                 else:
                     if not in_order:
                         _log.warning("%s did not end within %g s", id, _STOP_SECONDS)
         for job in self._jobs.values():
-            _kill(job)
-        ray.shutdown()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            kill(job)
+        self._jobs.clear()
 
     @property
     def address(self) -> str:
@@ -162,7 +156,7 @@ class Cluster:
         try:
             ray.init(
                 address="local",
-                namespace=NAMESPACE,
+                namespace=self._settings.ray.namespace,
                 include_dashboard=False,
                 # Ray starts as many processes ahead, which our actors then use.
                 num_cpus=self._settings.configurators + self._settings.southbound,
@@ -175,21 +169,21 @@ class Cluster:
                 _node_ip_address="127.0.0.1",
             )
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise NoRay(f"Ray does not start: {_short(error)}") from error
+            raise NoRay(f"Ray does not start: {short(error)}") from error
 
     def _join(self) -> None:
         ray_settings = self._settings.ray
         try:
             ray.init(
                 address=ray_settings.address,
-                namespace=NAMESPACE,
+                namespace=self._settings.ray.namespace,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 configure_logging=False,
             )
         except (RayError, OSError, RuntimeError, ValueError) as error:
             raise NoRay(
-                f"the Ray cluster at {ray_settings.address} cannot be joined: {_short(error)}; is"
+                f"the Ray cluster at {ray_settings.address} cannot be joined: {short(error)}; is"
                 " this machine one of its nodes (`ray start --address=…`), with the same token?"
             ) from error
 
@@ -205,8 +199,8 @@ class Cluster:
 
         NoRay if one of them does not start.
         """
-        for kind in KINDS:
-            for number in range(1, counts[kind] + 1):
+        for kind, count in counts.items():
+            for number in range(1, count + 1):
                 self.start_worker(Worker(kind, number))
         deadline = time.monotonic() + _START_SECONDS
         while missing := self._missing():
@@ -236,7 +230,7 @@ class Cluster:
             job.ending = job.actor.stop.remote()
         if job.runs and not self._has_ended(job):
             return False
-        _kill(job)
+        kill(job)
         del self._jobs[worker]
         return True
 
@@ -254,7 +248,9 @@ class Cluster:
             node = job.node
             if job.ending is not None:
                 continue
-            if job.actor is None or (node and node.id not in nodes) or self._is_lost(job, nodes):
+            # Ray itself starts a detached actor on another node.
+            gone = node and node.id not in nodes and not self._detached
+            if job.actor is None or gone or self._is_lost(job, nodes):
                 self._create_again(job, job.cpus)
                 at = job.node.address if job.node else "any node with room"
                 before = node.address if node else "nowhere"
@@ -319,15 +315,16 @@ class Cluster:
         job.node, job.bound, job.runs, job.ending = node, node is not None, False, None
         job.since = time.monotonic()
         host = self._settings.ray.node_host or ("127.0.0.1" if self._own else "")
-        rest = {"openflow": job.openflow} if job.worker.kind == "southbound" else {}
+        rest = self._rest(job)
         options = {
-            "name": f"{self._settings.etcd.prefix}{job.id}",
+            "name": self._name(job.worker),
             "num_cpus": job.cpus,
             "max_restarts": -1,
             "max_concurrency": 4,
             "scheduling_strategy": (
-                NodeAffinitySchedulingStrategy(node.id, soft=False) if node else "DEFAULT"
+                NodeAffinitySchedulingStrategy(node.id, soft=self._detached) if node else "DEFAULT"
             ),
+            "lifetime": "detached" if self._detached else None,
         }
         made: Any = ray.remote(_CLASSES[job.worker.kind]).options(**options)
         settings = self._settings.for_part(job.worker.part).revealed()
@@ -342,15 +339,23 @@ class Cluster:
             ) from None
         job.ping = job.actor.ping.remote()
 
+    def _rest(self, job: Job) -> dict[str, Any]:
+        """What else the actor of a job is made with."""
+        return {"openflow": job.openflow} if job.worker.kind == "southbound" else {}
+
+    def _name(self, worker: Worker) -> str:
+        """The name of a worker's actor in Ray's namespace."""
+        return f"{self._settings.etcd.prefix}{worker.id}"
+
     def _create_again(self, job: Job, cpus: float) -> None:
-        _kill(job)
+        kill(job)
         job.cpus = cpus
         self._create(job)
 
     def _place_otherwise(self, job: Job) -> list[str]:
         """Place an actor that has found no room in another way; what was done, as texts."""
         if job.bound:  # other programs use the node
-            _kill(job)
+            kill(job)
             self._create_at(job, None)
         elif not any(other.runs for other in self._alike(job)):
             self._create_again(job, 0.0)
@@ -364,12 +369,14 @@ class Cluster:
     def _notice_starts(self) -> None:
         """Notice the actors that have started since the last check, or do so right now."""
         pings = {job.ping: job for job in self._jobs.values() if job.actor and not job.runs}
+        if not pings:
+            return
         ready, _ = ray.wait(list(pings), num_returns=len(pings), timeout=_NOTICE_SECONDS)
         for ping in ready:
             try:
                 ray.get(ping, timeout=0)
             except RayError as error:
-                _log.warning("%s has not started: %s", pings[ping].id, _short(error))
+                _log.warning("%s has not started: %s", pings[ping].id, short(error))
             else:
                 pings[ping].runs = True
 
@@ -406,11 +413,13 @@ class Cluster:
         return False
 
 
-def _kill(job: Job) -> None:
+def kill(job: Job) -> None:
+    """Kill the actor of a job, if it has one."""
     if job.actor is not None:
         ray.kill(job.actor)
         job.actor, job.runs = None, False
 
 
-def _short(error: BaseException) -> str:
+def short(error: BaseException) -> str:
+    """The text of an error, in one line."""
     return " ".join(str(error).split())[:500]

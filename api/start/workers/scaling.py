@@ -63,7 +63,10 @@ class WorkerScaling:
         tell: Callable[[str], None],
         clock: Clock | None = None,
         every: float = CHECK_SECONDS,
+        *,
+        one_of_several: bool = False,
     ) -> None:
+        """If this process is `one_of_several`, it does nothing while it is not registered."""
         self._pool = pool
         self._etcd = etcd
         self._registration = registration
@@ -71,6 +74,7 @@ class WorkerScaling:
         self._tell = tell
         self._clock = clock or Clock()
         self._every = every
+        self._one_of_several = one_of_several
         self._counts: dict[str, int] = {}
         self._wanted = Mirror(etcd, WANTED, bytes, self._count_changed)
         self._changed = asyncio.Event()
@@ -113,6 +117,8 @@ class WorkerScaling:
             self._changed.set()
 
     async def _step(self) -> None:
+        if self._one_of_several and not self._registration.known.is_set():
+            return  # another one may do it by now
         delays = await self._keep_running()
         for kind in KINDS:
             workers = {each.id: each for each in self._pool.workers if each.kind == kind}

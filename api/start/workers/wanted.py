@@ -1,6 +1,7 @@
 """The workers that a service wants: the settings say how many at the first start, then etcd."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ KINDS: tuple[WorkerKind, ...] = ("southbound", "configurators")
 """The kinds of workers, in the order of their start."""
 
 _PARTS: dict[WorkerKind, Part] = {"configurators": "configurator", "southbound": "southbound"}
+_NAME = re.compile(r"(configurator|southbound)-([1-9]\d{0,5})")
 
 
 class Worker(Struct, frozen=True):
@@ -38,20 +40,38 @@ class Worker(Struct, frozen=True):
         return f"{self.part}-{self.number}"
 
 
+def parse_worker(id: str) -> Worker | None:
+    """The worker with this name, None if no worker has it."""
+    found = _NAME.fullmatch(id)
+    if not found:
+        return None
+    kind = next(kind for kind, part in _PARTS.items() if part == found[1])
+    return Worker(kind, int(found[2]))
+
+
+def placed_kinds(settings: Settings) -> tuple[WorkerKind, ...]:
+    """The kinds of workers that are placed on Ray, in the order of their start."""
+    return KINDS if settings.southbound_placed == "ray" else ("configurators",)
+
+
 async def load_or_store_counts(etcd: Etcd, settings: Settings) -> Counts:
     """The stored counts; where there is none, that of the settings is stored.
 
-    BadSettings if the settings have too few ports for the stored count.
+    Nobody counts workers that are not placed on Ray: all that are there are wanted. BadSettings if
+    the settings have too few ports for the stored count.
     """
     counts: dict[WorkerKind, int] = {}
     for kind in KINDS:
+        if kind not in placed_kinds(settings):
+            await etcd.delete(wanted_key(kind))
+            continue
         first = _setting(settings, kind)
         put = Put(wanted_key(kind), encode(Wanted(first)))
         await etcd.transact([absent(wanted_key(kind))], [put])
         stored = await etcd.get(wanted_key(kind))
         counts[kind] = read_count(stored.value if stored else None) or first
     ports = settings.openflow.ports
-    if ports and len(ports) < counts["southbound"]:
+    if ports and len(ports) < counts.get("southbound", 0):
         raise BadSettings(
             f"openflow.ports: there are {len(ports)}, but {counts['southbound']} southbound"
             " processes are wanted by now (`dzflow southbound scale`); give one for each"
@@ -59,10 +79,10 @@ async def load_or_store_counts(etcd: Etcd, settings: Settings) -> Counts:
     return counts
 
 
-async def read_counts(etcd: Etcd) -> Counts:
-    """The stored counts, as soon as there are any."""
+async def read_counts(etcd: Etcd, kinds: Iterable[WorkerKind] = KINDS) -> Counts:
+    """The stored counts of these kinds, as soon as there are any."""
     counts: dict[WorkerKind, int] = {}
-    for kind in KINDS:
+    for kind in kinds:
         async with aclosing(follow_key(etcd, wanted_key(kind))) as values:
             async for stored in values:
                 if (count := read_count(stored.value)) is not None:

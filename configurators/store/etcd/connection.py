@@ -109,6 +109,7 @@ Invoke = Callable[[Member, Metadata, float], Awaitable[T]]
 
 
 _HAS_LEADER: Metadata = (("hasleader", "true"),)
+_NO_USER = "user name is empty"
 
 
 class _Failed(Exception):
@@ -211,10 +212,8 @@ class EtcdConnection:
             self._accepted = True
             return value
         except grpc.aio.AioRpcError as error:
-            verdict = judge(error.code(), error.details())
-            if verdict.outcome == "token":
-                self.forget_token(metadata)
-            elif verdict.outcome == "perhaps" and not sent:
+            verdict = self.judge(error, metadata)
+            if verdict.outcome == "perhaps" and not sent:
                 verdict = Verdict("never", verdict.reason)
             raise _Failed(verdict) from None
         except asyncio.InvalidStateError:  # raised by gRPC if a stream has ended before the write
@@ -239,8 +238,20 @@ class EtcdConnection:
 
     def forget_token(self, metadata: Metadata) -> None:
         """Fetch a new token for the next call, unless this metadata has an older one."""
-        if ("token", self._token) in metadata:
+        used = next((value for key, value in metadata if key == "token"), "")
+        if used == self._token:
             self._token = None
+
+    def judge(self, error: grpc.aio.AioRpcError, metadata: Metadata) -> Verdict:
+        """What a failed call means; the next one fetches a new token if that is needed."""
+        began = self.access.user is not None and _NO_USER in (error.details() or "")
+        if began:  # authentication was switched on after we had asked for a token
+            verdict = Verdict("token", "etcd asks for a password now")
+        else:
+            verdict = judge(error.code(), error.details())
+        if verdict.outcome == "token":
+            self.forget_token(metadata)
+        return verdict
 
     async def _authenticate(self, member: Member, patience: float) -> str:
         request = rpc.AuthenticateRequest(

@@ -10,7 +10,7 @@ from aetcd import rpc
 from msgspec import Struct
 
 from configurators.store.etcd.connection import EtcdConnection, Metadata
-from configurators.store.etcd.errors import Compacted, StoreRefused, StoreUnavailable, judge
+from configurators.store.etcd.errors import Compacted, StoreRefused, StoreUnavailable
 from configurators.store.etcd.operations import end_of
 
 _log = logging.getLogger(__name__)
@@ -97,10 +97,8 @@ async def changes(
                 elif answer.header.revision > seen:
                     seen = answer.header.revision  # a progress notification
         except grpc.aio.AioRpcError as error:
-            verdict = judge(error.code(), error.details())
-            if verdict.outcome == "token":
-                connection.forget_token(metadata)
-            elif verdict.error is not None:
+            verdict = connection.judge(error, metadata)
+            if verdict.error is not None:
                 raise verdict.error from None
             reason = verdict.reason
             connection.leave(member)  # it may be connected, but have no leader

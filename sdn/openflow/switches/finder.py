@@ -30,9 +30,11 @@ class Finder:
         self._wake = asyncio.Event()
         self.declare(topology)
 
-    def declare(self, topology: Topology) -> None:
-        """The operator has declared these hosts and links."""
-        self._report_all(self.discovery.declare(topology))
+    def declare(self, topology: Topology, *, fixed: bool = True) -> None:
+        """The operator has declared these hosts and, if the network is `fixed`, these links."""
+        declared, expected = (topology.links, ()) if fixed else ((), topology.links)
+        declare = self.discovery.declare_parts
+        self._report_all(declare(topology.hosts, declared, expected=expected))
 
     def switch_up(self, switch: str, connection: SwitchConnection, ports: Iterable[int]) -> None:
         """A switch is connected: probe its ports from now on."""

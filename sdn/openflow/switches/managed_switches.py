@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
 from sdn.fence import Fence
+from sdn.findings import Findings
 from sdn.network_events import (
     ConnectionChanged,
     MastershipLost,
     NetworkEvent,
     PortStateChanged,
+    StrangersChanged,
     SwitchDown,
     SwitchUnusable,
     SwitchUp,
@@ -38,6 +40,7 @@ from sdn.openflow.switches.limits import Limits, limits_of
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
+from sdn.openflow.switches.strangers import Strangers
 from sdn.outcomes import Failed, Undefined
 from sdn.pipeline import Pipeline
 from sdn.shadow import PartitionOf
@@ -83,6 +86,8 @@ class ManagedSwitches:
         self._declared: set[str] = set()  # partitions that were declared on all switches
         self._names: dict[int, str] = {}  # by datapath id
         self._peers: dict[str, SwitchPeer] = {}  # by the name of the switch
+        self._strangers = Strangers(lambda: report(StrangersChanged()))
+        self._joining = False
         self._finder: Finder | None = None
         if discovery:
             self._finder = Finder(discovery, topology, self._report, self._busy)
@@ -120,7 +125,19 @@ class ManagedSwitches:
             if not is_up and at(name, number) is not None
         ]
 
+    def found(self) -> Findings:
+        """What discovery has found so far."""
+        links = self._finder.discovery.links() if self._finder else ()
+        return Findings(self._strangers.dpids(), links)
+
     # Changes from above
+
+    def let_join(self, joining: bool) -> None:
+        """Whether switches and links that are found join the network."""
+        if self._finder is not None and joining is not self._joining:
+            self._joining = joining
+            self._finder.declare(self._topology, fixed=not joining)
+            self._strangers.network_changed()
 
     def declared_everywhere(self, partition: str) -> None:
         """A partition is declared on all switches, also on those that are added later."""
@@ -151,8 +168,9 @@ class ManagedSwitches:
         removed = set(self._names.values()) - {switch.id for switch in topology.switches}
         self._topology, self._pipeline = topology, pipeline
         self._make_reconcilers()
+        self._strangers.network_changed()
         if self._finder:
-            self._finder.declare(topology)
+            self._finder.declare(topology, fixed=not self._joining)
             for switch in removed:
                 self._finder.switch_removed(switch)
 
@@ -206,7 +224,7 @@ class ManagedSwitches:
         name = self._names.get(ready.dpid)
         try:
             if name is None:
-                raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
+                name = await self._join(connection, ready)
             contested = await self._check_claim(name, ready.dpid, connection)
             capacity = await check_features(connection, ready, name, self._pipeline)
         except (ClaimRefused, Unusable, RequestRefused) as error:
@@ -239,6 +257,17 @@ class ManagedSwitches:
         finally:
             if self._peers.get(name) is peer:  # and not a newer one
                 self._connection_ended(reconciler, connection)
+
+    async def _join(self, connection: SwitchConnection, ready: Ready) -> str:
+        """Wait until a switch that the network lacks is part of it; its name."""
+        if not self._joining:
+            raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
+        # Before anybody hears of it: neither an impostor nor an unusable switch may join.
+        self._claims.check_certificate(connection, ready.dpid)
+        await check_features(connection, ready, "", self._pipeline)
+        return await self._strangers.wait(
+            ready.dpid, connection, lambda dpid: self._names.get(dpid)
+        )
 
     def _connection_ended(self, reconciler: SwitchReconciler, connection: SwitchConnection) -> None:
         name, reason = reconciler.switch, connection.lost or "the connection ended"

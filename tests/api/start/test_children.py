@@ -91,3 +91,17 @@ def test_the_end_of_a_child_is_noticed_beside_processes_with_odd_names(tmp_path:
         other.stdout.readline()
         asyncio.run(scenario())
         other.stdin.close()
+
+
+def test_what_a_child_prints_goes_to_stderr_if_logs_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario() -> None:
+        child = ChildProcess("short", "this", {}, tmp_path / "short.out", to_stderr=True)
+        child.start()
+        async with asyncio.timeout(60):
+            await child.exited.wait()
+
+    asyncio.run(scenario())
+    assert "Beautiful is better than ugly." in capfd.readouterr().err
+    assert not (tmp_path / "short.out").exists()

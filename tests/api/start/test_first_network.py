@@ -1,6 +1,7 @@
 """The network that a service begins with."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,42 @@ from sdn.switch_limits import SwitchLimits
 from tests.etcd import TestEtcd
 
 
-async def test_external_switches_need_a_topology_at_the_first_start(etcd_server: TestEtcd) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"data_plane": "external", "discovery": {"links": "off"}},
+        {"data_plane": "onos", "plan": "lpm"},
+    ],
+)
+async def test_without_discovery_a_topology_is_needed_at_the_first_start(
+    etcd_server: TestEtcd, settings: dict[str, Any]
+) -> None:
     async with Etcd(etcd_server.access()) as etcd:
         with pytest.raises(BadSettings, match="topology: say what your network is like"):
-            await load_or_store_network(etcd, load(None, {"data_plane": "external"}, {}))
+            await load_or_store_network(etcd, load(None, settings, {}))
+
+
+async def test_external_switches_are_discovered_unless_a_topology_declares_them(
+    etcd_server: TestEtcd,
+) -> None:
+    alone = load(None, {"data_plane": "external", "trees": 2}, {})
+    async with Etcd(etcd_server.access()) as etcd:
+        made = await load_or_store_network(etcd, alone)
+        assert made.discovered
+        assert (made.switches, made.links, made.trees, made.tree_count) == ((), (), {}, 2)
+        assert await load_or_store_network(etcd, alone) == made
+        for other in ({"topology": "line:3"}, {"trees": 1}, {"plan": "lpm"}):
+            with pytest.raises(AnotherNetwork):
+                await load_or_store_network(
+                    etcd, load(None, {"data_plane": "external"} | other, {})
+                )
+
+
+async def test_a_declared_network_is_loaded_at_later_starts(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
         told = {"data_plane": "external", "topology": "line:3"}
         made = await load_or_store_network(etcd, load(None, told, {}))
+        assert not made.discovered
         assert await load_or_store_network(etcd, load(None, {"data_plane": "external"}, {})) == made
 
 

@@ -7,7 +7,8 @@ import pytest
 from api.start.parts.api import api_settings, balancer_options, balancing_policy, dispatcher_options
 from api.start.parts.configurator import make_configurator
 from api.start.parts.southbound import southbound_options
-from api.start.settings.checks import Only, check_settings, find_hints
+from api.start.roles import Only
+from api.start.settings.checks import check_settings, find_hints
 from api.start.settings.secret_values import secrets_of
 from api.start.settings.settings import BadSettings, Part, Settings
 from api.start.settings.sources import find_exposed_secrets, load, restore
@@ -298,6 +299,39 @@ def test_a_ray_cluster_without_a_token_is_refused_beyond_loopback(
     check(address="m1:6379", token_path=tmp_path / "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a token that Ray itself reads")
     check(address="m1:6379")
+
+
+def test_each_role_needs_the_settings_that_it_works_with() -> None:
+    shared = {"etcd": {"endpoints": "127.0.0.1:2379"}, "stream_token": "t" * 16}
+
+    def check(only: Only | None, **settings: object) -> None:
+        check_settings(load(None, {**shared, **settings}, {}), only)
+
+    without_ray: tuple[Only, ...] = ("southbound", "configurators")
+    for only in without_ray:
+        with pytest.raises(BadSettings, match=r'southbound_placed = "outside" for all parts'):
+            check(only)
+    with pytest.raises(BadSettings, match=r"southbound_placed: .* leave it out"):
+        check(None, southbound_placed="outside")
+    with pytest.raises(BadSettings, match=r"ray\.address: .* on a Ray cluster"):
+        check("configurators", southbound_placed="outside")
+    with pytest.raises(BadSettings, match=r"data_plane: .* those switches are yours"):
+        check("network", data_plane="external")
+    others: tuple[Only, ...] = ("api", "dashboard", "workers", "southbound", "network")
+    for each in others:
+        check(each, southbound_placed="outside")
+    check("configurators", southbound_placed="outside", ray={"address": "ray://127.0.0.1:10001"})
+
+
+def test_a_range_of_ports_is_written_with_its_first_and_last() -> None:
+    def ports(text: str) -> tuple[int, int] | None:
+        return load(None, {}, {"DZFLOW_STREAMS__PORTS": text}).streams.ports
+
+    assert ports("9650-9681") == (9650, 9681)
+    assert ports("9650") == (9650, 9650)
+    for wrong in ("", "9681-9650", "0-9", "1-70000", "a-b", "1,2"):
+        with pytest.raises(BadSettings, match=r"streams\.ports"):
+            ports(wrong)
 
 
 def test_certificates_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path) -> None:

@@ -73,6 +73,14 @@ def test_a_process_that_leaves_keeps_only_what_no_other_has() -> None:
     assert assign(SWITCHES, ["b2"], {}, wanted=1) == dict.fromkeys(SWITCHES, "b2"), "the only one"
 
 
+def test_a_process_that_is_about_to_end_keeps_only_what_no_other_has() -> None:
+    only = one_of("b2")
+    leaving = Connections(SWITCHES, leaving=True)
+    found = assign(SWITCHES, BOTH, {"b1": without(only), "b2": leaving})
+    assert found == dict.fromkeys(SWITCHES, "b1") | {only: "b2"}
+    assert assign(SWITCHES, BOTH, {"b1": leaving, "b2": leaving}) == EVEN, "all of them end"
+
+
 def test_switches_that_are_not_part_of_the_network_are_ignored() -> None:
     assert assign(["s1"], ["b1"], {"b1": Connections(("s1", "s9"), away=("s8",))}) == {"s1": "b1"}
 

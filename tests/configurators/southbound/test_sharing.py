@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from configurators.southbound.process import SouthboundProcess
 from configurators.southbound.rendezvous import share
-from configurators.store.documents import encode
+from configurators.store.documents import decode_connections, encode
 from configurators.store.etcd.client import Access, Etcd
-from configurators.store.keys import wanted_key
+from configurators.store.keys import CONNECTIONS, wanted_key
 from configurators.store.model import Connections, Wanted
 from sdn.emulator import EmulatedNetwork
 from tests.configurators.southbound.support import (
@@ -144,6 +144,30 @@ async def test_a_process_that_leaves_gives_its_switches_up(etcd_server: TestEtcd
         await etcd.put(wanted_key("southbound"), encode(Wanted(2)))
         await d.holding(*SECOND)
         await c.holding(*FIRST)
+
+
+async def test_a_process_that_ends_hands_its_switches_over_before(etcd_server: TestEtcd) -> None:
+    access = etcd_server.access()
+    only = min(SECOND)
+    await store(access, FOUR)
+    async with (
+        process(access, "b1", stable_after=QUICK) as one,
+        EmulatedNetwork(FOUR) as network,
+        client(one.listen) as c,
+        Etcd(access) as etcd,
+    ):
+        async with process(access, "b2", stable_after=QUICK, drain=60.0) as two:
+            network.set_controllers(controllers(one, two))
+            network.agents[only].set_controllers(controllers(two))
+            await c.holding(*FIRST)
+            await published(access, "b1", lambda it: set(it.connected) == NAMES - {only})
+            await published(access, "b2", lambda it: set(it.held) == SECOND)
+        # It has ended, and the other one has the switches by now that are connected to both.
+        stored = await etcd.get(CONNECTIONS + "b1")
+        assert stored
+        assert set(decode_connections(stored.value).held) == NAMES - {only}
+        network.agents[only].set_controllers(controllers(one))
+        await c.holding(*NAMES)
 
 
 async def test_a_process_that_is_restarted_soon_finds_its_switches_as_they_were(

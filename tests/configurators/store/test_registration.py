@@ -53,6 +53,19 @@ async def test_a_process_ends_when_another_one_is_seen_under_its_id(etcd_server:
                 await asyncio.wait_for(task, WAIT)
 
 
+async def test_a_process_that_may_not_replace_another_one_leaves_it_alone(
+    etcd_server: TestEtcd,
+) -> None:
+    async with Etcd(etcd_server.access()) as etcd, asyncio.timeout(WAIT):
+        async with kept(Registration(etcd, KEY, OURS)):
+            other = Registration(etcd, KEY, OTHER, replace=False)
+            with pytest.raises(Superseded, match="dispatchers/d1"):
+                await other.keep()
+            assert other.revision == 0, "it was never registered"
+        async with kept(Registration(etcd, KEY, OTHER, replace=False)) as task:
+            assert not task.done(), "the key is free"
+
+
 async def test_confirming_fails_when_another_process_is_registered(etcd_server: TestEtcd) -> None:
     async with Etcd(etcd_server.access()) as etcd:
         ours, other = Registration(etcd, KEY, OURS), Registration(etcd, KEY, OTHER)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from configurators.streams import stream as stream_module
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake, NotTrusted
-from configurators.streams.listener import CannotConnect, Listener, connect
+from configurators.streams.listener import CannotConnect, Listener, NoFreePort, connect
 from configurators.streams.stream import (
     RemoteError,
     Stream,
@@ -351,6 +351,22 @@ async def cut(reader: asyncio.StreamReader) -> None:
     """Wait until the other end cuts a connection."""
     with contextlib.suppress(ConnectionResetError):
         await asyncio.wait_for(reader.read(), WAIT)
+
+
+async def test_listeners_take_the_first_free_port_of_a_range() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used = taken.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            free = other.getsockname()[1]
+
+        def listener(*ports: int) -> Listener:
+            return Listener("127.0.0.1:0", TOKEN, End(), Message, ports=ports)
+
+        async with listener(used, free) as found:
+            assert found.address == f"127.0.0.1:{free}"
+            with pytest.raises(NoFreePort, match=f"all ports from {used} to {free}"):
+                async with listener(used, free):
+                    pass
 
 
 async def test_connecting_to_a_closed_port_fails() -> None:

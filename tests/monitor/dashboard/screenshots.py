@@ -1,15 +1,17 @@
 """Makes the pictures of the dashboard in the documentation: `make screenshots`.
 
-It runs a control plane with 102 switches, lets hosts subscribe and unsubscribe for some seconds,
-moves a partition, and takes a picture of each view. `--all FOLDER` also takes pictures of all views
-at three widths, light and dark, to look at them after a change.
+It runs a control plane with 102 switches, lets hosts subscribe and unsubscribe all the time, moves
+a partition, and takes a picture of each view. `--all FOLDER` also takes pictures of all views at
+three widths, light and dark, to look at them after a change.
 """
 
 import argparse
 import random
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -23,7 +25,8 @@ from tests.monitor.dashboard.browser import OPTIONS
 from tests.stack import Stack, StackOptions
 
 _DOCS = Path(__file__).parents[3] / "docs"
-_SECONDS = 30.0  # of traffic
+_SECONDS = 30.0  # of traffic before the first picture
+_PAUSE = 0.1  # seconds between two batches
 _SETTLE = 2_500  # milliseconds in which changes come by the stream, and hops are played
 _SYMBOLS = ["ACME", "BOLT", "CORK", "DUNE"]
 _SCHEMA = {
@@ -48,8 +51,9 @@ def main() -> None:
         EtcdServer(Path(folder), fsync=False) as server,
         Stack(TestEtcd(server).access(), options) as stack,
         sync_playwright() as playwright,
+        _traffic(stack.url),
     ):
-        _make_traffic(stack.url)
+        time.sleep(_SECONDS)
         _move_one(stack.url)
         path = shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=path, args=OPTIONS)
@@ -95,16 +99,27 @@ _VIEWS: dict[str, Callable[[Page], None]] = {
 """Views, and what is done before the picture is taken."""
 
 
-def _make_traffic(url: str) -> None:
-    """Subscribe and unsubscribe, around a few hot prices."""
+@contextmanager
+def _traffic(url: str) -> Iterator[None]:
+    ended = threading.Event()
+    thread = threading.Thread(target=_make_traffic, args=(url, ended))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _make_traffic(url: str, ended: threading.Event) -> None:
+    """Subscribe and unsubscribe around a few hot prices, and report events, until the end."""
     chance = random.Random(1)
     with httpx.Client(base_url=url, timeout=60) as client:
         client.put("/spaces/stocks", json=_SCHEMA).raise_for_status()
         publishers = [{"host": f"h{n}", "space": "stocks", "filter": {}} for n in range(1, 9)]
         client.post("/advertise", json=publishers).raise_for_status()
         known: list[str] = []
-        until = time.monotonic() + _SECONDS
-        while time.monotonic() < until:
+        while not ended.wait(_PAUSE):
             wanted = [
                 {
                     "host": f"h{chance.randint(1, 64)}",
@@ -117,6 +132,10 @@ def _make_traffic(url: str) -> None:
             known += [one["id"] for one in client.post("/subscribe", json=wanted).json()]
             if len(known) > 200:
                 client.post("/unsubscribe", json=[{"id": known.pop(0)} for _ in wanted])
+            received = chance.randint(300, 400)
+            counters = {"received": received, "delivered": received, "unwanted": received // 14}
+            report = {"host": f"h{chance.randint(1, 64)}", "counters": {"stocks": counters}}
+            client.post("/reports", json=report)
 
 
 def _move_one(url: str) -> None:

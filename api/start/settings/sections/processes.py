@@ -6,7 +6,13 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from api.start.settings.sections.base import Names, Section, parse_json
+from api.start.settings.sections.base import (
+    Names,
+    Port,
+    PortRange,
+    Section,
+    parse_json,
+)
 
 
 class EtcdSettings(Section):
@@ -71,11 +77,28 @@ class RaySettings(Section):
         default=None,
         description="address at which workers listen; default: loopback, or the node's",
     )
+    namespace: str = Field(
+        default="dzflow",
+        min_length=1,
+        max_length=200,
+        description="Ray's namespace of the workers; services on one cluster need their own",
+    )
 
 
 class StreamSettings(Section):
-    """TLS for the streams between processes; needed where they cross a network."""
+    """Streams between processes: where they are accepted, and TLS, needed across a network."""
 
+    host: str = Field(
+        default="127.0.0.1",
+        description="address at which `--only southbound` listens; for workers: `ray.node_host`",
+    )
+    advertise: str | None = Field(
+        default=None, description="name or address at which others reach it; default: `host`"
+    )
+    ports: PortRange | None = Field(
+        default=None,
+        description="FIRST-LAST: each listener on a machine takes a free one; default: any port",
+    )
     cert: Path | None = Field(
         default=None, description="certificate of this machine; its processes then use TLS"
     )
@@ -96,7 +119,9 @@ class SliceSettings(Section):
 
     limit: int = Field(default=500, ge=1, description="the most requests that are decided together")
     gather_ms: float = Field(
-        default=5.0, ge=0, description="wait for more requests; the first waits at most 4 times it"
+        default=20.0,
+        ge=0,
+        description="the longest that requests wait for others, while slices are in progress",
     )
     at_once: int = Field(
         default=0,
@@ -143,6 +168,21 @@ class TimeSettings(Section):
     grace: float = Field(
         default=5.0, ge=0, description="old trees and index versions stay after publishers know"
     )
+    drain: float = Field(
+        default=12.0,
+        ge=0,
+        description="a process that ends has this long for its requests, or to hand over switches",
+    )
+    drain_delay: float = Field(
+        default=0.0, ge=0, description="before that, it says for so long that it is not ready"
+    )
+
+
+class ProbeSettings(Section):
+    """Where a process that is started alone answers `/healthz` and `/readyz`; the API does so."""
+
+    host: str = Field(default="127.0.0.1", description="address at which it listens")
+    port: Port | None = Field(default=None, description="port at which it listens; default: none")
 
 
 class TelemetrySettings(Section):

@@ -18,6 +18,10 @@ class OpenFlowSettings(Section):
         default=(),
         description="one for each southbound process; default: free ones, or 6653, … (external)",
     )
+    advertise: str | None = Field(
+        default=None,
+        description="name or address at which switches reach `--only southbound`; default: `host`",
+    )
     cert: Path | None = Field(
         default=None, description="certificate of the service; switches then connect with TLS"
     )
@@ -91,6 +95,20 @@ class SwitchSettings(Section):
     )
     audit_every: float = Field(
         default=300.0, gt=0, description="seconds between audits of a switch's tables"
+    )
+
+
+class DiscoverySettings(Section):
+    """What is found out about the network; see [discovery](../concepts/southbound.md#discovery)."""
+
+    links: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="find switches and links: with the data plane `external`, always, or never",
+    )
+    settled_after: float = Field(
+        default=5.0,
+        ge=0,
+        description="seconds without a new switch or link, before better trees are looked for",
     )
 
 

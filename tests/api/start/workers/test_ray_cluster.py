@@ -2,12 +2,9 @@
 
 import asyncio
 import os
-import re
 import secrets
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,12 +13,13 @@ import pytest
 from pydantic import SecretStr
 
 from api.start.first_network import load_or_store_network
+from api.start.parts.southbound import openflow_address
 from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.sections.processes import EtcdSettings, RaySettings
 from api.start.settings.sections.switches import OpenFlowSettings
 from api.start.settings.settings import Settings
 from api.start.up import Service
-from api.start.workers.ray_cluster import Cluster, Node, choose, choose_with_room, openflow_address
+from api.start.workers.ray_cluster import Cluster, Node, choose, choose_with_room
 from api.start.workers.ray_environment import (
     NoRay,
     RayLost,
@@ -34,9 +32,10 @@ from configurators.store.etcd.client import Access, Etcd
 from configurators.store.model import Process
 from dzflow.sdk import Rest
 from tests.etcd import TestEtcd
-from tests.service import SCHEMA, eventually, is_ready, processes_with
+from tests.ray_nodes import RayNode, cluster
+from tests.service import SCHEMA, eventually, is_ready
 
-RAY = str(Path(sys.executable).parent / "ray")
+__all__ = ["cluster"]
 
 
 def test_workers_are_assigned_round_robin_in_a_fixed_order() -> None:
@@ -141,74 +140,6 @@ def test_the_folder_for_sockets_is_short_private_and_cleared(tmp_path: Path) -> 
             temporary_folder(deep)
     finally:
         folder.unlink()
-
-
-class RayNode:
-    """A node of a Ray cluster, as `ray start` makes it."""
-
-    def __init__(self, folder: Path, variables: dict[str, str], *words: str) -> None:
-        command = [RAY, "start", *words, "--block", "--num-cpus=2", "--disable-usage-stats"]
-        self.output = (folder / f"node-{secrets.token_hex(2)}").open("w+")
-        self.process = subprocess.Popen(
-            [*command, "--object-store-memory=80000000", "--include-log-monitor=False"],
-            env={**os.environ, **variables, "RAY_worker_niceness": "0"},
-            stdout=self.output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-    def address(self) -> str:
-        """Where others join, once the head has said it."""
-
-        def said() -> str | None:
-            found = re.search(r"--address='([0-9.:]+)'", Path(self.output.name).read_text())
-            return found[1] if found else None
-
-        return str(eventually(said, "the head of Ray is up"))
-
-    def kill(self) -> None:
-        """End all its processes as a power cut would."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.output.close()
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[str, RayNode, dict[str, str]]]:
-    """Two nodes on this machine: the address of the first, the second, and the token's place."""
-    token = tmp_path / "token"
-    token.write_text(secrets.token_hex(32))
-    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-    # A short path, for the sockets in it.
-    folder = Path(f"/tmp/dzr{os.getpid()}")  # noqa: S108
-    folder.mkdir(mode=0o700)
-    nodes = []
-    try:
-        head = RayNode(
-            *(tmp_path, variables, "--head", "--port=0", "--no-monitor"),
-            *("--include-dashboard=False", f"--temp-dir={folder}/r"),
-        )
-        nodes.append(head)
-        address = head.address()
-        second = RayNode(tmp_path, variables, f"--address={address}")
-        nodes.append(second)
-        yield address, second, variables
-    finally:
-        for node in nodes:
-            if node.process.poll() is None:
-                node.kill()
-        eventually(lambda: not _end(str(token)), "no process of the cluster is left")
-        subprocess.run(["rm", "-rf", str(folder)], check=True)
-
-
-def _end(word: str) -> dict[int, str]:
-    found = processes_with(word)
-    for pid in found:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    return found
 
 
 def alive(access: Access, prefix: str) -> dict[str, Process]:

@@ -11,6 +11,8 @@ from api.start.workers.wanted import (
     Worker,
     find_other_counts,
     load_or_store_counts,
+    parse_worker,
+    placed_kinds,
     read_counts,
 )
 from configurators.store.documents import encode
@@ -26,6 +28,10 @@ FOUR = Settings(configurators=4)
 def test_a_worker_is_named_after_its_part_and_number() -> None:
     assert Worker("configurators", 2).id == "configurator-2"
     assert Worker("southbound", 1).id == "southbound-1"
+    for worker in (Worker("configurators", 12), Worker("southbound", 1)):
+        assert parse_worker(worker.id) == worker
+    for other in ("", "configurator-", "configurator-0", "api-1", "configurator-1-2"):
+        assert parse_worker(other) is None
 
 
 async def test_the_first_start_stores_the_settings_and_later_ones_read_them(
@@ -48,6 +54,17 @@ def test_a_number_that_is_given_but_not_used_is_named_with_what_to_do() -> None:
     assert find_other_counts(Settings(), stored) == [], "the default is not asked for"
     (hint,) = find_other_counts(Settings(configurators=2, southbound=1), stored)
     assert hint.startswith("3 southbound processes are started, not 1:")
+
+
+async def test_nobody_counts_southbound_processes_that_are_started_outside(
+    etcd_server: TestEtcd,
+) -> None:
+    outside = Settings(southbound_placed="outside", openflow=OpenFlowSettings(ports=(6653,)))
+    async with Etcd(etcd_server.access()) as etcd, asyncio.timeout(WAIT):
+        await etcd.put(wanted_key("southbound"), encode(Wanted(3)))
+        assert await load_or_store_counts(etcd, outside) == {"configurators": 2}
+        assert await etcd.get(wanted_key("southbound")) is None, "none of them is to leave"
+        assert await read_counts(etcd, placed_kinds(outside)) == {"configurators": 2}
 
 
 async def test_each_wanted_southbound_process_needs_one_of_the_ports(etcd_server: TestEtcd) -> None:

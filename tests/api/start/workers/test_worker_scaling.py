@@ -265,3 +265,33 @@ async def test_a_count_that_cannot_be_read_changes_nothing(etcd_server: TestEtcd
         await it.etcd.put(wanted_key("configurators"), b"many")
         await it.want("southbound", 2)
         await it.until_ids("configurator-1", "configurator-2", "southbound-1", "southbound-2")
+
+
+async def test_one_of_several_processes_does_nothing_while_it_is_not_registered(
+    etcd_server: TestEtcd,
+) -> None:
+    async with Etcd(etcd_server.access()) as etcd, asyncio.timeout(WAIT):
+        it = Managed(etcd)
+        registration = Registration(etcd, RAY, Process("ray", "here", 1, "here"))
+        registered: list[bool] = []
+
+        class Watched(Pool):
+            def check(self) -> list[str]:
+                registered.append(registration.known.is_set())
+                return super().check()
+
+        pool = it.pool = Watched()
+        scaling = WorkerScaling(
+            pool, etcd, registration, "sna", it.said.append, every=0.001, one_of_several=True
+        )
+        stop = asyncio.Event()
+        running = asyncio.create_task(scaling.run(stop))
+        for count in range(1, 20):  # it follows the count, and might act
+            await it.want("configurators", count)
+        keeping = asyncio.create_task(registration.keep())
+        await until(lambda: len(pool.workers) == 19)
+        assert all(registered)
+        stop.set()
+        await running
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)

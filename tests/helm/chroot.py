@@ -1,0 +1,109 @@
+"""A folder as the root of processes, beside the system's programs: an image without Docker.
+
+The system's folders are mounted read-only, in a mount namespace that ends with its processes. Needs
+root.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
+# The build fetches packages: it needs names and certificates. What runs later does not.
+_FILES = ("etc/resolv.conf", "etc/hosts", "etc/nsswitch.conf", "etc/ssl", "etc/ld.so.cache")
+_PASSED = ("PIP_", "UV_", "SSL_", "HTTP_", "HTTPS_", "NO_", "http", "https", "no_")
+
+USER = 10001
+
+_MOUNT = r"""
+set -eu
+root=$1; user=$2; mode=$3; shift 3
+mount --bind "$root" "$root"
+for at in $MOUNTS; do mount --bind "/$at" "$root/$at"; mount -o remount,bind,ro "$root/$at"; done
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+for at in tmp data; do mount -t tmpfs -o mode=1777 tmpfs "$root/$at"; done
+[ "$mode" = ro ] && mount -o remount,bind,ro "$root"
+exec chroot --userspec="$user:$user" "$root" "$@"
+"""
+
+
+def missing() -> str | None:
+    """Why there can be no such root here; None if there can."""
+    if os.geteuid() != 0:
+        return "only root may mount folders and change the root"
+    if shutil.which("unshare") is None or shutil.which("chroot") is None:
+        return "unshare or chroot is missing"
+    tried = subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True)
+    return "this machine allows no mount namespaces" if tried.returncode else None
+
+
+class Chroot:
+    """The folder, and what is run in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._mounts: list[str] = []
+        for name in _SYSTEM:
+            self._add_system(name)
+        for name in _FILES:
+            if (source := Path("/", name)).exists():
+                self._add_mount(name, source.is_dir())
+        base = Path(sys.base_prefix)
+        if not base.is_relative_to("/usr"):
+            self._add_mount(str(base).lstrip("/"), True)
+        self.python = str(base / "bin" / "python3")
+        for name in ("proc", "dev", "tmp", "data"):
+            (root / name).mkdir()
+
+    def _add_system(self, name: str) -> None:
+        source = Path("/", name)
+        if source.is_symlink():
+            (self.root / name).symlink_to(os.readlink(source))
+        elif source.is_dir():
+            self._add_mount(name, True)
+
+    def _add_mount(self, name: str, is_folder: bool) -> None:
+        target = self.root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if is_folder:
+            target.mkdir()
+        else:
+            target.touch()
+        self._mounts.append(name)
+
+    def start(
+        self,
+        command: Sequence[str],
+        variables: Mapping[str, str],
+        user: int = USER,
+        writable: bool = False,
+        folder: str = "/tmp",  # noqa: S108 - of its own
+    ) -> "subprocess.Popen[str]":
+        """Start a command in it, as a user, with nothing in its environment but these variables.
+
+        /tmp and /data are empty, and go when it ends; all else is read-only unless `writable`.
+        """
+        outer = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _MOUNT, "sh"]
+        at = [str(self.root), str(user), "rw" if writable else "ro"]
+        inner = ["/usr/bin/env", "-i", f"--chdir={folder}"]
+        inner += [f"{name}={value}" for name, value in variables.items()]
+        return subprocess.Popen(
+            [*outer, *at, *inner, *command],
+            env={**os.environ, "MOUNTS": " ".join(self._mounts)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def build(self, command: str, folder: str, timeout: float) -> str:
+        """Run a step of the build as root, with the network; what it says."""
+        variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "PYTHON": self.python}
+        variables |= {name: value for name, value in os.environ.items() if name.startswith(_PASSED)}
+        process = self.start(["sh", "-c", command], variables, 0, True, folder)
+        said, _ = process.communicate(timeout=timeout)
+        assert process.returncode == 0, said
+        return said

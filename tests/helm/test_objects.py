@@ -1,0 +1,254 @@
+"""What the rendered objects say fits together: labels, references, ports, and rights."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helm.pods import Pod, pods
+from tests.helm.tool import CASES, Manifest, needs_helm, of_kind, render
+
+pytestmark = needs_helm
+
+# Secrets and claims that the values files name, and that users make.
+GIVEN = {
+    "full": {"openflow-tls", "dzflow-more-secrets", "dzflow-example", "registry"},
+    "external": {"dzflow-secrets", "openflow-tls", "ray-token", "etcd-client", "bucket"},
+    "tls": {"api-tls", "openflow-tls", "ray-tls", "streams-tls", "etcd-members", "etcd-clients"},
+    "plain": {"onos-password"},
+}
+
+
+def matches(selector: dict[str, str], labels: dict[str, str]) -> bool:
+    """Whether labels have all that a selector asks for."""
+    return selector.items() <= labels.items()
+
+
+def named_by(pod: Pod, kind: str) -> Iterator[tuple[str, str | None, bool]]:
+    """The Secrets or ConfigMaps that a pod refers to: name, key, whether it may be missing."""
+    reference, key_reference, volume, member = {
+        "Secret": ("secretRef", "secretKeyRef", "secret", "secretName"),
+        "ConfigMap": ("configMapRef", "configMapKeyRef", "configMap", "name"),
+    }[kind]
+    for container in pod.containers:
+        for variable in container.get("env", []):
+            if key := variable.get("valueFrom", {}).get(key_reference):
+                yield key["name"], key["key"], key.get("optional", False)
+        for source in container.get("envFrom", []):
+            if reference in source:
+                yield source[reference]["name"], None, False
+    for each in pod.spec.get("volumes", []):
+        if volume in each:
+            items = each[volume].get("items") or [{"key": None}]
+            for item in items:
+                yield each[volume][member], item["key"], False
+    if kind == "Secret":
+        for each in pod.spec.get("imagePullSecrets", []):
+            yield each["name"], None, False
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_selectors_match_the_labels_of_their_own_pods_only(case: str) -> None:
+    for kind in ("Deployment", "StatefulSet"):
+        for name, each in of_kind(render(case), kind).items():
+            selector = each["spec"]["selector"]["matchLabels"]
+            chosen = {(p.kind, p.name) for p in pods(render(case)) if matches(selector, p.labels)}
+            assert chosen == {(kind, name)}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_secret_and_every_key_that_a_pod_needs_exists(case: str) -> None:
+    secrets = of_kind(render(case), "Secret")
+    given = GIVEN.get(case, set())
+    used = set()
+    for pod in pods(render(case)):
+        for name, key, optional in named_by(pod, "Secret"):
+            used.add(name)
+            if name in secrets:
+                assert optional or key is None or key in secrets[name]["data"], (pod.name, key)
+            else:
+                assert name in given, f"{pod.name} needs the Secret {name}"
+    ingresses = of_kind(render(case), "Ingress").values()
+    used |= {tls["secretName"] for each in ingresses for tls in each["spec"].get("tls", [])}
+    assert used >= given, "a given Secret is not used"
+    assert set(secrets) <= used, "a Secret is made that nobody uses"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_config_map_account_and_claim_that_a_pod_needs_exists(case: str) -> None:
+    objects = render(case)
+    maps = of_kind(objects, "ConfigMap")
+    for pod in pods(objects):
+        for name, key, _ in named_by(pod, "ConfigMap"):
+            assert name in maps
+            assert key is None or key in maps[name]["data"]
+        assert pod.spec["serviceAccountName"] in {*of_kind(objects, "ServiceAccount"), "existing"}
+        for volume in pod.spec.get("volumes", []):
+            if claim := volume.get("persistentVolumeClaim"):
+                made = of_kind(objects, "PersistentVolumeClaim")
+                assert claim["claimName"] in {*made, "traces"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_mount_has_a_volume_and_every_volume_a_mount(case: str) -> None:
+    for pod in pods(render(case)):
+        claims = of_kind(render(case), "StatefulSet").get(pod.name, {}).get("spec", {})
+        made = {each["metadata"]["name"] for each in claims.get("volumeClaimTemplates", [])}
+        volumes = {each["name"] for each in pod.spec["volumes"]} | made
+        mounts = {m["name"] for c in pod.containers for m in c.get("volumeMounts", [])}
+        assert mounts == volumes, pod.name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_file_that_settings_and_variables_name_is_mounted(case: str) -> None:
+    """A file below /secrets or /etc/dzflow comes from a Secret or the ConfigMap."""
+    objects = render(case)
+    for pod in pods(objects):
+        for container in pod.containers:
+            texts = [*container.get("command", []), *container.get("args", [])]
+            texts += [str(each.get("value", "")) for each in container.get("env", [])]
+            mounts = [m["mountPath"] for m in container.get("volumeMounts", [])]
+            if "/etc/dzflow" in mounts and pod.role not in ("ray-head", "ray-worker"):
+                settings = of_kind(objects, "ConfigMap")["dz-dzflow-settings"]["data"]
+                texts.append(settings["dzflow.yaml"])
+            for path in re.findall(r"/(?:secrets|etc/dzflow)/[\w./-]+", "\n".join(texts)):
+                if pod.role == "etcd-user" and "/streams-tls/" in path:
+                    continue  # it opens no stream
+                assert any(path.startswith(f"{mount}/") for mount in mounts), (pod.role, path)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_services_lead_to_ports_that_their_pods_have(case: str) -> None:
+    objects = render(case)
+    for name, service in of_kind(objects, "Service").items():
+        selector = dict(service["spec"]["selector"])
+        selector.pop("statefulset.kubernetes.io/pod-name", None)
+        chosen = [pod for pod in pods(objects) if matches(selector, pod.labels)]
+        assert len(chosen) == 1, name
+        for port in service["spec"]["ports"]:
+            assert chosen[0].port(port["targetPort"])
+            if service["spec"].get("clusterIP") == "None":
+                assert chosen[0].port(port["targetPort"]) == port["port"], (
+                    "no Service translates it"
+                )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_probes_name_ports_that_their_containers_have(case: str) -> None:
+    for pod in pods(render(case)):
+        for container in pod.containers:
+            for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+                probe = container.get(name, {})
+                handlers = [probe[key] for key in ("httpGet", "tcpSocket", "grpc") if key in probe]
+                for handler in handlers:
+                    number = pod.port(handler["port"])
+                    declared = {port["containerPort"] for port in container["ports"]}
+                    assert number in declared
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_runs_for_long_has_all_three_probes(case: str) -> None:
+    for pod in pods(render(case)):
+        if pod.kind in ("Deployment", "StatefulSet", "RayCluster"):
+            for container in pod.containers:
+                assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pods_fulfil_pod_security_restricted(case: str) -> None:
+    """As the Pod Security Standards say, and the root file system is read-only."""
+    allowed = {
+        "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim",
+        "projected", "secret",
+    }  # fmt: skip
+    for pod in pods(render(case)):
+        security = pod.spec["securityContext"]
+        assert security["runAsNonRoot"] is True
+        assert security["runAsUser"] > 0
+        assert security["seccompProfile"]["type"] == "RuntimeDefault"
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod.spec)
+        for container in pod.containers:
+            own = container["securityContext"]
+            assert own["allowPrivilegeEscalation"] is False
+            assert own["readOnlyRootFilesystem"] is True
+            assert own["capabilities"] == {"drop": ["ALL"]}
+            assert "privileged" not in own
+        for volume in pod.spec["volumes"]:
+            assert set(volume) - {"name"} <= allowed
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_pod_gets_rights_in_the_cluster_or_variables_of_services(case: str) -> None:
+    """Kubernetes would set DZFLOW_PORT for a Service named `dzflow`: a setting of ours."""
+    for pod in pods(render(case)):
+        if pod.kind != "ScheduledSparkApplication":  # the operator decides there
+            assert pod.spec["automountServiceAccountToken"] is False
+            assert pod.spec["enableServiceLinks"] is False
+    kinds = {each["kind"] for each in render(case)}
+    assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} & kinds
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_container_asks_for_resources_and_is_limited_in_memory(case: str) -> None:
+    for pod in pods(render(case)):
+        for container in pod.containers:
+            assert "memory" in container["resources"]["limits"], pod.name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pods_have_time_to_drain(case: str) -> None:
+    settings = settings_of(render(case))
+    needed = settings["times"]["drain_delay"] + settings["times"]["drain"] + 10
+    for pod in pods(render(case)):
+        if pod.role in ("api", "dashboard", "southbound", "configurators", "network"):
+            assert pod.spec["terminationGracePeriodSeconds"] >= needed
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_disruption_budgets_choose_the_pods_of_one_role(case: str) -> None:
+    for name, each in of_kind(render(case), "PodDisruptionBudget").items():
+        selector = each["spec"]["selector"]["matchLabels"]
+        chosen = [pod for pod in pods(render(case)) if matches(selector, pod.labels)]
+        assert len(chosen) == 1, name
+
+
+def test_the_autoscaler_and_not_the_deployment_says_how_many_api_pods_there_are() -> None:
+    deployment = of_kind(render("full"), "Deployment")["dz-dzflow-api"]
+    scaler = of_kind(render("full"), "HorizontalPodAutoscaler")["dz-dzflow-api"]
+    assert "replicas" not in deployment["spec"]
+    assert scaler["spec"]["scaleTargetRef"]["name"] == "dz-dzflow-api"
+
+
+def test_each_southbound_pod_has_an_address_of_its_own() -> None:
+    services = of_kind(render("external"), "Service")
+    for number in range(2):
+        spec = services[f"dz-dzflow-southbound-{number}"]["spec"]
+        pod = spec["selector"]["statefulset.kubernetes.io/pod-name"]
+        assert pod == f"dz-dzflow-southbound-{number}"
+        assert spec["ports"][0]["nodePort"] == 30653 + number
+        assert spec["externalTrafficPolicy"] == "Local"
+
+
+def test_the_members_of_etcd_know_each_other_by_names_in_their_certificates() -> None:
+    (pod,) = [pod for pod in pods(render("plain")) if pod.role == "etcd"]
+    command = " ".join(pod.containers[0]["command"])
+    for number in range(3):
+        host = f"dz-dzflow-etcd-{number}.dz-dzflow-etcd.net.svc"
+        assert f"dz-dzflow-etcd-{number}=https://{host}:2380" in command
+        assert f"{host}:2379" in settings_of(render("plain"))["etcd"]["endpoints"]
+
+
+def test_secrets_are_in_no_config_map_and_no_command() -> None:
+    objects = render("full")
+    for each in objects:
+        if each["kind"] != "Secret":
+            assert "a-token-of-the-first-operator" not in yaml.safe_dump(each)
+
+
+def settings_of(objects: tuple[Manifest, ...]) -> dict[str, Any]:
+    """The settings file."""
+    data = of_kind(objects, "ConfigMap")["dz-dzflow-settings"]["data"]["dzflow.yaml"]
+    found: dict[str, Any] = yaml.safe_load(data)
+    return found
