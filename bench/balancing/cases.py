@@ -43,6 +43,7 @@ class ConfiguratorKind(NamedTuple):
     switch_delay_ms: float
     rate: int  # requests per second
     calls: CallKind
+    time: float = 1.0  # of the seconds of load: at a higher rate, shorter runs tell as much
 
     def settings(self) -> dict[str, Any]:
         """The settings that make configurators work like this."""
@@ -57,7 +58,7 @@ THESIS = ConfiguratorKind("thesis", 1, 1, 20.0, 95, "single")
 longer that is, and never be overloaded. Its switches are so slow that it waits for them most of the
 time: otherwise the figures would show how many processors the machine has."""
 
-DEFAULT = ConfiguratorKind("default", 0, 500, 5.0, 400, "batch")
+DEFAULT = ConfiguratorKind("default", 0, 500, 5.0, 400, "batch", time=0.5)
 
 
 class Case(NamedTuple):

@@ -53,7 +53,8 @@ def measure(case: Case, scale: Scale) -> Row:
 async def _measure(url: str, case: Case, scale: Scale) -> Row:
     hosts = len(topology(scale.topology).hosts)
     traffic = Traffic(case.content, hosts, plan=case.plan)
-    seconds = scale.settle + scale.seconds
+    settle = scale.settle * case.kind.time
+    seconds = settle + scale.seconds * case.kind.time
     expected = scale.burst if case.is_burst else round(case.kind.rate * seconds / 2) + 1
     traffic.encode_ahead(scale.active + expected)
     connections = scale.burst if case.is_burst else CONNECTIONS
@@ -71,7 +72,7 @@ async def _measure(url: str, case: Case, scale: Scale) -> Row:
         result = await load.send_arrivals(at_once, case.kind.calls, removals=False)
     else:
         arrivals = arrival_times("poisson", case.kind.rate, seconds)
-        result = await load.send_arrivals(arrivals, case.kind.calls, skip=scale.settle)
+        result = await load.send_arrivals(arrivals, case.kind.calls, skip=settle)
     async with HttpClient(url, 1) as client:
         after = read_migrations(await _metrics(client))
     moves = after.moves - before.moves
