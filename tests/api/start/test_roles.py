@@ -19,9 +19,13 @@ from dzflow.sdk.errors import Conflict
 from tests.balancer import Balancer
 from tests.callers import EventFlow, RequestLoop
 from tests.etcd import TestEtcd
-from tests.ray_nodes import ray_with_clients
+from tests.ray_nodes import ClientCluster, ray_with_clients
 from tests.rest import SCHEMA
 from tests.service import LIMIT, Up, eventually, flows, is_ready, running
+
+# Below the ports that other tests choose.
+STREAMS = range(19_600, 19_641)
+STREAM_PORTS = f"{STREAMS[0]}-{STREAMS[-1]}"
 
 OUTSIDE = {"southbound_placed": "outside", "stream_token": "shared by all parts"}
 
@@ -57,9 +61,8 @@ def held(rest: Rest) -> dict[str, int]:
 
 
 def test_southbound_processes_without_ray_come_and_go_under_traffic(parts: Parts) -> None:
-    first, last = 20_600, 20_640  # below the kernel's range for outgoing connections
     (probes,) = free_ports(1)
-    here = {"streams": {"ports": f"{first}-{last}", "advertise": "localhost"}}
+    here = {"streams": {"ports": STREAM_PORTS, "advertise": "localhost"}}
     with (
         parts.part("southbound", "sb-a", southbound_id="sb-a", **here),
         parts.part("workers"),
@@ -71,7 +74,7 @@ def test_southbound_processes_without_ray_come_and_go_under_traffic(parts: Parts
         (process,) = rest.get("/southbound")["items"]
         host, _, port = process["address"].partition(":")
         assert host == "localhost"
-        assert first <= int(port) <= last
+        assert int(port) in STREAMS
         rest.put_space("stocks", SCHEMA)
         with RequestLoop(api.url) as requests, EventFlow(api.url):
             requests.wait_for_more(10)
@@ -91,10 +94,16 @@ def test_southbound_processes_without_ray_come_and_go_under_traffic(parts: Parts
 
 
 @pytest.fixture(scope="module")
-def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The settings for a Ray cluster that no service has started."""
-    with ray_with_clients(tmp_path_factory.mktemp("ray")) as (address, token):
-        yield {"address": address, "token_path": token, "configurator_cpus": 0}
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientCluster]:
+    """A Ray cluster that no service has started."""
+    with ray_with_clients(tmp_path_factory.mktemp("ray")) as found:
+        yield found
+
+
+@pytest.fixture
+def ray_cluster(cluster: ClientCluster) -> dict[str, Any]:
+    """The settings for it."""
+    return {"address": cluster.address, "token_path": cluster.token, "configurator_cpus": 0}
 
 
 def pids(rest: Rest) -> dict[str, int]:
@@ -104,19 +113,23 @@ def pids(rest: Rest) -> dict[str, int]:
 
 
 def test_configurators_outlive_their_supervisors_of_which_one_acts_at_a_time(
-    parts: Parts, ray_cluster: dict[str, Any]
+    parts: Parts, cluster: ClientCluster, ray_cluster: dict[str, Any]
 ) -> None:
     (probes,) = free_ports(1)
+    given: dict[str, Any] = {"streams": {"ports": STREAM_PORTS}, "ray": ray_cluster}
     with ExitStack() as first, ExitStack() as second, ExitStack() as others:
-        first.enter_context(parts.part("configurators", "first", ray=ray_cluster))
+        first.enter_context(parts.part("configurators", "first", **given))
         others.enter_context(parts.part("southbound"))
         others.enter_context(parts.part("network"))
         api = others.enter_context(parts.part("api"))
         rest = others.enter_context(Rest(api.url))
         eventually(lambda: len(pids(rest)) == 2, "both run")
         before = pids(rest)
-        waiting = {"probes": {"port": probes}, "ray": ray_cluster}
-        second.enter_context(parts.part("configurators", "second", **waiting))
+        listening = cluster.listening()
+        assert len(listening.intersection(STREAMS)) == 2, "one for each configurator"
+        assert listening - {*STREAMS} <= cluster.ports, "Ray takes no other port"
+        waiting = parts.part("configurators", "second", probes={"port": probes}, **given)
+        second.enter_context(waiting)
         ready = httpx.get(f"http://127.0.0.1:{probes}/readyz")
         assert ready.status_code == 200, "to wait for its turn is no failure"
 
@@ -140,7 +153,7 @@ def test_configurators_outlive_their_supervisors_of_which_one_acts_at_a_time(
             rest.post("/configurators", {"count": 2})
 
         last = pids(rest)
-        with parts.part("configurators", "third", slices={"limit": 77}, ray=ray_cluster):
+        with parts.part("configurators", "third", slices={"limit": 77}, **given):
             eventually(
                 lambda: len(pids(rest)) == 3 and not last.items() & pids(rest).items(),
                 "those that were made with other settings have been replaced",
