@@ -15,10 +15,10 @@ _VOLUMES = 1000  # that the schema allows
 class RequestLoop:
     """Subscribes and unsubscribes for h1 while the context lasts; every request must succeed."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         self.kept: list[str] = []
         self.done = 0
-        self._url = url
+        self._url, self._token = url, token
         self._error: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -47,7 +47,7 @@ class RequestLoop:
 
     def _run(self) -> None:
         try:
-            with Rest(self._url, timeout=LIMIT) as rest:
+            with Rest(self._url, self._token, timeout=LIMIT) as rest:
                 while not self._stop.is_set():
                     for price in (self.done % 900, self.done % 700 + 100):
                         made = rest.begin("subscription", "h1", "stocks", f"price > {price}")
@@ -61,9 +61,9 @@ class RequestLoop:
 class EventFlow:
     """h2 publishes and h3 receives while the context lasts: nothing may be lost or doubled."""
 
-    def __init__(self, url: str) -> None:
-        self._publisher = ControlPlane(url, "h2", timeout=LIMIT)
-        self._receiver = ControlPlane(url, "h3", timeout=LIMIT)
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._publisher = ControlPlane(url, "h2", token=token, timeout=LIMIT)
+        self._receiver = ControlPlane(url, "h3", token=token, timeout=LIMIT)
         self._error: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -6,10 +6,12 @@ root.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
 # The build fetches packages: it needs names and certificates. What runs later does not.
@@ -26,6 +28,7 @@ for at in $MOUNTS; do mount --bind "/$at" "$root/$at"; mount -o remount,bind,ro 
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 for at in tmp data; do mount -t tmpfs -o mode=1777 tmpfs "$root/$at"; done
+for each in $BINDS; do mount --bind "${each%%:*}" "$root${each#*:}"; done
 [ "$mode" = ro ] && mount -o remount,bind,ro "$root"
 exec chroot --userspec="$user:$user" "$root" "$@"
 """
@@ -82,22 +85,44 @@ class Chroot:
         user: int = USER,
         writable: bool = False,
         folder: str = "/tmp",  # noqa: S108 - of its own
+        binds: Mapping[str, Path] | None = None,
+        network: str | None = None,
+        output: IO[str] | int = subprocess.PIPE,
     ) -> "subprocess.Popen[str]":
         """Start a command in it, as a user, with nothing in its environment but these variables.
 
         /tmp and /data are empty, and go when it ends; all else is read-only unless `writable`.
+        `binds` are files and folders that it has at other paths; `network` names a namespace.
         """
         outer = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _MOUNT, "sh"]
         at = [str(self.root), str(user), "rw" if writable else "ro"]
         inner = ["/usr/bin/env", "-i", f"--chdir={folder}"]
         inner += [f"{name}={value}" for name, value in variables.items()]
+        for target, source in (binds or {}).items():
+            self._make_place(target, source.is_dir())
+        where = ["ip", "netns", "exec", network] if network else []
+        mounts = {
+            "MOUNTS": " ".join(self._mounts),
+            "BINDS": " ".join(f"{source}:{target}" for target, source in (binds or {}).items()),
+        }
         return subprocess.Popen(
-            [*outer, *at, *inner, *command],
-            env={**os.environ, "MOUNTS": " ".join(self._mounts)},
-            stdout=subprocess.PIPE,
+            [*where, *outer, *at, *inner, *command],
+            env={**os.environ, **mounts},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+    def _make_place(self, target: str, is_folder: bool) -> None:
+        place = self.root / target.lstrip("/")
+        if place.is_relative_to(self.root / "dev") or place.exists():
+            return  # there already, or in what is mounted
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if is_folder:
+            place.mkdir()
+        else:
+            place.touch()
 
     def build(self, command: str, folder: str, timeout: float) -> str:
         """Run a step of the build as root, with the network; what it says."""
@@ -107,3 +132,11 @@ class Chroot:
         said, _ = process.communicate(timeout=timeout)
         assert process.returncode == 0, said
         return said
+
+
+def terminate(process: "subprocess.Popen[str]") -> None:
+    """Ask the command that was started to end, as Kubernetes does."""
+    pid = process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    assert len(children) == 1
+    os.kill(int(children[0]), signal.SIGTERM)

@@ -4,7 +4,7 @@ import json
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from jsonschema import Draft202012Validator
@@ -53,11 +53,8 @@ def _validator(version: str, kind: str, api_version: str) -> Draft202012Validato
 @cache
 def _definitions(version: str) -> "Registry[Any]":
     definitions = Resource.from_contents(_read(version, "_definitions.json"))
-    return (
-        Registry()
-        .with_resource("_definitions.json", definitions)
-        .with_resource(definitions.id() or "_definitions.json", definitions)
-    )
+    empty: Registry[Any] = Registry()
+    return cast("Registry[Any]", empty.with_resource("_definitions.json", definitions))
 
 
 def _read(version: str, name: str) -> Any:

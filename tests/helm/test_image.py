@@ -1,58 +1,22 @@
 """The image without Docker: its steps are run in a folder as root, and the result starts there.
 
-What is left out: the steps that only fetch (Debian's Java, Go modules of etcd) or save time later
-(compiled modules). etcd and the C libraries are those of this machine.
+What is left out: the steps that only fetch (Debian's Java, Go modules of etcd). etcd and the C
+libraries are those of this machine.
 """
 
-import os
 import re
-import shutil
-import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
 
 from dzflow.cli import CONTROL_PLANE
-from tests.helm.chroot import USER, Chroot, missing
+from tests.helm.chroot import USER, Chroot, missing, terminate
 from tests.helm.dockerfile import stages
 from tests.helm.tool import CHART, ROOT
 
-_SKIPPED = "docker/build.sh compile"
 _SECONDS = 300.0
 
 needs_root = pytest.mark.skipif(missing() is not None, reason=missing() or "")
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chroot]:
-    """The stage `build`, with what the stage `dzflow` takes of it."""
-    root = tmp_path_factory.mktemp("image")
-    root.chmod(0o755)
-    made = Chroot(root)
-    source = root / "src"
-    source.mkdir()
-    build = stages()["build"]
-    for name, words in build.instructions:
-        if name == "COPY":
-            *copied, target = words
-            for each in copied:
-                copy(ROOT / each, source / target)
-        elif name == "RUN" and not words[0].startswith(_SKIPPED):
-            made.build(words[0], "/src", _SECONDS)
-    shutil.rmtree(source)
-    yield made
-    shutil.rmtree(root)
-
-
-def copy(source: Path, target: Path) -> None:
-    """Copy as Docker does, without what is ignored."""
-    if source.is_dir():
-        ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-        shutil.copytree(source, target, ignore=ignored)
-    else:
-        shutil.copy(source, target / source.name if target.is_dir() else target)
 
 
 @needs_root
@@ -78,18 +42,11 @@ def test_the_whole_service_starts_from_the_image_and_ends_in_order(image: Chroot
         for line in process.stdout:
             said.append(line)
             if "Ctrl-C stops everything" in line:
-                end(process.pid)
+                terminate(process)
     text = "".join(said)
     assert "dzflow is ready" in text, text
     assert re.search(r"http://127\.0\.0\.1:\d+/dashboard", text)
     assert process.returncode == 0, text
-
-
-def end(pid: int) -> None:
-    """Ask the process that `unshare` has started to end, as Kubernetes does."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    assert len(children) == 1
-    os.kill(int(children[0]), signal.SIGTERM)
 
 
 def test_the_build_copies_every_package() -> None:

@@ -33,6 +33,7 @@ INSIDE: set[Connection] = {
 # What crosses the border of the release, by case, beside the REST interface.
 OUTSIDE: dict[str, set[Connection]] = {
     "minimal": set(),
+    "demo": set(),
     "tls": {(WORLD, "southbound", 6653, 6653)},
     "plain": {("southbound", WORLD, 8181, 8181)},
     "full": {
