@@ -60,6 +60,7 @@ class DispatcherOptions(Struct, frozen=True):
     grace: float = 5.0  # seconds that old index versions and trees stay after publishers know
     network_timeout: float = 30.0  # seconds for all processes to apply a changed host
     southbound_limit: Limit | None = None  # of southbound processes
+    reuse_from: int = 8  # legs that are gone from a switch; then others may have their tables
     patience: Patience = Patience()  # with switches and links that fail
     traces: str | None = None  # a folder or an address for traces; without one, none are written
     traces_bytes: int = 2 << 30  # of traces in a folder; the oldest files are deleted beyond it

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from configurators.histogram import HistogramCounts
 from sdn.outcomes import Outcome
+from sdn.pipeline import SwitchNumbers
 from sdn.readings import Counts, TableUse
 
 # Between dispatcher and configurator
@@ -282,6 +283,20 @@ class Flows(Struct, frozen=True, array_like=True, tag="flows"):
     counts: list[Counts] | None = None
 
 
+class FindVacant(Struct, frozen=True, array_like=True, tag="find-vacant"):
+    """Find out which of these tables and groups of a switch are not used. Answered by `Vacant`."""
+
+    switch: str
+    numbers: SwitchNumbers
+
+
+class Vacant(Struct, frozen=True, array_like=True, tag="vacant"):
+    """The tables and groups that hold nothing of ours but misses; or why that is not known."""
+
+    numbers: SwitchNumbers
+    reason: str | None = None
+
+
 class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
     """What a southbound process reports when a stream opens, and on each change.
 
@@ -330,5 +345,5 @@ class SouthboundCounters(Struct, frozen=True, array_like=True, tag="counters"):
 ToConfigurator = Tasks | Offers | CopyRequest
 FromConfigurator = Dones | Waiting | Load | Take
 FromCopySource = CopyPart | CopyEnd | Load  # a configurator sends its load to all its peers
-ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows
-FromSouthbound = Applied | Raised | Flows | SwitchReport | SouthboundCounters
+ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows | FindVacant
+FromSouthbound = Applied | Raised | Flows | Vacant | SwitchReport | SouthboundCounters

@@ -22,6 +22,7 @@ from sdn.openflow.connections.connection import (
 )
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import (
+    ALL_TABLES,
     STALE_GENERATION,
     TABLE_FULL,
     BadRequest,
@@ -264,10 +265,14 @@ class SimConnection(SwitchConnection):
     async def table_features(self) -> TableFeatures:
         return TableFeatures(0, ())
 
-    async def flow_stats(self) -> list[FlowStat]:
+    async def flow_stats(self, table: int = ALL_TABLES) -> list[FlowStat]:
         def read(_: int | None) -> list[FlowStat]:
             entries = self.switch.tables.entries.values()
-            return [FlowStat(entry.cookie, 0, 0, entry) for entry in entries]
+            return [
+                FlowStat(entry.cookie, 0, 0, entry)
+                for entry in entries
+                if table in (ALL_TABLES, entry.table)
+            ]
 
         found: list[FlowStat] = await self._ask(read)
         return found
