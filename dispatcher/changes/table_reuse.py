@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from configurators.state.network import topology_of
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd, Put, StoreError, unchanged
 from configurators.store.keys import NETWORK
@@ -110,8 +111,7 @@ class TableReuse:
         if doc is None or self._me != min(self._siblings.alive):
             return {}
         lost = frozenset(doc.lost.switches)
-        topology = self._catalogue.network.topology
-        return numbers_to_free(doc.pipeline, topology, lost, self._least)
+        return numbers_to_free(doc.pipeline, topology_of(doc), lost, self._least)
 
     async def _free_or_race(self) -> bool:
         """Free what is due and not in use; False if all of it is in use.

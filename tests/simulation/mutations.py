@@ -155,7 +155,7 @@ MUTATIONS: dict[str, Mutation] = {
             (table_reuse, "numbers_to_free", _unused),
         ),
         ("switch restarts", "switch hangs up", "southbound killed"),
-        start=36,
+        start=38,
         guests=True,
     ),
     "sea-withdraw-unless-taken": Mutation(

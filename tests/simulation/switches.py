@@ -11,7 +11,7 @@ from typing import Any
 
 from configurators.southbound.drivers import DriverFactory, OpenDriver
 from dzflow.aio import BackgroundTasks
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp
+from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp, ToGroup
 from sdn.openflow.connections.arrivals import Arrival
 from sdn.openflow.connections.connection import (
     ConnectionLost,
@@ -168,6 +168,11 @@ class SimSwitch:
         for op in ops:
             if op.change is Change.DELETE:
                 self.tables.groups.pop(op.group.group, None)
+                # The entries that use it go with it, as OpenFlow says.
+                used = ToGroup(op.group.group)
+                entries = self.tables.entries.values()
+                for key in [entry.key for entry in entries if used in entry.actions]:
+                    self.tables.table.remove(key)
             else:
                 self.tables.groups[op.group.group] = op.group
         return {}
