@@ -110,6 +110,7 @@ class Dispatcher:
             self._run(stack, self._check_etcd(), "etcd check")
             self._run(stack, parts.healer.run(), "network healer")
             self._run(stack, parts.discovery.run(), "network discovery")
+            self._run(stack, parts.table_reuse.run(), "reuse of tables")
             self._run(stack, parts.usage.run(), "count of records")
             self._run(stack, parts.intake.mark_slow_operations(), "marking of slow operations")
             self._stack = stack.pop_all()

@@ -61,6 +61,7 @@ class DispatcherOptions(Struct, frozen=True):
     network_timeout: float = 30.0  # seconds for all processes to apply a changed host
     southbound_limit: Limit | None = None  # of southbound processes
     southbound_outside: bool = False  # the service does not start southbound processes
+    reuse_from: int = 8  # legs that are gone from a switch; then others may have their tables
     patience: Patience = Patience()  # with switches and links that fail
     settled_after: float = 5.0  # seconds without a new switch or link, before trees get better
     traces: str | None = None  # a folder or an address for traces; without one, none are written

@@ -20,6 +20,7 @@ from dispatcher.changes.retention import Retention
 from dispatcher.changes.scaling import Scaling
 from dispatcher.changes.spaces import SpaceChanges
 from dispatcher.changes.store_upkeep import StoreUpkeep
+from dispatcher.changes.table_reuse import TableReuse
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.knowledge.fleet import Fleet
@@ -178,6 +179,9 @@ class DispatcherParts:
         )
         self.discovery = NetworkDiscovery(
             etcd, me, siblings, catalogue, fleet, options.settled_after, clock
+        )
+        self.table_reuse = TableReuse(
+            etcd, me, siblings, catalogue, fleet, reachability, options.reuse_from
         )
         self.backups = Backups(
             etcd,

@@ -12,7 +12,7 @@ from sdn.findings import Findings
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import NetworkEvent
 from sdn.outcomes import Outcome
-from sdn.pipeline import Pipeline
+from sdn.pipeline import Pipeline, SwitchNumbers
 from sdn.readings import Reading, TableUse
 from sdn.topology import Topology
 
@@ -57,6 +57,12 @@ class SwitchDriver(Protocol):
 
     async def read(self, switch: str) -> Reading:
         """Our entries as the switch has them now."""
+
+    async def vacant(self, switch: str, numbers: SwitchNumbers) -> SwitchNumbers:
+        """Those of these tables and groups that hold nothing of ours but misses.
+
+        DzflowError if the switch cannot be asked.
+        """
 
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
         """Bring base entries and groups in line with a (changed) network."""

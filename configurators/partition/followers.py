@@ -78,7 +78,7 @@ class NetworkFollower:
 
     def _go_over(self, doc: NetworkDoc, revision: int) -> None:
         network = Network.of(doc, self._known.network)
-        self._known.network, self._known.revision = network, revision
+        self._known.go_over(network, revision)
         self._partitions.take_up(revision, network)
 
 

@@ -134,7 +134,10 @@ class SouthboundProcess:
                     on_open=reporter.add,
                 ) as listener:
                     self.listen = listener.address
-                    responsibility = self._responsibility(etcd, driver, handler, reporter, doc)
+                    network = _NetworkFollower(etcd, driver, reporter, counts)
+                    responsibility = self._responsibility(
+                        etcd, driver, handler, reporter, doc, network
+                    )
                     registration = self._registration(etcd, responsibility)
                     self._registered = registration
                     await self._serve(
@@ -142,7 +145,7 @@ class SouthboundProcess:
                         registration.keep(),
                         self._become_ready(registration),
                         responsibility.run(registration),
-                        _follow_network(etcd, driver, responsibility, reporter, counts),
+                        network.follow(responsibility),
                         _follow_spaces(etcd, spaces, sweeper, driver, reporter, leftovers),
                         epochs.run(driver),
                         _handle_events(driver.events, responsibility, reporter, counts),
@@ -159,6 +162,7 @@ class SouthboundProcess:
         handler: RequestHandler,
         reporter: Reporter,
         doc: NetworkDoc,
+        network: "_NetworkFollower",
     ) -> Responsibility:
         publisher = ConnectionPublisher(
             etcd,
@@ -177,6 +181,7 @@ class SouthboundProcess:
             publisher,
             _names(doc),
             exclusive=not self._switches_fence,
+            know_network=network.wait_for_stored,
         )
 
     def _may_change_switches(self) -> bool:
@@ -235,24 +240,45 @@ async def _first_network(etcd: Etcd) -> tuple[NetworkDoc, int]:
     raise AssertionError("values of a key come until the caller stops")
 
 
-async def _follow_network(
-    etcd: Etcd,
-    driver: SwitchDriver,
-    responsibility: Responsibility,
-    reporter: Reporter,
-    counts: SouthboundCounts,
-) -> None:
-    async for stored in follow_key(etcd, NETWORK, newer_than=reporter.network):
-        try:
-            doc = read_network(stored.value)
-        except BadDocument as error:
-            log.error("this process goes on with the network that it knows: %s", error)
-            continue
-        driver.let_join(doc.discovered)
-        await driver.set_network(topology_of(doc), doc.pipeline)
-        counts.keep(_names(doc))
-        reporter.network = stored.revision
-        await responsibility.set_switches(_names(doc))
+class _NetworkFollower:
+    """Has the driver take up each network that is stored."""
+
+    def __init__(
+        self, etcd: Etcd, driver: SwitchDriver, reporter: Reporter, counts: SouthboundCounts
+    ) -> None:
+        self._etcd = etcd
+        self._driver = driver
+        self._reporter = reporter
+        self._counts = counts
+        self._seen = reporter.network  # the revision up to which everything usable is taken up
+        self._changed = asyncio.Event()
+
+    async def follow(self, responsibility: Responsibility) -> None:
+        """Take up networks, and share out their switches, until cancelled."""
+        async for stored in follow_key(self._etcd, NETWORK, newer_than=self._seen):
+            try:
+                doc = read_network(stored.value)
+            except BadDocument as error:
+                log.error("this process goes on with the network that it knows: %s", error)
+                self._note(stored.revision)
+                continue
+            self._driver.let_join(doc.discovered)
+            await self._driver.set_network(topology_of(doc), doc.pipeline)
+            self._counts.keep(_names(doc))
+            self._reporter.network = stored.revision
+            self._note(stored.revision)
+            responsibility.set_switches(_names(doc))
+
+    async def wait_for_stored(self) -> None:
+        """Wait until what is stored now is taken up."""
+        stored = await self._etcd.get(NETWORK)
+        while stored and self._seen < stored.revision:
+            await self._changed.wait()
+
+    def _note(self, revision: int) -> None:
+        self._seen = revision
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 async def _follow_spaces(

@@ -160,12 +160,12 @@ def _joined_links(
     return tuple(kept)
 
 
-def _has_room(pipeline: Pipeline, tables: dict[str, list[Leg]], link: Link) -> bool:
+def _has_room(pipeline: Pipeline, tables: dict[str, list[Leg | None]], link: Link) -> bool:
     """Whether both switches of a link have a table for it."""
     if pipeline.plan != "legs":
         return True
     return all(
         ToSwitch(port) in (legs := tables.get(switch, []))
-        or len(legs) < pipeline.leg_tables(switch)
+        or sum(leg is not None for leg in legs) < pipeline.leg_tables(switch)
         for switch, port in link.ends
     )

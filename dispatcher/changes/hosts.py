@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from configurators.environment import Clock
-from configurators.state.network import with_host, without_host
+from configurators.state.network import topology_of, with_host, without_host
 from configurators.store.documents import decode_network, encode
 from configurators.store.etcd.client import Etcd, Put, unchanged
 from configurators.store.keys import NETWORK
@@ -15,6 +15,7 @@ from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.requests.writing.stored_records import scan
 from dispatcher.views import HostView
+from sdn.pipeline import OutOfTables
 from sdn.topology import Host
 
 _TRIES = 10
@@ -107,7 +108,10 @@ class Hosts:
             if stored is None:
                 raise Unavailable("there is no network yet; no southbound process has started", 2.0)
             doc = decode_network(stored.value)
-            changed = change(doc)
+            try:
+                changed = change(doc)
+            except OutOfTables as error:
+                raise _explained(error, doc) from None
             if changed == doc:
                 await self._wait_until_applied(stored.revision)
                 return
@@ -133,3 +137,15 @@ class Hosts:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+
+def _explained(error: OutOfTables, doc: NetworkDoc) -> OutOfTables | Unavailable:
+    """The error, unless tables of hosts that are gone are to be freed: then it is worth waiting."""
+    gone = doc.pipeline.unused(topology_of(doc)).get(error.switch)
+    if gone is None:
+        return error
+    return Unavailable(
+        f"switch {error.switch} has no free table; those of {len(gone.tables)} hosts that are gone"
+        " become free when the switch has confirmed that nothing is left in them; try again",
+        2.0,
+    )

@@ -91,6 +91,11 @@ class Fleet:
     ) -> None:
         await self._stack.aclose()
 
+    async def refresh(self) -> None:
+        """Read now which configurators and southbound processes are registered."""
+        await self.configurators.refresh()
+        await self.southbound.refresh()
+
     def stream_to(self, configurator: str) -> Stream | None:
         """The stream to a configurator, if there is one at the moment."""
         return self.configurators[configurator]

@@ -23,7 +23,7 @@ from sdn.onos.options import OnosOptions
 from sdn.onos.reconciler import OnosReconciler, SwitchLayout, layout_of
 from sdn.onos.wire import Devices, Hosts, Links, device_id
 from sdn.outcomes import Failed, Outcome, Undefined
-from sdn.pipeline import Pipeline
+from sdn.pipeline import Pipeline, SwitchNumbers
 from sdn.readings import Reading, TableUse
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology, UnknownSwitch
@@ -182,6 +182,10 @@ class OnosDriver:
         Several rules of ONOS may stand for one entry.
         """
         return Reading(await self._reconciler(switch).read())
+
+    async def vacant(self, switch: str, numbers: SwitchNumbers) -> SwitchNumbers:  # noqa: ARG002
+        """None: under the plan lpm, the only one for ONOS, numbers are not used again."""
+        return SwitchNumbers()
 
     def table_use(self) -> dict[str, TableUse]:
         """How many entries the assigned switches should hold; ONOS does not tell their capacity."""

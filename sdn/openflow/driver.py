@@ -20,7 +20,7 @@ from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.reconciler import Control
 from sdn.openflow.switches.server import SwitchServer
 from sdn.outcomes import Outcome
-from sdn.pipeline import Pipeline
+from sdn.pipeline import Pipeline, SwitchNumbers
 from sdn.readings import Counts, Reading, TableUse
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology
@@ -152,6 +152,13 @@ class OpenFlowDriver:
             (stat.entry for stat in ours if isinstance(stat.entry, FlowEntry)),
             [Counts(stat.packets, stat.octets) for stat in ours],
         )
+
+    async def vacant(self, switch: str, numbers: SwitchNumbers) -> SwitchNumbers:
+        """Those of these tables and groups that hold nothing of ours but misses.
+
+        ConnectionLost if the switch is not up.
+        """
+        return await self._switches.reconciler(switch).vacant(numbers)
 
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
         """Bring base entries and groups in line with a (changed) network.

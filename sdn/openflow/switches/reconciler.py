@@ -33,7 +33,7 @@ from sdn.openflow.switches.flow_monitor import FlowMonitor
 from sdn.openflow.switches.limits import Limits
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
-from sdn.pipeline import Pipeline
+from sdn.pipeline import Pipeline, SwitchNumbers
 from sdn.shadow import BASE, PartitionOf, Shadow
 from sdn.topology import Topology
 
@@ -212,6 +212,35 @@ class SwitchReconciler:
         if self._next_audit is None:
             self._next_audit = self._loop.create_task(self._audit_in_turn())
         return await asyncio.shield(self._next_audit)
+
+    async def vacant(self, numbers: SwitchNumbers) -> SwitchNumbers:
+        """Those of these tables and groups that hold nothing of ours but misses.
+
+        ConnectionLost if the switch is not up. What should not be there is removed first.
+        """
+        found = await self._find_vacant(numbers)
+        if found != numbers:
+            await self.audit()
+            found = await self._find_vacant(numbers)
+        return found
+
+    async def _find_vacant(self, numbers: SwitchNumbers) -> SwitchNumbers:
+        connection = self.connection
+        if connection is None or not self.up:
+            raise ConnectionLost(f"switch {self.switch} is not up: {self.trouble}")
+        there = {group.group for group in await connection.group_descs()}
+        base = {entry.key for entry in self._base}
+        used: set[int] = set()
+        for table in numbers.tables:
+            for stat in await connection.flow_stats(table):
+                if isinstance(stat.entry, Foreign) or stat.entry.key not in base:
+                    used.add(table)
+        # What it should hold, too: a switch that has lost entries gets them again.
+        for key, entry in self.shadow.entries.items():
+            if key not in base:
+                used.add(key.table)
+                there |= {action.group for action in entry.actions if isinstance(action, ToGroup)}
+        return SwitchNumbers(numbers.tables - used, numbers.groups - there)
 
     async def _audit_in_turn(self) -> Outcome:
         async with self._auditing:

@@ -1,4 +1,4 @@
-"""The network as it is stored: numbers that were given out never change."""
+"""The network as it is stored, and what follows from it."""
 
 import msgspec
 import pytest
@@ -9,6 +9,7 @@ from configurators.state.network import (
     Network,
     first_network,
     read_network,
+    steps,
     topology_of,
     with_host,
     without_host,
@@ -17,6 +18,7 @@ from configurators.store.documents import encode
 from configurators.store.model import NetworkDoc
 from dzflow.address import Scope
 from dzflow.region import Region
+from sdn.flows import Change
 from sdn.pipeline import Pipeline
 from sdn.switch_limits import SwitchLimits
 from sdn.topologies import topology
@@ -64,6 +66,60 @@ def test_hosts_come_and_go_without_a_number_changing() -> None:
     moved = with_host(shrunk, Host("h1", "s2", 9))
     assert moved.pipeline.groups["s1"] == grown.pipeline.groups["s1"]
     assert "h1" in moved.pipeline.groups["s2"]
+
+
+def freed(doc: NetworkDoc) -> NetworkDoc:
+    """The network with all unused numbers free."""
+    unused = doc.pipeline.unused(topology_of(doc))
+    return msgspec.structs.replace(doc, pipeline=doc.pipeline.freed(unused))
+
+
+def test_free_numbers_are_stored_and_read() -> None:
+    doc = freed(without_host(first_network(topology("line:2"), "legs", 1), "h1"))
+    assert None in doc.pipeline.tables["s1"]
+    assert read_network(encode(doc)) == doc
+
+
+def test_whoever_missed_that_numbers_were_freed_gives_them_up_first() -> None:
+    first = first_network(topology("line:3"), "legs", 1)
+    reused = with_host(freed(without_host(first, "h2")), Host("new", "s2", 9))
+    last = with_host(reused, Host("h2", "s3", 9))
+    before = Network.of(first)
+    between, end = steps(last, before)
+    assert end == last
+    assert between.pipeline == first.pipeline
+    assert [host.id for host in between.hosts] == ["h1", "h3"]
+    region = Region.parse("01")
+    wanted = [
+        Partial(Kind.ADVERTISE, "a1", "h1", (region,), (region,)),
+        Partial(Kind.SUBSCRIBE, "s1", "h2", (region,)),
+        Partial(Kind.SUBSCRIBE, "s2", "new", (region,)),
+    ]
+    engine = Engine(before.plan(SCOPE))
+    engine.load(wanted)
+    held = {(s, entry) for s, entries in engine.entries().items() for entry in entries}
+    for doc in (between, end):
+        network = Network.of(doc, before)
+        decision = engine.rewire(network.plan(SCOPE))
+        for batch in decision.rounds:
+            for switch, ops in batch.items():
+                for op in ops:
+                    (held.remove if op.change is Change.DELETE else held.add)((switch, op.entry))
+        engine.commit(decision)
+        before = network
+    fresh = Engine(Network.of(last).plan(SCOPE))
+    fresh.load(wanted)
+    assert engine.entries() == fresh.entries()
+    assert held == {(s, entry) for s, entries in fresh.entries().items() for entry in entries}
+
+
+def test_nothing_is_given_up_if_all_present_legs_keep_their_numbers() -> None:
+    first = first_network(topology("line:3"), "legs", 1)
+    gone = without_host(first, "h2")
+    reused = with_host(freed(gone), Host("new", "s2", 9))
+    assert steps(reused, Network.of(gone)) == [reused]
+    moved = with_host(gone, Host("new", "s2", 9))
+    assert steps(moved, Network.of(first)) == [moved]
 
 
 def test_what_does_not_fit_is_refused() -> None:

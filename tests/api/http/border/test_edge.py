@@ -11,7 +11,7 @@ from api.http.app_settings import ApiSettings
 from api.http.border.edge import Edge, SlowReader
 from api.http.border.request_ids import request_id
 from api.http.metrics.registry import Metrics
-from tests.api.http.bare import answer, ended, serving
+from tests.api.http.border.bare import answer, ended, serving
 from tests.support import WAIT
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
