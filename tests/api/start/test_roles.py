@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.callers import EventFlow, RequestLoop
 from tests.etcd import TestEtcd
 from tests.ray_nodes import ClientCluster, ray_with_clients
 from tests.rest import SCHEMA
-from tests.service import LIMIT, Up, eventually, flows, is_ready, running
+from tests.service import COMMAND, LIMIT, Up, eventually, flows, is_ready, running
 
 # Below the ports that other tests choose.
 STREAMS = range(19_600, 19_641)
@@ -60,39 +61,6 @@ def held(rest: Rest) -> dict[str, int]:
     return {each["id"]: each["switches"] for each in found if each["state"] == "up"}
 
 
-def test_southbound_processes_without_ray_come_and_go_under_traffic(parts: Parts) -> None:
-    (probes,) = free_ports(1)
-    here = {"streams": {"ports": STREAM_PORTS, "advertise": "localhost"}}
-    with (
-        parts.part("southbound", "sb-a", southbound_id="sb-a", **here),
-        parts.part("workers"),
-        parts.part("api") as api,
-        Rest(api.url) as rest,
-    ):
-        eventually(lambda: is_ready(api.url), "the service is ready")
-        assert held(rest) == {"sb-a": 3}
-        (process,) = rest.get("/southbound")["items"]
-        host, _, port = process["address"].partition(":")
-        assert host == "localhost"
-        assert int(port) in STREAMS
-        rest.put_space("stocks", SCHEMA)
-        with RequestLoop(api.url) as requests, EventFlow(api.url):
-            requests.wait_for_more(10)
-            second = {"southbound_id": "sb-b", "probes": {"port": probes}, **here}
-            with parts.part("southbound", "sb-b", **second):
-                ready = httpx.get(f"http://127.0.0.1:{probes}/readyz")
-                assert (ready.status_code, ready.text) == (200, "ready\n")
-                eventually(lambda: all(held(rest).get(id) for id in ("sb-a", "sb-b")), "shares")
-                requests.wait_for_more(20)
-            eventually(lambda: held(rest) == {"sb-a": 3}, "the other one has handed them over")
-            requests.wait_for_more(20)
-        eventually(lambda: is_ready(api.url), "nothing is impaired")
-        eventually(lambda: flows(api.url, "dp") == flows(api.url, "cp"), "the switches are right")
-        assert rest.get("/southbound")["wanted"] == 1, "as many as there are"
-        with pytest.raises(Conflict, match="scale what does so, such as a StatefulSet"):
-            rest.post("/southbound", {"count": 2})
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientCluster]:
     """A Ray cluster that no service has started."""
@@ -112,6 +80,23 @@ def pids(rest: Rest) -> dict[str, int]:
     return {each["id"]: each["pid"] for each in found if each["state"] == "up"}
 
 
+def check_southbound(parts: Parts, rest: Rest) -> None:
+    """A southbound process has what the settings say, and another one comes and goes."""
+    (process,) = rest.get("/southbound")["items"]
+    host, _, port = process["address"].partition(":")
+    assert host == "localhost", "what is advertised"
+    assert int(port) in STREAMS
+    with pytest.raises(Conflict, match="scale what does so, such as a StatefulSet"):
+        rest.post("/southbound", {"count": 2})
+    (probes,) = free_ports(1)
+    with parts.part("southbound", "sb-b", southbound_id="sb-b", probes={"port": probes}):
+        ready = httpx.get(f"http://127.0.0.1:{probes}/readyz")
+        assert (ready.status_code, ready.text) == (200, "ready\n")
+        eventually(lambda: all(held(rest).get(id) for id in ("sb-a", "sb-b")), "both have some")
+    eventually(lambda: held(rest) == {"sb-a": 3}, "the other one has handed its switches over")
+    assert rest.get("/southbound")["wanted"] == 1, "as many as there are"
+
+
 def test_configurators_outlive_their_supervisors_of_which_one_acts_at_a_time(
     parts: Parts, cluster: ClientCluster, ray_cluster: dict[str, Any]
 ) -> None:
@@ -119,7 +104,8 @@ def test_configurators_outlive_their_supervisors_of_which_one_acts_at_a_time(
     given: dict[str, Any] = {"streams": {"ports": STREAM_PORTS}, "ray": ray_cluster}
     with ExitStack() as first, ExitStack() as second, ExitStack() as others:
         first.enter_context(parts.part("configurators", "first", **given))
-        others.enter_context(parts.part("southbound"))
+        here = {"ports": STREAM_PORTS, "advertise": "localhost"}
+        others.enter_context(parts.part("southbound", southbound_id="sb-a", streams=here))
         others.enter_context(parts.part("network"))
         api = others.enter_context(parts.part("api"))
         rest = others.enter_context(Rest(api.url))
@@ -128,6 +114,7 @@ def test_configurators_outlive_their_supervisors_of_which_one_acts_at_a_time(
         listening = cluster.listening()
         assert len(listening.intersection(STREAMS)) == 2, "one for each configurator"
         assert listening - {*STREAMS} <= cluster.ports, "Ray takes no other port"
+        check_southbound(parts, rest)
         waiting = parts.part("configurators", "second", probes={"port": probes}, **given)
         second.enter_context(waiting)
         ready = httpx.get(f"http://127.0.0.1:{probes}/readyz")
@@ -217,6 +204,13 @@ class Fleet:
             assert each.process.returncode == 0, said
             assert each.left() == {}
 
+    def down(self) -> str:
+        """End the configurators, and give what the command says."""
+        words = ("down", "--config", str(self._config), "--data-dir", str(self._folder / "down"))
+        done = subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=2 * LIMIT)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def end_all(self) -> None:
         """End what still runs."""
         self.end(*self._running)
@@ -261,5 +255,4 @@ def test_a_rolling_restart_loses_no_request_and_no_event(
             eventually(lambda: flows(url, "dp") == flows(url, "cp"), "the switches are right")
     finally:
         fleet.end_all()
-        with running(tmp_path / "down", "down", **settings):
-            pass
+        assert "no configurator runs any more" in fleet.down()
