@@ -41,6 +41,7 @@ async def get_about(request: ApiRequest, dispatcher: DispatcherDep) -> Json[Abou
         _package_versions(),
         "operator" if request.caller.is_operator else "host",
         request.caller.host,
+        bool(request.context.settings.lab),
     )
 
 

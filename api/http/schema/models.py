@@ -478,7 +478,7 @@ class AboutOut(Struct, frozen=True):
 
     `etcd` has the versions of all members that answer, `packages` those of libraries. `role` is
     that of the caller's token, `host` the one that it acts for. Without tokens, everybody is an
-    operator.
+    operator. `lab` says whether the data plane is the Open vSwitch lab.
     """
 
     dzflow: str
@@ -488,3 +488,4 @@ class AboutOut(Struct, frozen=True):
     packages: dict[str, str]
     role: Literal["operator", "host"]
     host: str | None = None
+    lab: bool = False

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from api.http.app_settings import ApiSettings, Token
+from api.start.parts.network import lab_service
 from api.start.settings.settings import Settings, is_loopback
 from dispatcher.changes.damping import Patience
 from dispatcher.knowledge.usage import Quotas
@@ -52,6 +53,7 @@ def api_settings(settings: Settings) -> ApiSettings:
         send_timeout=http.send_timeout,
         idle_timeout=http.idle_timeout,
         drain=settings.times.drain,
+        lab=lab_service(settings),
     )
 
 

@@ -1,4 +1,7 @@
-"""`POST /publish`: an event in the name of an emulated host, through the emulated network."""
+"""`POST /publish`: an event in the name of an emulated host, through the emulated network.
+
+That of a host of the lab is in tests/api/start/test_scaling.py, with a service that runs one.
+"""
 
 import httpx
 import pytest
@@ -75,7 +78,13 @@ def test_real_hosts_publish_by_themselves(
     client.post("/advertise", json=advertisement(space)).raise_for_status()
     monkeypatch.delitem(stack.dispatcher.catalogue.wires, "h1")
     found = problem_of(client.post("/publish", json=asked(space)), 409)
-    assert "dzflow lab exec h1 -- dzflow publish" in found["detail"]
+    assert "neither emulated nor in a lab" in found["detail"]
+    # The service has a lab, but none that this process can see.
+    with stack.serving(lab="a service that is elsewhere") as url:
+        found = problem_of(httpx.post(f"{url}/publish", json=asked(space), timeout=60), 409)
+        assert "dzflow lab exec h1 -- dzflow publish" in found["detail"]
+    sums = client.get("/reports?host=h1").json()["items"]
+    assert [one for one in sums if one["space"] == space] == []
 
 
 def test_events_with_tags_are_for_hosts_with_keys(client: httpx.Client) -> None:

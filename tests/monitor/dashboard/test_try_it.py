@@ -145,18 +145,31 @@ def test_an_event_is_published_by_clicking(page: Page, stack: Stack) -> None:
         )
 
 
-def test_a_real_host_is_not_published_for(page: Page) -> None:
-    def without_wires(route: Route) -> None:
-        answer = route.fetch()
-        found = answer.json()
-        for host in found["hosts"]:
-            host.pop("wire", None)
-        route.fulfill(response=answer, json=found)
+def without_wires(route: Route) -> None:
+    """Answer as if no host were emulated."""
+    answer = route.fetch()
+    found = answer.json()
+    for host in found["hosts"]:
+        host.pop("wire", None)
+    route.fulfill(response=answer, json=found)
 
+
+def test_a_real_host_is_not_published_for(page: Page) -> None:
     page.route("**/topology", without_wires)
     page.reload()
     expect(page.get_by_role("button", name="Publish the event")).to_be_disabled(timeout=LIMIT)
-    expect(page.locator("main")).to_contain_text("is no emulated host")
+    expect(page.locator("main")).to_contain_text("is neither emulated nor in the lab")
+
+
+def test_a_host_of_the_lab_is_published_for_if_the_service_can(page: Page) -> None:
+    def with_lab(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "lab": True})
+
+    page.route("**/about", with_lab)
+    page.route("**/topology", without_wires)
+    page.reload()
+    expect(page.get_by_role("button", name="Publish the event")).to_be_enabled(timeout=LIMIT)
 
 
 def test_an_event_says_that_not_all_records_were_looked_at(page: Page) -> None:

@@ -96,7 +96,8 @@ export class Live extends EventTarget {
   }
 
   async #findRole() {
-    const { role, host } = await get("about");
+    const { role, host, lab } = await get("about");
+    this.lab = lab;
     this.host = host ?? "";
     this.role = role;
   }

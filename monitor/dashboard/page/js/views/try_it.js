@@ -158,7 +158,7 @@ export class TryIt {
     const space = this.live.spaces.get(this.space.value);
     if (!host || !space) return "There is no host or no space to publish in.";
     if (space.authentication !== "none") return "Events of this space carry tags: only a host with the keys can publish them.";
-    return host.wire ? "" : `${host.id} is no emulated host: publish on it, with the SDK or dzflow publish (in the lab: dzflow lab exec ${host.id} -- …).`;
+    return host.wire || this.live.lab ? "" : `${host.id} is neither emulated nor in the lab: publish on it, with the SDK or dzflow publish.`;
   }
 
   /** Offer to publish the event as it is typed, or say why that cannot be done. */
