@@ -191,6 +191,6 @@ class DispatcherParts:
 
         # Reports
         self.status = status = Status(catalogue, fleet, hosts, workers)
-        self.removal = Removal(hosts, status)
+        self.removal = Removal(hosts, status.switch, lambda: status.topology().links)
         self.flows = FlowReader(etcd, catalogue, fleet, status, clock.cpu)
         self.change_feed = ChangeFeed(etcd, catalogue, fleet, workers, status, record_views)

@@ -7,7 +7,6 @@ from configurators.state.removal import Described, StillNeeded, without_link, wi
 from configurators.store.model import NetworkDoc
 from dispatcher.changes.hosts import Hosts
 from dispatcher.errors import Conflict, NotFound
-from dispatcher.reports.status import Status
 from dispatcher.views import LinkView, SwitchView
 from sdn.topology import Link
 
@@ -15,15 +14,24 @@ _LINK_ID = re.compile(r"([^:]+):([0-9]{1,5})-([^:]+):([0-9]{1,5})")
 
 
 class Removal:
-    """Forgets switches and links; calls return when all processes have done so."""
+    """Forgets switches and links; calls return when all processes have done so.
 
-    def __init__(self, hosts: Hosts, status: Status) -> None:
+    `switch` shows a switch (NotFound if there is none), `links` all links.
+    """
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        switch: Callable[[str], SwitchView],
+        links: Callable[[], list[LinkView]],
+    ) -> None:
         self._hosts = hosts
-        self._status = status
+        self._switch = switch
+        self._links = links
 
     async def remove_switch(self, name: str) -> SwitchView:
         """Remove a switch and its links; NotFound, or Conflict with the reasons why not."""
-        view = self._status.switch(name)
+        view = self._switch(name)
 
         def change(doc: NetworkDoc) -> NetworkDoc:
             if all(switch.id != name for switch in doc.switches):
@@ -36,7 +44,7 @@ class Removal:
     async def remove_link(self, id: str) -> LinkView:
         """Remove a link, given as `s1:2-s3:4`; NotFound, or Conflict with the reasons why not."""
         found = _LINK_ID.fullmatch(id)
-        known = {_link_of(view): view for view in self._status.topology().links}
+        known = {_link_of(view): view for view in self._links()}
         link = Link(found[1], int(found[2]), found[3], int(found[4])) if found else None
         if link is None or link not in known:
             raise NotFound(
