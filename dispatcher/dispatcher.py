@@ -63,6 +63,7 @@ class Dispatcher:
         self.workers = parts.workers
         self.status = parts.status
         self.hosts = parts.hosts
+        self.removal = parts.removal
         self.event_keys = parts.event_keys
         self.scaling = parts.scaling
         self._monotonic = environment.clock.monotonic

@@ -16,6 +16,7 @@ from dispatcher.changes.healer import Healer
 from dispatcher.changes.hosts import Hosts
 from dispatcher.changes.index_change import IndexChanges
 from dispatcher.changes.reindexing import Reindexing
+from dispatcher.changes.removal import Removal
 from dispatcher.changes.retention import Retention
 from dispatcher.changes.scaling import Scaling
 from dispatcher.changes.spaces import SpaceChanges
@@ -196,6 +197,7 @@ class DispatcherParts:
 
         # Reports
         self.status = status = Status(catalogue, fleet, hosts, workers)
+        self.removal = Removal(hosts, status.switch, lambda: status.topology().links)
         self.flows = FlowReader(etcd, catalogue, fleet, status, clock.cpu)
         self.change_feed = ChangeFeed(
             etcd, catalogue, fleet, workers, siblings, writer, status, record_views

@@ -64,7 +64,7 @@ class Hosts:
 
     async def put(self, host: Host) -> HostView:
         """Add or move a host; TopologyError if it does not fit, Unavailable if not all apply it."""
-        await self._change(lambda doc: with_host(doc, host))
+        await self.change_network(lambda doc: with_host(doc, host))
         return self.view(host)
 
     async def delete(self, name: str) -> HostView:
@@ -76,12 +76,12 @@ class Hosts:
             self._find(doc, name)
             return without_host(doc, name)
 
-        await self._change(without)
+        await self.change_network(without)
         try:
             await self._check_unused(name)
         except Conflict:
             # A record of the host was begun before all dispatchers knew that the host goes.
-            await self._change(lambda doc: with_host(doc, known))
+            await self.change_network(lambda doc: with_host(doc, known))
             raise
         return self.view(known)
 
@@ -102,7 +102,11 @@ class Hosts:
                 return host
         raise NotFound(f"there is no host {name[:64]!r}; GET /hosts lists all hosts")
 
-    async def _change(self, change: Callable[[NetworkDoc], NetworkDoc]) -> None:
+    async def change_network(self, change: Callable[[NetworkDoc], NetworkDoc]) -> None:
+        """Change the stored network, and return when all processes have applied it.
+
+        Unavailable if they do not in time. What `change` raises leaves the network as it is.
+        """
         for _ in range(_TRIES):
             stored = await self._etcd.get(NETWORK)
             if stored is None:

@@ -30,6 +30,14 @@ HostId = Annotated[str, Meta(pattern=ID_PATTERN, description="A host's id.", exa
 PartitionId = Annotated[
     str, Meta(min_length=1, max_length=1_024, description="As `GET /partitions` lists it.")
 ]
+LinkId = Annotated[
+    str,
+    Meta(
+        max_length=150,
+        description="A link, by its ends: SWITCH:PORT-SWITCH:PORT.",
+        examples=["s1:1-s2:1"],
+    ),
+]
 SwitchId = Annotated[str, Meta(pattern=ID_PATTERN, description="A switch's id.", examples=["s1"])]
 SpaceName = Annotated[
     str, Meta(pattern=SPACE_PATTERN, description="A space's name.", examples=["stocks"])

@@ -4,12 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from configurators.store.documents import decode_network
 from configurators.store.keys import NETWORK
 from configurators.store.model import NetworkDoc
 from dispatcher.calls import RecordSpec
 from dispatcher.changes.damping import Patience
 from dispatcher.dispatcher import Dispatcher
+from dispatcher.errors import Conflict, NotFound
 from sdn.topologies import topology
 from sdn.topology import Host, Link
 from tests.dispatcher.support import SCHEMA, TIMEOUT
@@ -173,6 +176,47 @@ async def test_a_cable_that_carries_nothing_is_lost_though_its_ports_are_up(
 
         await until(gone)
         assert [link.up for link in d.status.topology().links] == [False, True, True]
+
+
+async def test_what_is_gone_for_good_is_removed_if_nothing_hangs_on_it(
+    etcd_server: TestEtcd,
+) -> None:
+    async with discovering(etcd_server, "ring:3") as (w, d):
+        doc = await settled(w, d)
+        await join_hosts(d, "ring:3")
+        link = doc.links[0]
+        id = f"{link.a}:{link.a_port}-{link.b}:{link.b_port}"
+        with pytest.raises(Conflict, match="it is not lost"):
+            await d.removal.remove_link(id)
+        for unknown in ("s1:1", "s1:77-s2:1", "x" * 300):
+            with pytest.raises(NotFound):
+                await d.removal.remove_link(unknown)
+        w.network.set_link(link, up=False)
+
+        async def lost(*switches: str) -> bool:
+            doc = await stored(w)
+            found = doc.lost.switches if switches else doc.lost.links
+            return found == (switches or (link,)) and len(doc.trees) == 1
+
+        await until(lost)
+        assert (await d.removal.remove_link(id)).a == link.a
+        assert link not in (await stored(w)).links
+
+        w.network.agents["s3"].drop()
+        await until(lambda: lost("s3"))
+        with pytest.raises(Conflict, match="hosts are declared there: h3"):
+            await d.removal.remove_switch("s3")
+        await d.hosts.delete("h3")
+        assert (await d.removal.remove_switch("s3")).id == "s3"
+        with pytest.raises(NotFound):
+            await d.removal.remove_switch("s3")
+        assert len((await stored(w)).switches) == 2
+        w.network.agents["s3"].come_back()  # and joins again, as a switch that nobody knew
+
+        async def three() -> bool:
+            return len((await stored(w)).switches) == 3
+
+        await until(three)
 
 
 async def test_102_switches_are_found_wired_and_ready(etcd_server: TestEtcd) -> None:
