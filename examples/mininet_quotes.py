@@ -4,7 +4,7 @@ Run it as root with the system's Python, which has Mininet (Debian: `make minine
 
     /usr/bin/python3 examples/mininet_quotes.py
 
-It builds the network and writes a topology file. When the service runs, the first host publishes
+It builds the network. When the service runs and has found all of it, the first host publishes
 quotes; each of the others has asked for some. The exit code is 0 if all got what they asked for.
 docs/how-to/mininet.md explains each step.
 """
@@ -20,7 +20,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from mininet.cli import CLI
 from mininet.log import setLogLevel
@@ -113,7 +113,10 @@ def prepare(net):
 
 
 def describe(net):
-    """The network as a topology file says it (docs/reference/topologies.md)."""
+    """The network as a topology file says it (docs/reference/topologies.md).
+
+    The service gives switches it finds the names that Mininet gives them: s and the datapath id.
+    """
     links, hosts = [], {}
     for link in net.links:
         ends = [(interface.node, interface) for interface in (link.intf1, link.intf2)]
@@ -130,6 +133,23 @@ def describe(net):
             hosts.setdefault(host.name, entry)
     switches = [{"id": switch.name, "dpid": int(switch.dpid, 16)} for switch in net.switches]
     return {"switches": switches, "links": links, "hosts": list(hosts.values())}
+
+
+def is_found(net, port):
+    """Whether the service knows all switches and links, and the links are up."""
+    expected, found = describe(net), _call(port, "/topology")
+    switches = {switch["id"] for switch in found["switches"]}
+    links = {frozenset(_ends(link)) for link in found["links"] if link["up"]}
+    return switches == {switch["id"] for switch in expected["switches"]} and links == {
+        frozenset(_ends(link)) for link in expected["links"]
+    }
+
+
+def declare_hosts(net, port):
+    """Tell the service where the hosts are."""
+    for host in describe(net)["hosts"]:
+        place = {name: value for name, value in host.items() if name != "id"}
+        _call(port, f"/hosts/{host['id']}", place)
 
 
 @contextmanager
@@ -207,10 +227,23 @@ def until(condition, what, patience=60.0):
 def is_ready(port):
     """Whether the service answers and is ready."""
     try:
-        with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
-            return json.load(answer)["status"] == "ready"
+        return _call(port, "/readyz")["status"] == "ready"
     except OSError:
         return False
+
+
+def _call(port, path, body=None):
+    """What the service answers; a body is put there."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    method = "GET" if body is None else "PUT"
+    request = Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)
+    with urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def _ends(link):
+    return (link["a"], link["a_port"]), (link["b"], link["b_port"])
 
 
 def _sorted(quotes):
@@ -234,7 +267,7 @@ def main():
     """Build the network, write its description, wait for the service, send quotes."""
     parser = argparse.ArgumentParser(description="Stock quotes between Mininet hosts.")
     parser.add_argument("--topo", type=make_topo, default="tree:2,2", help="or linear:N, ring:N")
-    parser.add_argument("--file", type=Path, default="mininet.json", help="the topology file")
+    parser.add_argument("--file", type=Path, help="describe the network in this topology file")
     parser.add_argument("--count", type=int, default=50, help="so many quotes")
     parser.add_argument("--port", type=int, default=8080, help="of the API")
     parser.add_argument("--openflow", type=int, default=6653, help="where switches connect")
@@ -247,17 +280,16 @@ def main():
         stack.callback(net.stop)
         net.start()
         prepare(net)
-        # The one place where the service is told what the network is like.
-        given.file.write_text(json.dumps(describe(net), indent=2) + "\n")
-        print(
-            f"{len(net.switches)} switches and {len(net.hosts)} hosts run: {given.file}", flush=True
-        )
+        if given.file:
+            given.file.write_text(json.dumps(describe(net), indent=2) + "\n")
+        print(f"{len(net.switches)} switches and {len(net.hosts)} hosts run", flush=True)
         if not is_ready(given.port):
             print("Start the service in another terminal:\n", flush=True)
-            print(
-                f'    make run ARGS="--data-plane external --topology {given.file}"\n', flush=True
-            )
+            more = f" --topology {given.file}" if given.file else ""
+            print(f'    make run ARGS="--data-plane external{more}"\n', flush=True)
         until(partial(is_ready, given.port), "the service is ready", given.patience)
+        until(partial(is_found, net, given.port), "the service has found all switches and links")
+        declare_hosts(net, given.port)
         stack.enter_context(api_in_hosts(net, given.port))
         complete = send_quotes(net, given.port, given.count)
         if given.cli:

@@ -5,8 +5,6 @@ network namespace, where the names of interfaces, and ports on loopback, are its
 """
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -96,24 +94,20 @@ class Driver:
 
 
 def start_service(stack, folder, net):
-    """Start the service with the network's description, and wait until it is ready."""
-    described = folder / "net.json"
-    described.write_text(json.dumps(example.describe(net)))
+    """Start the service, wait until it has found the network, and tell it where the hosts are."""
+    python = example.DZFLOW.with_name("python")
     service = subprocess.Popen(
-        [example.DZFLOW, "up", "--data-plane", "external", "--topology", described],
-        cwd=folder,
-        env={
-            **os.environ,
-            "DZFLOW_OPENFLOW__OTHER_TRAFFIC": "normal",
-            "DZFLOW_TIMES__BACK_AFTER": "1",
-        },
-        stdin=subprocess.DEVNULL,
+        [python, "-m", "tests.end_to_end.mininet_service", folder, str(API), str(OPENFLOW)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
         stdout=(folder / "service.log").open("w"),
         stderr=subprocess.STDOUT,
     )
     stack.callback(service.wait)
-    stack.callback(service.send_signal, signal.SIGINT)
+    stack.callback(service.stdin.close)
     example.until(lambda: example.is_ready(API), "the service is ready", PATIENCE)
+    example.until(lambda: example.is_found(net, API), "all switches and links are found", PATIENCE)
+    example.declare_hosts(net, API)
 
 
 def main(folder):
