@@ -169,7 +169,11 @@ def test_a_host_of_the_lab_is_published_for_if_the_service_can(page: Page) -> No
     page.route("**/about", with_lab)
     page.route("**/topology", without_wires)
     page.reload()
-    expect(page.get_by_role("button", name="Publish the event")).to_be_enabled(timeout=LIMIT)
+    # The command is offered once the page knows the hosts, and that they are published for.
+    expect(page.get_by_role("button", name="copy dzflow").last).to_have_attribute(
+        "title", re.compile("dzflow publish --host h"), timeout=LIMIT
+    )
+    expect(page.get_by_role("button", name="Publish the event")).to_be_enabled()
 
 
 def test_an_event_says_that_not_all_records_were_looked_at(page: Page) -> None:
