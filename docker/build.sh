@@ -15,8 +15,8 @@ tools=${TMPDIR:-/tmp}/dzflow-build
 uv() {
   if [ ! -x "$tools/bin/uv" ]; then
     "$python" -m venv "$tools"
-    "$tools/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
-      --require-hashes -r requirements/lock.txt
+    "$tools/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+      -r requirements/lock.txt
   fi
   "$tools/bin/uv" --quiet --no-progress "$@"
 }

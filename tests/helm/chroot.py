@@ -92,9 +92,12 @@ class Chroot:
         """Start a command in it, as a user, with nothing in its environment but these variables.
 
         /tmp and /data are empty, and go when it ends; all else is read-only unless `writable`.
-        `binds` are files and folders that it has at other paths; `network` names a namespace.
+        It ends with the thread that has started it. `binds` are files and folders that it has at
+        other paths; `network` names a namespace.
         """
-        outer = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _MOUNT, "sh"]
+        # Nothing outlives the thread that has started it, nor this process.
+        outer = ["setpriv", "--pdeathsig", "KILL"]
+        outer += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _MOUNT, "sh"]
         at = [str(self.root), str(user), "rw" if writable else "ro"]
         inner = ["/usr/bin/env", "-i", f"--chdir={folder}"]
         inner += [f"{name}={value}" for name, value in variables.items()]
@@ -106,7 +109,7 @@ class Chroot:
             "BINDS": " ".join(f"{source}:{target}" for target, source in (binds or {}).items()),
         }
         return subprocess.Popen(
-            [*where, *outer, *at, *inner, *command],
+            [*outer[:3], *where, *outer[3:], *at, *inner, *command],
             env={**os.environ, **mounts},
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -128,8 +131,17 @@ class Chroot:
         """Run a step of the build as root, with the network; what it says."""
         variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "PYTHON": self.python}
         variables |= {name: value for name, value in os.environ.items() if name.startswith(_PASSED)}
-        process = self.start(["sh", "-c", command], variables, 0, True, folder)
-        said, _ = process.communicate(timeout=timeout)
+        # What was fetched before need not be fetched again.
+        cache = Path.home() / ".cache"
+        cache.mkdir(exist_ok=True)
+        binds = {"/root/.cache": cache}
+        process = self.start(["sh", "-c", command], variables, 0, True, folder, binds)
+        try:
+            said, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
         assert process.returncode == 0, said
         return said
 

@@ -10,7 +10,7 @@ from tests.helm.chroot import Chroot
 from tests.helm.dockerfile import stages
 from tests.helm.tool import ROOT
 
-_SECONDS = 300.0
+_SECONDS = 500.0
 
 
 @pytest.fixture(scope="session")
