@@ -8,8 +8,12 @@ RUN    := $(VENV)/.runnable
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # What the Open vSwitch lab needs of Debian; its tests are skipped where it is missing.
-LAB_PACKAGES := openvswitch-switch ethtool iproute2 openssl util-linux
-LAB_PROGRAMS := ovs-vswitchd ovs-vsctl ovs-ofctl ovsdb-server ethtool ip openssl setpriv
+LAB_PACKAGES := openvswitch-switch openvswitch-testcontroller ethtool iproute2 openssl util-linux
+LAB_SERVICES := openvswitch-switch openvswitch-testcontroller
+LAB_PROGRAMS := ovs-vswitchd ovs-vsctl ovs-ofctl ovsdb-server ovs-testcontroller ethtool ip openssl setpriv
+
+MININET_PACKAGES := mininet iputils-ping socat
+MININET_PROGRAMS := mn mnexec ping socat
 
 # Only the programs of the Debian packages are needed, but installing a package starts its service.
 define WITHOUT_SERVICES
@@ -21,7 +25,7 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab java browser helm chart spark lint test screenshots robustness soak fuzz bench lock clean
+.PHONY: help setup run demo etcd lab mininet java browser helm chart spark lint test screenshots robustness soak fuzz bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -63,22 +67,31 @@ lint: setup  ## ruff, mypy --strict, direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-lab:  ## install Open vSwitch and the other Debian packages of the lab (as root)
+# Programs that tests need, their packages, and the services that these would start.
+define PROGRAMS
 	@PATH="$$PATH:/usr/sbin:/sbin"; missing=; \
-	for program in $(LAB_PROGRAMS); do \
+	for program in $(2); do \
 	  command -v $$program >/dev/null || missing="$$missing $$program"; \
 	done; \
 	[ -n "$$missing" ] || exit 0; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-	  echo "The tests of the Open vSwitch lab are skipped. Missing:$$missing." \
-	       "As root on Debian, 'make lab' installs them."; \
+	  echo "$(1) are skipped. Missing:$$missing." \
+	       "As root on Debian, 'make $@' installs them."; \
 	  exit 0; \
 	fi; \
-	command -v ovs-vswitchd >/dev/null || fresh=yes; \
+	fresh=; for service in $(4); do \
+	  [ -e /etc/init.d/$$service ] || fresh="$$fresh $$service"; \
+	done; \
 	$(WITHOUT_SERVICES); \
-	apt-get -qq update && \
-	$(INSTALL) $(LAB_PACKAGES) >/dev/null && \
-	if [ -n "$$fresh" ]; then update-rc.d openvswitch-switch disable; fi
+	apt-get -qq update && $(INSTALL) $(3) >/dev/null && \
+	for service in $$fresh; do update-rc.d $$service disable; done
+endef
+
+lab:  ## install Open vSwitch and the other Debian packages of the lab (as root)
+	$(call PROGRAMS,The tests of the Open vSwitch lab,$(LAB_PROGRAMS),$(LAB_PACKAGES),$(LAB_SERVICES))
+
+mininet: lab  ## install Mininet (as root on Debian)
+	$(call PROGRAMS,The tests with Mininet,$(MININET_PROGRAMS),$(MININET_PACKAGES))
 
 etcd: $(RUN)  ## find or install etcd: from the path, from Debian, or built with Go
 	@PATH="$$PATH:/usr/sbin:/sbin"; usable() { $(BIN)/python -m configurators.store.server.binary >/dev/null 2>&1; }; \
@@ -151,7 +164,7 @@ spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 	@$(PIP) --require-hashes --no-build-isolation -r requirements/spark.txt
 
 # Long files come first (tests/conftest.py), instead of those with most tests.
-test: setup etcd lab java browser helm  ## all tests
+test: setup etcd lab mininet java browser helm  ## all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 screenshots: setup etcd browser  ## make the pictures of the dashboard in the documentation

@@ -1,4 +1,4 @@
-"""The components of a running service: kill one, and tell when the service is whole again."""
+"""The components of a running service: kill one, and see when the service is whole again."""
 
 import json
 import os

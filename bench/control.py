@@ -18,6 +18,7 @@ from bench.cpu import CpuMeter
 from bench.load.arrivals import Arrival, arrival_times
 from bench.load.fairness import measure_fairness, p99_factor
 from bench.load.generator import CallKind, LoadGenerator, LoadResult
+from bench.load.lone import lone_ratios, measure_lone
 from bench.load.traffic import Traffic
 from bench.report import Progress, Report, Row
 from bench.service import running_url
@@ -59,6 +60,7 @@ class Case(NamedTuple):
     switch_delay_ms: float  # how late switches acknowledge
     arrivals: tuple[Arrivals, ...]
     fairness: float = 0.0  # seconds of each measurement; 0: none
+    lone: int = 0  # requests that are sent one by one
 
     @property
     def columns(self) -> Row:
@@ -110,7 +112,7 @@ def _full() -> Iterator[Case]:
             for configurators in (1, 2, 4):
                 case = Case(mode, configurators, content, delay, USUAL)  # type: ignore[arg-type]
                 if case.columns == {"mode": mode, **REFERENCE}:
-                    case = case._replace(arrivals=ALL, fairness=15.0)
+                    case = case._replace(arrivals=ALL, fairness=15.0, lone=300)
                 yield case
 
 
@@ -124,6 +126,7 @@ QUICK = Scale(
             0.0,
             (Arrivals("batch", "poisson", 500, 3.0), Arrivals("batch", "poisson", CENTRAL_RATE)),
             fairness=5.0,
+            lone=100,
         )
         for mode in MODES
     ),
@@ -233,6 +236,9 @@ async def _measure_load(
     cpu.read()
     filled = await load.fill(scale.active)
     add_rows("saturation", _arrival_columns("batch", EMPTY_NETWORK), filled)
+    if case.lone:
+        progress("requests one by one")
+        rows.append({"measure": "lone", **case.columns, **await measure_lone(load, case.lone)})
     for calls, seconds in zip(CALL_KINDS, (scale.saturation, scale.single), strict=True):
         progress(f"saturation, {calls}")
         reset()
@@ -285,6 +291,8 @@ def ratios(rows: list[Row]) -> dict[str, float]:
         for row in pick("latency", mode=mode, **_arrival_columns("batch", "poisson", CENTRAL_RATE)):
             for peer in central:
                 found[f"{prefix}latency_over_central"] = row["mean_ms"] / peer["mean_ms"]
+        for row in pick("lone", mode=mode):
+            found |= {f"{prefix}{name}": value for name, value in lone_ratios(row).items()}
         if fairness := pick("fairness", mode=mode):
             found[f"{prefix}fairness_p99"] = p99_factor(fairness)
     return found

@@ -2,7 +2,8 @@
 
 Each of the clients holds the connections of an open page with another view, asks as often as that
 view does, and reads everything that the service sends, without drawing it: a viewer's browser runs
-on another machine. What a click asks for (the tables of a switch, explanations) is not asked.
+on another machine, so these clients take as little processor time as they can. What a click asks
+for (the tables of a switch, explanations) is not asked.
 """
 
 import asyncio
@@ -14,14 +15,15 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from statistics import median
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-import httpx
 import uvloop
 
 from bench.control import PARTITIONS, TOPOLOGY, processor_columns
 from bench.cpu import CpuMeter
 from bench.forked import MeasurementFailed
 from bench.load.generator import LoadGenerator
+from bench.load.http_client import HttpClient
 from bench.load.traffic import Traffic
 from bench.report import Progress, Report, Row
 from bench.service import running_url
@@ -46,6 +48,7 @@ VIEWS = (
     View(polled=(("/switches", 2.0), ("/partitions", 2.0))),  # network
 )
 ENCODED_PER_S = 2_500  # subscriptions encoded ahead for each second of load
+_AT_ONCE = 1 << 16  # bytes that are read from a stream at once
 START = 60.0  # seconds that the clients may take to connect
 
 
@@ -157,10 +160,10 @@ async def _look(connection: Connection, url: str, views: Sequence[View]) -> None
     """Read everything until `connection` says that it is enough, then tell how much it was."""
     amounts: list[int] = []
     connected: asyncio.Queue[None] = asyncio.Queue()
-    async with httpx.AsyncClient(base_url=url, timeout=None) as client:  # noqa: S113 - it waits
+    async with HttpClient(url, len(views)) as client:
         streams = [path for view in views for path in (*PAGE.streams, *view.streams)]
         polled = [each for view in views for each in (*PAGE.polled, *view.polled)]
-        work = [_follow(client, path, amounts, connected) for path in streams]
+        work = [_follow(url, path, amounts, connected) for path in streams]
         work += [_poll(client, path, every, amounts) for path, every in polled]
         tasks = [asyncio.ensure_future(each) for each in work]
         for _ in streams:
@@ -178,18 +181,29 @@ async def _look(connection: Connection, url: str, views: Sequence[View]) -> None
 
 
 async def _follow(
-    client: httpx.AsyncClient, path: str, amounts: list[int], connected: "asyncio.Queue[None]"
+    url: str, path: str, amounts: list[int], connected: "asyncio.Queue[None]"
 ) -> None:
-    async with client.stream("GET", path) as response:
-        response.raise_for_status()
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        _check(path, int(head.split(maxsplit=2)[1]))
         connected.put_nowait(None)
-        async for part in response.aiter_raw():
-            amounts.append(len(part))  # noqa: PERF401 - each at its moment
+        while part := await reader.read(_AT_ONCE):
+            amounts.append(len(part))
+    finally:
+        writer.close()
 
 
-async def _poll(client: httpx.AsyncClient, path: str, every: float, amounts: list[int]) -> None:
+async def _poll(client: HttpClient, path: str, every: float, amounts: list[int]) -> None:
     while True:
-        response = await client.get(path)
-        response.raise_for_status()
-        amounts.append(len(response.content))
+        reply = await client.call("GET", path)
+        _check(path, reply.status)
+        amounts.append(len(reply.body))
         await asyncio.sleep(every)
+
+
+def _check(path: str, status: int) -> None:
+    if status != 200:
+        raise MeasurementFailed(f"the service answered {status} to GET {path}")

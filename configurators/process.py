@@ -49,7 +49,7 @@ class ConfiguratorOptions(Struct, frozen=True):
 
     ordering: Ordering = "net"
     slice_limit: int = 500
-    gather_ms: float = 5.0
+    gather_ms: float = 20.0
     lease_s: int = 5  # after which others consider this configurator dead, without a keep-alive
     take_over_after_s: float = 2.0  # a configurator that is gone has this long to come back
     take_over_first_s: float = 10.0  # the same if it was gone already when this one started

@@ -63,6 +63,7 @@ class Dispatcher:
         self.workers = parts.workers
         self.status = parts.status
         self.hosts = parts.hosts
+        self.removal = parts.removal
         self.event_keys = parts.event_keys
         self.scaling = parts.scaling
         self._monotonic = environment.clock.monotonic
@@ -109,6 +110,8 @@ class Dispatcher:
             self._run(stack, parts.retention.run(), "removal of old records and keys")
             self._run(stack, self._check_etcd(), "etcd check")
             self._run(stack, parts.healer.run(), "network healer")
+            self._run(stack, parts.discovery.run(), "network discovery")
+            self._run(stack, parts.table_reuse.run(), "reuse of tables")
             self._run(stack, parts.usage.run(), "count of records")
             self._run(stack, parts.intake.mark_slow_operations(), "marking of slow operations")
             self._stack = stack.pop_all()
@@ -305,7 +308,15 @@ class Dispatcher:
             etcd = views.Part("etcd", not parts.upkeep.full, warning)
         health = self.status.judge_health(self.id, etcd, parts.siblings.alive, stopped)
         store = parts.upkeep.view()
-        return replace(health, store=store and replace(store, records=parts.usage.records()))
+        return replace(
+            health,
+            store=store
+            and replace(
+                store,
+                records=parts.usage.records(),
+                active_subscriptions=parts.usage.active_subscriptions(),
+            ),
+        )
 
     def queue(self) -> tuple[int, int]:
         """How many operations wait, and how many are in flight."""

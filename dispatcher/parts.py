@@ -9,16 +9,19 @@ from configurators.store.model import Process
 from configurators.store.registration import Registration
 from configurators.store.upkeep import SharedLeases
 from dispatcher.changes.backups import Backups
+from dispatcher.changes.discovery import NetworkDiscovery
 from dispatcher.changes.event_keys import EventKeys
 from dispatcher.changes.expiry import Expiry
 from dispatcher.changes.healer import Healer
 from dispatcher.changes.hosts import Hosts
 from dispatcher.changes.index_change import IndexChanges
 from dispatcher.changes.reindexing import Reindexing
+from dispatcher.changes.removal import Removal
 from dispatcher.changes.retention import Retention
 from dispatcher.changes.scaling import Scaling
 from dispatcher.changes.spaces import SpaceChanges
 from dispatcher.changes.store_upkeep import StoreUpkeep
+from dispatcher.changes.table_reuse import TableReuse
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.knowledge.fleet import Fleet
@@ -175,6 +178,12 @@ class DispatcherParts:
             options.grace,
             clock,
         )
+        self.discovery = NetworkDiscovery(
+            etcd, me, siblings, catalogue, fleet, options.settled_after, clock
+        )
+        self.table_reuse = TableReuse(
+            etcd, me, siblings, catalogue, fleet, reachability, options.reuse_from
+        )
         self.backups = Backups(
             etcd,
             catalogue,
@@ -188,5 +197,8 @@ class DispatcherParts:
 
         # Reports
         self.status = status = Status(catalogue, fleet, hosts, workers)
+        self.removal = Removal(hosts, status.switch, lambda: status.topology().links)
         self.flows = FlowReader(etcd, catalogue, fleet, status, clock.cpu)
-        self.change_feed = ChangeFeed(etcd, catalogue, fleet, workers, status, record_views)
+        self.change_feed = ChangeFeed(
+            etcd, catalogue, fleet, workers, siblings, writer, status, record_views
+        )

@@ -81,7 +81,8 @@ class Monitor:
         self.job_results = JobResults(etcd, self._tell_of_job)
         self._jobs = (
             JobScheduler(
-                etcd, dispatcher.id, jobs, self._staying, self._owners, self.plans.start, clock
+                *(etcd, dispatcher.id, jobs, self._staying, self._owners),
+                *(self.plans.start, dispatcher.put_shapes, clock),
             )
             if jobs
             else None

@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
+from sdn.findings import Findings
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import NetworkEvent
 from sdn.outcomes import Outcome
-from sdn.pipeline import Pipeline
+from sdn.pipeline import Pipeline, SwitchNumbers
 from sdn.readings import Reading, TableUse
 from sdn.topology import Topology
 
@@ -57,8 +58,20 @@ class SwitchDriver(Protocol):
     async def read(self, switch: str) -> Reading:
         """Our entries as the switch has them now."""
 
+    async def vacant(self, switch: str, numbers: SwitchNumbers) -> SwitchNumbers:
+        """Those of these tables and groups that hold nothing of ours but misses.
+
+        DzflowError if the switch cannot be asked.
+        """
+
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
         """Bring base entries and groups in line with a (changed) network."""
+
+    def let_join(self, joining: bool) -> None:
+        """Whether switches and links that are found join the network; by default, it is fixed."""
+
+    def found(self) -> Findings:
+        """What discovery has found so far."""
 
     def declared(self, switch: str) -> Collection[str]:
         """The partitions that were declared on a switch."""

@@ -1,6 +1,6 @@
 """The fence: lets a partition's current owner change switches, and refuses all earlier owners."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dzflow.errors import DzflowError
 
@@ -13,11 +13,22 @@ class StaleEpoch(DzflowError):
         self.current = current
 
 
-class Fence:
-    """The lowest epoch that may still change switches, for each partition."""
+def always() -> bool:
+    """The process may always change switches."""
+    return True
 
-    def __init__(self, epochs: Mapping[str, int] | None = None) -> None:
+
+class Fence:
+    """The lowest epoch that may still change switches, for each partition.
+
+    `permits` says whether this process may change switches at all. Ask it right before sending.
+    """
+
+    def __init__(
+        self, epochs: Mapping[str, int] | None = None, permits: Callable[[], bool] = always
+    ) -> None:
         self._epochs = dict(epochs or {})
+        self.permits = permits
 
     def raise_to(self, partition: str, epoch: int) -> None:
         """Refuse lower epochs from now on; raises StaleEpoch if the fence is higher already."""

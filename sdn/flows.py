@@ -11,6 +11,9 @@ from dzflow.address import Match, scope_bits
 COOKIE_MARK = 0xD2F1  # the first 16 bits of every cookie of ours
 _MARK = COOKIE_MARK << 48
 
+NORMAL = 0xFFFFFFFA
+"""The port that stands for a switch's own forwarding (OFPP_NORMAL)."""
+
 
 class Output(Struct, frozen=True, gc=False, tag="output"):
     """Send a copy out of a port (never the one the packet came in by)."""

@@ -67,6 +67,10 @@ class PortStateChanged(Struct, frozen=True):
     up: bool
 
 
+class FindingsChanged(Struct, frozen=True):
+    """Discovery has found something that is not part of the network, or no longer finds it."""
+
+
 class HostSeen(Struct, frozen=True):
     """Discovery learned a host at a port (declared hosts are not reported)."""
 
@@ -83,5 +87,6 @@ NetworkEvent = (
     | RefusalChanged
     | LinkChanged
     | PortStateChanged
+    | FindingsChanged
     | HostSeen
 )

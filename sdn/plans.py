@@ -114,7 +114,8 @@ class _SitePlan:
     def _site(self, slot: LegSlot | EdgeSlot) -> _Site:
         tables = self._pipeline
         if isinstance(slot, EdgeSlot):
-            admit, forward = tables.first_table, tables.forward_table
+            admit = tables.admission_table(slot.switch)
+            forward = tables.forward_table(slot.switch)
             return _Site(slot.switch, admit, ADMIT_PRIORITY, (), forward, slot.port, None)
         table = tables.table(slot.switch, slot.leg)
         actions = (tables.action(slot.switch, slot.leg),)

@@ -1,4 +1,4 @@
-"""What a driver tells of a switch: its entries with their counts, and how full its tables are."""
+"""What a driver reads from a switch: its entries with their counts, and how full its tables are."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

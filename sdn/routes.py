@@ -43,7 +43,8 @@ class Routes:
     """A topology and the trees of a space, with numbers for hosts and slots.
 
     `after` continues the numbers of earlier routes, so that sets of slots made with either can be
-    compared. Nothing changes afterwards, except that hosts get numbers when they are first seen.
+    compared; a tree may have grown since. Nothing changes afterwards, except that hosts get numbers
+    when they are first seen.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Routes:
         for number, tree in trees.items():
             if not 0 <= number <= MAX_TREE:
                 raise BadTreeNumber(f"tree number {number} is not within 0 to {MAX_TREE}")
-            if after and after.trees.get(number, tree) != tree:
+            if after and number in after.trees and not tree.continues(after.trees[number]):
                 raise BadTreeNumber(
                     f"number {number} belongs to another tree; a changed tree takes a free number,"
                     " or events under way could loop"

@@ -51,6 +51,10 @@ class Shadow:
         """How many entries the table has that has the most."""
         return max(self._sizes.values(), default=0)
 
+    def size(self, table: int) -> int:
+        """How many entries a table has."""
+        return self._sizes.get(table, 0)
+
     @property
     def entries(self) -> Mapping[FlowKey, FlowEntry]:
         """All entries by their key, as they are now."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from dzflow.errors import BadInput
+from sdn.switch_limits import AS_ALL, SwitchLimits
 
 # OpenFlow 1.0 keeps 0xff00 and above for itself; staying below is right for every version.
 MAX_PORT = 0xFEFF
@@ -24,11 +25,12 @@ _DIGITS = re.compile(r"([0-9]+)")
 T = TypeVar("T")
 
 
-class Switch(Struct, frozen=True):
-    """An OpenFlow switch: our name for it and the datapath id it reports itself."""
+class Switch(Struct, frozen=True, omit_defaults=True):
+    """An OpenFlow switch: our name for it, the datapath id it reports itself, what it can take."""
 
     id: str
     dpid: int
+    limits: SwitchLimits = AS_ALL
 
 
 class Link(Struct, frozen=True):
@@ -199,10 +201,18 @@ class Topology:
 
     @classmethod
     def build(
-        cls, switches: Iterable[Switch], links: Iterable[Link], hosts: Iterable[Host]
+        cls,
+        switches: Iterable[Switch],
+        links: Iterable[Link],
+        hosts: Iterable[Host],
+        *,
+        partial: bool = False,
     ) -> Topology:
-        """The topology of these parts; raises a `TopologyError` that says what is wrong."""
-        wiring = _wire(switches, links)
+        """The topology of these parts; raises a `TopologyError` that says what is wrong.
+
+        A `partial` one is still being discovered: it may have no switch, or lack links.
+        """
+        wiring = _wire(switches, links, partial)
         edge = _attach(wiring, hosts)
         in_order = tuple(sorted(set(wiring.links.values()), key=_link_key))
         known = tuple(wiring.switches.values())
@@ -253,7 +263,7 @@ class Topology:
         return replace(self, hosts=tuple(edge.hosts.values()), _edge=edge)
 
 
-def _wire(switches: Iterable[Switch], links: Iterable[Link]) -> _Wiring:
+def _wire(switches: Iterable[Switch], links: Iterable[Link], partial: bool) -> _Wiring:
     known: dict[str, Switch] = {}
     dpids: dict[int, str] = {}
     for switch in switches:
@@ -268,7 +278,7 @@ def _wire(switches: Iterable[Switch], links: Iterable[Link]) -> _Wiring:
             raise DuplicateDpid(f"{what}: {other} has dpid {switch.dpid} too", switch)
         known[switch.id] = switch
         dpids[switch.dpid] = switch.id
-    if not known:
+    if not known and not partial:
         raise NoSwitches("there is no switch; a topology needs at least one")
     known = _in_order(known)
 
@@ -282,7 +292,8 @@ def _wire(switches: Iterable[Switch], links: Iterable[Link]) -> _Wiring:
             ends[name, port] = link
             leads[name].append(Neighbour(port, peer, peer_port))
     neighbours = {name: tuple(sorted(found)) for name, found in leads.items()}
-    _check_connected(neighbours)
+    if not partial:
+        _check_connected(neighbours)
     ports = {name: tuple(n.port for n in found) for name, found in neighbours.items()}
     return _Wiring(known, ends, neighbours, ports)
 

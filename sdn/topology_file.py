@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from sdn.switch_limits import SwitchLimits
 from sdn.topology import Host, Link, NoSwitches, Switch, Topology, TopologyError
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -43,7 +44,7 @@ class YamlMissing(BadTopologyFile):
     """PyYAML, which reads YAML files, is not installed."""
 
 
-class _SwitchEntry(msgspec.Struct, forbid_unknown_fields=True):
+class _SwitchEntry(SwitchLimits, forbid_unknown_fields=True, frozen=True, kw_only=True):
     id: str
     dpid: int | None = None
 
@@ -128,14 +129,14 @@ def parse_topology(document: object, source: str = "topology") -> Topology:
         raise BadTopologyFile(text, error.element) from error
 
 
-def dump_topology(topology: Topology) -> dict[str, list[dict[str, str | int]]]:
+def dump_topology(topology: Topology) -> dict[str, list[dict[str, Any]]]:
     """The topology as `parse_topology` takes it, with nothing left to choose."""
-    members = {
-        "switches": topology.switches,
-        "links": topology.links,
-        "hosts": topology.hosts,
-    }
-    return {
+    switches = [
+        {"id": switch.id, "dpid": switch.dpid, **msgspec.to_builtins(switch.limits)}
+        for switch in topology.switches
+    ]
+    members = {"links": topology.links, "hosts": topology.hosts}
+    return {"switches": switches} | {
         section: [
             {name: value for name, value in msgspec.structs.asdict(x).items() if value is not None}
             for x in elements
@@ -256,7 +257,7 @@ def _sections(document: object, source: str) -> dict[str, list[object]]:
 
 def _switch(source: str, index: int, element: object) -> _SwitchEntry:
     if isinstance(element, str):
-        return _SwitchEntry(element)
+        return _SwitchEntry(id=element)
     return _entry(f"{source}: switches[{index}]", element, _SwitchEntry, "an id or a mapping")
 
 
@@ -291,7 +292,11 @@ def _entry(place: str, element: object, kind: type[T], expected: str) -> T:
 def _switches(entries: Sequence[_SwitchEntry]) -> list[Switch]:
     given = {entry.dpid for entry in entries}
     free = (dpid for dpid in count(1) if dpid not in given)
-    return [Switch(x.id, next(free) if x.dpid is None else x.dpid) for x in entries]
+    return [Switch(x.id, next(free) if x.dpid is None else x.dpid, _limits(x)) for x in entries]
+
+
+def _limits(entry: _SwitchEntry) -> SwitchLimits:
+    return SwitchLimits(**{name: getattr(entry, name) for name in SwitchLimits.__struct_fields__})
 
 
 def _given_ports(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, nlargest
 from typing import NamedTuple
@@ -80,6 +80,26 @@ class Tree:
     def depth(self, switch: str) -> int:
         """How many links lie between the root and a switch."""
         return self._place(switch).depth
+
+    def continues(self, before: Tree) -> bool:
+        """Whether this tree only adds links to another one, so that both may share a number.
+
+        All ways of the other one stay as they are, and no mixture of the two has a loop.
+        """
+        return before.links <= self.links
+
+    def distance(self, weights: Mapping[str, int]) -> int:
+        """The length of all ways between pairs of switches that it joins, each by their weights."""
+        below = {switch: weights.get(switch, 0) for switch in self._up}
+        order = sorted(self._up, key=lambda switch: -self._up[switch].depth)
+        for switch in order:
+            if self._up[switch].depth:
+                below[self._up[switch].parent] += below[switch]
+        return sum(
+            below[switch] * (below[self._up[switch].root] - below[switch])
+            for switch in order
+            if self._up[switch].depth
+        )
 
     def path(self, a: str, b: str) -> tuple[str, ...]:
         """The switches from one to the other, both included."""
@@ -169,6 +189,50 @@ def spanning_forest(
     links = [link for part in grown for link in part.links]
     root, *more = (graph.names[part.root] for part in grown)
     return Tree.build(links, root, more)
+
+
+def extended_tree(tree: Tree, topology: Topology, without: Collection[Link] = ()) -> Tree:
+    """The tree with more links, where they join its parts and the switches that it lacks.
+
+    Its own links stay: the result `continues` it. The largest part has the first root.
+    """
+    parts = Parts(switch.id for switch in topology.switches)
+    for link in tree.links:
+        parts.join(link.a, link.b)
+    links = set(tree.links)
+    links.update(
+        link for link in topology.links if link not in without and parts.join(link.a, link.b)
+    )
+    former = dict.fromkeys((tree.root, *tree.more_roots))
+    roots: dict[str, str] = {}
+    for switch in (*(root for root in former if root in parts), *parts):
+        roots.setdefault(parts.find(switch), switch)
+    sizes = Counter(map(parts.find, parts))
+    # The sort is stable: among parts of one size, that of the former root stays the first.
+    first, *more = (roots[part] for part in sorted(roots, key=lambda part: -sizes[part]))
+    return Tree.build(links, first, more)
+
+
+class Parts:
+    """Switches that hang together, by the links that have joined them so far."""
+
+    def __init__(self, switches: Iterable[str]) -> None:
+        self._up = {switch: switch for switch in switches}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._up)
+
+    def find(self, switch: str) -> str:
+        """A switch that stands for the part of another one."""
+        while self._up[switch] != switch:
+            self._up[switch] = switch = self._up[self._up[switch]]
+        return switch
+
+    def join(self, a: str, b: str) -> bool:
+        """Join two switches; returns whether they were in different parts."""
+        one, other = self.find(a), self.find(b)
+        self._up[one] = other
+        return one != other
 
 
 class _Way(NamedTuple):

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from dzflow.errors import DzflowError
 from spark.java import java_problem
+from spark.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,12 +20,20 @@ if TYPE_CHECKING:
 FEW_BYTES = 4 << 20
 """Files of this size have some 70,000 rows: to compile queries takes longer than to run them."""
 
+SOME_BYTES = 24 << 20
+"""Some 400,000 rows: for Java to optimise its programs takes longer than it saves."""
+
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_ROWS_PER_PARTITION = 150_000  # that are grouped in memory at once, by each core
+
 _FOR_FEW = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",  # plans each stage again, when those before it are done
+    SHUFFLE_PARTITIONS: "2",
 }
-_JAVA_FOR_FEW = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # compiles little and quickly
+_JAVA_FOR_FEW = "-XX:+UseSerialGC"
+_JAVA_FOR_SOME = "-XX:TieredStopAtLevel=1"  # compiles quickly, and optimises little
 _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -41,12 +49,22 @@ class SparkFailed(DzflowError):
 class SparkOptions(Struct, frozen=True):
     """Where jobs run. `settings` are Spark's own, such as `spark.executor.memory`.
 
-    With `few` rows, Spark interprets its queries, and Java compiles little.
+    `size` is that of the traces in bytes, if it is known: the less they are, the less is compiled.
     """
 
     master: str = "local[*]"
     settings: Mapping[str, str] = {}
-    few: bool = False
+    size: int | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether there are few rows: Spark interprets its queries."""
+        return self.size is not None and self.size <= FEW_BYTES
+
+    @property
+    def some(self) -> bool:
+        """Whether there are not many rows: Java does not optimise what it compiles."""
+        return self.size is not None and self.size <= SOME_BYTES
 
     @property
     def local(self) -> bool:
@@ -54,21 +72,21 @@ class SparkOptions(Struct, frozen=True):
         return self.master.startswith("local")
 
 
-def are_few(path: str) -> bool:
-    """Whether traces are files of this machine that have few rows, as far as their size shows."""
+def local_size(path: str) -> int | None:
+    """The size of traces in bytes; None if they are not files of this machine."""
     folder = Path(path)
     inner = (folder / "traces" / "requests", folder / "requests", folder)
     try:
         if folder.is_file():
-            return folder.stat().st_size <= FEW_BYTES
+            return folder.stat().st_size
         found = next((each for each in inner if each.is_dir()), None)
         if found is None:
-            return False
+            return None
         events = found.parent / "events"  # sampled events, which some jobs read, too
         folders = (found, events) if found.name == "requests" and events.is_dir() else (found,)
-        return sum(f.stat().st_size for each in folders for f in each.iterdir()) <= FEW_BYTES
+        return sum(f.stat().st_size for each in folders for f in each.iterdir())
     except OSError:  # such as a file that is deleted now; whoever reads them says what is wrong
-        return False
+        return None
 
 
 @contextmanager
@@ -81,10 +99,10 @@ def open_session(options: SparkOptions, name: str = "dzflow") -> "Iterator[Spark
     from pyspark.sql import SparkSession
 
     errors = spark_errors()
-    with tempfile.TemporaryDirectory(prefix="dzflow-spark-", ignore_cleanup_errors=True) as folder:
+    with scratch_folder() as folder:
         try:
             builder = SparkSession.builder.master(options.master).appName(name)
-            for key, value in {**_settings(options, folder), **options.settings}.items():
+            for key, value in {**_settings(options, str(folder)), **options.settings}.items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
             session.sparkContext.pythonExec = _python(options)
@@ -97,6 +115,14 @@ def open_session(options: SparkOptions, name: str = "dzflow") -> "Iterator[Spark
             raise SparkFailed(f"Spark gave up: {reason(error)}") from error
         finally:
             session.stop()
+
+
+def suit_rows(session: "SparkSession", options: SparkOptions, rows: int) -> None:
+    """Have shuffles make as many partitions as suit so many rows, unless users say how many."""
+    if not options.few and SHUFFLE_PARTITIONS not in options.settings:
+        least = session.sparkContext.defaultParallelism
+        parts = max(least, -(-rows // _ROWS_PER_PARTITION))
+        session.conf.set(SHUFFLE_PARTITIONS, str(parts))
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -134,6 +160,8 @@ def _python(options: SparkOptions) -> str:
 def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
     """Settings that suit these jobs; users may override each of them."""
     java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    if options.some:
+        java += f" {_JAVA_FOR_SOME}"
     if options.few:
         java += f" {_JAVA_FOR_FEW}"
     found = {
@@ -151,7 +179,9 @@ def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
             "spark.driver.host": _LOOPBACK,
             "spark.local.dir": folder,
             "spark.driver.memory": "2g",
+            # As large as a file of a service: percentiles of more rows at once take much memory.
+            "spark.sql.files.maxPartitionBytes": "32m",
             # The default of 200 is for clusters.
-            "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
+            SHUFFLE_PARTITIONS: str(4 * (os.cpu_count() or 1)),
         }
     return {**found, **(_FOR_FEW if options.few else {})}

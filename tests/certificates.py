@@ -1,11 +1,18 @@
-"""Certificates for tests of TLS: an authority, and one certificate that it signed."""
+"""Certificates for tests of TLS: an authority, and one certificate that it signed.
 
+`make_as_written` makes those of a page of the documentation.
+"""
+
+import os
+import re
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+_HOW_TO = Path(__file__).parents[1] / "docs/how-to"
 _CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
 _MAKE: list[str | Path] = ["openssl", "req", "-x509", *_CURVE, "-days", "2"]
 
@@ -29,6 +36,21 @@ class Keys(NamedTuple):
         context = ssl.create_default_context(cafile=self.authority)
         context.load_cert_chain(self.certificate, self.key)
         return context
+
+
+def make_as_written(page: str, folder: Path) -> Path:
+    """Run the commands of a how-to page in a folder; give the folder that they make."""
+    text = (_HOW_TO / page).read_text()
+    (commands,) = re.findall(r"^```bash\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "-euc", commands],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        check=True,
+        capture_output=True,
+    )
+    return folder / "certs"
 
 
 def make_keys(folder: Path) -> Keys:

@@ -105,12 +105,12 @@ def three_members(folder: Path) -> Iterator[Cluster]:
         for member in members:
             member.wait()
         made = Cluster(members, keys)
-        asyncio.run(_authenticate(made.access()))
+        asyncio.run(authenticate(made.access()))
         yield made
 
 
-async def _authenticate(access: Access) -> None:
-    """Create the user and switch authentication on."""
+async def authenticate(access: Access) -> None:
+    """Create the user, who may do everything, and switch authentication on."""
     connection = EtcdConnection(
         Access(access.endpoints, ca=access.ca, cert=access.cert, key=access.key)
     )

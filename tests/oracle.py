@@ -95,10 +95,10 @@ def _admission(
             if not any(other != region and other.covers(region) for other in offered):
                 found[host.switch].add(
                     FlowEntry(
-                        pipeline.first_table,
+                        pipeline.admission_table(host.switch),
                         ADMIT_PRIORITY,
                         scope.match(region),
-                        goto=pipeline.forward_table,
+                        goto=pipeline.forward_table(host.switch),
                         in_port=host.port,
                     )
                 )
@@ -133,7 +133,7 @@ def _lpm_table(
             entries[region] = sent[region]
     return {
         FlowEntry(
-            pipeline.forward_table,
+            pipeline.forward_table(switch),
             MATCH_PRIORITY + region.size,
             scope.match(region, tree),
             tuple(sorted((_action(pipeline, switch, leg) for leg in out), key=repr)),
@@ -145,4 +145,4 @@ def _lpm_table(
 def _action(pipeline: Pipeline, switch: str, leg: Leg) -> Action:
     if isinstance(leg, ToSwitch):
         return Output(leg.port)
-    return ToGroup(pipeline.first_group + pipeline.groups[switch].index(leg.host))
+    return ToGroup(pipeline.groups_of(switch).start + pipeline.groups[switch].index(leg.host))

@@ -14,7 +14,7 @@ from configurators.engine.validation import validate
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.flows import Batch
-from sdn.pipeline import Pipeline, PlanName
+from sdn.pipeline import OtherTraffic, Pipeline, PlanName
 from sdn.plans import Plan, make_plan
 from sdn.routes import Routes
 from sdn.simulate import SimulatedNetwork
@@ -32,18 +32,17 @@ class Plant:
         self,
         topology: Topology,
         plan: PlanName,
-        trees: int = 1,
+        trees: int | Mapping[int, Tree] = 1,
         partition_map: PartitionMap | None = None,
         ordering: Ordering = "net",
+        other_traffic: OtherTraffic = "leave",
     ) -> None:
         self.ordering: Ordering = ordering
         self.scope = Scope(7, 1)
-        self.pipeline = Pipeline(plan=plan).extended(topology)
-        self.plan: Plan = make_plan(
-            Routes(topology, dict(enumerate(spanning_trees(topology, trees)))),
-            self.pipeline,
-            self.scope,
-        )
+        self.pipeline = Pipeline(plan=plan, other_traffic=other_traffic).extended(topology)
+        if isinstance(trees, int):
+            trees = dict(enumerate(spanning_trees(topology, trees)))
+        self.plan: Plan = make_plan(Routes(topology, trees), self.pipeline, self.scope)
         self.map = partition_map or PartitionMap(plan)
         self.engines = {name: Engine(self.plan) for name in self.map.leaves()}
         self.network = SimulatedNetwork(topology, self.pipeline)

@@ -10,11 +10,27 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from configurators.store.server.server import free_ports
 from tests.service import eventually, processes_with
+
+_LISTEN = "0A"
+_WORKERS = 24  # ports for workers, and for the processes of clients
+_OF_CLIENTS = range(23_000, 24_000)  # of Ray, for the process of each client; within the head
+PORT_OPTIONS = (
+    "port",
+    "ray-client-server-port",
+    "node-manager-port",
+    "object-manager-port",
+    "runtime-env-agent-port",
+    "dashboard-agent-grpc-port",
+    "dashboard-agent-listen-port",
+    "metrics-export-port",
+)
+"""The options of `ray start` that the docs name, beside the range for workers."""
 
 RAY = str(Path(sys.executable).parent / "ray")
 
@@ -89,17 +105,52 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, RayNode, dict[str, str]]]:
                 second.kill()
 
 
+class ClientCluster(NamedTuple):
+    """A cluster that is used through Ray's client, and all ports that it may listen at."""
+
+    address: str
+    token: Path
+    ports: frozenset[int]
+
+    def listening(self) -> set[int]:
+        """The TCP ports that its processes listen at."""
+        inodes = {inode for pid in processes_with(str(self.token)) for inode in _sockets(pid)}
+        found = set()
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            for line in Path(table).read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == _LISTEN and words[9] in inodes:
+                    found.add(int(words[1].rpartition(":")[2], 16))
+        return found
+
+
 @contextmanager
-def ray_with_clients(folder: Path) -> Iterator[tuple[str, Path]]:
-    """A cluster of one node on loopback: its address for clients, and the file with its token."""
-    gcs, port = free_ports(2)
-    loopback = (
-        *("--node-ip-address=127.0.0.1", f"--port={gcs}"),
-        f"--ray-client-server-port={port}",
-    )
-    with head_node(folder, *loopback, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0") as (_, variables):
+def ray_with_clients(folder: Path) -> Iterator[ClientCluster]:
+    """A cluster of one node on loopback, all of whose ports are given."""
+    ports = dict(zip(PORT_OPTIONS, free_ports(len(PORT_OPTIONS)), strict=True))
+    given = [f"--{name}={port}" for name, port in ports.items()]
+    workers = free_ports(_WORKERS)
+    given += [
+        "--node-ip-address=127.0.0.1",
+        f"--worker-port-list={','.join(map(str, workers))}",
+    ]
+    with head_node(folder, *given, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0") as (_, variables):
+        port = ports["ray-client-server-port"]
         eventually(lambda: _accepts(port), "the head of Ray takes clients")
-        yield f"ray://127.0.0.1:{port}", Path(variables["RAY_AUTH_TOKEN_PATH"])
+        token = Path(variables["RAY_AUTH_TOKEN_PATH"])
+        all_ports = frozenset({*ports.values(), *workers, *_OF_CLIENTS})
+        yield ClientCluster(f"ray://127.0.0.1:{port}", token, all_ports)
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    """The inodes of the sockets of a process."""
+    try:
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(entry)
+            if target.startswith("socket:["):
+                yield target[len("socket:[") : -1]
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return
 
 
 def _accepts(port: int) -> bool:

@@ -62,9 +62,13 @@ def flows(url: str, source: str) -> list[str]:
 def running(
     folder: Path, only: Only | None = None, said: list[str] | None = None, **options: Any
 ) -> Iterator[Service]:
-    """A service of the test's own, at a free port, with three switches unless `options` differ."""
+    """A service of the test's own, at a free port, with three switches unless `options` differ.
+
+    An option that is None is left out.
+    """
     small = {"port": 0, "data_dir": folder, "topology": "line:3"}
-    settings = load(options={**small, **options}, environment={})
+    given = {name: value for name, value in {**small, **options}.items() if value is not None}
+    settings = load(options=given, environment={})
     tell = (lambda _: None) if said is None else said.append
     with Service(settings, only, tell) as service:
         yield service

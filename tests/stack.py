@@ -27,8 +27,9 @@ from api.start.settings.settings import Settings
 from configurators.environment import Environment
 from configurators.ownership.ownership import Mode
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
-from configurators.state.network import first_network
+from configurators.state.network import first_network, undiscovered_network
 from configurators.store import keys
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
@@ -42,7 +43,7 @@ from monitor.jobs.scheduler import JobOptions
 from monitor.monitor import Monitor
 from monitor.moves.decision import MoveLimits
 from sdn.emulator import EmulatedNetwork
-from sdn.pipeline import PlanName
+from sdn.pipeline import OtherTraffic, PlanName
 from sdn.topologies import topology
 from tests.support import until
 
@@ -59,9 +60,15 @@ _TIMEOUT = 60.0
 
 
 class StackOptions(Struct, frozen=True):
-    """The parts of a stack."""
+    """The parts of a stack.
+
+    With an address `openflow`, switches of others connect there, and the network is discovered;
+    otherwise the stack has emulated switches.
+    """
 
     topology: str = "line:3"
+    openflow: str = ""
+    other_traffic: OtherTraffic = "leave"
     mode: Mode = "sna"
     plan: PlanName = "legs"
     trees: int = 1
@@ -143,16 +150,20 @@ class Stack:
         options = self.options
         around = Environment(tracer=options.tracer)
         async with Etcd(self.access) as etcd, asyncio.TaskGroup() as group:
-            made = topology(options.topology)
-            doc = first_network(made, options.plan, options.trees)
-            await etcd.put(keys.NETWORK, encode(doc))
+            if options.openflow:
+                doc = undiscovered_network(options.plan, options.trees)
+            else:
+                doc = first_network(topology(options.topology), options.plan, options.trees)
+            pipeline = replace(doc.pipeline, other_traffic=options.other_traffic)
+            await etcd.put(keys.NETWORK, encode(replace(doc, pipeline=pipeline)))
             for i in range(options.southbound):
                 southbound = SouthboundProcess(
                     self.access,
                     TOKEN,
                     f"southbound-{i}",
                     "127.0.0.1:0",
-                    "127.0.0.1:0",
+                    options.openflow or "127.0.0.1:0",
+                    options=SouthboundOptions(discover=bool(options.openflow)),
                     environment=around,
                 )
                 group.create_task(southbound.run(self._stop))
@@ -162,14 +173,15 @@ class Stack:
                     self.access, TOKEN, f"configurator-{i}", options=how, environment=around
                 )
                 group.create_task(configurator.run(self._stop))
-            there = asyncio.Event()
+            if not options.openflow:
+                there = asyncio.Event()
 
-            def connected(network: EmulatedNetwork) -> None:
-                self.network = network
-                there.set()
+                def connected(network: EmulatedNetwork) -> None:
+                    self.network = network
+                    there.set()
 
-            group.create_task(emulate(etcd, Settings(), self._stop, connected))
-            await there.wait()
+                group.create_task(emulate(etcd, Settings(), self._stop, connected))
+                await there.wait()
             dispatching = DispatcherOptions(
                 mode=options.mode,
                 plan=options.plan,

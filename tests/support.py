@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import pickle
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -21,6 +22,11 @@ async def until(condition: Callable[[], object | Awaitable[object]], timeout: fl
             if await found if inspect.isawaitable(found) else found:
                 return
             await asyncio.sleep(_EVERY)
+
+
+def state_size(thing: object) -> int:
+    """The size of all that an object keeps, in bytes: shows whether it forgets."""
+    return len(pickle.dumps(thing))
 
 
 def until_sync(condition: Callable[[], object], timeout: float = WAIT) -> None:

@@ -14,6 +14,8 @@ import pytest
 from api.start.up import Service
 from dzflow.sdk import Rest
 from dzflow.sdk.rest.api_protocol import Kind
+from sdn.topologies import topology
+from sdn.topology_file import load_topology
 from tests.command import run_dzflow
 from tests.service import eventually
 
@@ -81,6 +83,23 @@ def test_the_network_is_shown(url: str) -> None:
     switches = shown_as_json("switches", url=url)["items"]
     assert {each["state"] for each in switches} == {"up"}
     assert "southbound-1" in run("switches", url=url).stdout
+
+
+@pytest.mark.parametrize("name", ["network.json", "network.yaml"])
+def test_the_network_is_written_to_a_file_that_describes_it(
+    url: str, tmp_path: Path, name: str
+) -> None:
+    done = run("topology", "export", str(tmp_path / name), url=url)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "3 switches, 2 links, 3 hosts written" in done.stderr
+    assert load_topology(tmp_path / name) == topology("line:3")
+
+
+def test_a_network_is_not_written_to_any_file(url: str, tmp_path: Path) -> None:
+    for file in (tmp_path / "network.txt", tmp_path / "nowhere" / "network.yaml"):
+        done = run("topology", "export", str(file), url=url)
+        assert done.returncode == 1
+        assert str(file) in done.stderr.replace("\n", "")
 
 
 @pytest.mark.parametrize("source", ["cp", "dp"])

@@ -47,3 +47,4 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     drain: float = 12.0  # for requests in progress when the server stops
     max_kept_answers: int = 10_000  # to requests with an idempotency key that leave no record
     max_series: int = 10_000  # of counters that applications report
+    lab: str = ""  # the name of the service whose Open vSwitch lab it uses; empty: it has none

@@ -6,12 +6,16 @@ id of the HTTP request that is being served is added.
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterable
+from functools import lru_cache
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import IO, Any, Literal
+
+import msgspec
 
 from api.http.border.request_ids import request_id
 from api.start.settings.secret_values import secrets_of
@@ -20,6 +24,7 @@ from dzflow.process.private_files import private_opener
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "****"
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 # Below these levels, the libraries log details that operators do not need.
 _QUIET = {"asyncio": "error", "httpx": "warning", "httpcore": "warning", "uvicorn": "error"}
 
@@ -61,7 +66,10 @@ class Lines(logging.Formatter):
             "message": record.getMessage(),
             **extra,
         }
-        return json.dumps(fields, default=str, ensure_ascii=False)
+        try:
+            return _encode(fields).decode()
+        except (ValueError, TypeError, OverflowError):  # half a surrogate pair, a huge number
+            return json.dumps(fields, default=str)
 
     def _words(self, record: logging.LogRecord, extra: dict[str, Any]) -> str:
         error = extra.pop("error", None)
@@ -74,6 +82,11 @@ class Lines(logging.Formatter):
 
 class PrivateFile(RotatingFileHandler):
     """Log files that only their owner can read."""
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: ARG002, N802
+        """Whether the file is full. The base class would format each record once more to know."""
+        stream = self.stream
+        return stream is not None and os.fstat(stream.fileno()).st_size >= self.maxBytes > 0
 
     def _open(self) -> IO[Any]:  # type: ignore[override]
         return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private_opener)
@@ -115,5 +128,9 @@ def log_folder(settings: Settings) -> Path:
 
 
 def _moment(seconds: float) -> str:
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{whole}.{int(seconds % 1 * 1e6):06d}Z"
+    return f"{_second(int(seconds))}.{int(seconds % 1 * 1e6):06d}Z"
+
+
+@lru_cache(2)  # of the present second and the one before
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from api.start import child
 from api.start.parts import common
-from api.start.parts.network import switch_model
+from api.start.parts.network import lab_service, switch_model
 from api.start.probes import answer_probes
 from api.start.settings.sections.processes import ProbeSettings
 from api.start.settings.settings import Settings
@@ -141,7 +141,7 @@ async def _lab(self: child.Child, etcd: Etcd, stop: asyncio.Event) -> None:
         async for controllers in _controllers(etcd):
             lab.set_controllers([f"tcp:{address}" for address in controllers])
 
-    with Lab(topology_of(doc)) as lab:
+    with Lab(topology_of(doc), service=lab_service(self.settings)) as lab:
         if self.orders["relay"]:
             lab.relay(self.orders["relay"])
         self.report(ready=True, lab=lab.tag)
@@ -153,7 +153,7 @@ async def _lab(self: child.Child, etcd: Etcd, stop: asyncio.Event) -> None:
 
 async def _work(self: child.Child, stop: asyncio.Event) -> None:
     # Beside others, it is not the one to be probed.
-    probes = self.settings.probes if self.orders["alone"] else ProbeSettings()
+    probes = self.settings.probes if self.orders.get("alone") else ProbeSettings()
     async with (
         Etcd(common.access(self.settings)) as etcd,
         answer_probes(probes, lambda: self.ready and not stop.is_set()),

@@ -43,7 +43,7 @@ from api.start.settings.settings import Part, Settings
 from api.start.workers.ray_environment import environment, folder_of
 from api.start.workers.wanted import find_other_counts, load_or_store_counts
 from configurators.store.etcd.client import Etcd
-from configurators.store.etcd.errors import StoreError
+from configurators.store.etcd.errors import StoreError, StoreUnavailable
 from configurators.store.model import NetworkDoc
 from configurators.store.server.server import EtcdServer
 from dzflow.aio import BackgroundTasks
@@ -136,7 +136,7 @@ class Supervisor:
             self._tell("starting etcd")
             await asyncio.to_thread(self.etcd.wait)
         async with Etcd(common.access(self.settings)) as etcd:
-            self.network = await load_or_store_network(etcd, self.settings)
+            self.network = await self._load_network(etcd)
             if self._role.workers in ("own", "detached") or self._role.southbound:
                 await self._store_counts(etcd)
         self._update(plan=self.network.pipeline.plan, trees=self.network.tree_count)
@@ -169,6 +169,19 @@ class Supervisor:
             )
         await self._get_ready()
         self._watch()
+
+    async def _load_network(self, etcd: Etcd) -> NetworkDoc:
+        """The network; a part that is started alone waits for an etcd that is started later."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (START_SECONDS if self._only else 0.0)
+        while True:
+            try:
+                return await load_or_store_network(etcd, self.settings)
+            except StoreUnavailable as error:
+                if loop.time() > until:
+                    raise
+                self._tell(f"waiting for etcd: {error}")
+                await asyncio.sleep(_CHECK_ETCD_EVERY)
 
     def _bind(self) -> None:
         """Bind the sockets of all API processes: the shared port, and those of their own."""

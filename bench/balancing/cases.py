@@ -1,7 +1,7 @@
 """The cases of the benchmark `balance`: systems, configurators, and what is varied.
 
-The figures are those of thesis section 6.6: 6.7 (against the number of configurators), 6.8 (against
-the number of partitions) and 6.9 (against the size of slices).
+The figures are those of thesis section 6.6: 6.7 and 6.8 a to d (against the number of
+configurators), 6.8 e and f (against the number of partitions) and 6.9 (against the size of slices).
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from bench.load.generator import CallKind
 from bench.report import Row
 from bench.workload import Distribution
+from sdn.pipeline import PlanName
 
 SystemName = Literal["SNA", "SNA-LB (thesis)", "SNA-LB", "SEA"]
 Section = Literal["scaling", "scaling_default", "partitions", "slices"]
@@ -42,6 +43,7 @@ class ConfiguratorKind(NamedTuple):
     switch_delay_ms: float
     rate: int  # requests per second
     calls: CallKind
+    time: float = 1.0  # of the seconds of load: at a higher rate, shorter runs tell as much
 
     def settings(self) -> dict[str, Any]:
         """The settings that make configurators work like this."""
@@ -56,7 +58,7 @@ THESIS = ConfiguratorKind("thesis", 1, 1, 20.0, 95, "single")
 longer that is, and never be overloaded. Its switches are so slow that it waits for them most of the
 time: otherwise the figures would show how many processors the machine has."""
 
-DEFAULT = ConfiguratorKind("default", 0, 500, 5.0, 400, "batch")
+DEFAULT = ConfiguratorKind("default", 0, 500, 5.0, 400, "batch", time=0.5)
 
 
 class Case(NamedTuple):
@@ -69,6 +71,16 @@ class Case(NamedTuple):
     configurators: int = 4
     partitions: int = 64
     ordering: str = "net"
+    plan: PlanName = "legs"
+
+    @property
+    def is_burst(self) -> bool:
+        """Whether all requests subscribe, and arrive at once where nothing is active, as in 6.9.
+
+        With removals in between, or with short queues, slices would never get large. Where many
+        subscriptions are active already, the entries of new ones are mostly there.
+        """
+        return self.section == "slices"
 
     @property
     def columns(self) -> Row:
@@ -81,8 +93,9 @@ class Case(NamedTuple):
             "at_once": self.kind.at_once,
             "slice_limit": self.kind.slice_limit,
             "ordering": self.ordering,
+            "plan": self.plan,
             "switch_delay_ms": self.kind.switch_delay_ms,
-            "rate": self.kind.rate,
+            "rate": None if self.is_burst else self.kind.rate,
         }
 
     def settings(self, topology: str) -> dict[str, Any]:
@@ -91,6 +104,7 @@ class Case(NamedTuple):
             "topology": topology,
             "configurators": self.configurators,
             "partitions": self.partitions,
+            "plan": self.plan,
             "ordering": self.ordering,
             **self.kind.settings(),
             **SYSTEMS[self.system],
@@ -110,6 +124,7 @@ class Scale(NamedTuple):
     active: int = 500  # subscriptions before the load begins
     settle: float = 12.0  # seconds of load that are not measured: the balancer acts
     seconds: float = 10.0  # of load that are measured
+    burst: int = 1_000  # requests that arrive at once, where they do
     topology: str = "fat-tree:102"
     reference: int = 4  # configurators, for the ratios
 
@@ -128,7 +143,7 @@ def _full() -> Iterator[Case]:
             yield Case("partitions", system, content, partitions=count)  # type: ignore[arg-type]
     for limit, ordering in product((1, 5, 20, 100, 500), ("fifo", "ordered", "net")):
         kind = THESIS._replace(slice_limit=limit)
-        yield Case("slices", "SNA", "uniform", kind, ordering=ordering)
+        yield Case("slices", "SNA", "uniform", kind, 1, 1, ordering, plan="lpm")
 
 
 FULL = Scale(tuple(_full()))

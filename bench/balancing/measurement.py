@@ -13,7 +13,7 @@ from msgspec import Struct
 from bench.balancing.cases import Case, Scale
 from bench.components import read_status
 from bench.load.arrivals import arrival_times
-from bench.load.generator import LoadFailed, LoadGenerator
+from bench.load.generator import CONNECTIONS, LoadFailed, LoadGenerator
 from bench.load.http_client import HttpClient
 from bench.load.traffic import Traffic
 from bench.report import Row
@@ -51,19 +51,28 @@ def measure(case: Case, scale: Scale) -> Row:
 
 
 async def _measure(url: str, case: Case, scale: Scale) -> Row:
-    traffic = Traffic(case.content, len(topology(scale.topology).hosts))
-    seconds = scale.settle + scale.seconds
-    traffic.encode_ahead(scale.active + round(case.kind.rate * seconds / 2) + 1)
-    load = LoadGenerator(url, traffic)
+    hosts = len(topology(scale.topology).hosts)
+    traffic = Traffic(case.content, hosts, plan=case.plan)
+    settle = scale.settle * case.kind.time
+    seconds = settle + scale.seconds * case.kind.time
+    expected = scale.burst if case.is_burst else round(case.kind.rate * seconds / 2) + 1
+    traffic.encode_ahead(scale.active + expected)
+    connections = scale.burst if case.is_burst else CONNECTIONS
+    load = LoadGenerator(url, traffic, connections=connections)
     await load.prepare()
     async with HttpClient(url, _MOVES_AT_ONCE) as client:
         await wait_until_whole(client)
         if "SNA" in case.system and case.configurators > 1:
             await assign_randomly(client, Random(_SEED))
-        await load.fill(scale.active)
+        if not case.is_burst:
+            await load.fill(scale.active)
         before = read_migrations(await _metrics(client))
-    arrivals = arrival_times("poisson", case.kind.rate, seconds)
-    result = await load.send_arrivals(arrivals, case.kind.calls, skip=scale.settle)
+    if case.is_burst:
+        at_once = [0.0] * scale.burst
+        result = await load.send_arrivals(at_once, case.kind.calls, removals=False)
+    else:
+        arrivals = arrival_times("poisson", case.kind.rate, seconds)
+        result = await load.send_arrivals(arrivals, case.kind.calls, skip=settle)
     async with HttpClient(url, 1) as client:
         after = read_migrations(await _metrics(client))
     moves = after.moves - before.moves

@@ -87,11 +87,6 @@ class LoadResult(Struct):
         """Acknowledged requests per second."""
         return len(self.latencies) / self.seconds
 
-    @property
-    def flow_mods_per_s(self) -> float:
-        """Acknowledged flow operations per second."""
-        return self.flow_ops / self.seconds
-
     def columns(self) -> Row:
         """Rate, latencies, operations, and the number of refused requests."""
         return {
@@ -127,17 +122,21 @@ class LoadResult(Struct):
 class LoadGenerator:
     """Sends the requests of some traffic to a service, and measures them.
 
-    `keyed` is the share of calls that have an idempotency key.
+    `keyed` is the share of calls that have an idempotency key. A call that finds all `connections`
+    in use waits for one; its latency counts from when it was due.
     """
 
-    def __init__(self, url: str, traffic: Traffic, keyed: float = 0.0) -> None:
+    def __init__(
+        self, url: str, traffic: Traffic, keyed: float = 0.0, connections: int = CONNECTIONS
+    ) -> None:
         self._url = url
         self._traffic = traffic
+        self._connections = connections
         self._keyed = keyed
         self._random = Random(1)
         self._result = LoadResult()
         self._from = 0.0  # requests that should have been sent earlier are not measured
-        self._client = HttpClient(url, CONNECTIONS)  # a new one for each measurement
+        self._client = HttpClient(url, connections)  # a new one for each measurement
 
     async def prepare(self) -> None:
         """Create the space and the publishers' advertisements."""
@@ -177,7 +176,7 @@ class LoadGenerator:
         After a refusal, a caller waits for as long as the service says.
         """
         until = time.perf_counter() + seconds
-        calls, size = (calls, size) if kind == "batch" else (CONNECTIONS, 1)
+        calls, size = (calls, size) if kind == "batch" else (self._connections, 1)
 
         async def worker(number: int) -> None:
             remove = number % 2 == 1
@@ -191,12 +190,30 @@ class LoadGenerator:
 
         return await self._measure([worker(number) for number in range(calls)])
 
-    async def send_arrivals(
-        self, arrivals: Sequence[float], kind: CallKind, skip: float = 0.0
-    ) -> LoadResult:
-        """Send each request at its time, every second one a removal, and wait for all answers.
+    async def send_one_by_one(self, count: int, rest: float) -> LoadResult:
+        """Send requests one after the other, every second one a removal, with a rest after each."""
 
-        Those of the first `skip` seconds are sent, but not measured.
+        async def send() -> None:
+            for number in range(count):
+                due = [time.perf_counter()]
+                call = self._unsubscribe if number % 2 else self._subscribe
+                await call(due, "single")
+                await asyncio.sleep(rest)
+
+        return await self._measure([send()])
+
+    async def send_arrivals(
+        self,
+        arrivals: Sequence[float],
+        kind: CallKind,
+        skip: float = 0.0,
+        *,
+        removals: bool = True,
+    ) -> LoadResult:
+        """Send each request at its time, and wait for all answers.
+
+        Every second one is a removal, unless `removals` is false. Those of the first `skip` seconds
+        are sent, but not measured.
         """
         began = time.perf_counter()
 
@@ -205,18 +222,18 @@ class LoadGenerator:
             async with asyncio.TaskGroup() as calls:
                 while waiting:
                     now = time.perf_counter() - began
-                    additions: list[float] = []
-                    removals: list[float] = []
+                    added: list[float] = []
+                    removed: list[float] = []
                     while waiting and waiting[0][1] <= now:
                         number, at = waiting.popleft()
                         # Subscribe if the service is so late that nothing is left to remove.
-                        removing = number % 2 and len(removals) < self._traffic.active
-                        (removals if removing else additions).append(began + at)
+                        removes = removals and number % 2 and len(removed) < self._traffic.active
+                        (removed if removes else added).append(began + at)
                     size = LARGEST if kind == "batch" else 1
-                    for start in range(0, len(additions), size):
-                        calls.create_task(self._subscribe(additions[start : start + size], kind))
-                    for start in range(0, len(removals), size):
-                        calls.create_task(self._unsubscribe(removals[start : start + size], kind))
+                    for start in range(0, len(added), size):
+                        calls.create_task(self._subscribe(added[start : start + size], kind))
+                    for start in range(0, len(removed), size):
+                        calls.create_task(self._unsubscribe(removed[start : start + size], kind))
                     if waiting:
                         pause = GATHER if kind == "batch" else 0.0
                         next_at = began + waiting[0][1] - time.perf_counter()
@@ -229,7 +246,8 @@ class LoadGenerator:
     ) -> LoadResult:
         self._result = result = LoadResult()
         self._from = time.perf_counter() + skip if skip else 0.0
-        async with HttpClient(self._url, CONNECTIONS) as self._client, asyncio.TaskGroup() as group:
+        client = HttpClient(self._url, self._connections)
+        async with client as self._client, asyncio.TaskGroup() as group:
             began = time.perf_counter()
             for worker in workers:
                 group.create_task(worker)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from bench.workload import HOSTS, Distribution, HostFilter, Workload, make_space
+from sdn.pipeline import PlanName
 
 SPACE = "bench"
 WAIT = 60.0  # seconds that a call waits for the switches
@@ -38,9 +39,15 @@ class Traffic:
     """Subscriptions of a workload, spread over all hosts or sent by one, and which are active."""
 
     def __init__(
-        self, distribution: Distribution, hosts: int, seed: int = 1, host: str | None = None
+        self,
+        distribution: Distribution,
+        hosts: int,
+        seed: int = 1,
+        host: str | None = None,
+        plan: PlanName = "legs",
     ) -> None:
-        space = make_space("fields")
+        """For a service that runs under a `plan`: `lpm` needs another index."""
+        space = make_space("fields" if plan == "legs" else "zorder")
         self.schema = space.to_json()
         workload = Workload(space, distribution, seed)
         self.publishers = [request_body(scale_down(p, hosts)) for p in workload.publishers()]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from bench.replay.model import ConfiguratorFigures, MapFigures, Operations, PartitionFigures
-from bench.replay.partition import EntryCount, PartitionReplay, Told
+from bench.replay.partition import EntryCount, PartitionReplay, Task
 from bench.replay.spaces import ReplaySpace
 from configurators.engine.engine import Engine, Ordering
 from configurators.engine.partials import Partial, Request
@@ -47,17 +47,17 @@ class MapReplay:
     def begin(self, space: str, record: Request) -> None:
         """A record begins."""
         for leaf, share in route(self.spaces[space].map, record).items():
-            self._tell(space, leaf, record, share.regions, share.edge)
+            self._send(space, leaf, record, share.regions, share.edge)
 
     def end(self, space: str, record: Request) -> None:
         """A record ends."""
         for leaf in route(self.spaces[space].map, record):
-            self._tell(space, leaf, record)
+            self._send(space, leaf, record)
 
     def update(self, space: str, old: Request, new: Request) -> None:
         """A record gets other regions: they are added, and then the old ones are removed.
 
-        A partition is told twice at the most, as by the dispatcher.
+        A partition gets two tasks at the most, as from the dispatcher.
         """
         partition_map = self.spaces[space].map
         before, after = route(partition_map, old), route(partition_map, new)
@@ -65,12 +65,12 @@ class MapReplay:
             had = before.get(leaf)
             both = _joined(had, share) if had else share
             if not (had and _same(had, both)):
-                self._tell(space, leaf, new, both.regions, both.edge)
+                self._send(space, leaf, new, both.regions, both.edge)
             if not _same(both, share):
-                self._tell(space, leaf, new, share.regions, share.edge)
+                self._send(space, leaf, new, share.regions, share.edge)
         for leaf in before:
             if leaf not in after:
-                self._tell(space, leaf, new)
+                self._send(space, leaf, new)
 
     def finish(self) -> None:
         """Decide everything that waits."""
@@ -125,7 +125,7 @@ class MapReplay:
                         found.setdefault(switch, []).extend(entries)
         return found
 
-    def _tell(
+    def _send(
         self,
         space: str,
         leaf: str,
@@ -133,8 +133,8 @@ class MapReplay:
         regions: tuple[Region, ...] = (),
         edge: tuple[Region, ...] = (),
     ) -> None:
-        told = Told(record.id, record.host, record.advertised, regions, edge)
-        self.partitions[space][leaf].put(told)
+        task = Task(record.id, record.host, record.advertised, regions, edge)
+        self.partitions[space][leaf].put(task)
 
 
 def _joined(first: Partial, second: Partial) -> Partial:

@@ -1,4 +1,4 @@
-"""One partition in a replay: gathers what it is told into slices, and has the engine decide them.
+"""One partition in a replay: gathers tasks into slices, and has the engine decide them.
 
 The clock is passed in: nothing here does I/O.
 """
@@ -14,7 +14,7 @@ from dzflow.region import Region
 from sdn.flows import Change, count
 
 
-class Told(NamedTuple):
+class Task(NamedTuple):
     """What a partition shall have of a record; without regions, nothing."""
 
     id: str
@@ -62,8 +62,8 @@ class PartitionReplay:
         self._ordering: Ordering = ordering
         self._clock = clock
         self._entries = entries
-        self._waiting: dict[str, Told] = {}
-        self._later: list[Told] = []
+        self._waiting: dict[str, Task] = {}
+        self._later: list[Task] = []
 
     @property
     def counted(self) -> Operations:
@@ -71,9 +71,9 @@ class PartitionReplay:
         by = self.operations
         return Operations(by[Change.ADD], by[Change.MODIFY], by[Change.DELETE])
 
-    def put(self, told: Told) -> None:
+    def put(self, task: Task) -> None:
         """Take something in; decide if a slice is full."""
-        self._take_in(told)
+        self._take_in(task)
         # The second bound is for records that change all the time: memory must not grow.
         while len(self._waiting) >= self._limit or len(self._later) >= self._limit:
             self._decide_waiting()
@@ -86,20 +86,20 @@ class PartitionReplay:
     def _decide_waiting(self) -> None:
         slice_, later = self._waiting, self._later
         self._waiting, self._later = {}, []
-        partials = [found for told in slice_.values() if (found := self._partial(told))]
+        partials = [found for task in slice_.values() if (found := self._partial(task))]
         if self._ordering == "net":
             self._decide(partials)
         else:
             for _, run in groupby(partials, key=lambda partial: partial.kind):
                 self._decide(list(run))
-        for told in later:
-            self._take_in(told)
+        for task in later:
+            self._take_in(task)
 
-    def _take_in(self, told: Told) -> None:
-        if told.id in self._waiting:
-            self._later.append(told)
+    def _take_in(self, task: Task) -> None:
+        if task.id in self._waiting:
+            self._later.append(task)
         else:
-            self._waiting[told.id] = told
+            self._waiting[task.id] = task
 
     def _decide(self, partials: list[Partial]) -> None:
         if not partials:
@@ -115,20 +115,20 @@ class PartitionReplay:
             self.operations[change] += number
         self._entries.add(counts[Change.ADD] - counts[Change.DELETE])
 
-    def _partial(self, told: Told) -> Partial | None:
+    def _partial(self, task: Task) -> Partial | None:
         """What the engine has to do; None if it has done that already."""
-        known = self.engine.get(told.id)
-        if not told.regions:
+        known = self.engine.get(task.id)
+        if not task.regions:
             if known is None:
                 return None
-            return Partial(Kind.UNADVERTISE if told.advertised else Kind.UNSUBSCRIBE, told.id)
+            return Partial(Kind.UNADVERTISE if task.advertised else Kind.UNSUBSCRIBE, task.id)
         if known is None:
-            kind = Kind.ADVERTISE if told.advertised else Kind.SUBSCRIBE
-        elif _same(known.regions, told.regions) and _same(known.edge, told.edge):
+            kind = Kind.ADVERTISE if task.advertised else Kind.SUBSCRIBE
+        elif _same(known.regions, task.regions) and _same(known.edge, task.edge):
             return None
         else:
             kind = Kind.UPDATE
-        return Partial(kind, told.id, told.host, told.regions, told.edge)
+        return Partial(kind, task.id, task.host, task.regions, task.edge)
 
 
 def _same(first: Iterable[Region], second: Iterable[Region]) -> bool:

@@ -22,14 +22,14 @@ _LESS = 1 - 1e-9  # a cut must make the heaviest part lighter by more than a rou
 
 
 class Weighted(Struct, frozen=True):
-    """A region and its weight; `told` if it is advertised, so that several partitions hear of it.
+    """A region and its weight; `advertised` regions are known to several partitions.
 
     Subclasses may add fields: a part of a region has those of the whole.
     """
 
     region: Region
     weight: float = 1.0
-    told: bool = False
+    advertised: bool = False
 
 
 class Placement(Struct, frozen=True):
@@ -142,20 +142,20 @@ class DraftNode:
 
     def _heaviest_parts(self) -> Mapping[int, float]:
         """The weight of the heaviest part, for each bit that could be tested."""
-        fixed: dict[int, list[float]] = {}  # by place: owned with 0 and with 1, told with 0, with 1
-        told = 0.0
+        fixed: dict[int, list[float]] = {}  # by place: subscribed 0 and 1, advertised 0 and 1
+        advertised = 0.0
         for item in self.items:
-            column = 2 if item.told else 0
-            told += item.weight if item.told else 0.0
+            column = 2 if item.advertised else 0
+            advertised += item.weight if item.advertised else 0.0
             bits = item.region.bits
             for place in _places(item.region.mask & ~self._tested):
                 weights = fixed.setdefault(place, [0.0, 0.0, 0.0, 0.0])
                 weights[column + (bits >> (WIDTH - 1 - place) & 1)] += item.weight
         found = {}
-        for place, (zero, one, told_zero, told_one) in fixed.items():
+        for place, (zero, one, advertised_zero, advertised_one) in fixed.items():
             # All children are told of an advertisement that leaves the bit open.
-            zeros = zero + told - told_one
-            ones = one + told - told_zero
+            zeros = zero + advertised - advertised_one
+            ones = one + advertised - advertised_zero
             found[place] = max(zeros, ones, self.weight - zero - one)
         return found
 
@@ -171,7 +171,7 @@ class DraftNode:
                 for value, part in enumerate(parts[:2]):
                     region = Region(item.region.bits | value * bit, item.region.mask | bit)
                     part.append(replace(item, region=region))
-            elif splits or not item.told:
+            elif splits or not item.advertised:
                 parts[2 if not fixed else int(one)].append(item)
             else:
                 for part in (parts[int(one)], parts[2]) if fixed else parts:
@@ -186,7 +186,7 @@ def _separated_weight(items: Sequence[Weighted]) -> Mapping[int, float]:
 
     One with several coverers counts once for each.
     """
-    owned = [item for item in items if not item.told]
+    owned = [item for item in items if not item.advertised]
     known: RegionMap[Region] = RegionMap()
     for region in dict.fromkeys(item.region for item in owned):
         known.add(region, region)

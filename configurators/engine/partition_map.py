@@ -19,7 +19,7 @@ from dzflow.region import WIDTH, Region
 from sdn.pipeline import PlanName
 
 ONLY = "all"
-_MOST_TOLD = 1 << 16  # patterns of tested bits whose partitions are cached
+_MOST_CACHED = 1 << 16  # patterns of tested bits whose partitions are cached
 
 
 class Node(Struct, frozen=True):
@@ -39,15 +39,15 @@ class PartitionMap(Struct, frozen=True, dict=True):
 
     def leaves(self) -> list[str]:
         """The names of all partitions."""
-        return [name for name, _ in self.parts(Region(0, 0), told=True)]
+        return [name for name, _ in self.parts(Region(0, 0), advertised=True)]
 
-    def parts(self, region: Region, told: bool = False) -> list[tuple[str, Region]]:
+    def parts(self, region: Region, advertised: bool = False) -> list[tuple[str, Region]]:
         """The partitions that own a region, each with its part of it.
 
-        With `told`, also the partitions that may hold regions overlapping it; they must know of an
-        advertisement.
+        For an `advertised` region, also the partitions that may hold regions overlapping it: they
+        must know of the advertisement.
         """
-        return list((self._compiled.told if told else self._compiled.owners)(region))
+        return list((self._compiled.overlapping if advertised else self._compiled.owners)(region))
 
     def owner(self, region: Region) -> str | None:
         """The one partition that owns a region; None if it is split among several."""
@@ -57,10 +57,10 @@ class PartitionMap(Struct, frozen=True, dict=True):
     def _compiled(self) -> "_Compiled":
         return _Compiled(self)
 
-    def find(self, region: Region, told: bool) -> list[tuple[str, Region]]:
+    def find(self, region: Region, advertised: bool) -> list[tuple[str, Region]]:
         """The same as `parts`, computed from the definition: slow and plain."""
         found: list[tuple[str, Region]] = []
-        self._descend(self.root, region, [], told, found)
+        self._descend(self.root, region, [], advertised, found)
         return found
 
     def _descend(
@@ -68,7 +68,7 @@ class PartitionMap(Struct, frozen=True, dict=True):
         node: Node | None,
         region: Region,
         path: list[str],
-        told: bool,
+        advertised: bool,
         found: list[tuple[str, Region]],
     ) -> None:
         if node is None:
@@ -79,14 +79,14 @@ class PartitionMap(Struct, frozen=True, dict=True):
         for value, child in ((0, node.zero), (1, node.one)):
             if fixed and bool(region.bits & bit) != bool(value):
                 continue
-            if fixed or told or self.plan == "lpm":
+            if fixed or advertised or self.plan == "lpm":
                 # Only prefixes are split: under `legs` a partition is told the whole region.
                 part = region
                 if not fixed and self.plan == "lpm":
                     part = Region(region.bits | value * bit, region.mask | bit)
-                self._descend(child, part, [*path, self._step(node, str(value))], told, found)
-        if self.plan == "legs" and (told or not fixed):
-            self._descend(node.open, region, [*path, self._step(node, "x")], told, found)
+                self._descend(child, part, [*path, self._step(node, str(value))], advertised, found)
+        if self.plan == "legs" and (advertised or not fixed):
+            self._descend(node.open, region, [*path, self._step(node, "x")], advertised, found)
 
     def _step(self, node: Node, value: str) -> str:
         return value if self.plan == "lpm" else f"{node.bit}-{value}"
@@ -100,14 +100,14 @@ _Branch = tuple[int, Any, Any, Any]  # the bit that is tested, and what follows 
 
 
 class _Compiled:
-    """A map in a form that answers quickly, and caches which partitions are told."""
+    """A map in a form that answers quickly, and caches what overlaps a region."""
 
     def __init__(self, partition_map: PartitionMap) -> None:
         self._map = partition_map
         self._tested = 0  # all bits that the map tests: no others matter
         self._splits = partition_map.plan == "lpm"
         self._root = self._branch(partition_map.root, [])
-        self._told: dict[tuple[int, int], tuple[str, ...]] = {}
+        self._overlapping: dict[tuple[int, int], tuple[str, ...]] = {}
 
     def _branch(self, node: Node | None, path: list[str]) -> _Branch | str:
         if node is None:
@@ -140,16 +140,16 @@ class _Compiled:
         owner = self.owner(region)
         return self._map.find(region, False) if owner is None else ((owner, region),)
 
-    def told(self, region: Region) -> _Parts:
+    def overlapping(self, region: Region) -> _Parts:
         """The partitions that may hold regions overlapping one."""
         if self._splits:
             return self.owners(region)
         key = region.bits & self._tested, region.mask & self._tested
-        names = self._told.get(key)
+        names = self._overlapping.get(key)
         if names is None:
-            if len(self._told) >= _MOST_TOLD:
-                self._told.clear()
-            names = self._told[key] = tuple(name for name, _ in self._map.find(region, True))
+            if len(self._overlapping) >= _MOST_CACHED:
+                self._overlapping.clear()
+            names = self._overlapping[key] = tuple(name for name, _ in self._map.find(region, True))
         return [(name, region) for name in names]
 
 
@@ -170,7 +170,7 @@ def route(partition_map: PartitionMap, request: Request) -> dict[str, Partial]:
         name: Partial(
             Kind.ADVERTISE, request.id, request.host, tuple(parts), tuple(owned.get(name, ()))
         )
-        for name, parts in _by_partition(compiled.told, request.regions).items()
+        for name, parts in _by_partition(compiled.overlapping, request.regions).items()
     }
 
 

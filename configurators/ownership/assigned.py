@@ -6,7 +6,7 @@ starts claims the keys that name it, and takes over the partitions of configurat
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -191,6 +191,7 @@ class AssignedOwnership:
             # Owners of partitions that the last change of the map has removed are fenced by that.
             await self._southbound.wait_for_spaces(self._known.spaces_revision)
             await self._southbound.raise_epochs(epochs)
+            await self._know_network(workers.values())
         views = {name: view for name in workers if (view := self._known.view(name))}
         found = await read(self._etcd, views)
         for name, loaded in found.items():
@@ -218,6 +219,7 @@ class AssignedOwnership:
         epochs = {name: worker.epoch for name, worker in workers.items()}
         with report_long_wait(workers.values(), self._southbound.why_not_fenced):
             undeclared = await self._southbound.raise_epochs(epochs)
+            await self._know_network(workers.values())
         missing: list[PartitionWorker] = []
         for copy in copies:
             worker = copy.worker
@@ -233,6 +235,15 @@ class AssignedOwnership:
             worker.ready = True
         log.info("%d partitions have moved here, %d are compared", len(workers), len(missing))
         partitions.changed()
+
+    async def _know_network(self, workers: Iterable[PartitionWorker]) -> None:
+        """Bring workers that do not run yet to the network that southbound processes have.
+
+        In an older network, a number of a table may be that of another leg.
+        """
+        await self._known.wait_for_network(self._southbound.newest_network())
+        for worker in workers:
+            worker.follow_networks()
 
     def _create(self, name: str, epoch: int) -> PartitionWorker:
         worker = self._partitions.create(name, epoch, self._replies.reply)

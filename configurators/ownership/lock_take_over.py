@@ -1,8 +1,10 @@
 """Makes a configurator that has locked partitions their owner (mode `sea`).
 
 The order makes it safe. First raise the epoch at all southbound processes: from then on no former
-owner can change a switch. Then read what former owners have done. Then declare to the southbound
-processes what switches should hold, unless the former owner has left the partition in order.
+owner can change a switch. Then know the network as these processes do: in an older one, a number of
+a table may be that of another leg. Then read what former owners have done. Then declare to the
+southbound processes what switches should hold, unless the former owner has left the partition in
+order.
 """
 
 import asyncio
@@ -58,6 +60,8 @@ class LockTakeOver:
         """
         lock, name = held.lock, held.lock.partition
         await self._raises.call(name, lock.epoch)
+        await self._known.wait_for_network(self._southbound.newest_network())
+        held.worker.follow_networks()
         found = await held.log.read()
         if is_replica and not (found.gap and self._known.view(name)):
             catch_up(held.worker, found.tasks)

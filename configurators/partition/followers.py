@@ -68,7 +68,8 @@ class NetworkFollower:
             why = partial(self._southbound.why_network_missing, revision)
             with report_long_wait(self._partitions.owned.values(), why):
                 await self._southbound.wait_for_network(revision)
-            await self._southbound.wait_until_back(self._lost.difference(doc.lost.switches))
+            there = {switch.id for switch in doc.switches}
+            await self._southbound.wait_until_back((self._lost & there) - {*doc.lost.switches})
         *between, last = steps(doc, known.network)
         for step in between:
             self._go_over(step, known.revision)
@@ -78,7 +79,7 @@ class NetworkFollower:
 
     def _go_over(self, doc: NetworkDoc, revision: int) -> None:
         network = Network.of(doc, self._known.network)
-        self._known.network, self._known.revision = network, revision
+        self._known.go_over(network, revision)
         self._partitions.take_up(revision, network)
 
 

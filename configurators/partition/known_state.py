@@ -25,8 +25,21 @@ class KnownState:
 
     def spaces_changed(self) -> None:
         """Wake all that wait for a change of the spaces."""
+        self._wake()
+
+    def go_over(self, network: Network, revision: int) -> None:
+        """Know a newer network, and wake all that wait for it."""
+        self.network, self.revision = network, revision
+        self._wake()
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+    async def wait_for_network(self, revision: int) -> None:
+        """Wait until the network of a revision, or a newer one, is known."""
+        while self.revision < revision:
+            await self._changed.wait()
 
     async def wait_until_settled(self, partition: str) -> None:
         """Wait until switches have the entries of all partitions that came with this one."""

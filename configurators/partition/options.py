@@ -10,7 +10,7 @@ class PartitionOptions(Struct, frozen=True):
 
     ordering: Ordering = "net"
     slice_limit: int = 500
-    gather: float = 0.005  # for how long a task waits for others; the first at most 4 times that
+    gather: float = 0.02  # the longest that tasks wait for others, while slices are in progress
     tell_after: float = 0.5  # of waiting, dispatchers are told the reason
     shortest_pause: float = 0.02  # before a switch that should be usable is tried again
     longest_pause: float = 2.0

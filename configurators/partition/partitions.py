@@ -9,8 +9,8 @@ from configurators.partition.known_state import KnownState
 from configurators.partition.options import PartitionOptions
 from configurators.partition.replica import Replica
 from configurators.partition.slices.pusher import Switches
+from configurators.partition.slices.rounds import Rounds
 from configurators.partition.slices.task_replies import Reply
-from configurators.partition.slices.timer import SliceTimer
 from configurators.partition.slices.turns import Turns
 from configurators.partition.worker import PartitionWorker
 from configurators.state.network import Network
@@ -48,7 +48,7 @@ class Partitions:
         self._clock = clock
         self._tracer = tracer
         self._slice_numbers = count(1)
-        self._timer = SliceTimer(options.gather)
+        self._rounds = Rounds(options.gather)
         self._turns = Turns(options.at_once) if options.at_once else None
         self._reported: dict[str, PartitionWorker] = {}  # owned at the time of the last `load`
 
@@ -68,7 +68,7 @@ class Partitions:
             self.changed,
             self._slice_numbers,
             self._options,
-            self._timer,
+            self._rounds,
             self._clock,
             self._tracer,
             self._turns,

@@ -1,4 +1,4 @@
-"""The worker of one partition: gathers tasks into slices, has them decided and pushed, and replies.
+"""The worker of one partition: takes tasks in slices, has them decided and pushed, and replies.
 
 The worker handles one slice at a time: decide, push, and commit when all switches have
 acknowledged. A slice that a switch refuses is undone and tried again in smaller parts, until only
@@ -20,9 +20,9 @@ from configurators.partition.slices.push import Push
 from configurators.partition.slices.pusher import DecisionPusher, Switches
 from configurators.partition.slices.queue import Item, Queue, Slice
 from configurators.partition.slices.replies import TaskSource
+from configurators.partition.slices.rounds import Rounds
 from configurators.partition.slices.spans import SliceSpans
 from configurators.partition.slices.task_replies import Reply, TaskReplies
-from configurators.partition.slices.timer import SliceTimer
 from configurators.partition.slices.turns import Turns
 from configurators.streams.messages import PartitionLoad, Task, TaskOutcome, WorkCounters
 from configurators.tracing import Tracer
@@ -32,8 +32,6 @@ from sdn.flows import FlowEntry
 from sdn.plans import Plan
 
 log = logging.getLogger(__name__)
-
-_LONGEST_GATHER = 4  # times `gather`: the longest that the first task of a slice waits for others
 
 
 class PlannedNetwork(Protocol):
@@ -52,8 +50,8 @@ class PartitionWorker:
     """The worker and the state of one partition. `run` works on its tasks.
 
     `reply` is called for each task that ends or waits, `changed` when `load` has changed.
-    `slice_numbers` counts the slices of all partitions, `timer` says when slices begin, and `turns`
-    limits how many partitions are worked on at a time (None: all are).
+    `slice_numbers` counts the slices of all partitions, `rounds` says when slices begin, and
+    `turns` limits how many partitions are worked on at a time (None: all are).
     """
 
     def __init__(
@@ -67,7 +65,7 @@ class PartitionWorker:
         changed: Callable[[], None],
         slice_numbers: Iterator[int],
         options: PartitionOptions | None = None,
-        timer: SliceTimer | None = None,
+        rounds: Rounds | None = None,
         clock: Clock | None = None,
         tracer: Tracer | None = None,
         turns: Turns | None = None,
@@ -86,7 +84,7 @@ class PartitionWorker:
         self._changed = changed
         self._slice_numbers = slice_numbers
         self._options = options or PartitionOptions()
-        self._timer = timer or SliceTimer(self._options.gather)
+        self._rounds = rounds or Rounds(self._options.gather)
         self._clock = clock or Clock()
         self._tracer = tracer
         self._turns = turns
@@ -270,16 +268,19 @@ class PartitionWorker:
         return bool(self._networks) and self._clock.monotonic() >= self._network_after
 
     async def _next_slice(self) -> None:
-        await self._gather()
+        if len(self.queue) < self._options.slice_limit:
+            await self._rounds.wait()
         if self._turns is None:
-            await self._work_on_slice()
+            with self._rounds.working():
+                await self._work_on_slice()
             return
         with self._turns.ask(self.queue.oldest or 0.0, self._wake.set) as turn:
             while not (turn.granted or self._stopping or self._between or self._network_due):
                 self._wake.clear()
                 await self._wake.wait()
             if turn.granted:
-                await self._work_on_slice()
+                with self._rounds.working():
+                    await self._work_on_slice()
 
     async def _work_on_slice(self) -> None:
         options = self._options
@@ -316,16 +317,6 @@ class PartitionWorker:
         waiting = self.queue.oldest
         oldest = min((item.at for item in self._in_work), default=now)
         return now - (oldest if waiting is None else min(oldest, waiting))
-
-    async def _gather(self) -> None:
-        """Wait for more tasks: until none has come for a while, or the first waits long enough."""
-        pause = self._options.gather
-        since = self.queue.oldest or 0.0
-        while len(self.queue) < self._options.slice_limit:
-            due = min(self.queue.newest + pause, since + _LONGEST_GATHER * pause)
-            if due <= self._clock.monotonic() + pause / 2:
-                return
-            await self._timer.wait()
 
     def _without_superseded(self, part: Slice) -> Slice:
         """A slice without the tasks for whose ids newer tasks have come, which are finished."""

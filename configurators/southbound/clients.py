@@ -176,6 +176,11 @@ class SouthboundClients:
         while self._without_network(revision):
             await self._changed.wait()
 
+    def newest_network(self) -> int:
+        """The newest revision of the network that a southbound process has taken up."""
+        reports = [client.report for client in self._clients.values()]
+        return max((report.network for report in reports if report), default=0)
+
     async def wait_for_spaces(self, revision: int) -> None:
         """Wait until all southbound processes know the spaces as of a revision.
 

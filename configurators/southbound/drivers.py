@@ -2,14 +2,16 @@
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from configurators.southbound.options import SouthboundOptions
 from configurators.streams.addresses import join_address, split_address
 from dzflow.errors import BadInput
 from sdn.driver import SwitchDriver
+from sdn.fence import always
 from sdn.onos.driver import OnosDriver
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.pipeline import Pipeline
@@ -37,8 +39,17 @@ class DriverFactory(Protocol):
         """A context in which the driver works."""
 
 
-def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
-    """Opens drivers to which switches connect at `listen`."""
+def openflow_driver(
+    listen: str,
+    options: SouthboundOptions,
+    token: bytes,
+    permits: Callable[[], bool] = always,
+) -> DriverFactory:
+    """Opens drivers to which switches connect at `listen`; they send while `permits` says yes.
+
+    The key of their probes derives from the `token` that all processes share.
+    """
+    key = blake2b(token, digest_size=32, person=b"dzflow probes").digest()
     host, port = split_address(listen)
 
     @contextlib.asynccontextmanager
@@ -53,6 +64,7 @@ def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
             port=port,
             tls=_tls(options),
             admission=options.admission,
+            role=options.role,
             timeout=options.timeout,
             echo_every=options.echo_every,
             audit_every=options.audit_every,
@@ -60,8 +72,10 @@ def openflow_driver(listen: str, options: SouthboundOptions) -> DriverFactory:
             queue=options.queue,
             rate=options.rate,
             discover=options.discover,
+            discovery_key=key,
         )
-        async with OpenFlowDriver(topology, pipeline, partition_of, epochs, settings) as driver:
+        given = topology, pipeline, partition_of, epochs, settings
+        async with OpenFlowDriver(*given, permits=permits) as driver:
             yield OpenDriver(driver, join_address(host, driver.port))
 
     return open_driver

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
-from sdn.openflow.options import Admission
+from sdn.openflow.options import Admission, RoleName
 
 
 class SouthboundOptions(Struct, frozen=True):
@@ -23,6 +23,7 @@ class SouthboundOptions(Struct, frozen=True):
     audit_every: float = 300.0
     window: int = 2_000
     queue: int = 1_000
+    role: RoleName = "master"  # at switches; `equal`: beside other controllers
     rate: float | None = None  # at most this many flow-mods per second and switch
     stable_after: float = 2.0  # a connection counts; longer if it was lost lately
     stable_longest: float = 60.0  # the same at the most; after it, former losses are forgotten

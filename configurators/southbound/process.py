@@ -38,8 +38,10 @@ from configurators.streams.addresses import join_address, split_address
 from configurators.streams.messages import ToSouthbound
 from dzflow.aio import unless_set
 from sdn.driver import SwitchDriver
+from sdn.fence import always
 from sdn.network_events import (
     ConnectionChanged,
+    FindingsChanged,
     HostSeen,
     LinkChanged,
     MastershipLost,
@@ -75,12 +77,18 @@ class SouthboundProcess:
         self.ready = asyncio.Event()
         self._access = access
         self._token = token
-        self._onos = data_plane == "onos"
         self._options = options or SouthboundOptions()
         self._environment = environment or Environment()
+        self._registered: Registration | None = None
+        # Whether switches refuse all southbound processes but the one that claimed them last.
+        self._switches_fence = data_plane == "openflow" and self._options.role == "master"
         if open_driver is None:
             given = self._options
-            open_driver = onos_driver(given) if self._onos else openflow_driver(openflow, given)
+            if data_plane == "onos":
+                open_driver = onos_driver(given)
+            else:
+                permits = always if self._switches_fence else self._may_change_switches
+                open_driver = openflow_driver(openflow, given, token, permits)
         self._open_driver = open_driver
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -103,6 +111,7 @@ class SouthboundProcess:
                 topology_of(doc), doc.pipeline, sweeper.partition_of, epochs.current
             )
             async with opening as (driver, self.openflow):
+                driver.let_join(doc.discovered)
                 clock = self._environment.clock
                 counts = SouthboundCounts(self.id, clock.wall)
                 reporter = Reporter(self.id, driver, revision, known_spaces.revision, counts)
@@ -125,18 +134,23 @@ class SouthboundProcess:
                     on_open=reporter.add,
                 ) as listener:
                     self.listen = listener.address
-                    responsibility = self._responsibility(etcd, driver, handler, reporter, doc)
+                    network = _NetworkFollower(etcd, driver, reporter, counts)
+                    responsibility = self._responsibility(
+                        etcd, driver, handler, reporter, doc, network
+                    )
                     registration = self._registration(etcd, responsibility)
+                    self._registered = registration
                     await self._serve(
                         self._hand_over_at(stop, responsibility),
                         registration.keep(),
                         self._become_ready(registration),
                         responsibility.run(registration),
-                        _follow_network(etcd, driver, responsibility, reporter, counts),
+                        network.follow(responsibility),
                         _follow_spaces(etcd, spaces, sweeper, driver, reporter, leftovers),
                         epochs.run(driver),
                         _handle_events(driver.events, responsibility, reporter, counts),
                         reporter.run(),
+                        reporter.run_findings(),
                         sweeper.run(driver, lambda: handler.switches),
                         leftovers.run(),
                     )
@@ -148,6 +162,7 @@ class SouthboundProcess:
         handler: RequestHandler,
         reporter: Reporter,
         doc: NetworkDoc,
+        network: "_NetworkFollower",
     ) -> Responsibility:
         publisher = ConnectionPublisher(
             etcd,
@@ -159,8 +174,23 @@ class SouthboundProcess:
             self._options.stable_longest,
         )
         return Responsibility(
-            etcd, self.id, handler, reporter, publisher, _names(doc), exclusive=self._onos
+            etcd,
+            self.id,
+            handler,
+            reporter,
+            publisher,
+            _names(doc),
+            exclusive=not self._switches_fence,
+            know_network=network.wait_for_stored,
         )
+
+    def _may_change_switches(self) -> bool:
+        """Whether no other process can be responsible, asked before each message to a switch.
+
+        Without it, a process that wakes up after a long pause would send what it had queued, before
+        it notices that it is no longer registered.
+        """
+        return self._registered is not None and self._registered.certain
 
     def _registration(self, etcd: Etcd, responsibility: Responsibility) -> Registration:
         options, pid = self._options, self._environment.pid
@@ -210,23 +240,45 @@ async def _first_network(etcd: Etcd) -> tuple[NetworkDoc, int]:
     raise AssertionError("values of a key come until the caller stops")
 
 
-async def _follow_network(
-    etcd: Etcd,
-    driver: SwitchDriver,
-    responsibility: Responsibility,
-    reporter: Reporter,
-    counts: SouthboundCounts,
-) -> None:
-    async for stored in follow_key(etcd, NETWORK, newer_than=reporter.network):
-        try:
-            doc = read_network(stored.value)
-        except BadDocument as error:
-            log.error("this process goes on with the network that it knows: %s", error)
-            continue
-        await driver.set_network(topology_of(doc), doc.pipeline)
-        counts.keep(_names(doc))
-        reporter.network = stored.revision
-        await responsibility.set_switches(_names(doc))
+class _NetworkFollower:
+    """Has the driver take up each network that is stored."""
+
+    def __init__(
+        self, etcd: Etcd, driver: SwitchDriver, reporter: Reporter, counts: SouthboundCounts
+    ) -> None:
+        self._etcd = etcd
+        self._driver = driver
+        self._reporter = reporter
+        self._counts = counts
+        self._seen = reporter.network  # the revision up to which everything usable is taken up
+        self._changed = asyncio.Event()
+
+    async def follow(self, responsibility: Responsibility) -> None:
+        """Take up networks, and share out their switches, until cancelled."""
+        async for stored in follow_key(self._etcd, NETWORK, newer_than=self._seen):
+            try:
+                doc = read_network(stored.value)
+            except BadDocument as error:
+                log.error("this process goes on with the network that it knows: %s", error)
+                self._note(stored.revision)
+                continue
+            self._driver.let_join(doc.discovered)
+            await self._driver.set_network(topology_of(doc), doc.pipeline)
+            self._counts.keep(_names(doc))
+            self._reporter.network = stored.revision
+            self._note(stored.revision)
+            responsibility.set_switches(_names(doc))
+
+    async def wait_for_stored(self) -> None:
+        """Wait until what is stored now is taken up."""
+        stored = await self._etcd.get(NETWORK)
+        while stored and self._seen < stored.revision:
+            await self._changed.wait()
+
+    def _note(self, revision: int) -> None:
+        self._seen = revision
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 async def _follow_spaces(
@@ -290,6 +342,9 @@ async def _handle_events(
                 responsibility.connection_changed()
             case LinkChanged(link, up):
                 reporter.link_changed(link, up)
+                reporter.found()
+            case FindingsChanged():
+                reporter.found()
             case HostSeen(host):
                 log.info("host %s was seen at switch %s", host.id, host.switch)
         reporter.schedule()

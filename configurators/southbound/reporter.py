@@ -1,4 +1,4 @@
-"""Reports of a southbound process to its peers: its switches, what is down, what it has counted."""
+"""Reports of a southbound process to its peers: its switches, what it has found and counted."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ import logging
 from msgspec.structs import replace
 
 from configurators.southbound.counts import SouthboundCounts
-from configurators.streams.messages import SouthboundCounters, SwitchReport
+from configurators.streams.messages import FoundNetwork, SouthboundCounters, SwitchReport
 from configurators.streams.stream import Stream, StreamClosed
 from dzflow.aio import OncePerTurn
 from sdn.driver import SwitchDriver
@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 
 _COUNTERS_EVERY = 1.0  # seconds
+_FOUND_EVERY = 0.1  # seconds between two reports of what was found, at least
+_FOUND_AGAIN = 2.0  # seconds until it is looked again what was found
 
 
 class Reporter:
@@ -39,9 +41,10 @@ class Reporter:
         self._driver = driver
         self._counts = counts or SouthboundCounts(southbound)
         self._streams: dict[Stream, None] = {}  # those that are open, and some that have closed
-        self._links_down: set[tuple[str, int]] = set()
+        self._silent: set[tuple[str, int]] = set()  # ends of links that carry no probes
         self._sent: SwitchReport | None = None
         self._sending = OncePerTurn(self.send)
+        self._found = asyncio.Event()
 
     def add(self, stream: Stream) -> None:
         """Send the current report to a stream that has just opened, and later ones, too."""
@@ -49,6 +52,8 @@ class Reporter:
             del self._streams[known]
         self._streams[stream] = None
         self._send(stream, self._report())
+        if self._driver.found().active:
+            self._send(stream, self._findings())
         self._send(stream, self._counters())
 
     async def run(self) -> None:
@@ -61,6 +66,28 @@ class Reporter:
                 for stream in list(self._streams):
                     self._send(stream, counters)
             await asyncio.sleep(_COUNTERS_EVERY)
+
+    def found(self) -> None:
+        """Report soon what discovery has found: that has changed."""
+        self._found.set()
+
+    async def run_findings(self) -> None:
+        """Send what discovery has found whenever it has changed, until cancelled."""
+        sent: FoundNetwork | None = None
+        while self._driver.found().active:
+            try:
+                async with asyncio.timeout(_FOUND_AGAIN):
+                    await self._found.wait()
+            except TimeoutError:
+                pass  # some findings end without an event: they are not confirmed any more
+            self._found.clear()
+            findings = self._findings()
+            if findings != sent:
+                sent = findings
+                for stream in list(self._streams):
+                    self._send(stream, findings)
+            await asyncio.sleep(_FOUND_EVERY)
+        await asyncio.Event().wait()
 
     def schedule(self) -> None:
         """Send a report in the next turn of the loop, if anything has changed."""
@@ -75,28 +102,43 @@ class Reporter:
                 self._send(stream, report)
 
     def link_changed(self, link: Link, up: bool) -> None:
-        """Report the ports of a link that was found, or has gone down."""
+        """Report the ports of a link that was found, or no longer carries probes."""
         if up:
-            self._links_down.difference_update(link.ends)
+            self._silent.difference_update(link.ends)
         else:
-            self._links_down.update(link.ends)
+            self._silent.update(link.ends)
 
     def _report(self) -> SwitchReport:
+        up = self._driver.up()
         return SwitchReport(
             self._southbound,
-            sorted(self._driver.up()),
+            sorted(up),
             self._driver.down(),
             self.network,
-            sorted({*self._driver.ports_down(), *self._links_down}),
+            sorted(self._driver.ports_down()),
             self.spaces,
             self._driver.refusing(),
             self.cleaned,
+            sorted(end for end in self._silent if end[0] in up),
+        )
+
+    def _findings(self) -> FoundNetwork:
+        found = self._driver.found()
+        return FoundNetwork(
+            self._southbound,
+            found.strangers,
+            found.links,
+            tuple(found.crossed.items()),
+            found.refused,
+            found.absent,
         )
 
     def _counters(self) -> SouthboundCounters:
         return replace(self._counts.current(), tables=self._driver.table_use())
 
-    def _send(self, stream: Stream, report: SwitchReport | SouthboundCounters) -> None:
+    def _send(
+        self, stream: Stream, report: SwitchReport | FoundNetwork | SouthboundCounters
+    ) -> None:
         try:
             stream.tell(report)
         except StreamClosed as error:

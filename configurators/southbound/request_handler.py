@@ -12,11 +12,13 @@ from configurators.streams.messages import (
     Applied,
     Apply,
     Declare,
+    FindVacant,
     Flows,
     Raised,
     RaiseEpochs,
     ReadFlows,
     ToSouthbound,
+    Vacant,
 )
 from configurators.streams.packing import pack_entries, unpack_entries, unpack_ops
 from configurators.streams.stream import Stream
@@ -25,6 +27,7 @@ from dzflow.errors import DzflowError
 from sdn.driver import SwitchDriver
 from sdn.fence import StaleEpoch
 from sdn.outcomes import Acknowledged, Outcome, Undefined
+from sdn.pipeline import SwitchNumbers
 
 _ACKNOWLEDGED = Acknowledged()
 
@@ -82,6 +85,8 @@ class RequestHandler:
                 declare = partial(self._declare_in_turn, message, before, done)
                 return self._traced("declare", message, declare)
             return self._declare_in_turn(message, before, done)
+        if type(message) is FindVacant:
+            return self._find_vacant(message)
         assert type(message) is ReadFlows
         return self._read(message)
 
@@ -182,6 +187,15 @@ class RequestHandler:
             return Flows(pack_entries(found), None, found.counts)
         except (DzflowError, TimeoutError) as error:
             return Flows(b"", str(error) or f"switch {message.switch} does not answer in time")
+
+    async def _find_vacant(self, message: FindVacant) -> Vacant:
+        if message.switch not in self.switches:
+            return Vacant(SwitchNumbers(), _not_ours(message.switch).reason)
+        try:
+            return Vacant(await self._driver.vacant(message.switch, message.numbers))
+        except (DzflowError, TimeoutError) as error:
+            reason = str(error) or f"switch {message.switch} does not answer in time"
+            return Vacant(SwitchNumbers(), reason)
 
 
 def _no_longer(partition: str) -> str:

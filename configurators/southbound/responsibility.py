@@ -8,7 +8,7 @@ itself obeys the process that claimed it with the highest generation.
 import asyncio
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from configurators.southbound.assignment import assign, remaining
 from configurators.southbound.connection_publisher import ConnectionPublisher
@@ -33,7 +33,9 @@ SETTLE = 0.3  # seconds in which several processes notice that a switch has come
 class Responsibility:
     """Keeps a request handler responsible for this process's share of the switches.
 
-    If the data plane knows no masters (`exclusive`), one process alone has all switches.
+    If switches do not fence these processes from each other (`exclusive`), one has all switches.
+    `know_network` returns when this process has taken up the network that is stored when it is
+    called: in an older one, a number of a group may be that of another host.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Responsibility:
         publisher: ConnectionPublisher,
         switches: Iterable[str],
         exclusive: bool = False,
+        know_network: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._etcd = etcd
         self._me = me
@@ -53,6 +56,7 @@ class Responsibility:
         self._publisher = publisher
         self._switches = list(switches)  # of the network
         self._exclusive = exclusive
+        self._know_network = know_network
         self._alive: set[str] = set()  # the southbound processes that are registered
         self._wanted: int | None = None  # how many there should be
         self._generation = 0
@@ -88,10 +92,13 @@ class Responsibility:
                 self._settling.cancel()
             await self._tasks.cancel()
 
-    async def set_switches(self, switches: Iterable[str]) -> None:
-        """Share out these switches: the network has changed."""
+    def set_switches(self, switches: Iterable[str]) -> None:
+        """Share out these switches soon: the network has changed.
+
+        The caller does not wait for that: a claim waits until a newer network is taken up.
+        """
         self._switches = list(switches)
-        await self._share_again()
+        self._changed.set()
 
     async def release_all(self) -> None:
         """Give up all switches, until this process is registered again."""
@@ -217,6 +224,8 @@ class Responsibility:
         """Claim switches with a generation above all that were given before."""
         try:
             self._generation = await self._etcd.put(GENERATION, self._me.encode())
+            if self._know_network:
+                await self._know_network()
         except StoreUnavailable as error:
             log.warning("switches cannot be claimed yet: %s", error)
             self._reclaim_later()

@@ -14,7 +14,7 @@ from configurators.state.network import topology_of, tree_doc, tree_of
 from configurators.store.model import Lost, NetworkDoc, TreeDoc
 from dzflow.address import MAX_TREE
 from sdn.topology import Link
-from sdn.trees import Tree, spanning_forest
+from sdn.trees import Parts, Tree, spanning_forest
 
 
 def next_network(
@@ -43,7 +43,7 @@ def cut_off(doc: NetworkDoc) -> dict[str, str]:
         for host in doc.hosts
         if host.switch in lost
     }
-    whole = next((tree for _, tree in sorted(doc.trees.items()) if _is_good(doc, tree)), None)
+    whole = next((tree for _, tree in sorted(doc.trees.items()) if is_good(doc, tree)), None)
     if whole is not None and whole.more_roots:
         tree = tree_of(whole)
         for host in doc.hosts:
@@ -71,47 +71,53 @@ def _with_coming(doc: NetworkDoc, now: float) -> NetworkDoc:
     new = coming(doc)
     if not new:
         return doc
-    good = {n for n in doc.usable if _is_good(doc, doc.trees[n])}
-    return _retire(doc, good | new, doc.usable - good, now)
+    good = {n for n in doc.usable - frozenset(doc.outdone) if is_good(doc, doc.trees[n])}
+    # A broken tree may have grown meanwhile until it was good again.
+    needed = frozenset(sorted(new)[: max(0, doc.tree_count - len(good))])
+    trees = {n: tree for n, tree in doc.trees.items() if n not in new or n in needed}
+    changed = replace(doc, trees=trees, outdone=())
+    return retire(changed, good | needed, doc.usable - good, now)
 
 
 def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
     if lost == doc.lost:
         return doc
     wanted = doc.tree_count
-    doc = replace(doc, lost=lost, wanted=wanted)
+    # Trees that were to be outdone are kept: the better ones may be broken by now.
+    doc = replace(doc, lost=lost, wanted=wanted, outdone=())
     new = coming(doc)
-    bad = {n for n, tree in doc.trees.items() if not _is_good(doc, tree)}
+    bad = {n for n, tree in doc.trees.items() if not is_good(doc, tree)}
     kept = doc.usable - bad
     # Publishers do not use the new trees yet: those that are broken can go at once, and those that
     # are not needed any more, because what they were to replace is back.
     needed = frozenset(sorted(new - bad)[: max(0, wanted - len(kept))])
     trees = {n: tree for n, tree in doc.trees.items() if n not in new or n in needed}
     last = doc.last
-    for tree in _more_trees(doc, [trees[n] for n in kept | needed], wanted):
-        number = _free(trees, last)
+    for tree in more_trees(doc, [trees[n] for n in kept | needed], wanted):
+        number = free_number(trees, last)
         if number is None:
             break
         trees[number] = tree_doc(tree)
         last = number
     doc = replace(doc, trees=trees, current=tuple(sorted(doc.usable)), last=last)
     # If another tree is intact, publishers leave the broken ones at once.
-    return _retire(doc, kept, doc.usable - kept, now) if kept else doc
+    return retire(doc, kept, doc.usable - kept, now) if kept else doc
 
 
-def _retire(
+def retire(
     doc: NetworkDoc, current: Iterable[int], retired: Iterable[int], now: float
 ) -> NetworkDoc:
+    """Have publishers use the `current` trees only; the others go after a while."""
     since = doc.retired | dict.fromkeys(retired, now)
     return replace(doc, current=tuple(sorted(current)), retired=since)
 
 
-def _more_trees(doc: NetworkDoc, kept: Iterable[TreeDoc], wanted: int) -> Iterable[Tree]:
+def more_trees(doc: NetworkDoc, kept: Iterable[TreeDoc], wanted: int) -> Iterable[Tree]:
     """More trees, as different from the kept ones as possible, until there are enough.
 
     A tree with the same links as another one would only double entries.
     """
-    topology, without = topology_of(doc), _gone(doc)
+    topology, without = topology_of(doc), links_gone(doc)
     known = {frozenset(tree.links) for tree in kept}
     used = Counter(link for links in known for link in links)
     while len(known) < wanted:
@@ -123,13 +129,13 @@ def _more_trees(doc: NetworkDoc, kept: Iterable[TreeDoc], wanted: int) -> Iterab
         yield tree
 
 
-def _is_good(doc: NetworkDoc, tree: TreeDoc) -> bool:
+def is_good(doc: NetworkDoc, tree: TreeDoc) -> bool:
     """Whether a tree avoids everything that is down, and reaches all that can be reached."""
-    gone = _gone(doc)
+    gone = links_gone(doc)
     return gone.isdisjoint(tree.links) and len(tree.links) == _spanning(doc, gone)
 
 
-def _gone(doc: NetworkDoc) -> frozenset[Link]:
+def links_gone(doc: NetworkDoc) -> frozenset[Link]:
     """Links that are down, or lead to a switch that is."""
     switches = frozenset(doc.lost.switches)
     ends = (link for link in doc.links if link.a in switches or link.b in switches)
@@ -138,22 +144,11 @@ def _gone(doc: NetworkDoc) -> frozenset[Link]:
 
 def _spanning(doc: NetworkDoc, gone: frozenset[Link]) -> int:
     """How many links a tree has that connects all that can be connected."""
-    part = {switch.id: switch.id for switch in doc.switches}
-
-    def find(name: str) -> str:
-        while part[name] != name:
-            part[name] = name = part[part[name]]
-        return name
-
-    count = 0
-    for link in doc.links:
-        if link not in gone and (a := find(link.a)) != (b := find(link.b)):
-            part[a] = b
-            count += 1
-    return count
+    parts = Parts(switch.id for switch in doc.switches)
+    return sum(link not in gone and parts.join(link.a, link.b) for link in doc.links)
 
 
-def _free(trees: Iterable[int], last: int) -> int | None:
+def free_number(trees: Iterable[int], last: int) -> int | None:
     """A free number, used as long ago as possible: a switch may still have its entries."""
     taken = set(trees)
     numbers = ((last + 1 + n) % (MAX_TREE + 1) for n in range(MAX_TREE + 1))

@@ -12,7 +12,7 @@ from dzflow.errors import BadInput
 from sdn.pipeline import Pipeline, PlanName
 from sdn.plans import Plan, make_plan
 from sdn.routes import Routes
-from sdn.topology import Host, Link, Topology
+from sdn.topology import Host, Leg, Link, ToHost, Topology, ToSwitch
 from sdn.trees import BadTreeCount, Tree, spanning_trees
 
 
@@ -69,13 +69,47 @@ def read_network(data: bytes) -> NetworkDoc:
 def steps(doc: NetworkDoc, after: Network | None) -> list[NetworkDoc]:
     """The networks to pass through to this one, if documents in between were missed.
 
-    A tree number that has another meaning than before has to be given up first.
+    A tree number that has another meaning than before has to be given up first, and so has a table
+    or group that another leg has now.
     """
     if after is None:
         return [doc]
     made = {number: tree_of(tree) for number, tree in doc.trees.items()}
-    kept = {n: doc.trees[n] for n, tree in made.items() if after.trees.get(n, tree) == tree}
-    return [doc] if len(kept) == len(doc.trees) else [replace(doc, trees=kept), doc]
+    kept = {n: doc.trees[n] for n, tree in made.items() if tree.continues(after.trees.get(n, tree))}
+    found = [doc] if len(kept) == len(doc.trees) else [replace(doc, trees=kept), doc]
+    renumbered = _without_renumbered(doc, after)
+    return found if renumbered is None else [renumbered, *found]
+
+
+def _without_renumbered(doc: NetworkDoc, after: Network) -> NetworkDoc | None:
+    """The network before this one without the legs that have other numbers now; None if none has.
+
+    It still has the numbers of the network before, so that their entries can be deleted.
+    """
+    before = after.pipeline
+    if before.tables == doc.pipeline.tables and before.groups == doc.pipeline.groups:
+        return None
+
+    def renumbered(switch: str, leg: Leg) -> bool:
+        return before.differs(switch, leg, doc.pipeline)
+
+    topology, trees = after.topology, after.trees
+    gone = {host.id for host in topology.hosts if renumbered(host.switch, ToHost(host.id))}
+    broken = {
+        number
+        for number, tree in trees.items()
+        if any(renumbered(s, ToSwitch(port)) for link in tree.links for s, port in link.ends)
+    }
+    if not gone and not broken:
+        return None
+    return replace(
+        doc,
+        switches=topology.switches,
+        links=topology.links,
+        hosts=tuple(host for host in topology.hosts if host.id not in gone),
+        pipeline=before,
+        trees={n: tree_doc(tree) for n, tree in trees.items() if n not in broken},
+    )
 
 
 def tree_of(doc: TreeDoc) -> Tree:
@@ -85,7 +119,7 @@ def tree_of(doc: TreeDoc) -> Tree:
 
 def topology_of(doc: NetworkDoc) -> Topology:
     """The switches, links and hosts of a document."""
-    return Topology.build(doc.switches, doc.links, doc.hosts)
+    return Topology.build(doc.switches, doc.links, doc.hosts, partial=doc.discovered)
 
 
 def first_network(
@@ -113,13 +147,18 @@ def first_network(
     )
 
 
+def undiscovered_network(plan: PlanName, trees: int) -> NetworkDoc:
+    """The first document of a network that is discovered: nothing is known of it yet."""
+    return NetworkDoc((), (), (), Pipeline(plan=plan), {}, wanted=trees, discovered=True)
+
+
 def with_host(doc: NetworkDoc, host: Host) -> NetworkDoc:
     """The network with a host added or moved; TopologyError or OutOfTables if it does not fit."""
     return _with_topology(doc, topology_of(doc).with_host(host))
 
 
 def without_host(doc: NetworkDoc, host: str) -> NetworkDoc:
-    """The network without a host; its table and group stay reserved, in case it comes back."""
+    """The network without a host; its table and group stay its own until they are freed."""
     return _with_topology(doc, topology_of(doc).without_host(host))
 
 

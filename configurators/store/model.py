@@ -126,7 +126,8 @@ class NetworkDoc(Struct, frozen=True, array_like=True):
     """The network: topology, the numbers of tables and groups, trees by number.
 
     All `trees` have entries. Publishers use the `current` numbers (None: all). `retired` trees are
-    removed after a while; the others are not announced until all their entries are installed.
+    removed after a while; the others are not announced until all their entries are installed. Those
+    that are `outdone` are retired then: better ones take their place.
     """
 
     switches: tuple[Switch, ...]
@@ -139,6 +140,8 @@ class NetworkDoc(Struct, frozen=True, array_like=True):
     retired: dict[int, float] = {}  # since when publishers use other trees
     wanted: int = 0  # how many trees there should be; 0: as many as there are
     last: int = -1  # the number that was assigned last
+    discovered: bool = False  # switches and links join as they are found
+    outdone: tuple[int, ...] = ()
 
     @property
     def tree_count(self) -> int:

@@ -54,9 +54,14 @@ class Registration:
         self._ttl = ttl
         self._on_lost = on_lost
         self._replace = replace
-        self._lease = 0
+        self._lease: Lease | None = None
         self._replaced_at = 0  # the revision of another process's registration with this id
         self._replaced = asyncio.Event()
+
+    @property
+    def certain(self) -> bool:
+        """Whether the process is registered for certain at this moment, by its own clock."""
+        return self._lease is not None and self._lease.alive
 
     def stands(self) -> Compare:
         """The comparison that holds in etcd for as long as the registration does.
@@ -77,7 +82,7 @@ class Registration:
         while True:
             try:
                 async with self._etcd.lease(self._ttl) as lease:
-                    self._lease = lease.id
+                    self._lease = lease
                     await self._put(anyway=first and self._replace)
                     first = False
                     self.known.set()
@@ -108,7 +113,7 @@ class Registration:
 
         StoreUnavailable if the process is not registered now, or another one has its id.
         """
-        compare, put = self.stands(), Put(key, value, self._lease)
+        compare, put = self.stands(), Put(key, value, self._lease_id)
         if not (await self._etcd.transact([compare], [put])).succeeded:
             raise StoreUnavailable(f"{key} is not stored: {self._key} has just been changed")
 
@@ -131,13 +136,17 @@ class Registration:
             if stored and stored.value != self._value:
                 raise self._superseded()
             compare = unchanged(self._key, stored.revision) if stored else absent(self._key)
-            put = Put(self._key, self._value, self._lease)
+            put = Put(self._key, self._value, self._lease_id)
             result = await self._etcd.transact([] if anyway else [compare], [put])
             if result.succeeded:
                 self.revision = result.revision
                 if self._replaced_at > self.revision:
                     raise self._superseded()
                 return
+
+    @property
+    def _lease_id(self) -> int:
+        return self._lease.id if self._lease else 0
 
     async def _wait(self, lease: Lease) -> None:
         """Wait until the lease is lost; Superseded if another process has registered."""

@@ -104,14 +104,3 @@ async def read_room(etcd: Etcd) -> Room:
         in_use=max(state.in_use for state in states),
         full=any(state.full for state in states),
     )
-
-
-async def make_room(etcd: Etcd) -> None:
-    """Drop all history, give the space back to the disk, and let etcd accept writes again.
-
-    Each member is blocked for a while, one after the other. If etcd has authentication, the user
-    needs the role root.
-    """
-    await etcd.maintenance.compact(await etcd.maintenance.revision(), physical=True)
-    await etcd.maintenance.defragment()
-    await etcd.maintenance.disarm()

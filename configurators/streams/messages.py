@@ -9,8 +9,11 @@ from typing import Literal
 from msgspec import Struct, field
 
 from configurators.histogram import HistogramCounts
+from sdn.findings import End
 from sdn.outcomes import Outcome
+from sdn.pipeline import SwitchNumbers
 from sdn.readings import Counts, TableUse
+from sdn.topology import Link
 
 # Between dispatcher and configurator
 
@@ -282,6 +285,20 @@ class Flows(Struct, frozen=True, array_like=True, tag="flows"):
     counts: list[Counts] | None = None
 
 
+class FindVacant(Struct, frozen=True, array_like=True, tag="find-vacant"):
+    """Find out which of these tables and groups of a switch are not used. Answered by `Vacant`."""
+
+    switch: str
+    numbers: SwitchNumbers
+
+
+class Vacant(Struct, frozen=True, array_like=True, tag="vacant"):
+    """The tables and groups that hold nothing of ours but misses; or why that is not known."""
+
+    numbers: SwitchNumbers
+    reason: str | None = None
+
+
 class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
     """What a southbound process reports when a stream opens, and on each change.
 
@@ -299,6 +316,21 @@ class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
     spaces: int = 0  # it knows all spaces as they were at this revision
     refusing: dict[str, str] = {}
     cleaned: int = 0  # as `spaces`, and no entries are left of maps that were changed before
+    silent: list[tuple[str, int]] = []  # ends of links that carry no probes, of `switches`
+
+
+class FoundNetwork(Struct, frozen=True, array_like=True, tag="found"):
+    """What the discovery of a southbound process has found: on each change, as a whole.
+
+    Configurators have no use for it. `sdn.findings.Findings` explains the fields.
+    """
+
+    southbound: str
+    strangers: tuple[int, ...]
+    links: tuple[Link, ...]
+    crossed: tuple[tuple[End, End], ...] = ()
+    refused: dict[int, str] = {}
+    absent: tuple[End, ...] = ()
 
 
 class SwitchCounters(Struct, frozen=True, array_like=True, gc=False):
@@ -330,5 +362,7 @@ class SouthboundCounters(Struct, frozen=True, array_like=True, tag="counters"):
 ToConfigurator = Tasks | Offers | CopyRequest
 FromConfigurator = Dones | Waiting | Load | Take
 FromCopySource = CopyPart | CopyEnd | Load  # a configurator sends its load to all its peers
-ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows
-FromSouthbound = Applied | Raised | Flows | SwitchReport | SouthboundCounters
+ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows | FindVacant
+FromSouthbound = (
+    Applied | Raised | Flows | Vacant | SwitchReport | FoundNetwork | SouthboundCounters
+)

@@ -91,6 +91,10 @@ class Peers:
         """The stream to a process, None if there is none at the moment."""
         return self._streams.get(process)
 
+    async def refresh(self) -> None:
+        """Read now which processes are registered."""
+        await self._registered.refresh()
+
     def revision(self, process: str) -> int:
         """The revision at which a process was registered; 0 if it is not."""
         return self._revisions.get(process, 0)

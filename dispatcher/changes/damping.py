@@ -1,8 +1,9 @@
 """Which switches and links count as lost, from the reports of southbound processes. Pure.
 
 A switch is lost when it has been disconnected for a while, a link as soon as one of its ports is
-down. A switch or link that comes back is used again when it has stayed for a while. That time
-doubles with each loss, so that one that comes and goes stays out of use (damping).
+down, or when it has carried no probes for a while though both its switches are connected. A switch
+or link that comes back is used again when it has stayed for a while. That time doubles with each
+loss, so that one that comes and goes stays out of use (damping).
 """
 
 from math import inf
@@ -22,12 +23,14 @@ class Observation(Struct, frozen=True):
     up: frozenset[str]
     down: frozenset[str]
     ports_down: frozenset[tuple[str, int]]
+    silent: frozenset[tuple[str, int]] = frozenset()  # ends of links that carry no probes
 
 
 class Patience(Struct, frozen=True):
     """How long the damper waits, in seconds."""
 
     down_after: float = 3.0  # a switch that is disconnected, while most others are connected
+    silent_after: float = 3.0  # a link that carries no probes
     absent_after: float = 30.0  # a switch that was never seen, or when more than half are away
     back_after: float = 2.0  # a switch or link that has come back, before it is used again
     longest: float = 600.0  # the same after many losses; after it, former losses are forgotten
@@ -40,6 +43,7 @@ class _Part(Struct):
     since: float = 0.0  # when that began
     seen: bool = False  # up, by the process that reports it now
     lost: bool = False
+    silent: bool = False  # of a link: its ports are up, but it carries no probes
     times: int = 0  # how often it was lost lately
     lost_at: float = 0.0
 
@@ -61,11 +65,14 @@ class Damper:
             down = False if name in observed.up else True if name in observed.down else None
             _note(_of(self._switches, name, name in doc.lost.switches, now), down, now)
         for link in doc.links:
-            if not observed.ports_down.isdisjoint(link.ends):
-                down = True
-            else:
-                down = False if {link.a, link.b} <= observed.up else None
-            _note(_of(self._links, link, link in doc.lost.links, now), down, now)
+            both_up = {link.a, link.b} <= observed.up
+            port_down = not observed.ports_down.isdisjoint(link.ends)
+            # A process that stops sends no probes of its switches, which go on forwarding.
+            silent = both_up and not observed.silent.isdisjoint(link.ends)
+            down = True if port_down or silent else False if both_up else None
+            part = _of(self._links, link, link in doc.lost.links, now)
+            part.silent = silent and not port_down
+            _note(part, down, now)
 
     def lost(self, doc: NetworkDoc, now: float) -> Lost:
         """The switches and links that count as lost now."""
@@ -79,7 +86,7 @@ class Damper:
             quick = part.seen and alone >= patience.down_after
             self._judge(part, 0.0 if quick else patience.absent_after, now)
         for part in links.values():
-            self._judge(part, 0.0, now)
+            self._judge(part, patience.silent_after if part.silent else 0.0, now)
         return Lost(
             tuple(name for name, part in switches.items() if part.lost),
             tuple(link for link, part in links.items() if part.lost),
@@ -116,7 +123,7 @@ class Damper:
 def _of(parts: dict[T, _Part], name: T, lost: bool, now: float) -> _Part:
     part = parts.get(name)
     if part is None:
-        part = parts[name] = _Part(None, now, False, lost, int(lost), now)
+        part = parts[name] = _Part(None, now, lost=lost, times=int(lost), lost_at=now)
     return part
 
 

@@ -73,7 +73,9 @@ class Healer:
             up = frozenset(switch for report in reports for switch in report.switches)
             down = frozenset(switch for report in reports for switch in report.down) - up
             ports = frozenset(port for report in reports for port in report.ports_down)
-            self._damper.observe(doc, Observation(up, down, ports), self._clock.monotonic())
+            silent = frozenset(port for report in reports for port in report.silent)
+            observed = Observation(up, down, ports, silent)
+            self._damper.observe(doc, observed, self._clock.monotonic())
         self._changed.set()
 
     async def _wait(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from configurators.environment import Clock
-from configurators.state.network import with_host, without_host
+from configurators.state.network import topology_of, with_host, without_host
 from configurators.store.documents import decode_network, encode
 from configurators.store.etcd.client import Etcd, Put, unchanged
 from configurators.store.keys import NETWORK
@@ -15,6 +15,7 @@ from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.requests.writing.stored_records import scan
 from dispatcher.views import HostView
+from sdn.pipeline import OutOfTables
 from sdn.topology import Host
 
 _TRIES = 10
@@ -63,7 +64,7 @@ class Hosts:
 
     async def put(self, host: Host) -> HostView:
         """Add or move a host; TopologyError if it does not fit, Unavailable if not all apply it."""
-        await self._change(lambda doc: with_host(doc, host))
+        await self.change_network(lambda doc: with_host(doc, host))
         return self.view(host)
 
     async def delete(self, name: str) -> HostView:
@@ -75,12 +76,12 @@ class Hosts:
             self._find(doc, name)
             return without_host(doc, name)
 
-        await self._change(without)
+        await self.change_network(without)
         try:
             await self._check_unused(name)
         except Conflict:
             # A record of the host was begun before all dispatchers knew that the host goes.
-            await self._change(lambda doc: with_host(doc, known))
+            await self.change_network(lambda doc: with_host(doc, known))
             raise
         return self.view(known)
 
@@ -101,13 +102,20 @@ class Hosts:
                 return host
         raise NotFound(f"there is no host {name[:64]!r}; GET /hosts lists all hosts")
 
-    async def _change(self, change: Callable[[NetworkDoc], NetworkDoc]) -> None:
+    async def change_network(self, change: Callable[[NetworkDoc], NetworkDoc]) -> None:
+        """Change the stored network, and return when all processes have applied it.
+
+        Unavailable if they do not in time. What `change` raises leaves the network as it is.
+        """
         for _ in range(_TRIES):
             stored = await self._etcd.get(NETWORK)
             if stored is None:
                 raise Unavailable("there is no network yet; no southbound process has started", 2.0)
             doc = decode_network(stored.value)
-            changed = change(doc)
+            try:
+                changed = change(doc)
+            except OutOfTables as error:
+                raise _explained(error, doc) from None
             if changed == doc:
                 await self._wait_until_applied(stored.revision)
                 return
@@ -133,3 +141,15 @@ class Hosts:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+
+def _explained(error: OutOfTables, doc: NetworkDoc) -> OutOfTables | Unavailable:
+    """The error, unless tables of hosts that are gone are to be freed: then it is worth waiting."""
+    gone = doc.pipeline.unused(topology_of(doc)).get(error.switch)
+    if gone is None:
+        return error
+    return Unavailable(
+        f"switch {error.switch} has no free table; those of {len(gone.tables)} hosts that are gone"
+        " become free when the switch has confirmed that nothing is left in them; try again",
+        2.0,
+    )

@@ -93,6 +93,11 @@ class Catalogue:
         """Read now what has changed about the network."""
         await self._network_key.refresh()
 
+    async def refresh_owners(self) -> None:
+        """Read now who owns the partitions of all spaces."""
+        await self._spaces.refresh()
+        await self._owners.mirror.refresh()
+
     async def refresh_moves(self, partition: str = "") -> None:
         """Read now what has changed about the moves of partitions, or one of them."""
         await self._moves.refresh(partition)

@@ -10,6 +10,7 @@ from configurators.store.keys import CONFIGURATORS, SOUTHBOUND
 from configurators.streams.listener import Connect, connect
 from configurators.streams.messages import (
     Dones,
+    FoundNetwork,
     FromConfigurator,
     FromSouthbound,
     Load,
@@ -32,6 +33,7 @@ class Fleet:
         self.loads: dict[str, Load] = {}
         self.switch_reports: dict[str, SwitchReport] = {}
         self.southbound_counters: dict[str, SouthboundCounters] = {}
+        self.found: dict[str, FoundNetwork] = {}
         self.tasks_done: Signal[Dones, str] = Signal()
         """Emitted with the answers to tasks, and the id of the configurator."""
         self.tasks_waiting: Signal[Waiting] = Signal()
@@ -44,6 +46,8 @@ class Fleet:
         """Emitted with the id of a configurator that came, went, or has sent its load."""
         self.switches_changed: Signal[()] = Signal()
         """Emitted when southbound processes come, go, or report which switches they have."""
+        self.found_changed: Signal[()] = Signal()
+        """Emitted when southbound processes report what they have found of the network."""
         self.registrations_changed: Signal[()] = Signal()
         """Emitted when a configurator or southbound process was registered, or is gone."""
         self.configurators = Peers(
@@ -87,6 +91,11 @@ class Fleet:
     ) -> None:
         await self._stack.aclose()
 
+    async def refresh(self) -> None:
+        """Read now which configurators and southbound processes are registered."""
+        await self.configurators.refresh()
+        await self.southbound.refresh()
+
     def stream_to(self, configurator: str) -> Stream | None:
         """The stream to a configurator, if there is one at the moment."""
         return self.configurators[configurator]
@@ -111,6 +120,9 @@ class Fleet:
         elif isinstance(message, SwitchReport):
             self.switch_reports[message.southbound] = message
             self.switches_changed.emit()
+        elif isinstance(message, FoundNetwork):
+            self.found[message.southbound] = message
+            self.found_changed.emit()
         elif isinstance(message, SouthboundCounters):
             self.southbound_counters[message.southbound] = message
         else:
@@ -128,6 +140,7 @@ class Fleet:
     def _southbound_disconnected(self, id: str, stream: Stream) -> None:  # noqa: ARG002
         self.switch_reports.pop(id, None)
         self.southbound_counters.pop(id, None)
+        self.found.pop(id, None)
         self.switches_changed.emit()
 
     def _configurators_changed(self) -> None:

@@ -38,7 +38,10 @@ class Reachability:
         return None
 
     def missing(self, revision: int) -> list[str]:
-        """Processes that have not reported that they have applied a revision of the network."""
+        """Processes and partitions that have not applied a revision of the network, as reported.
+
+        A partition may have no process: its owner is dead, or it is on its way to another one.
+        """
         fleet = self._fleet
         missing = [
             name
@@ -49,19 +52,17 @@ class Reachability:
             for name in fleet.configurators.processes
             if name not in fleet.loads or fleet.loads[name].network < revision
         ]
-        if self._catalogue.partitions_move:
-            # A partition may be on its way from one configurator to another.
-            ready = {
-                one.partition
-                for load in fleet.loads.values()
-                for one in load.partitions
-                if load.network >= revision and one.state != "loading"
-            }
-            missing += [f"partition {name}" for name in self._catalogue.owners.keys() - ready]
-        return missing
+        ready = {
+            one.partition
+            for load in fleet.loads.values()
+            for one in load.partitions
+            if load.network >= revision and one.state != "loading"
+        }
+        unready = sorted(self._catalogue.owners.keys() - ready)
+        return missing + [f"partition {name}" for name in unready]
 
     def network_applied(self) -> bool:
-        """Whether all partitions have the entries of the network as it is known."""
+        """Whether all partitions have an owner, and the entries of the network as it is known."""
         if self.missing(self._catalogue.network_revision):
             return False
         ready = {
@@ -70,4 +71,8 @@ class Reachability:
             for part in load.partitions
             if part.state != "loading"
         }
-        return all((name, epoch) in ready for name, (_, epoch) in self._catalogue.owners.items())
+        owners = self._catalogue.owners
+        partitions = {name for space in self._catalogue.spaces for name in space.partitions()}
+        return partitions <= owners.keys() and all(
+            (name, epoch) in ready for name, (_, epoch) in owners.items()
+        )

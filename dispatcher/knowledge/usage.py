@@ -18,6 +18,7 @@ from msgspec import Struct
 from configurators.environment import Clock
 from configurators.store.etcd.client import Compacted, Etcd, StoreError
 from configurators.store.keys import RECORDS
+from configurators.store.model import RecordKind
 from dispatcher.errors import QuotaReached
 from dispatcher.knowledge.siblings import Siblings
 
@@ -69,6 +70,17 @@ class _Stored(Struct, frozen=True, array_like=True, gc=False):
     host: str
     space: str
     filter: msgspec.Raw
+    regions: msgspec.Raw
+    state: str
+    seq: int
+    created: float
+    by: str = ""
+    acknowledged: float | None = None
+
+    @property
+    def is_active_subscription(self) -> bool:
+        """Whether switches deliver to it; also while it is being removed."""
+        return self.kind == "subscription" and self.acknowledged is not None
 
 
 _decoder = msgspec.msgpack.Decoder(_Stored)
@@ -110,6 +122,7 @@ class Tally:
 
 
 _NOTHING = Tally()
+_ACTIVE = ""  # the key of the tally of active subscriptions
 
 
 class Usage:
@@ -122,6 +135,7 @@ class Usage:
         self._clock = clock
         self._hosts: dict[str, Tally] = {}
         self._spaces: dict[str, Tally] = {}
+        self._active = {_ACTIVE: Tally()}
         self._counted_at = clock.monotonic()  # when the last count ended
         self._duration = 0.0  # of the last count, in seconds
         self._counting = False
@@ -169,6 +183,20 @@ class Usage:
         """How many records there are, as far as this dispatcher knows."""
         return sum(tally.used(1)[0] for tally in self._spaces.values())
 
+    def activated(self, kind: RecordKind) -> None:
+        """Count a record that has become active."""
+        if kind == "subscription":
+            self._active[_ACTIVE].made += 1
+
+    def deactivated(self, kind: RecordKind) -> None:
+        """A record that was active is gone."""
+        if kind == "subscription":
+            self._active[_ACTIVE].removed += 1
+
+    def active_subscriptions(self) -> int:
+        """How many subscriptions switches deliver to, as far as this dispatcher knows."""
+        return max(0, self._active[_ACTIVE].used(1)[0])
+
     def check_all(self, wanted: Iterable[Counted]) -> None:
         """QuotaReached if these records, and no others, would be more than there may be."""
         hosts: dict[str, Tally] = {}
@@ -213,13 +241,13 @@ class Usage:
             for left in reversed(range(_TRIES)):
                 settled = self._settled
                 try:
-                    hosts, spaces = await self._count()
+                    hosts, spaces, active = await self._count()
                 except Compacted:
                     if not left:
                         raise
                     continue  # the pages to come are gone: begin again at the present revision
                 if settled == self._settled:
-                    self._hosts, self._spaces = hosts, spaces
+                    self._hosts, self._spaces, self._active = hosts, spaces, active
                     return
             self._count_soon.set()
         finally:
@@ -227,18 +255,21 @@ class Usage:
             self._counted_at = self._clock.monotonic()
             self._duration = self._counted_at - began
 
-    async def _count(self) -> tuple[dict[str, Tally], dict[str, Tally]]:
+    async def _count(self) -> tuple[dict[str, Tally], dict[str, Tally], dict[str, Tally]]:
         page = await self._etcd.range(RECORDS, limit=_PAGE)
         before_hosts = {name: _done(tally) for name, tally in self._hosts.items()}
         before_spaces = {name: _done(tally) for name, tally in self._spaces.items()}
         hosts: dict[str, Tally] = {}
+        before_active = {name: _done(tally) for name, tally in self._active.items()}
         spaces: dict[str, Tally] = {}
+        active = {_ACTIVE: Tally()}
         while True:
             for item in page.items:
                 try:
                     stored = _decoder.decode(item.value)
                 except msgspec.MsgspecError:
                     continue  # those that load records report it
+                active[_ACTIVE].records += stored.is_active_subscription
                 size = _OVERHEAD + len(bytes(stored.filter))
                 for tallies, name in ((hosts, stored.host), (spaces, stored.space)):
                     tally = tallies.get(name)
@@ -254,6 +285,7 @@ class Usage:
         return (
             _since(hosts, self._hosts, before_hosts),
             _since(spaces, self._spaces, before_spaces),
+            _since(active, self._active, before_active),
         )
 
     def _sibling_joined(self, id: str) -> None:  # noqa: ARG002

@@ -8,14 +8,17 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from typing import Any
 
 from configurators.store.documents import BadDocument, decode_record
-from configurators.store.etcd.client import Etcd
+from configurators.store.etcd.client import Etcd, StoreUnavailable
 from configurators.store.keys import FINISHED, RECORDS
 from configurators.store.mirror import Changes, follow
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
+from dispatcher.knowledge.siblings import Siblings
 from dispatcher.knowledge.workers import Workers
 from dispatcher.reports.status import Status
 from dispatcher.requests.calls.record_view import RecordViews
+from dispatcher.requests.writing.record_writer import RecordWriter
+from dispatcher.requests.writing.writes import Write
 from dispatcher.views import Change, ChangeType, Skipped, SpaceGone
 from dzflow.aio import BackgroundTasks
 
@@ -23,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 _MOST = 10_000  # changes that may wait for a reader
 _SAMPLED_EVERY = 1.0  # seconds for which `most` records are meant
+_RETRY = 1.0  # seconds before the next attempt to watch
 
 
 class _Reader:
@@ -32,6 +36,7 @@ class _Reader:
         """`host`: only its records are wanted; `most`: at most so many records per second."""
         self.types = frozenset(types)
         self.host = host
+        self.sampled = most is not None
         self._most = most
         self._admitted = 0  # records since the second began
         self._skipped = 0
@@ -80,7 +85,12 @@ class _Reader:
 
 
 class ChangeFeed:
-    """Tells readers of changes. Records are watched only while a reader asks for them."""
+    """Tells readers of changes. Records are watched only while a reader needs it.
+
+    Every change of a record comes from etcd, so a watch costs etcd and this process some work per
+    change. Readers that want a sample need no watch while this is the only dispatcher: then it has
+    written all changes itself, and a change that no reader has room for costs next to nothing.
+    """
 
     def __init__(
         self,
@@ -88,11 +98,14 @@ class ChangeFeed:
         catalogue: Catalogue,
         fleet: Fleet,
         workers: Workers,
+        siblings: Siblings,
+        writer: RecordWriter,
         status: Status,
         views: RecordViews,
     ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
+        self._siblings = siblings
         self._status = status
         self._views = views
         self._readers: set[_Reader] = set()
@@ -102,8 +115,11 @@ class ChangeFeed:
         catalogue.space_changed.subscribe(self._space_changed)
         catalogue.network_changed.subscribe(self._network_changed)
         fleet.switches_changed.subscribe(self._network_changed)
+        fleet.found_changed.subscribe(self._network_changed)
         fleet.configurator_changed.subscribe(self._configurator_changed)
         workers.changed.subscribe(self._workers_changed)
+        siblings.joined.subscribe(self._sibling_joined)
+        writer.written.subscribe(self._records_written)
 
     async def close(self) -> None:
         """End all readers."""
@@ -126,7 +142,7 @@ class ChangeFeed:
         reader = _Reader(types, host, most)
         self._readers.add(reader)
         try:
-            if "record" in reader.types and not self._watching:
+            if self._needs_watch and not self._watching:
                 await self._watch_records()
             for name, change in self._present():
                 self._last[change.type, name] = change.data
@@ -147,7 +163,7 @@ class ChangeFeed:
         finally:
             reader.close()
             self._readers.discard(reader)
-            if not any("record" in other.types for other in self._readers):
+            if not self._needs_watch:
                 for task in self._watching:
                     task.cancel()
                 self._watching.clear()
@@ -192,6 +208,7 @@ class ChangeFeed:
             "revision": self._catalogue.network_revision,
             "trees": self._status.trees(),
             "down": self._status.links_down(),
+            "differences": self._status.differences(),
         }
 
     def _publish(self, kind: ChangeType, name: str, data: Any) -> None:
@@ -236,6 +253,32 @@ class ChangeFeed:
             for view in self._status.configurators():
                 self._publish("configurator", view.id, view)
 
+    @property
+    def _needs_watch(self) -> bool:
+        """Whether a reader waits for changes of records that only etcd tells."""
+        alone = len(self._siblings.alive) == 1
+        return any("record" in one.types and not (alone and one.sampled) for one in self._readers)
+
+    def _sibling_joined(self, _: str) -> None:
+        if self._needs_watch and not self._watching:
+            self._tasks.spawn(self._watch_from_now_on(), "watch records")
+
+    async def _watch_from_now_on(self) -> None:
+        while self._needs_watch and not self._watching:
+            try:
+                await self._watch_records()
+            except StoreUnavailable as error:
+                _log.warning("records cannot be watched, retrying: %s", error)
+                await asyncio.sleep(_RETRY)
+
+    def _records_written(self, writes: list[Write]) -> None:
+        """This dispatcher has written records; if they are watched, they come from etcd, too."""
+        if self._watching or not any("record" in reader.types for reader in self._readers):
+            return
+        for write in writes:
+            if (document := write.document) is not None:
+                self._publish_record(document)
+
     async def _watch_records(self) -> None:
         """Watch records; from a moment before this returns, no change of a record is left out."""
         revision = (await self._etcd.range(RECORDS, limit=1)).revision
@@ -262,7 +305,9 @@ class ChangeFeed:
             reader
             for reader in self._readers
             # Whether it is a record of the reader's host is not known yet.
-            if "record" in reader.types and (reader.host is not None or not reader.skips())
+            if "record" in reader.types
+            and (self._watching or reader.sampled)
+            and (reader.host is not None or not reader.skips())
         ]
         if not readers:
             return

@@ -23,7 +23,7 @@ from dispatcher.views import (
 from dzflow.address import BadAddress, read_match
 from dzflow.filters import conjunction_text, parse_filter
 from dzflow.intervals import Key
-from sdn.flows import Action, FlowEntry, Output
+from sdn.flows import NORMAL, Action, FlowEntry, Output
 from sdn.readings import Counts, Reading
 from sdn.topology import Host, Link
 
@@ -88,7 +88,8 @@ class LegNames:
                 return there.b if there.a == switch else there.a
             return there.id if there else None
         pipeline = self._network.pipeline
-        number, hosts = action.group - pipeline.first_group, pipeline.groups.get(switch, ())
+        number = action.group - pipeline.groups_of(switch).start
+        hosts = pipeline.groups.get(switch, ())
         return hosts[number] if 0 <= number < len(hosts) else None
 
 
@@ -226,6 +227,12 @@ def _order(entry: FlowEntry) -> tuple[int, int, int, int, int]:
     return entry.table, -entry.priority, entry.in_port or 0, address, mask
 
 
+def _action_text(action: Action) -> str:
+    if not isinstance(action, Output):
+        return f"group:{action.group:#x}"
+    return "output:normal" if action.port == NORMAL else f"output:{action.port}"
+
+
 def _flow_view(
     spaces: Spaces, names: LegNames, switch: str, entry: FlowEntry, counts: Counts | None
 ) -> FlowView:
@@ -245,10 +252,7 @@ def _flow_view(
         entry.priority,
         str(entry.match) if entry.match is not None else None,
         entry.in_port,
-        [
-            f"output:{action.port}" if isinstance(action, Output) else f"group:{action.group:#x}"
-            for action in entry.actions
-        ],
+        [_action_text(action) for action in entry.actions],
         entry.goto,
         space,
         version,

@@ -14,6 +14,7 @@ from dispatcher.errors import NotFound
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
+from dispatcher.reports.differences import find_differences
 from dispatcher.reports.leaf_words import leaf_words
 from sdn.topology import Link
 
@@ -43,7 +44,19 @@ class Status:
             self._hosts.views(),
             self.trees(),
             {space.name: self.usable_trees() for space in self._catalogue.spaces},
+            doc is not None and doc.discovered,
+            self.differences(),
         )
+
+    def differences(self) -> list[views.DifferenceView]:
+        """Where the network is not what it should be, as far as discovery has found out."""
+        doc = self._catalogue.network_doc
+        if doc is None:
+            return []
+        reports = self._fleet.switch_reports.values()
+        up = {switch for report in reports for switch in report.switches}
+        topology = self._catalogue.network.topology
+        return find_differences(doc, topology, up, self._fleet.found.values())
 
     def trees(self) -> list[views.TreeView]:
         """All trees, and the broken parts of each."""
@@ -135,7 +148,7 @@ class Status:
 
     def _ports_down(self) -> set[tuple[str, int]]:
         reports = self._fleet.switch_reports.values()
-        return {port for report in reports for port in report.ports_down}
+        return {port for report in reports for port in (*report.ports_down, *report.silent)}
 
     def _lost(self) -> set[str]:
         reports = self._fleet.switch_reports.values()
@@ -322,7 +335,7 @@ class Status:
             views.Part(name, not (why and name == me), why if why and name == me else None)
             for name in sorted(dispatchers)
         ]
-        switches = self.switches()
+        switches = self.switches(use=False)
         # Without these, no request can be served.
         reasons = [f"{part.name}: {part.reason}" for part in (etcd, *alive) if not part.ok]
         for what, workers in (

@@ -23,7 +23,7 @@ from configurators.state.trace_spaces import encode_footer
 from configurators.store.model import SpaceDoc
 from configurators.streams.messages import Done
 from dispatcher.reports.trace_storage import TraceStorage
-from dispatcher.reports.trace_table import Row, TraceTable
+from dispatcher.reports.trace_writer import Row, TraceWriter
 from dispatcher.requests.intake.routing import region_texts
 from dispatcher.requests.operation import Operation
 from dzflow.host_protocol import MAX_PAYLOAD
@@ -123,7 +123,7 @@ class Traces:
         self._clock = clock = clock or Clock()
         self._began = clock.wall() - clock.monotonic()
         self._storage = storage
-        self.requests = TraceTable(
+        self.requests = TraceWriter(
             storage,
             "requests",
             name,
@@ -135,7 +135,7 @@ class Traces:
             _QUEUED,
             self._footer,
         )
-        self.events = TraceTable(
+        self.events = TraceWriter(
             storage,
             "events",
             name,

@@ -15,6 +15,9 @@ class InFlight:
     def __iter__(self) -> Iterator[Operation]:
         return iter(self._by_record.values())
 
+    def __len__(self) -> int:
+        return len(self._by_record)
+
     def get(self, record: str) -> Operation | None:
         """The operation on a record, if there is one."""
         return self._by_record.get(record)

@@ -96,7 +96,17 @@ class RequestPipeline:
             clock,
         )
         self._settling = Settling(
-            catalogue, fleet, reachability, planner, writer, delivery, reasons, self, tasks, clock
+            catalogue,
+            fleet,
+            reachability,
+            planner,
+            writer,
+            in_flight,
+            delivery,
+            reasons,
+            self,
+            tasks,
+            clock,
         )
 
     async def close(self) -> None:
@@ -170,6 +180,10 @@ class RequestPipeline:
         """Count what an operation has changed about the records that a host has."""
         if ending is Ending.SUPERSEDED:
             return  # the other operation is counted
+        if operation.action == "begin" and record.state == "active":
+            self._usage.activated(record.kind)
+        elif record.state == "removed" and operation.record.acknowledged is not None:
+            self._usage.deactivated(record.kind)
         if record.state in ("removed", "failed"):
             self._usage.remove(record)
         elif operation.action == "update" and ending is Ending.DONE:

@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from dzflow.cli import bench, etcd, lab, token, trace, up
+from dzflow.cli import bench, certs, etcd, lab, token, trace, up
 from dzflow.cli.demo import command as demo_command
 from dzflow.cli.service import events, history, partitions, records, top, views, workers
 from dzflow.cli.tables import plain_lines
@@ -31,6 +31,7 @@ workers.add_to(app)
 views.etcd.command()(etcd.secure)
 app.add_typer(lab.app, name="lab")
 app.add_typer(trace.app, name="trace")
+app.add_typer(certs.app, name="certs")
 app.command("bench")(bench.bench)
 app.command("token")(token.token)
 

@@ -1,5 +1,6 @@
 """The `fields` index: every axis has its own bit field, regions are cells of a shape's grid."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from dzflow.space import Space
 Shape = tuple[int, ...]  # how many leading bits of each axis are fixed
 
 _MOST_KEPT = 4_096  # sets of axes whose usable shapes are remembered
+_ROUNDING = 1 - 1e-9  # volumes are products of rounded numbers
 
 
 class BadShape(BadInput):
@@ -36,7 +38,7 @@ class FieldsIndex(Index):
         nothing = (0,) * len(self.axes)
         self.shapes: tuple[Shape, ...] = tuple(dict.fromkeys([nothing, *shapes]))
         self._grids = [self._grid(shape) for shape in self.shapes]
-        self._usable: dict[frozenset[int], list[_Grid]] = {}
+        self._usable: dict[frozenset[int], tuple[list[_Grid], list[float]]] = {}
 
     def pattern(self, codes: Sequence[int]) -> int:
         """The full pattern of one code per axis: one field beside the other."""
@@ -63,16 +65,15 @@ class FieldsIndex(Index):
 
     def best_grid(self, box: Box, budget: int) -> "tuple[_Grid, dict[tuple[int, int], Side]]":
         """The shape to cover a box with, and how it cuts each axis."""
-        usable = self._usable.get(key := frozenset(box))
-        if usable is None:
-            # Fixing an axis that the box leaves open only multiplies the cells.
-            usable = [g for g in self._grids if all(number in key for number, _, _ in g.fixed)]
-            if len(self._usable) >= _MOST_KEPT:
-                self._usable.clear()
-            self._usable[key] = usable
+        usable, volumes = self._usable_grids(frozenset(box))
+        # Cells that are too small cannot cover the box within the budget.
+        first = bisect_left(volumes, self._volume(box) / budget * _ROUNDING)
         sides: dict[tuple[int, int], Side] = {}
-        best, best_rank = usable[0], (2.0, 0)
-        for grid in usable:
+        best, best_rank = usable[-1], (2.0, 0)
+        for at in range(first, len(usable)):
+            grid = usable[at]
+            if grid.cell_volume > best_rank[0]:
+                break  # one cell of it lets more through, and so does each of those that follow
             count = 1
             for number, length, _ in grid.fixed:
                 side = sides.get((number, length))
@@ -86,6 +87,28 @@ class FieldsIndex(Index):
                 if rank < best_rank:
                     best, best_rank = grid, rank
         return best, sides
+
+    def _usable_grids(self, axes: frozenset[int]) -> "tuple[list[_Grid], list[float]]":
+        """The grids that fix some of these axes only, finest first, and the volumes of their cells.
+
+        Fixing an axis that a box leaves open only multiplies the cells.
+        """
+        found = self._usable.get(axes)
+        if found is None:
+            grids = [g for g in self._grids if all(number in axes for number, _, _ in g.fixed)]
+            grids.sort(key=lambda grid: grid.cell_volume)
+            if len(self._usable) >= _MOST_KEPT:
+                self._usable.clear()
+            found = self._usable[axes] = grids, [grid.cell_volume for grid in grids]
+        return found
+
+    def _volume(self, box: Box) -> float:
+        """The share of all full patterns that lie in a box."""
+        volume = 1.0
+        for number, spans in box.items():
+            size = sum([last + 1 - first for first, last in spans])
+            volume *= size / (1 << self.axes[number].width)
+        return volume
 
     def spans(self, region: Region) -> list[tuple[Span, ...]]:
         """The codes that a region leaves to each axis: one run, as its leading bits are fixed."""

@@ -305,10 +305,12 @@ def _joined(source: str, target: str, events: Sequence[HistoryEvent]) -> History
 def _job_text(run: JobRun) -> str:
     if run.outcome != "done":
         return f"the scheduled job has no result ({run.outcome}): {run.why}"
-    proposed = [each.space for each in run.spaces if each.plan]
+    what = "shapes" if run.kind == "shapes" else "plan"
+    proposed = [each.space for each in run.spaces if each.plan or each.shapes]
     if not proposed:
-        return "the scheduled job proposes no plan"
-    return f"the scheduled job proposes a plan for {_listed(proposed)}"
+        return f"the scheduled job proposes no {what}"
+    article = "" if run.kind == "shapes" else "a "
+    return f"the scheduled job proposes {article}{what} for {_listed(proposed)}"
 
 
 def _listed(names: Sequence[str]) -> str:

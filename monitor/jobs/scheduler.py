@@ -1,7 +1,8 @@
-"""Runs the Spark job `rebalance` again and again, while this monitor leads.
+"""Runs a Spark job again and again, while this monitor leads: `rebalance` or `shapes`.
 
-The job is a child process that only proposes: it gets no token and calls no API. If plans are to be
-applied, this process begins them itself, as `POST /partitions/plan` does.
+The job is a child process that only proposes: it gets no token and calls no API. If proposals are
+to be applied, this process does so itself, as `POST /partitions/plan` and `PUT /spaces/NAME/shapes`
+do.
 """
 
 import asyncio
@@ -23,10 +24,12 @@ from configurators.environment import Clock
 from configurators.store.etcd.client import Compare, Etcd, Put, StoreError
 from configurators.store.keys import JOB
 from dzflow.errors import DzflowError
+from dzflow.index import Shape
 from monitor.jobs.job_process import LOWEST_PRIORITY, run_command
 from monitor.jobs.schedule import seconds_until_due
 from monitor.jobs.state import (
     BadResult,
+    JobKind,
     JobMode,
     JobOutcome,
     JobRun,
@@ -55,14 +58,16 @@ DZFLOW = (sys.executable, "-c", "from dzflow.cli import main; main()")
 StartPlan = Callable[
     [str, int, int, PartitionMap, Mapping[str, str], Sequence[str]], Awaitable[Any]
 ]
+PutShapes = Callable[[str, int, Sequence[Shape]], Awaitable[Any]]
 
 
 class JobOptions(Struct, frozen=True):
-    """How the job is run. `command` is what `trace rebalance …` is added to."""
+    """How the job is run. `command` is what `trace KIND …` is added to."""
 
     every: float  # seconds between the beginnings of two runs
     traces: str  # as Spark calls the place
     folder: Path  # for logs and results
+    kind: JobKind = "rebalance"
     mode: JobMode = "propose"
     time_limit: float | None = None  # seconds of a run; `every`, at most 1800, if not given
     window: float = 86_400.0  # seconds of traces that are looked at
@@ -90,6 +95,7 @@ class JobScheduler:
         configurators: Callable[[], Sequence[str]],
         owners: Callable[[], Mapping[str, str]],
         start_plan: StartPlan,
+        put_shapes: PutShapes,
         clock: Clock,
     ) -> None:
         self._etcd = etcd
@@ -98,6 +104,7 @@ class JobScheduler:
         self._configurators = configurators
         self._owners = owners
         self._start_plan = start_plan
+        self._put_shapes = put_shapes
         self._clock = clock
 
     async def run(self, fence: Compare) -> None:
@@ -144,7 +151,9 @@ class JobScheduler:
         output, result, scratch = (
             options.folder / f"{name}.{end}" for end in ("log", "json", "tmp")
         )
-        running = begin_run(state, JobRun(options.mode, self._me, started, log=output.name))
+        running = begin_run(
+            state, JobRun(options.mode, self._me, started, log=output.name, kind=options.kind)
+        )
         await self._store(fence, running)
         outcome: JobOutcome = "failed"
         spaces: tuple[JobSpace, ...] = ()
@@ -163,7 +172,7 @@ class JobScheduler:
             )
             why = "" if code == 0 else await asyncio.to_thread(_last_words, output, code)
             if code == 0:
-                spaces = read_result(await asyncio.to_thread(result.read_bytes))
+                spaces = read_result(options.kind, await asyncio.to_thread(result.read_bytes))
                 outcome = "done"
         except TimeoutError:
             outcome, why = "late", f"it took longer than {options.longest:g} s, and was ended"
@@ -178,14 +187,17 @@ class JobScheduler:
         return ended
 
     async def _apply(self, found: JobSpace) -> JobSpace:
-        """Begin to carry out the plan for a space, if there is one."""
-        plan = found.plan
-        if plan is None:
-            return found
+        """Begin to carry out what is proposed for a space, if anything is."""
+        plan, shapes = found.plan, found.shapes
         try:
-            await self._start_plan(
-                plan.space, plan.version, plan.number, plan.map, plan.assignment, plan.reasons
-            )
+            if plan:
+                await self._start_plan(
+                    plan.space, plan.version, plan.number, plan.map, plan.assignment, plan.reasons
+                )
+            elif shapes:
+                await self._put_shapes(shapes.space, shapes.version, shapes.shapes)
+            else:
+                return found
         except DzflowError as error:
             return replace(found, refused=str(error))
         return replace(found, applied=True)
@@ -204,11 +216,12 @@ def command_words(
     The traces name owners, too, but partitions may have moved since.
     """
     since = datetime.fromtimestamp(now - options.window, UTC).isoformat()
-    words = ["trace", "rebalance", options.traces, "--json", str(result)]
-    words += ["--owners", str(owners)]
+    words = ["trace", options.kind, options.traces, "--json", str(result)]
     words += ["--since", since, "--master", options.master]
-    for name in configurators:
-        words += ["--configurator", name]
+    if options.kind == "rebalance":
+        words += ["--owners", str(owners)]
+        for name in configurators:
+            words += ["--configurator", name]
     return words
 
 

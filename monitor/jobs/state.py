@@ -11,8 +11,12 @@ from msgspec.structs import replace
 
 from configurators.engine.partition_map import PartitionMap
 from dzflow.errors import DzflowError
+from dzflow.index import Shape
 
 T = TypeVar("T")
+
+JobKind = Literal["rebalance", "shapes"]
+"""The command of `dzflow trace` that is run."""
 
 JobMode = Literal["propose", "apply"]
 JobOutcome = Literal["done", "failed", "late", "interrupted"]
@@ -39,21 +43,34 @@ class ProposedPlan(Struct, frozen=True):
     reasons: tuple[str, ...] = ()
 
 
-class JobSpace(Struct, frozen=True):
-    """The result of a run for a space. Without a plan, `why` says why there is none.
+class ProposedShapes(Struct, frozen=True):
+    """A dictionary for a space; version and shapes are what `PUT /spaces/{name}/shapes` takes."""
 
-    `refused` says why the service has not begun to carry the plan out, if it was to.
+    space: str
+    version: int
+    shapes: tuple[Shape, ...]
+    reasons: tuple[str, ...] = ()
+
+
+class JobSpace(Struct, frozen=True):
+    """The result of a run for a space. Without a proposal, `why` says why there is none.
+
+    The job `rebalance` gives a plan, and the job `shapes` a dictionary. `refused` says why the
+    service has not begun to carry it out, if it was to.
     """
 
     space: str
-    imbalance: float  # load of the busiest configurator over the mean
-    predicted: float  # the same, with the plan
+    imbalance: float | None = None  # load of the busiest configurator over the mean
+    predicted: float | None = None  # the same, with the plan
     plan: ProposedPlan | None = None
     why: str = ""
     applied: bool = False
     refused: str = ""
     shares: dict[str, float] = {}  # of the work, by configurator; empty in mode sea
     predicted_shares: dict[str, float] = {}  # the same, with the plan
+    shapes: ProposedShapes | None = None
+    unwanted: float | None = None  # share of the events that nobody wants, in regions of filters
+    predicted_unwanted: float | None = None  # the same, with the dictionary
 
 
 class JobRun(Struct, frozen=True):
@@ -67,6 +84,7 @@ class JobRun(Struct, frozen=True):
     why: str = ""  # it has no result
     spaces: tuple[JobSpace, ...] = ()
     log: str = ""  # its name in the folder `logs/jobs` of that process
+    kind: JobKind = "rebalance"
 
 
 class JobState(Struct, frozen=True):
@@ -109,13 +127,18 @@ def close_run(state: JobState | None, now: float) -> JobState | None:
 
 
 def encode_state(state: JobState) -> bytes:
-    """The document; plans for which there is no room are left out, and `why` says so."""
+    """The document; proposals for which there is no room are left out, and `why` says so."""
     data = msgspec.json.encode(state)
     if len(data) <= _MOST_BYTES or state.last is None:
         return data
-    text = "the plan is too large to be shown; the file beside the log of the run has it"
+    text = "the proposal is too large to be shown; the file beside the log of the run has it"
     short = tuple(
-        replace(each, plan=None, why=text if each.plan else each.why[:_MOST_TEXT])
+        replace(
+            each,
+            plan=None,
+            shapes=None,
+            why=text if each.plan or each.shapes else each.why[:_MOST_TEXT],
+        )
         for each in state.last.spaces
     )
     return msgspec.json.encode(replace(state, last=replace(state.last, spaces=short)))
@@ -126,40 +149,70 @@ def decode_state(data: bytes) -> JobState:
     return _decode(data, JobState)
 
 
-def read_result(data: bytes) -> tuple[JobSpace, ...]:
-    """What the file that `dzflow trace rebalance --json` writes says of each space."""
-    found = _decode(data, _Result)
-    return tuple(
-        JobSpace(
-            each.space,
-            each.before.imbalance,
-            each.after.imbalance,
-            each.plan,
-            each.why,
-            shares=each.before.shares,
-            predicted_shares=each.after.shares,
-        )
-        for each in found.spaces
+def read_result(kind: JobKind, data: bytes) -> tuple[JobSpace, ...]:
+    """What the file that the command writes with `--json` says of each space."""
+    if kind == "shapes":
+        return tuple(_learned(each) for each in _decode(data, _ShapesResult).spaces)
+    return tuple(_planned(each) for each in _decode(data, _PlansResult).spaces)
+
+
+def _planned(found: "_PlannedSpace") -> JobSpace:
+    return JobSpace(
+        found.space,
+        found.before.imbalance,
+        found.after.imbalance,
+        found.plan,
+        found.why,
+        shares=found.before.shares,
+        predicted_shares=found.after.shares,
     )
 
 
-class _Prediction(Struct, frozen=True):
+def _learned(found: "_LearnedSpace") -> JobSpace:
+    return JobSpace(
+        found.space,
+        why=found.why,
+        shapes=found.proposal,
+        unwanted=found.before.unwanted if found.before else None,
+        predicted_unwanted=found.after.unwanted if found.after else None,
+    )
+
+
+class _Balance(Struct, frozen=True):
     imbalance: float
     shares: dict[str, float] = {}
 
 
-class _Space(Struct, frozen=True):
+class _PlannedSpace(Struct, frozen=True):
     space: str
-    before: _Prediction
-    after: _Prediction
+    before: _Balance
+    after: _Balance
     plan: ProposedPlan | None
     why: str
 
 
-class _Result(Struct, frozen=True):
-    """The part of the result that is shown."""
+class _PlansResult(Struct, frozen=True):
+    """The part of the result of `rebalance` that is shown."""
 
-    spaces: tuple[_Space, ...]
+    spaces: tuple[_PlannedSpace, ...]
+
+
+class _Deliveries(Struct, frozen=True):
+    unwanted: float
+
+
+class _LearnedSpace(Struct, frozen=True):
+    space: str
+    before: _Deliveries | None
+    after: _Deliveries | None
+    proposal: ProposedShapes | None
+    why: str
+
+
+class _ShapesResult(Struct, frozen=True):
+    """The same of `shapes`."""
+
+    spaces: tuple[_LearnedSpace, ...]
 
 
 def _decode(data: bytes, kind: type[T]) -> T:

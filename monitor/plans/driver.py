@@ -306,10 +306,10 @@ class PlanDriver:
             return
         names: set[str] = set()
         for prefix in (CLEAN, CUTS):
-            page = await self._etcd.range(prefix + scope)
+            page = await self._etcd.range(prefix + scope, values=False)
             names.update(item.key.removeprefix(prefix) for item in page.items)
         for prefix in (JOURNAL, LOCKS):
-            page = await self._etcd.range(prefix + scope)
+            page = await self._etcd.range(prefix + scope, values=False)
             names.update(i.key.removeprefix(prefix).rpartition("/")[0] for i in page.items)
         ops: list[Op] = []
         for name in sorted(name for name in names if _gone(view, name)):

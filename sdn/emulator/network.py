@@ -176,6 +176,29 @@ class EmulatedNetwork:
         for switch, port in link.ends:
             self.switches[switch].set_port(port, up)
 
+    def mute(self, link: Link) -> None:
+        """Let nothing through a link from now on, though its ports stay up."""
+        if link not in self.topology.links:
+            raise UnknownLink(f"there is no link {link}", link)
+        for end in link.ends:
+            del self._far[end]
+
+    def recable(self, link: Link, new: Link) -> None:
+        """Unplug a cable, and plug one in elsewhere; a port that a switch lacks is added."""
+        self.set_link(link, up=False)
+        for end in link.ends:
+            del self._far[end]
+        before = self.topology
+        links = [*(known for known in before.links if known != link), new]
+        self.topology = Topology.build(before.switches, links, before.hosts, partial=True)
+        one, other = new.ends
+        self._far[one], self._far[other] = other, one
+        for switch, port in new.ends:
+            if any(known.number == port for known in self.switches[switch].ports):
+                self.switches[switch].set_port(port, up=True)
+            else:
+                self.switches[switch].add_port(_port(self.topology.switch(switch), port))
+
     # The way of a frame.
 
     def _enter(self, host: Host, frame: bytes) -> None:

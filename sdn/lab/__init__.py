@@ -1,6 +1,7 @@
 """The Open vSwitch lab: any topology, built from real switches and network namespaces."""
 
 from sdn.lab.command import run_in_host
+from sdn.lab.host_call import call_in_host
 from sdn.lab.lab import Lab
 from sdn.lab.plan import HOST_INTERFACE, Certificates, HostSite
 from sdn.lab.prerequisites import missing_prerequisites
@@ -11,6 +12,7 @@ __all__ = [
     "Certificates",
     "HostSite",
     "Lab",
+    "call_in_host",
     "clean_leftovers",
     "missing_prerequisites",
     "run_in_host",

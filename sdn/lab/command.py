@@ -33,7 +33,7 @@ def run_in_host(
     if os.geteuid() != 0:
         raise LabUnavailable("only root can enter a host of a lab; use sudo")
     record = _choose(running(root or default_root()), lab)
-    namespace = _namespace(record, host)
+    namespace = namespace_of(record, host)
     if not argv:
         raise CommandNotFound("say which command to run, as in: dzflow lab exec h1 -- ip address")
     if find(argv[0]) is None:
@@ -59,7 +59,8 @@ def _choose(labs: Sequence[Record], name: str | None) -> Record:
     raise NoLab(f"no lab {name[:64]!r} is running; there is {known}")
 
 
-def _namespace(lab: Record, host: str) -> str:
+def namespace_of(lab: Record, host: str) -> str:
+    """The namespace of a host; UnknownLabHost or NoLab if there is none."""
     namespace = lab.namespaces.get(host)
     if namespace is None:
         names = list(lab.namespaces)

@@ -47,7 +47,8 @@ class Lab:
     """A topology of real switches and hosts; a context manager for `with` and for `async with`.
 
     Start and end block for about a second. After the end nothing is left; the next lab that
-    starts removes the remains of killed ones.
+    starts removes the remains of killed ones. `service` names the service that runs it, for its
+    other processes (`call_in_host`).
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Lab:
         protocols: Sequence[str] = PROTOCOLS,
         tls: Certificates | None = None,
         root: Path | None = None,
+        service: str = "",
     ) -> None:
         given = (controller,) if isinstance(controller, str) else controller
         self.topology = topology
@@ -64,6 +66,7 @@ class Lab:
         self._protocols = tuple(protocols)
         self._tls = tls
         self._root = root or registry.default_root()
+        self._service = service
         self._state: _Running | None = None
 
     # -- life ------------------------------------------------------------------------------------
@@ -73,7 +76,7 @@ class Lab:
         if self._state:
             raise LabError(f"lab {self.tag} runs already; close it before you start it again")
         prerequisites.require()
-        plan, record, folder = registry.register(self.topology, self._root)
+        plan, record, folder = registry.register(self.topology, self._root, self._service)
         thread = NamespaceThread()
         ovs = OpenVSwitch(folder, thread)
         self._state = _Running(plan, record, thread, ovs, sockets.socket())

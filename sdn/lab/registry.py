@@ -33,6 +33,8 @@ class Record(msgspec.Struct, frozen=True):
     namespaces: dict[str, str]
     """Of each host."""
     interfaces: tuple[str, ...]
+    service: str = ""
+    """Which service runs it; empty if none does."""
 
 
 def default_root() -> Path:
@@ -42,7 +44,7 @@ def default_root() -> Path:
     return base / "dzflow-lab"
 
 
-def register(topology: Topology, root: Path) -> tuple[Plan, Record, Path]:
+def register(topology: Topology, root: Path, service: str = "") -> tuple[Plan, Record, Path]:
     """Remove what dead labs left behind, then make a new lab's name and folder."""
     with _locked(root):
         _clean(root)
@@ -56,6 +58,7 @@ def register(topology: Topology, root: Path) -> tuple[Plan, Record, Path]:
             Owner.current(),
             {site.host.id: site.namespace for site in sites},
             tuple(site.port_name for site in sites),
+            service,
         )
         folder = root / tag
         folder.mkdir(mode=0o700)

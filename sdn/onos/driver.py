@@ -14,6 +14,7 @@ from typing import Self
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import BadInput
 from sdn.fence import Fence
+from sdn.findings import Findings
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import NetworkEvent, RefusalChanged, Repaired, SwitchDown, SwitchUp
 from sdn.onos import discovery
@@ -22,7 +23,7 @@ from sdn.onos.options import OnosOptions
 from sdn.onos.reconciler import OnosReconciler, SwitchLayout, layout_of
 from sdn.onos.wire import Devices, Hosts, Links, device_id
 from sdn.outcomes import Failed, Outcome, Undefined
-from sdn.pipeline import Pipeline
+from sdn.pipeline import Pipeline, SwitchNumbers
 from sdn.readings import Reading, TableUse
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology, UnknownSwitch
@@ -142,6 +143,13 @@ class OnosDriver:
         for reconciler in list(self._reconcilers.values()):
             await reconciler.withdraw(partition)
 
+    def let_join(self, joining: bool) -> None:
+        """Nothing joins: ONOS has the switches, and the topology says which of them are ours."""
+
+    def found(self) -> Findings:
+        """Nothing: ONOS discovers links itself."""
+        return Findings()
+
     def declared(self, switch: str) -> Collection[str]:
         """The partitions that were declared on a switch."""
         return self._reconciler(switch).shadow.declared
@@ -174,6 +182,10 @@ class OnosDriver:
         Several rules of ONOS may stand for one entry.
         """
         return Reading(await self._reconciler(switch).read())
+
+    async def vacant(self, switch: str, numbers: SwitchNumbers) -> SwitchNumbers:  # noqa: ARG002
+        """None: under the plan lpm, the only one for ONOS, numbers are not used again."""
+        return SwitchNumbers()
 
     def table_use(self) -> dict[str, TableUse]:
         """How many entries the assigned switches should hold; ONOS does not tell their capacity."""

@@ -45,13 +45,13 @@ def layout_of(
     switch: str, topology: Topology, pipeline: Pipeline, trees: tuple[int, ...]
 ) -> SwitchLayout:
     """The layout of a switch."""
-    first = pipeline.first_group
+    first = pipeline.groups_of(switch).start
     ports: dict[int, int | None] = dict.fromkeys(
         range(first, first + len(pipeline.groups.get(switch, ())))
     )
     ports |= {group.group: group.port for group in pipeline.base_groups(topology, switch)}
     base = tuple(pipeline.base_entries(topology, switch))
-    return SwitchLayout(Trees(pipeline.first_table, trees), ports, base)
+    return SwitchLayout(Trees(pipeline.admission_table(switch), trees), ports, base)
 
 
 class OnosReconciler:

@@ -9,7 +9,8 @@ from typing import Self
 
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
-from sdn.fence import Fence, StaleEpoch
+from sdn.fence import Fence, StaleEpoch, always
+from sdn.findings import Findings
 from sdn.flows import Batch, FlowEntry
 from sdn.network_events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
 from sdn.openflow.connections.connection import ConnectionLost, SwitchConnection
@@ -19,7 +20,7 @@ from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.reconciler import Control
 from sdn.openflow.switches.server import SwitchServer
 from sdn.outcomes import Outcome
-from sdn.pipeline import Pipeline
+from sdn.pipeline import Pipeline, SwitchNumbers
 from sdn.readings import Counts, Reading, TableUse
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology
@@ -37,7 +38,8 @@ NewServer = Callable[[ManagedSwitches, DriverOptions, BackgroundTasks], SwitchSe
 class OpenFlowDriver:
     """Keeps switches as they should be and carries out batches; an async context manager.
 
-    `epochs` are in force when it starts: nothing older is ever sent.
+    `epochs` are in force when it starts: nothing older is ever sent. Nothing at all is sent while
+    `permits` says no.
     """
 
     def __init__(
@@ -48,14 +50,16 @@ class OpenFlowDriver:
         epochs: Mapping[str, int],
         options: DriverOptions | None = None,
         new_server: NewServer = SwitchServer,
+        permits: Callable[[], bool] = always,
     ) -> None:
         self.options = options or DriverOptions()
         self.events: asyncio.Queue[NetworkEvent] = asyncio.Queue(EVENTS)
-        self._fence = Fence(epochs)
+        self._fence = Fence(epochs, permits)
         self._tasks = BackgroundTasks()
         self._log = LimitedLog(log, logging.INFO, self.options.admission.log_every)
-        # A key of this process alone: probes of others are not accepted.
-        discovery = Discovery(secrets.token_bytes(32)) if self.options.discover else None
+        key = self.options.discovery_key or secrets.token_bytes(32)
+        first = secrets.randbits(62)
+        discovery = Discovery(key, first_nonce=first) if self.options.discover else None
         self._switches = ManagedSwitches(
             topology,
             pipeline,
@@ -149,14 +153,33 @@ class OpenFlowDriver:
             [Counts(stat.packets, stat.octets) for stat in ours],
         )
 
+    async def vacant(self, switch: str, numbers: SwitchNumbers) -> SwitchNumbers:
+        """Those of these tables and groups that hold nothing of ours but misses.
+
+        ConnectionLost if the switch is not up.
+        """
+        return await self._switches.reconciler(switch).vacant(numbers)
+
     async def set_network(self, topology: Topology, pipeline: Pipeline) -> None:
         """Bring base entries and groups in line with a (changed) network.
 
-        Its hosts and links count as declared: discovery does not move or replace them.
+        Its hosts count as declared, and its links, too, unless more may join: discovery does not
+        move or replace them.
         """
         self._switches.set_network(topology, pipeline)
         reconcilers = self._switches.reconcilers
         await self.audit(*(name for name, one in reconcilers.items() if one.connection))
+
+    def let_join(self, joining: bool) -> None:
+        """Whether switches and links that are found join the network; by default, it is fixed.
+
+        Without discovery, nothing joins.
+        """
+        self._switches.let_join(joining)
+
+    def found(self) -> Findings:
+        """What discovery has found so far."""
+        return self._switches.found()
 
     def declared(self, switch: str) -> Collection[str]:
         """The partitions that were declared on a switch."""

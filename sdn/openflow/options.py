@@ -1,6 +1,7 @@
 """How the OpenFlow driver behaves."""
 
 import ssl
+from typing import Literal
 
 from msgspec import Struct
 
@@ -24,17 +25,22 @@ class Admission(Struct, frozen=True):
     log_every: float = 60.0  # between two log lines about the same thing
 
 
+RoleName = Literal["master", "equal"]
+
+
 class DriverOptions(Struct, frozen=True):
     """How the driver behaves; all times are in seconds.
 
     `window`, `queue` and `rate` are limits for each switch: operations in progress (a small batch
-    counts at least one), batches waiting, and flow-mods per second (None: no limit).
+    counts at least one), batches waiting, and flow-mods per second (None: no limit). With the role
+    `equal`, switches also obey other controllers, and other drivers of ours.
     """
 
     host: str = "127.0.0.1"
     port: int = 6653
     tls: ssl.SSLContext | None = None
     admission: Admission = Admission()
+    role: RoleName = "master"
     generation: int = 1  # of this process: the highest is the master of a switch
     timeout: float = 10.0  # for any answer
     echo_every: float = 15.0
@@ -43,3 +49,4 @@ class DriverOptions(Struct, frozen=True):
     queue: int = 1_000
     rate: float | None = None
     discover: bool = True  # probe for links, learn hosts
+    discovery_key: bytes | None = None  # of all processes that share the switches; None: a new one

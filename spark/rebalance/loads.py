@@ -167,7 +167,7 @@ def sample_regions(
     own = regions.where((sql.col("space") == space) & sql.col("region").isNotNull())
     sample = priority_sample(own, "work_us", ["region", "advertised"], work_us, most)
     loads = (_region_load(row, weight) for row, weight in sample)
-    return tuple(sorted(loads, key=lambda load: (load.region, load.told)))
+    return tuple(sorted(loads, key=lambda load: (load.region, load.advertised)))
 
 
 def _region_load(row: "Row", weight: float) -> RegionLoad:

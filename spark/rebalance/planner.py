@@ -92,7 +92,7 @@ def propose(
 
 def _by_partial(item: RegionLoad, current: PartitionMap) -> RegionLoad:
     """A region with the work of one partial: several partitions are told of it, or have a part."""
-    parts = len(current.parts(item.region, item.told))
+    parts = len(current.parts(item.region, item.advertised))
     return replace(item, weight=item.weight / parts, partials=item.partials / parts)
 
 

@@ -80,7 +80,7 @@ def leaf_load(items: Sequence[Weighted]) -> LeafLoad:
     """
     partials: dict[Region, float] = {}
     for item in items:
-        if not item.told:
+        if not item.advertised:
             asked = item.partials if isinstance(item, RegionLoad) else 1.0
             partials[item.region] = partials.get(item.region, 0.0) + asked
     known: RegionMap[Region] = RegionMap()

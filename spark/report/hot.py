@@ -26,7 +26,8 @@ _BITS = 3  # leading bits of each axis that count
 _DZ_BITS = 12  # leading bits of a dz that count
 
 
-_WELL_FORMED = rf"^[01*]{{1,{WIDTH}}}$"
+_WELL_FORMED = r"^[01*]*$"
+_OPEN = b"*"  # a bit that a region does not fix
 _NOTICE = 0.001  # the share of the work that may be left out without a notice
 
 
@@ -87,18 +88,21 @@ def _coarse_groups(rows: "DataFrame", index: Index) -> "DataFrame":
         sql.explode("regions").alias("region"),
         (sql.col("work_us") / sql.size("regions")).alias("work_us"),
     )
-    told = told.where(sql.col("region").rlike(_WELL_FORMED))
-    region = sql.rpad("region", WIDTH, "*")
+    # As bytes, of which a part can be taken without counting the characters before it.
+    region = sql.col("region").cast("binary")
+    told = told.where(sql.octet_length("region").between(1, WIDTH))
+    padded = sql.rpad(region, WIDTH, sql.lit(_OPEN))
     if index.space.index.kind == "zorder":
-        coarse: Column = sql.substring(region, 1, _DZ_BITS)
+        coarse: Column = sql.substring(padded, 1, _DZ_BITS)
     else:
-        fields = _fields(index)
         # Without a field, all regions are one.
-        parts = [sql.substring(region, f.start + 1, f.length) for f in fields]
-        coarse = sql.concat(sql.lit(""), *parts)
-    return told.groupBy(coarse.alias("coarse")).agg(
+        parts = [sql.substring(padded, f.start + 1, f.length) for f in _fields(index)]
+        coarse = sql.concat(sql.lit(b""), *parts)
+    groups = told.groupBy(coarse.alias("bytes")).agg(
         sql.count("*").alias("regions"), sql.sum("work_us").alias("work_us")
     )
+    text = sql.col("bytes").cast("string")
+    return groups.where(text.rlike(_WELL_FORMED)).withColumn("coarse", text).drop("bytes")
 
 
 def _hot_regions(groups: "DataFrame", index: Index, whole: float) -> list[HotRegion]:

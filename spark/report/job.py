@@ -10,11 +10,10 @@ from configurators.state.trace_spaces import TraceSpace
 from configurators.store.keys import PartitionName
 from spark.reading import read_rows, vanished
 from spark.report.churn import find_churn
-from spark.report.histograms import histogram
 from spark.report.hot import find_hot
-from spark.report.loads import find_configurators, find_latency, find_partitions, find_slices
+from spark.report.loads import find_loads, find_operations, find_slices, find_total
 from spark.report.model import ExpensiveRequest, Report
-from spark.report.rates import find_hosts, find_rates
+from spark.report.rates import count_requests, find_hosts, find_rates
 from spark.source import find_source, with_notices
 from spark.spaces import described_spaces
 from spark.traces import Traces
@@ -37,31 +36,31 @@ def make_report(
     rows = with_work(read_rows(spark, traces, since_us, until_us))
     requests = requests_of(rows).persist()
     try:
-        source = find_source(path, traces, rows, requests.count)
+        groups = count_requests(requests)  # the first to ask for the requests, which are kept then
+        source = find_source(path, traces, rows, lambda: sum(row["requests"] for row in groups))
         if not source.rows:
             return Report(source)
-        kinds, timeline = find_rates(requests, source)
-        hosts, host_skew = find_hosts(requests)
+        kinds, timeline = find_rates(requests, groups, source)
+        hosts, host_skew = find_hosts(groups)
         spaces, unknown = described_spaces(traces)
         notices = [f"Hot regions have no words: {unknown}."] if unknown else []
-        partitions, partition_skew = find_partitions(rows, _partition_names(spaces))
-        configurators, configurator_skew = find_configurators(rows)
+        loads = find_loads(rows, _partition_names(spaces))
         hot, heat, more = find_hot(rows, spaces)
         report = Report(
             source=source,
             kinds=kinds,
             timeline=timeline,
             hosts=hosts,
-            latency=find_latency(requests, rows),
-            partitions=partitions,
-            configurators=configurators,
+            latency=(*find_total(requests), *loads.stages),
+            partitions=loads.partitions,
+            configurators=loads.configurators,
             slices=find_slices(rows),
-            operations=histogram(requests, "operations"),
+            operations=find_operations(requests),
             churn=find_churn(requests),
             hot=hot,
             heat=heat,
             expensive=_expensive(requests, rows),
-            skew=tuple(skew for skew in (partition_skew, configurator_skew, host_skew) if skew),
+            skew=tuple(skew for skew in (*loads.skew, host_skew) if skew),
         )
     finally:
         requests.unpersist()
@@ -79,11 +78,14 @@ def _partition_names(spaces: Mapping[str, TraceSpace]) -> list[str]:
 
 
 def _expensive(requests: "DataFrame", rows: "DataFrame") -> tuple[ExpensiveRequest, ...]:
-    """The requests that took most work. Their filters are looked up for these few only."""
+    """The requests that took most work. Filters and regions are looked up for these few only."""
     top = requests.orderBy(sql.desc("work_us"), "request_id").limit(MOST_EXPENSIVE).collect()
     wanted = rows.where(sql.col("request_id").isin([row["request_id"] for row in top]))
-    filters = wanted.groupBy("request_id").agg(sql.any_value("filter").alias("filter")).collect()
-    filter_of = {row["request_id"]: row["filter"] for row in filters}
+    more = wanted.groupBy("request_id").agg(
+        sql.any_value("filter").alias("filter"),
+        sql.sum(sql.greatest(sql.size("regions"), sql.lit(0))).alias("regions"),
+    )
+    found = {row["request_id"]: row for row in more.collect()}
     return tuple(
         ExpensiveRequest(
             row["request_id"],
@@ -94,9 +96,10 @@ def _expensive(requests: "DataFrame", rows: "DataFrame") -> tuple[ExpensiveReque
             (row["total_us"] or 0) / 1_000,
             row["work_us"] / 1_000,
             row["partials"],
-            row["regions"],
+            found[row["request_id"]]["regions"],
             row["operations"],
-            filter_of.get(row["request_id"]) or "",
+            found[row["request_id"]]["filter"] or "",
         )
         for row in top
+        if row["request_id"] in found  # not if its file has vanished
     )

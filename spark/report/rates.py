@@ -1,6 +1,7 @@
 """Requests over time, by kind and by host."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
@@ -12,11 +13,13 @@ from spark.traces import Source
 from spark.work import SECOND
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 MOST_BUCKETS = 240
 MOST_HOSTS = 20
 MOST_KINDS = 20  # there are five, and those of newer releases
+_MEANS = ("partials", "adds", "modifies", "deletes")
+_SUMS = (*_MEANS, "work_us")
 _LENGTHS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
 
 
@@ -29,37 +32,57 @@ def bucket_length(seconds: float) -> int:
     return days * _LENGTHS[-1]
 
 
-def find_rates(requests: "DataFrame", source: Source) -> tuple[tuple[KindRow, ...], Timeline]:
-    """Requests by kind, the most frequent first; and requests and latency over time."""
-    found = requests.groupBy("kind").agg(
-        sql.count("*").alias("requests"),
-        sql.count_if("failed").alias("failed"),
-        sql.avg("partials").alias("partials"),
-        sql.avg("adds").alias("adds"),
-        sql.avg("modifies").alias("modifies"),
-        sql.avg("deletes").alias("deletes"),
+def count_requests(requests: "DataFrame") -> "list[Row]":
+    """Counts and sums of the requests by kind and host.
+
+    How many groups there are depends on the network, not on the length of the traces.
+    """
+    return (
+        requests.groupBy("kind", "host")
+        .agg(
+            sql.count("*").alias("requests"),
+            sql.count_if("failed").alias("failed"),
+            *(sql.sum(name).alias(name) for name in _SUMS),
+        )
+        .collect()
     )
-    kinds = sorted(found.collect(), key=lambda row: (-row["requests"], row["kind"]))[:MOST_KINDS]
-    timeline = _find_timeline(requests, source, sorted(row["kind"] for row in kinds))
+
+
+def find_rates(
+    requests: "DataFrame", groups: "Iterable[Row]", source: Source
+) -> tuple[tuple[KindRow, ...], Timeline]:
+    """Requests by kind, the most frequent first; and requests and latency over time."""
+    sums = _sums(groups, "kind")
+    kinds = sorted(sums, key=lambda kind: (-sums[kind]["requests"], kind))[:MOST_KINDS]
+    timeline = _find_timeline(requests, source, sorted(kinds))
     # Shorter than a bucket, the traces have no mean rate but that of the bucket.
     seconds = max((source.end_us - source.begin_us) / SECOND, timeline.bucket_s)
     rows = []
-    for row in kinds:
-        busiest = max(bucket.requests.get(row["kind"], 0) for bucket in timeline.buckets)
+    for kind in kinds:
+        total = sums[kind]
+        requests_of_kind = int(total["requests"])
+        busiest = max(bucket.requests.get(kind, 0) for bucket in timeline.buckets)
         rows.append(
             KindRow(
-                row["kind"],
-                row["requests"],
-                row["failed"],
-                row["requests"] / seconds,
+                kind,
+                requests_of_kind,
+                int(total["failed"]),
+                requests_of_kind / seconds,
                 busiest / timeline.bucket_s,
-                row["partials"],
-                row["adds"],
-                row["modifies"],
-                row["deletes"],
+                *(total[name] / requests_of_kind for name in _MEANS),
             )
         )
     return tuple(rows), timeline
+
+
+def _sums(groups: "Iterable[Row]", name: str) -> dict[str, Counter[str]]:
+    """The sums of all groups that have the same kind, or the same host."""
+    found: dict[str, Counter[str]] = {}
+    for row in groups:
+        sums = found.setdefault(row[name], Counter())
+        for column in ("requests", "failed", *_SUMS):
+            sums[column] += row[column] or 0
+    return found
 
 
 def _find_timeline(requests: "DataFrame", source: Source, kinds: Sequence[str]) -> Timeline:
@@ -80,27 +103,25 @@ def _find_timeline(requests: "DataFrame", source: Source, kinds: Sequence[str]) 
     return Timeline(float(length), tuple(buckets))
 
 
-def find_hosts(requests: "DataFrame") -> tuple[tuple[HostRow, ...], Skew | None]:
-    """The hosts with most requests, all others as one, and how unevenly requests are spread.
-
-    How many hosts there are depends on the network, not on the length of the traces.
-    """
-    found = requests.groupBy("host").agg(
-        sql.count("*").alias("requests"),
-        sql.count_if("failed").alias("failed"),
-        (sql.sum("work_us") / 1_000).alias("work_ms"),
-    )
-    hosts = sorted(found.collect(), key=lambda row: (-row["requests"], row["host"]))
-    total = sum(row["requests"] for row in hosts)
-    rows = [
-        HostRow(
-            row["host"], row["requests"], row["requests"] / total, row["failed"], row["work_ms"]
-        )
-        for row in hosts[:MOST_HOSTS]
-    ]
+def find_hosts(groups: "Iterable[Row]") -> tuple[tuple[HostRow, ...], Skew | None]:
+    """The hosts with most requests, all others as one, and how unevenly requests are spread."""
+    sums = _sums(groups, "host")
+    hosts = sorted(sums, key=lambda host: (-sums[host]["requests"], host))
+    total = sum(each["requests"] for each in sums.values())
+    rows = [_host_row(host, sums[host], total) for host in hosts[:MOST_HOSTS]]
     if others := hosts[MOST_HOSTS:]:
-        count = sum(row["requests"] for row in others)
-        failed = sum(row["failed"] for row in others)
-        work = sum(row["work_ms"] for row in others)
-        rows.append(HostRow("", count, count / total, failed, work))
-    return tuple(rows), skew_of("hosts", (row["requests"] for row in hosts))
+        rest: Counter[str] = Counter()
+        for host in others:
+            rest.update(sums[host])
+        rows.append(_host_row("", rest, total))
+    return tuple(rows), skew_of("hosts", (each["requests"] for each in sums.values()))
+
+
+def _host_row(name: str, sums: Counter[str], total: int) -> HostRow:
+    return HostRow(
+        name,
+        sums["requests"],
+        sums["requests"] / total,
+        sums["failed"],
+        sums["work_us"] / 1_000,
+    )

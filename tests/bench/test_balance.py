@@ -16,14 +16,18 @@ from bench.report import Report, read
 
 
 def tiny() -> Scale:
-    """The smallest measurement of both sides of the ratio."""
+    """The smallest measurement of both sides of the ratio, and of a burst."""
     kind = THESIS._replace(rate=50)
     return Scale(
-        tuple(
-            Case("scaling", system, "zipf", kind, configurators=2, partitions=8)
-            for system in ("SNA", "SNA-LB")
+        (
+            *(
+                Case("scaling", system, "zipf", kind, configurators=2, partitions=8)
+                for system in ("SNA", "SNA-LB")
+            ),
+            Case("slices", "SNA", "uniform", kind, 1, 1, plan="lpm"),
         ),
         active=20,
+        burst=20,
         settle=0.5,
         seconds=0.5,
         topology="line:3",
@@ -38,20 +42,20 @@ def test_a_small_run_reports_the_ratio(monkeypatch: pytest.MonkeyPatch, tmp_path
     report.write(tmp_path / "balance.json")
     written = read(tmp_path / "balance.json")
     assert written.ratios.keys() == {"latency_lb_over_none"}
-    assert len(written.rows) == len(steps) == 2
+    assert len(written.rows) == len(steps) == 3
     for row in written.rows:
         assert row["refused"] == 0
         assert row["requests_per_s"] > 0
         assert row["mean_ms"] > 0
     report.show(Console(file=StringIO()))
-    [path] = balance.write_plots(report, tmp_path / "plots")
-    assert path.name == "figure-6.7-at-once-1.png"
+    paths = balance.write_plots(report, tmp_path / "plots")
+    assert [path.name for path in paths] == ["figure-6.7-at-once-1.png", "figure-6.9.png"]
 
 
 def test_a_case_that_fails_is_reported_and_the_others_are_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    scale = tiny()
+    scale = tiny()._replace(cases=tiny().cases[:2])
 
     def measure(case: Case, _: Scale) -> dict[str, Any]:
         if case.system == "SNA-LB":
@@ -144,3 +148,31 @@ def test_a_figure_has_a_chart_for_each_measure_and_content(tmp_path: Path) -> No
     [path] = write(both, tmp_path)
     assert path.name == "figure-6.7-at-once-1.png"
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("section", "figure", "measures"),
+    [
+        ("scaling", "figure-6.7-at-once-1", ["requests/s", "mean latency"]),
+        ("scaling_default", "figure-6.7-default", ["requests/s", "mean latency"]),
+        ("partitions", "figure-6.8", ["mean latency", "flow operations"]),
+        ("slices", "figure-6.9", ["flow operations", "mean latency", "latency of the slowest"]),
+    ],
+)
+def test_figures_have_the_measures_and_lines_of_the_thesis(
+    section: str, figure: str, measures: list[str]
+) -> None:
+    cases = [case for case in FULL.cases if case.section == section]
+    columns = {"requests_per_s": 9.0, "operations_per_request": 3.0, "mean_ms": 5.0, "p999_ms": 8.0}
+    [(name, found)] = charts([{"measure": section, **c.columns, **columns} for c in cases]).items()
+    assert name == figure
+    contents = list(dict.fromkeys(case.content for case in cases))
+    titles = [f"{measure}|{content}" for measure in measures for content in contents]
+    for chart, title in zip(found, titles, strict=True):
+        measure, content = title.split("|")
+        assert chart.title.startswith(measure)
+        assert chart.title.endswith(content)
+        assert chart.logarithmic == ("latency" in measure)
+        lines = {c.ordering if section == "slices" else c.system for c in cases}
+        assert set(chart.lines) == lines
+        assert all(set(values) <= set(chart.places) for values in chart.lines.values())

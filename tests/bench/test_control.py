@@ -21,7 +21,9 @@ def tiny() -> control.Scale:
         Arrivals("batch", "poisson", CENTRAL_RATE, 0.04),
     )
     return control.Scale(
-        tuple(Case(mode, 2, "uniform", 0.0, arrivals, fairness=0.5) for mode in control.MODES),
+        tuple(
+            Case(mode, 2, "uniform", 0.0, arrivals, fairness=0.5, lone=4) for mode in control.MODES
+        ),
         active=600,
         saturation=0.2,
         single=0.2,
@@ -42,6 +44,7 @@ def test_a_small_run_in_parts_reports_all_ratios(
     sea = control.run(True, steps.append, ["sea"])
     report = control.combined(read(tmp_path / "out.json"), sea)
     names = {"requests_per_s", "latency_over_central", "fairness_p99"}
+    names |= {"lone_ms", "lone_over_two_writes"}
     assert report.ratios.keys() >= names | {f"sea_{name}" for name in names}
     assert {row["measure"] for row in report.rows} == {
         "centralised",
@@ -50,6 +53,7 @@ def test_a_small_run_in_parts_reports_all_ratios(
         "stages",
         "processor",
         "fairness",
+        "lone",
     }
     report.show(Console(file=StringIO()))
     for row in report.rows:
@@ -113,12 +117,15 @@ def test_ratios_are_those_of_the_reference_case() -> None:
         row("saturation", **fast, requests_per_s=1_500.0) | {"mode": "sea"},
         row("fairness", beside="nobody", p99_ms=20.0),
         row("fairness", beside="flood", p99_ms=80.0),
+        row("lone", p50_ms=5.0, etcd_write_ms=1.25),
     ]
     assert control.ratios(rows) == {
         "requests_per_s": 2_500.0,
         "latency_over_central": 0.005,
         "requests_per_s_over_central": 5.0,
         "fairness_p99": 4.0,
+        "lone_ms": 5.0,
+        "lone_over_two_writes": 2.0,
         "sea_requests_per_s": 1_500.0,
         "sea_requests_per_s_over_central": 3.0,
     }

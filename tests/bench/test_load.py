@@ -173,6 +173,16 @@ async def test_without_active_subscriptions_all_requests_subscribe() -> None:
     assert len(arrived.latencies) == 6
 
 
+async def test_arrivals_without_removals_all_subscribe() -> None:
+    records = Records()
+    async with loading(records) as load:
+        await load.fill(50)
+        records.calls.clear()
+        arrived = await load.send_arrivals([0.0] * 40, "single", removals=False)
+    assert len(arrived.latencies) == 40
+    assert records.calls == [("/subscribe", 1)] * 40
+
+
 async def test_latency_counts_from_when_a_request_should_have_been_sent() -> None:
     async with loading(Records()) as load:
         await load.fill(10)
@@ -187,7 +197,7 @@ async def test_saturation_keeps_calls_in_progress() -> None:
         measured = await load.saturate(1.0, "batch", size=100)
     assert len(measured.latencies) > 100
     assert measured.rate > 0
-    assert measured.flow_mods_per_s > 0
+    assert measured.flow_ops > 0
 
 
 async def test_a_refused_request_does_not_count_as_acknowledged() -> None:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
+from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
-from configurators.state.network import first_network
+from configurators.state.network import first_network, undiscovered_network
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import NETWORK
@@ -21,6 +22,7 @@ from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.pipeline import PlanName
 from sdn.topologies import topology
+from sdn.topology import Topology
 from tests.dispatcher.support import TIMEOUT, TOKEN, UNLIMITED
 from tests.support import until
 
@@ -33,12 +35,19 @@ class Whole:
     """What runs."""
 
     def __init__(
-        self, access: Access, etcd: Etcd, network: EmulatedNetwork, mode: Mode, configurators: int
+        self,
+        access: Access,
+        etcd: Etcd,
+        network: EmulatedNetwork,
+        mode: Mode,
+        configurators: int,
+        openflow: list[tuple[str, int]],
     ) -> None:
         self.mode = mode
         self.access = access
         self.etcd = etcd
         self.network = network
+        self.openflow = openflow  # where switches connect
         self._configurators = configurators
 
     @asynccontextmanager
@@ -80,22 +89,44 @@ async def whole(
     mode: Mode = "sna",
     model: SwitchModel = SOFTWARE,
     options: ConfiguratorOptions = QUICK,
+    discovered: bool = False,
+    cabled: Topology | None = None,
+    southbound: int = 1,
 ) -> AsyncIterator[Whole]:
-    """A small network and all processes that a dispatcher needs."""
+    """A small network and all processes that a dispatcher needs.
+
+    If it is to be `discovered`, nothing is known of it at first. If it is `cabled` in another way,
+    discovery compares. With several southbound processes,
+    each switch connects to one of them, by turns.
+    """
     async with AsyncExitStack() as stack:
         etcd = await stack.enter_async_context(Etcd(access))
-        await etcd.put(NETWORK, encode(first_network(topology(shape), plan, trees)))
-        south = SouthboundProcess(access, TOKEN, "sb1", "127.0.0.1:0", "127.0.0.1:0")
-        await stack.enter_async_context(_running(south.run))
-        async with asyncio.timeout(TIMEOUT):
-            await south.ready.wait()
-        network = EmulatedNetwork(topology(shape), [split_address(south.openflow)], model=model)
+        made = (
+            undiscovered_network(plan, trees)
+            if discovered
+            else first_network(topology(shape), plan, trees)
+        )
+        await etcd.put(NETWORK, encode(made))
+        probing = discovered or cabled is not None
+        how_south = SouthboundOptions(discover=probing)
+        addresses = []
+        for number in range(southbound):
+            south = SouthboundProcess(
+                access, TOKEN, f"sb{number + 1}", "127.0.0.1:0", "127.0.0.1:0", options=how_south
+            )
+            await stack.enter_async_context(_running(south.run))
+            async with asyncio.timeout(TIMEOUT):
+                await south.ready.wait()
+            addresses.append(split_address(south.openflow))
+        network = EmulatedNetwork(cabled or topology(shape), model=model)
         await stack.enter_async_context(network)
+        for number, agent in enumerate(network.agents.values()):
+            agent.set_controllers([addresses[number % southbound]])
         for number in range(configurators):
             how = replace(options, mode=mode)
             process = ConfiguratorProcess(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", how)
             await stack.enter_async_context(_running(process.run))
-        yield Whole(access, etcd, network, mode, configurators)
+        yield Whole(access, etcd, network, mode, configurators, addresses)
 
 
 @asynccontextmanager

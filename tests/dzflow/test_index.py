@@ -114,6 +114,30 @@ def test_regions_of_fields_have_shapes_of_the_dictionary(source: list[dict[str, 
     assert {r.mask for r in index.regions(parse_filter(index.space, source))} <= masks
 
 
+@given(box=conjunctions, budget=st.integers(1, 20))
+def test_a_cover_uses_the_shape_that_lets_the_least_through(
+    box: dict[str, Any], budget: int
+) -> None:
+    index = INDEXES["fields"]
+    assert isinstance(index, FieldsIndex)
+    (part,) = parse_filter(index.space, box).any
+    wanted = index.box(part)
+
+    def rank(shape: Sequence[int]) -> tuple[float, int]:
+        """What cells of a shape let through, and how many there are; all shapes are tried."""
+        fixed = [(number, length) for number, length in enumerate(shape) if length]
+        if any(number not in wanted for number, _ in fixed):
+            return 2.0, 0
+        sizes = [index.side(number, length, wanted[number]).size for number, length in fixed]
+        count = math.prod(sizes)
+        return (count * 0.5 ** sum(shape), count) if count <= budget else (2.0, 0)
+
+    cover = index.cover(wanted, budget)
+    assert (sum(0.5 ** r.mask.bit_count() for r in cover), len(cover)) == min(
+        map(rank, index.shapes)
+    )
+
+
 @given(source=sources)
 def test_regions_of_zorder_are_dzs(source: list[dict[str, Any]]) -> None:
     index = INDEXES["zorder"]

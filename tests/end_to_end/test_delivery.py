@@ -279,7 +279,7 @@ def _row(entry: FlowEntry) -> Row:
     return (entry.table, entry.priority, match, entry.in_port, tuple(sorted(actions)), entry.goto)
 
 
-# The first two are also those of the second test, which finds the services of the first one.
+# The first two are also those of the other tests, which find the services of the first one.
 PLACES = [
     ("emulated", "legs"),
     pytest.param(("ovs", "legs"), marks=needs_lab),
@@ -333,3 +333,17 @@ def test_a_space_with_tags_delivers_what_was_advertised_and_nothing_forged(
     counters = victim.do("counters", space="stocks")
     assert (counters["untagged"], counters["forged"]) == (2, 2)
     assert counters["delivered"] == 4
+
+
+@pytest.mark.parametrize("place", PLACES[1:2], indirect=True, ids="-".join)
+def test_the_service_does_not_publish_for_hosts_of_a_network_that_is_not_its_own(
+    place: tuple[Plane, PlanName],
+) -> None:
+    rest = place[0].rest
+    schema = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1000}]}
+    rest.put("/spaces/tried", json=schema).raise_for_status()
+    rest.post("/advertise", json={"host": "h1", "space": "tried", "filter": {}}).raise_for_status()
+    refused = rest.post("/publish", json={"host": "h1", "space": "tried", "event": {"price": 5}})
+    assert refused.status_code == 409
+    assert "publish on the host" in refused.json()["detail"]
+    assert rest.get("/about").json()["lab"] is False

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from hypothesis import given
 
+from sdn.switch_limits import SwitchLimits
 from sdn.topologies import topology
 from sdn.topology import Host, Link, NotConnected, PortTaken, Switch, Topology
 from sdn.topology_file import (
@@ -270,3 +271,45 @@ def test_yaml_without_pyyaml_says_what_to_install(
 def test_json_needs_no_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     assert load_topology(written(tmp_path, '{"switches": ["s1"]}', "net.json")).links == ()
+
+
+LIMITED = """
+switches:
+- {id: s1, rate: 45, window: 10, timeout: 30, echo_every: 5.5, capacity: 2000}
+- {id: s2, tables: [10, 40], groups: [1, 500], rate: 0}
+- s3
+links: [[s1, s2], [s2, s3]]
+"""
+
+
+def test_a_switch_may_have_limits_of_its_own(tmp_path: Path) -> None:
+    net = load_topology(written(tmp_path, LIMITED))
+    first = SwitchLimits(rate=45, window=10, timeout=30, echo_every=5.5, capacity=2000)
+    assert net.switch("s1").limits == first
+    assert net.switch("s2").limits == SwitchLimits(tables=(10, 40), groups=(1, 500), rate=0)
+    assert net.switch("s3").limits == SwitchLimits()
+    shown = dump_topology(net)
+    assert shown["switches"][2] == {"id": "s3", "dpid": 3}
+    assert parse_topology(json.loads(json.dumps(shown))) == net
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("rate: -1", r"switches\[0\]: Expected `float` >= 0.0 - at `\$\.rate`"),
+        ("rate: fast", r"switches\[0\]: Expected .* - at `\$\.rate`"),
+        ("window: 0", r">= 1 - at `\$\.window`"),
+        ("timeout: 0", r"> 0.0 - at `\$\.timeout`"),
+        ("echo_every: -3", r"at `\$\.echo_every`"),
+        ("capacity: 1.5", r"at `\$\.capacity`"),
+        ("tables: [0, 254]", r"<= 253 - at `\$\.tables\[1\]`"),
+        ("tables: 7", r"at `\$\.tables`"),
+        ("tables: [9, 8]", r"tables: the first number, 9, is above the last"),
+        ("groups: [5, 1]", r"groups: the first number, 5, is above the last"),
+        ("groups: [1]", r"at `\$\.groups`"),
+        ("speed: 1", r"unknown field `speed`"),
+    ],
+)
+def test_a_bad_limit_is_refused_by_its_name(tmp_path: Path, given: str, said: str) -> None:
+    with pytest.raises(BadTopologyFile, match=said):
+        load_topology(written(tmp_path, f"switches: [{{id: s1, {given}}}]"))

@@ -110,6 +110,7 @@ class Events:
             and (way := self._way(trees[number], offer.host, stable.host)) is not None
             and not way & dark
         }
+        self.world.network.topology = self.world.present
         try:
             journey = self.world.network.send(offer.host, self._scope.event(point, number))
         except (AmbiguousMatch, OperationRefused) as error:
@@ -137,12 +138,12 @@ class Events:
 
     def _way(self, tree: Tree, source: str, target: str) -> frozenset[str] | None:
         """The switches that an event passes; None if the tree does not lead there."""
-        if (tree, source, target) not in self._ways:
-            topology = self.world.topology
-            first, last = topology.host(source).switch, topology.host(target).switch
+        topology = self.world.present
+        first, last = topology.host(source).switch, topology.host(target).switch
+        if (tree, first, last) not in self._ways:
             passed = frozenset((first,)) if first == last else None
             if first != last and tree.joins(first, last):
                 on_the_way = legs(topology, tree, source, target)
                 passed = frozenset({first, *(switch for switch, _ in on_the_way)})
-            self._ways[tree, source, target] = passed
-        return self._ways[tree, source, target]
+            self._ways[tree, first, last] = passed
+        return self._ways[tree, first, last]

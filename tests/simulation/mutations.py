@@ -20,6 +20,8 @@ from configurators.southbound.clients import SouthboundClients
 from configurators.state.spaces import Spaces
 from configurators.store.etcd.client import Compare
 from configurators.store.locks import Lock, Locks
+from dispatcher.changes import table_reuse
+from dispatcher.changes.table_reuse import TableReuse
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.requests.adoption import Adoption
 from dispatcher.requests.delivery.offers import OfferDelivery
@@ -27,7 +29,9 @@ from dispatcher.requests.delivery.push import PushDelivery
 from dispatcher.requests.intake.planning import Planner
 from sdn.driver import SwitchDriver
 from sdn.fence import Fence, StaleEpoch
+from sdn.pipeline import Pipeline, SwitchNumbers
 from sdn.shadow import Shadow
+from sdn.topology import Topology
 from tests.simulation.world import Mode
 
 
@@ -59,6 +63,14 @@ async def _claim_anything(self: Moves, gained: Any) -> Any:
     """Use every copy of a gained partition, however far it has come."""
     copies = self._target._copies
     return {name: copy for name in gained if (copy := copies.pop(name, None))}
+
+
+async def _believe(_: Any, __: str, numbers: SwitchNumbers) -> SwitchNumbers:
+    return numbers
+
+
+def _unused(pipeline: Pipeline, topology: Topology, *_: Any) -> dict[str, SwitchNumbers]:
+    return pipeline.unused(topology)
 
 
 def _never(*_: Any) -> bool:
@@ -94,6 +106,7 @@ class Mutation(Struct, frozen=True):
     faults: tuple[str, ...]
     mode: Mode = "sna"
     start: int = 0
+    guests: bool = False  # whether hosts come and go
 
 
 _UNFENCED: Patch = (Fence, "stale", lambda *_: False)
@@ -134,6 +147,16 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "clear-gone-partitions": Mutation(
         ((SpaceFollower, "__init__", _drop_instead),), ("map changed",)
+    ),
+    "tables-in-use-freed": Mutation(
+        (
+            (TableReuse, "_find_vacant", _believe),
+            (TableReuse, "_applied", lambda _: True),
+            (table_reuse, "numbers_to_free", _unused),
+        ),
+        ("switch restarts", "switch hangs up", "southbound killed"),
+        start=38,
+        guests=True,
     ),
     "sea-withdraw-unless-taken": Mutation(
         ((southbound_process, "withdraw", _withdraw_unless_taken),),

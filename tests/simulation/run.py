@@ -67,6 +67,7 @@ def _execute(words: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--replay", type=int, help="run this seed alone and print each step")
     parser.add_argument("--mode", choices=("sna", "sea"), help="run all seeds in this mode")
+    parser.add_argument("--guests", action="store_true", help="let hosts come and go")
     parser.add_argument("--mutation", default="", help="build in this bug")
     parser.add_argument("--stop", type=int, default=5, help="stop after so many failed seeds")
     given = parser.parse_args(words)
@@ -74,20 +75,21 @@ def _execute(words: Sequence[str]) -> int:
         from tests.simulation.mutations import MUTATIONS
 
         given.mode = MUTATIONS[given.mutation].mode
+        given.guests = MUTATIONS[given.mutation].guests
     logging.getLogger().setLevel(logging.ERROR)
     logging.lastResort = None
     if given.replay is not None:
-        return _replay(given.replay, given.mode, given.mutation)
+        return _replay(given.replay, given.mode, given.mutation, given.guests)
     return _run_all(given)
 
 
-def _replay(seed: int, mode: Any, mutation: str) -> int:
+def _replay(seed: int, mode: Any, mutation: str, guests: bool) -> int:
     from tests.simulation.mutations import MUTATIONS, mutated
     from tests.simulation.scenario import run
 
     with mutated(mutation):
         only = MUTATIONS[mutation].faults if mutation else ()
-        result = run(seed, True, only, mode)
+        result = run(seed, True, only, mode, guests)
     for step in result.steps or ():
         print(step)
     for violation in result.violations:
@@ -133,7 +135,7 @@ def _run_part(part: tuple[range, argparse.Namespace, bool]) -> tuple["Counter[st
     gc.freeze()
     with mutated(mutation):
         for number, seed in enumerate(seeds):
-            result = run(seed, only=only, mode=given.mode)
+            result = run(seed, only=only, mode=given.mode, guests=given.guests)
             if number % _COLLECT == 0:
                 gc.collect()
             totals["seeds"] += 1
@@ -149,6 +151,7 @@ def _run_part(part: tuple[range, argparse.Namespace, bool]) -> tuple["Counter[st
                     print(f"  {str(violation)[:600]}")
                 extra = f" --mode {given.mode}" if given.mode and not mutation else ""
                 extra += f" --mutation {mutation}" if mutation else ""
+                extra += " --guests" if given.guests and not mutation else ""
                 print(f"  to see it: python -m tests.simulation.run --replay {seed}{extra}")
                 if len(failed) >= given.stop:
                     break

@@ -19,6 +19,7 @@ from sdn.flows import FlowEntry
 from tests.oracle import expected_entries
 from tests.robustness.checker import Violation, check
 from tests.robustness.record import Fault, Round, Stored
+from tests.simulation.guests import Guests
 from tests.simulation.lock_faults import LockFaults
 from tests.simulation.loop import Stuck, VirtualLoop
 from tests.simulation.map_faults import MapFaults
@@ -71,10 +72,12 @@ def run(
     verbose: bool = False,
     only: Collection[str] = (),
     mode: Mode | None = None,
+    guests: bool = False,
 ) -> Result:
     """Run a seed; the same seed gives the same run.
 
-    Faults may be restricted to some kinds, and the mode may be given.
+    Faults may be restricted to some kinds, and the mode may be given. With `guests`, hosts come and
+    go, too.
     """
     loop = VirtualLoop(seed)
     global_random.seed(seed)
@@ -91,7 +94,7 @@ def run(
             world.store.on_change = world.note_change
             logger.addHandler(notes := _Notes(world))
             logger.setLevel(logging.INFO)
-        scenario = Scenario(world, Random(seed), only)
+        scenario = Scenario(world, Random(seed), only, guests)
         try:
             loop.run_until_complete(
                 loop.create_task(scenario.run(), context=scenario.traffic.node.context)
@@ -131,11 +134,14 @@ class _Notes(logging.Handler):
 class Scenario:
     """The course of a run: traffic, faults, healing, checks."""
 
-    def __init__(self, world: World, random: Random, only: Collection[str] = ()) -> None:
+    def __init__(
+        self, world: World, random: Random, only: Collection[str] = (), guests: bool = False
+    ) -> None:
         self.world = world
         self.random = random
         self.loop = world.loop
         self.traffic = Traffic(world, random)
+        self.guests = Guests(world, random, self.traffic) if guests else None
         self.faults: list[Fault] = []
         self.found: list[Violation] = []
         self._extra: list[asyncio.Task[None]] = []
@@ -201,12 +207,18 @@ class Scenario:
             asyncio.create_task(traffic.client(n, self.random.randint(2, 5), self.random))
             for n in range(3)
         ]
+        if self.guests:
+            self.guests.start()
         faults = asyncio.create_task(self._make_faults(self.random.randint(1, 5)))
         events = asyncio.create_task(self._publish())
         await asyncio.gather(*clients, faults)
         await asyncio.gather(*self._extra)
-        events.cancel()
         self._heal()
+        if self.guests:
+            await self.guests.finish()
+            used = [Fault("table used again", "", begin, begin)] * self.guests.reused
+            self.faults += used
+        events.cancel()
         healed = self.loop.now
         trouble = await self._rest("after healing")
         traffic.events.dark.clear()

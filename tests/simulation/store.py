@@ -6,6 +6,8 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from configurators.store.etcd.client import (
     Access,
     Compacted,
@@ -271,10 +273,19 @@ class SimEtcd(Etcd):
         return found
 
     async def range(
-        self, prefix: str, after: str | None = None, limit: int = 0, revision: int = 0
+        self,
+        prefix: str,
+        after: str | None = None,
+        limit: int = 0,
+        revision: int = 0,
+        *,
+        values: bool = True,
     ) -> KeyPage:
         assert not revision
         page: KeyPage = await self._call(False, self.store.range, prefix, after, limit)
+        if not values:
+            items = [replace(item, value=b"") for item in page.items]
+            return replace(page, items=items)
         return page
 
     async def transact(

@@ -11,7 +11,7 @@ from typing import Any
 
 from configurators.southbound.drivers import DriverFactory, OpenDriver
 from dzflow.aio import BackgroundTasks
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp
+from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp, ToGroup
 from sdn.openflow.connections.arrivals import Arrival
 from sdn.openflow.connections.connection import (
     ConnectionLost,
@@ -22,6 +22,7 @@ from sdn.openflow.connections.connection import (
 )
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import (
+    ALL_TABLES,
     STALE_GENERATION,
     TABLE_FULL,
     BadRequest,
@@ -167,6 +168,11 @@ class SimSwitch:
         for op in ops:
             if op.change is Change.DELETE:
                 self.tables.groups.pop(op.group.group, None)
+                # The entries that use it go with it, as OpenFlow says.
+                used = ToGroup(op.group.group)
+                entries = self.tables.entries.values()
+                for key in [entry.key for entry in entries if used in entry.actions]:
+                    self.tables.table.remove(key)
             else:
                 self.tables.groups[op.group.group] = op.group
         return {}
@@ -264,10 +270,14 @@ class SimConnection(SwitchConnection):
     async def table_features(self) -> TableFeatures:
         return TableFeatures(0, ())
 
-    async def flow_stats(self) -> list[FlowStat]:
+    async def flow_stats(self, table: int = ALL_TABLES) -> list[FlowStat]:
         def read(_: int | None) -> list[FlowStat]:
             entries = self.switch.tables.entries.values()
-            return [FlowStat(entry.cookie, 0, 0, entry) for entry in entries]
+            return [
+                FlowStat(entry.cookie, 0, 0, entry)
+                for entry in entries
+                if table in (ALL_TABLES, entry.table)
+            ]
 
         found: list[FlowStat] = await self._ask(read)
         return found

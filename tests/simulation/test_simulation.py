@@ -63,6 +63,13 @@ def test_seeds_run_without_a_violation(run: Run) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("mode", ["sna", "sea"])
+def test_seeds_with_hosts_that_come_and_go_run_without_a_violation(run: Run, mode: str) -> None:
+    done = run("--seeds", "24", "--mode", mode, "--guests")
+    assert done.returncode == 0, done.stdout
+    assert "table used again" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("mode", "seed"),
     [

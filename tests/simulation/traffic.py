@@ -133,6 +133,29 @@ class Traffic:
         if ending:
             await ending
 
+    async def subscribe(self, host: str, random: Random) -> Known | None:
+        """Have a host subscribe to something; None if that has failed."""
+        self._names += 1
+        label, filter = f"{host}-{self._names}", random.randrange(len(FILTERS))
+        self.events.asked.add(host)
+        given: tuple[RecordKind, str, int, str, str] = (
+            "subscription",
+            host,
+            filter,
+            label,
+            f"key-{label}",
+        )
+        told = await self._until_known(partial(self._begin_there, given))
+        while told.again:  # it may have begun: the host cannot go without knowing its id
+            told = await self._until_known(partial(self._begin_there, given))
+        known = Known(label, told.record.id, "subscription", host) if told.record else None
+        if known and told.outcome == "ok":
+            told = await self._settle(told, lambda r: r.state == "active")
+            if told.outcome == "ok" and label not in self._changed:
+                self.events.stable[label] = Stable("subscription", host, filter)
+        self._write("begin", label, "subscription", host, FILTERS[filter], told)
+        return known
+
     async def _begin_there(
         self, given: tuple[RecordKind, str, int, str, str], d: Dispatcher
     ) -> Answer:
@@ -155,7 +178,7 @@ class Traffic:
         filter = random.randrange(len(FILTERS))
         self._change(known)
         for _ in range(3):
-            told = await self._once(
+            told = await self.once(
                 lambda d: d.update(known.kind, known.id, FILTERS[filter], wait=_WAIT)
             )
             if told.outcome == "ok" and told.record is not None:
@@ -193,7 +216,7 @@ class Traffic:
         async def read(d: Dispatcher) -> Answer:
             return Answer(200, await d.record(known.id, known.kind))
 
-        told = await self._once(read)
+        told = await self.once(read)
         if told.outcome == "ok" and told.record is not None:
             told.outcome = {"active": "ok", "removed": "absent", "failed": "absent"}.get(
                 told.record.state, "unknown"
@@ -207,13 +230,14 @@ class Traffic:
         """Repeat a call with its idempotency key until there is an answer, as the SDK does."""
         start = self.loop.now
         while True:
-            told = await self._once(ask)
+            told = await self.once(ask)
             told.start = start
             if not told.again or self.loop.now > start + _PATIENCE:
                 return told
             await asyncio.sleep(0.5)
 
-    async def _once(self, ask: Callable[[Dispatcher], Awaitable[Answer]]) -> Told:
+    async def once(self, ask: Callable[[Dispatcher], Awaitable[Answer]]) -> Told:
+        """Make a call of some dispatcher."""
         start = self.loop.now
         told = await self._call(ask)
         told.start, told.end = start, self.loop.now
@@ -273,7 +297,7 @@ class Traffic:
             async def look(d: Dispatcher, name: str = name) -> Answer:
                 return Answer(200, await d.record(name))
 
-            looked = await self._once(look)
+            looked = await self.once(look)
             record = looked.record or record
         told.record, told.end = record, self.loop.now
         return told

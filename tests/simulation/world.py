@@ -46,6 +46,7 @@ from monitor.monitor import Monitor
 from sdn.pipeline import PlanName
 from sdn.simulate import SimulatedNetwork
 from sdn.topologies import topology
+from sdn.topology import Topology
 from tests.simulation.loop import NOWHERE, VirtualLoop
 from tests.simulation.loop import Node as ProcessNode
 from tests.simulation.store import SimEtcd, Store
@@ -230,6 +231,7 @@ class Process:
                     mode=self.world.shape.mode,
                     lease_ttl=_LEASE,
                     plan=self.world.shape.plan,
+                    reuse_from=1,
                 )
                 environment = self.world.environment
                 async with (
@@ -278,6 +280,7 @@ class World:
         network_doc, space_doc = documents(shape)
         self._network = 0, network_doc
         self.topology = topology_of(network_doc)
+        self._present = network_doc, self.topology
         self._space = 0, LoadedSpace.of(space_doc)
         self.network = SimulatedNetwork(self.topology, network_doc.pipeline)
         self.servers: dict[ProcessNode, SimServer] = {}
@@ -363,6 +366,14 @@ class World:
         if stored.revision != self._network[0]:
             self._network = stored.revision, decode_network(stored.value)
         return self._network[1]
+
+    @property
+    def present(self) -> Topology:
+        """The network with the hosts that are there now."""
+        doc = self.network_doc
+        if self._present[0] is not doc:
+            self._present = doc, topology_of(doc)
+        return self._present[1]
 
     def records(self) -> list[Record]:
         """All stored records."""

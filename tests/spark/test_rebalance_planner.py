@@ -88,8 +88,8 @@ def cases(draw: st.DrawFn) -> tuple[PartitionMap, list[RegionLoad], Fleet]:
     some = regions[plan]
     current = plan_map(draw(st.lists(some, max_size=8)), plan, draw(st.integers(1, 9)))
     items = [
-        RegionLoad(region, work, told, partials)
-        for region, work, told, partials in draw(
+        RegionLoad(region, work, advertised, partials)
+        for region, work, advertised, partials in draw(
             st.lists(st.tuples(some, works, st.booleans(), works), max_size=20)
         )
     ]
@@ -125,14 +125,14 @@ def test_as_many_partitions_as_are_asked_for_are_the_limit(
         assert found.best.placement.map != current
         # A map with fewer partitions is not proposed, even if it costs less.
         counted = [_by_partial(item, current) for item in items]
-        anew = plan_placement(counted, current.plan, count)
+        planned = plan_placement(counted, current.plan, count)
         adapted = [each.map for each in adapt_map(current, counted, count)]
-        reached = [len(each.leaves()) for each in (anew.map, *adapted) if each != current]
+        reached = [len(each.leaves()) for each in (planned.map, *adapted) if each != current]
         assert len(found.best.load.work) >= max(reached)
 
 
-def region(text: str, work: float, told: bool = False) -> RegionLoad:
-    return RegionLoad(Region.parse(text), work, told, 1.0)
+def region(text: str, work: float, advertised: bool = False) -> RegionLoad:
+    return RegionLoad(Region.parse(text), work, advertised, 1.0)
 
 
 TWO = Fleet({"c1": 1.0, "c2": 1.0})

@@ -11,11 +11,12 @@ from configurators.state.spaces import LoadedSpace, new_space
 from configurators.state.trace_spaces import encode_footer
 from dispatcher.reports.traces import REQUESTS
 from dzflow.filters import parse_filter
-from spark.reading import find_traces
+from spark.reading import find_traces, read_rows
 from spark.report.job import make_report
 from spark.report.model import Bin, Histogram, Report, Skew
 from spark.report.rates import MOST_BUCKETS, bucket_length
 from spark.report.skew import skew_of
+from spark.work import requests_of, with_work
 from tests.spark.rows import BEGAN, row, write_rows
 
 SECOND = 1_000_000
@@ -59,6 +60,18 @@ def test_a_request_with_several_partials_is_counted_once(known: Report) -> None:
         ("advertise", 1, 1, 1.0),
         ("unsubscribe", 1, 0, 1.0),
     ]
+
+
+def test_rows_of_requests_are_moved_once_and_never_sorted(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(tmp_path, [row("s1-1")])
+    rows = with_work(read_rows(spark, find_traces(spark, str(tmp_path))))
+    requests_of(rows).explain()
+    plan = capsys.readouterr().out
+    assert plan.count("Exchange") == 1
+    assert "HashAggregate" in plan
+    assert "Sort" not in plan
 
 
 def test_flow_operations_are_added_up_by_request(known: Report) -> None:

@@ -8,12 +8,14 @@ from pyspark.sql import SparkSession
 from spark import session
 from spark.java import find_java, java_problem, java_version
 from spark.session import (
+    SHUFFLE_PARTITIONS,
     SparkFailed,
     SparkOptions,
     SparkUnavailable,
-    are_few,
+    local_size,
     open_session,
     reason,
+    suit_rows,
 )
 
 
@@ -65,29 +67,46 @@ def test_errors_of_a_job_have_a_name(spark: SparkSession, monkeypatch: pytest.Mo
         spark.sql("select * from nowhere").collect()
 
 
-def test_queries_about_few_rows_are_not_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = session._settings(SparkOptions(few=True), "folder")
-    many = session._settings(SparkOptions(), "folder")
-    assert few["spark.sql.codegen.wholeStage"] == "false"
-    assert "spark.sql.codegen.wholeStage" not in many
-    java = "spark.driver.extraJavaOptions"
-    assert few[java].startswith(f"{many[java]} -XX:")
-    # By the size of the files, wherever they are in the folder that is named.
+def test_the_less_there_is_to_read_the_less_is_compiled() -> None:
+    java, whole = "spark.driver.extraJavaOptions", "spark.sql.codegen.wholeStage"
+    few, some, many, unknown = (
+        session._settings(SparkOptions(size=size), "folder")
+        for size in (session.FEW_BYTES, session.SOME_BYTES, session.SOME_BYTES + 1, None)
+    )
+    assert few[whole] == "false"
+    assert all(whole not in each for each in (some, many, unknown))
+    assert many == unknown
+    assert some[java].startswith(f"{many[java]} -XX:")
+    assert few[java].startswith(f"{some[java]} -XX:")
+
+
+def test_the_size_of_traces_is_that_of_their_files(tmp_path: Path) -> None:
     requests = tmp_path / "traces" / "requests"
     requests.mkdir(parents=True)
     for name in ("a.parquet", "b.parquet"):
         (requests / name).write_bytes(bytes(10))
-    for limit, expected in ((20, True), (19, False)):
-        monkeypatch.setattr(session, "FEW_BYTES", limit)
-        for path in (tmp_path, tmp_path / "traces", requests):
-            assert are_few(str(path)) is expected
-        assert are_few(str(requests / "a.parquet"))
+    for path in (tmp_path, tmp_path / "traces", requests):
+        assert local_size(str(path)) == 20
+    assert local_size(str(requests / "a.parquet")) == 10
     # Sampled events count, too.
-    monkeypatch.setattr(session, "FEW_BYTES", 20)
     (tmp_path / "traces" / "events").mkdir()
     (tmp_path / "traces" / "events" / "a.parquet").write_bytes(bytes(1))
-    assert not are_few(str(tmp_path))
+    assert local_size(str(tmp_path)) == 21
     for other in (tmp_path / "nowhere", "hdfs://namenode/traces"):
-        assert not are_few(str(other))
+        assert local_size(str(other)) is None
+
+
+def test_shuffles_make_as_many_partitions_as_suit_the_rows(spark: SparkSession) -> None:
+    before = spark.conf.get(SHUFFLE_PARTITIONS)
+    chosen, few = SparkOptions(settings={SHUFFLE_PARTITIONS: "5"}), SparkOptions(size=1)
+    try:
+        for options, rows, expected in (
+            (SparkOptions(), 10, "2"),  # all cores have something to do
+            (SparkOptions(), 10**6, "7"),
+            (chosen, 10**7, "7"),
+            (few, 10**7, "7"),
+        ):
+            suit_rows(spark, options, rows)
+            assert spark.conf.get(SHUFFLE_PARTITIONS) == expected
+    finally:
+        spark.conf.set(SHUFFLE_PARTITIONS, str(before))

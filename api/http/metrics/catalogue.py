@@ -238,6 +238,13 @@ _SWITCHES = (
     _gauge("dzflow_switches", "switches", "Switches of the network.", "", "system"),
     _gauge("dzflow_switches_up", "switches", "Switches that are up.", "", "system"),
     _gauge(
+        "dzflow_network_differences",
+        "differences",
+        "Where the network is not what it should be, by discovery; as `dzflow topology` shows.",
+        "kind",
+        "system",
+    ),
+    _gauge(
         "dzflow_switch_up",
         "0 or 1",
         "Whether a switch is connected and holds what it should.",

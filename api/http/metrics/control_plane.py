@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import get_args
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -18,7 +19,7 @@ from dispatcher.metrics import (
     MigrationMetrics,
     PlanMetrics,
 )
-from dispatcher.views import Health, StoreView
+from dispatcher.views import DifferenceKind, Health, StoreView
 from monitor.jobs.state import JOB_OUTCOMES
 
 _IMPAIRED = ("switch", "partition", "process", "document")
@@ -105,6 +106,9 @@ class ControlPlane(Collector):
     def _switches(self, health: Health) -> Iterator[Metric]:
         yield family("dzflow_switches", health.switches)
         yield family("dzflow_switches_up", health.switches_up)
+        found = Counter(one.kind for one in self._dispatcher.status.differences())
+        kinds = get_args(DifferenceKind)
+        yield family("dzflow_network_differences", {(kind,): found[kind] for kind in kinds})
         views = self._dispatcher.status.switches()
         up = {(view.id,): float(view.state == "up") for view in views}
         yield family("dzflow_switch_up", up)

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from api.http.metrics.catalogue import METRICS
 from api.http.metrics.control_plane import ControlPlane
 from api.http.metrics.families import family
+from api.http.metrics.reports import Reports
 from dispatcher.dispatcher import Dispatcher
 from dzflow.process.connections import ConnectionTable
 
@@ -33,7 +34,6 @@ class Metrics:
     """Counts requests, and the counters that applications report."""
 
     def __init__(self, most_series: int = 10_000) -> None:
-        self._most_series = most_series
         self.since = time.time()
         self.registry = CollectorRegistry()
         self._requests = self._counter("dzflow_http_requests_total")
@@ -45,7 +45,8 @@ class Metrics:
         self.in_flight = Gauge(spec.name, spec.text, registry=self.registry)
         self._elements = self._counter("dzflow_batch_elements_total")
         self._reported = self._counter("dzflow_reported_events_total")
-        self._totals: dict[tuple[str, str], int] = {}  # what applications reported
+        self.reports = Reports(most_series)
+        """What applications have reported."""
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -57,22 +58,10 @@ class Metrics:
         for status, count in counts.items():
             self._elements.labels(route, str(status)).inc(count)
 
-    def report(self, counters: Mapping[str, Mapping[str, int]]) -> None:
-        """Add the counters of an application since its last report."""
-        for space, counts in counters.items():
-            for name, count in counts.items():
-                series = (space, name)
-                if series not in self._totals and len(self._totals) >= self._most_series:
-                    series = ("other", "other")
-                self._totals[series] = self._totals.get(series, 0) + count
-                self._reported.labels(*series).inc(count)
-
-    def reported(self) -> dict[str, dict[str, int]]:
-        """The sums of all that applications have reported, by space and name."""
-        found: dict[str, dict[str, int]] = {}
-        for (space, name), total in self._totals.items():
-            found.setdefault(space, {})[name] = total
-        return found
+    def report(self, host: str, counters: Mapping[str, Mapping[str, int]]) -> None:
+        """Add the counters of an application of a host since its last report."""
+        for series, count in self.reports.add(host, counters, time.time()):
+            self._reported.labels(*series).inc(count)
 
     def watch(self, dispatcher: Dispatcher) -> None:
         """Add metrics of the whole control plane, as this dispatcher sees it."""

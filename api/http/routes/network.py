@@ -13,8 +13,8 @@ from api.http.schema.models import (
 )
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example, link, problems
-from api.http.schema.parameters import HostPath, NewHostPath, SourceQuery, SwitchPath
-from dispatcher.views import HostView, TopologyView
+from api.http.schema.parameters import HostPath, LinkPath, NewHostPath, SourceQuery, SwitchPath
+from dispatcher.views import HostView, LinkView, SwitchView, TopologyView
 from sdn.topology import Host
 
 router = new_router()
@@ -76,6 +76,33 @@ async def get_topology(dispatcher: DispatcherDep) -> Json[TopologyView]:
 async def list_switches(dispatcher: DispatcherDep) -> Json[SwitchesOut]:
     """All switches, and whether each is connected."""
     return SwitchesOut(dispatcher.status.switches())
+
+
+@router.delete(
+    "/switches/{id}",
+    tags=["network"],
+    responses={200: answer("The switch as it was."), **problems(404, 409)},
+)
+async def delete_switch(id: SwitchPath, dispatcher: DispatcherDep) -> Json[SwitchView]:
+    """Remove a lost switch and its links from a discovered network.
+
+    409 while it is connected, hosts are declared there, or trees lead over it; the problem names
+    all reasons. If it connects again, it joins again.
+    """
+    return await dispatcher.removal.remove_switch(id)
+
+
+@router.delete(
+    "/links/{id}",
+    tags=["network"],
+    responses={200: answer("The link as it was."), **problems(404, 409)},
+)
+async def delete_link(id: LinkPath, dispatcher: DispatcherDep) -> Json[LinkView]:
+    """Remove a lost link from a discovered network.
+
+    409 while it is not lost, or trees use it; the problem names all reasons.
+    """
+    return await dispatcher.removal.remove_link(id)
 
 
 @router.get(

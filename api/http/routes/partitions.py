@@ -123,7 +123,9 @@ async def get_balancing(monitor: MonitorDep) -> Json[BalancingOut]:
 
 @router.get("/jobs", responses={200: answer("The scheduled job, and its last run.")})
 async def get_jobs(monitor: MonitorDep) -> Json[JobsOut]:
-    """The Spark job that the leading monitor runs every so often: its last run and proposal."""
+    """The Spark job that the leading monitor runs every so often: its last run and proposals."""
     options = monitor.job_options
     state = monitor.job_results.state
-    return JobsOut(options.every if options else 0.0, options.mode if options else None, state)
+    if options is None:
+        return JobsOut(0.0, None, None, state)
+    return JobsOut(options.every, options.kind, options.mode, state)

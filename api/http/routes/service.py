@@ -25,7 +25,7 @@ from api.http.schema.models import (
 )
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example
-from api.http.schema.parameters import MostQuery, TypesQuery
+from api.http.schema.parameters import HostQuery, MostQuery, TypesQuery
 from dispatcher.views import Change, ChangeType, Compaction, Restored, SpaceView
 
 router = new_router("service")
@@ -144,7 +144,7 @@ async def report(
         # Reports on spaces that were deleted are of no use any more.
         spaces = {view.name for view in dispatcher.status.spaces()}
         counters = {space: counts for space, counts in told.counters.items() if space in spaces}
-        request.context.metrics.report(counters)
+        request.context.metrics.report(told.host, counters)
         samples = [event for event in told.events if event.space in spaces]
         return ReportOut(dispatcher.sample_events(told.host, samples))
 
@@ -152,14 +152,26 @@ async def report(
 
 
 @router.get("/reports", responses={200: answer("The sums, by space.")})
-async def get_reports(request: ApiRequest, dispatcher: DispatcherDep) -> Json[ReportedOut]:
-    """What applications have counted and reported to this API process, since it started."""
+async def get_reports(
+    request: ApiRequest, dispatcher: DispatcherDep, host: HostQuery = None
+) -> Json[ReportedOut]:
+    """What applications have counted and reported to this API process, since it started.
+
+    With `host`, those of one host. A host's token gets its own.
+    """
     metrics, known = request.context.metrics, {view.name for view in dispatcher.status.spaces()}
-    found = sorted(metrics.reported().items())
+    if request.caller.host is not None:
+        host = host or request.caller.host
+        request.caller.must_act_for(host)
+    found, last = (
+        (metrics.reports.by_space(), None) if host is None else metrics.reports.of_host(host)
+    )
     return ReportedOut(
         dispatcher.id,
         metrics.since,
-        [ReportedSpace(space, counters) for space, counters in found if space in known],
+        [ReportedSpace(space, found[space]) for space in sorted(found) if space in known],
+        host,
+        last,
     )
 
 

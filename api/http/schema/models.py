@@ -20,7 +20,7 @@ from dispatcher.views import (
 )
 from dzflow.address import MAX_VERSION
 from monitor.balancing.balancer import BalancerStatus, Decision
-from monitor.jobs.state import JobMode, JobState
+from monitor.jobs.state import JobKind, JobMode, JobState
 from monitor.views import MapView, MoveView
 
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
@@ -29,6 +29,14 @@ SPACE_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 HostId = Annotated[str, Meta(pattern=ID_PATTERN, description="A host's id.", examples=["h1"])]
 PartitionId = Annotated[
     str, Meta(min_length=1, max_length=1_024, description="As `GET /partitions` lists it.")
+]
+LinkId = Annotated[
+    str,
+    Meta(
+        max_length=150,
+        description="A link, by its ends: SWITCH:PORT-SWITCH:PORT.",
+        examples=["s1:1-s2:1"],
+    ),
 ]
 SwitchId = Annotated[str, Meta(pattern=ID_PATTERN, description="A switch's id.", examples=["s1"])]
 SpaceName = Annotated[
@@ -189,6 +197,28 @@ class ExplainIn(In, frozen=True):
     host: HostId | None = None
 
 
+class PublishIn(In, frozen=True):
+    """An event, and the host that publishes it."""
+
+    host: HostId
+    space: SpaceName
+    event: Annotated[
+        dict[str, Any],
+        Meta(
+            description="The value of every attribute.",
+            examples=[{"price": 420.5, "volume": 100, "symbol": "ACME"}],
+        ),
+    ]
+
+
+class PublishedOut(Struct, frozen=True):
+    """An event that was sent: its id (a 64-bit number, as text), address and tree."""
+
+    id: str
+    address: str
+    tree: int
+
+
 class SampledEvent(In, frozen=True):
     """An event that a publisher sent, as a sample."""
 
@@ -321,6 +351,7 @@ class JobsOut(Struct, frozen=True):
     """The scheduled Spark job: how often it runs (0: never), and what is known of its runs."""
 
     every: float
+    kind: JobKind | None
     mode: JobMode | None
     state: JobState | None
 
@@ -409,12 +440,16 @@ class ReportedSpace(Struct, frozen=True):
 class ReportedOut(Struct, frozen=True):
     """The sums of the counters that this API process was told by `POST /reports`, by space.
 
-    They count from `since` (seconds since 1970) on, when the `process` started.
+    They count from `since` (seconds since 1970) on, when the `process` started. If one `host` was
+    asked for, `last` is when it has reported last; its sums may begin later than `since`, if the
+    process has had to forget those of hosts that have not reported for long.
     """
 
     process: str
     since: float
     items: list[ReportedSpace]
+    host: str | None = None
+    last: float | None = None
 
 
 class SettingOut(Struct, frozen=True):
@@ -447,10 +482,18 @@ class SettingsOut(Struct, frozen=True):
 
 
 class AboutOut(Struct, frozen=True):
-    """Versions. `etcd` has those of all members that answer, `packages` those of libraries."""
+    """Versions, and who the caller is.
+
+    `etcd` has the versions of all members that answer, `packages` those of libraries. `role` is
+    that of the caller's token, `host` the one that it acts for. Without tokens, everybody is an
+    operator. `lab` says whether the data plane is the Open vSwitch lab.
+    """
 
     dzflow: str
     python: str
     system: str
     etcd: list[str]
     packages: dict[str, str]
+    role: Literal["operator", "host"]
+    host: str | None = None
+    lab: bool = False

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from msgspec import Meta
 
-from api.http.schema.models import HostId, PartitionId, RecordId, SpaceName, SwitchId, Wait
+from api.http.schema.models import HostId, LinkId, PartitionId, RecordId, SpaceName, SwitchId, Wait
 from api.http.schema.msgspec_types import Checked, schema_of
 from configurators.store.model import State
 
@@ -73,6 +73,7 @@ _Resolution = Annotated[
 RecordPath = Annotated[str, schema_of(RecordId), Path()]
 SpacePath = Annotated[str, schema_of(SpaceName), Path()]
 HostPath = Annotated[str, schema_of(HostId), Path()]
+LinkPath = Annotated[str, schema_of(LinkId), Path()]
 SwitchPath = Annotated[str, schema_of(SwitchId), Path()]
 
 PartitionPath = Annotated[str, schema_of(PartitionId), Path()]

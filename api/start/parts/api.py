@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from api.http.app_settings import ApiSettings, Token
+from api.start.parts.network import lab_service
 from api.start.settings.settings import Settings, is_loopback
 from dispatcher.changes.damping import Patience
 from dispatcher.knowledge.usage import Quotas
@@ -52,6 +53,7 @@ def api_settings(settings: Settings) -> ApiSettings:
         send_timeout=http.send_timeout,
         idle_timeout=http.idle_timeout,
         drain=settings.times.drain,
+        lab=lab_service(settings),
     )
 
 
@@ -108,6 +110,7 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
             back_after=times.back_after,
             longest=times.back_after_longest,
         ),
+        settled_after=settings.discovery.settled_after,
         traces=trace_place(settings),
         traces_bytes=limits.traces,
     )
@@ -129,6 +132,7 @@ def job_options(settings: Settings) -> JobOptions | None:
         every=jobs.every,
         traces=spark_address(place) if "://" in place else str(Path(place).absolute()),
         folder=settings.data_dir.absolute() / "logs" / "jobs",
+        kind=jobs.kind,
         mode=jobs.mode,
         time_limit=jobs.time_limit,
         window=jobs.window,
@@ -141,6 +145,8 @@ def _southbound_limit(settings: Settings) -> Limit | None:
     ports = settings.openflow.ports
     if settings.data_plane == "onos":
         return Limit(1, "ONOS knows no masters, so one southbound process does all the work")
+    if settings.openflow.role == "equal":
+        return Limit(1, "with openflow.role = equal, switches do not keep them apart")
     if ports:
         return Limit(len(ports), "add ports to openflow.ports, and restart the service")
     return None

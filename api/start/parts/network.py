@@ -1,4 +1,4 @@
-"""The options of the emulated network."""
+"""The options of the network: the emulated one, or the lab."""
 
 from msgspec.structs import replace
 
@@ -11,3 +11,11 @@ def switch_model(settings: Settings) -> SwitchModel:
     model = PRESETS[settings.emulated.model]
     delay = settings.emulated.switch_delay_ms / 1000
     return replace(model, acknowledge_after=delay) if delay else model
+
+
+def lab_service(settings: Settings) -> str:
+    """By what name the processes of a service find its lab; empty if it has none."""
+    if settings.data_plane != "ovs":
+        return ""
+    # Processes with the same etcd and prefix are one service.
+    return f"{settings.etcd.prefix} {' '.join(sorted(settings.etcd.endpoints))}"

@@ -25,6 +25,11 @@ def check_settings(settings: Settings, only: Only | None) -> None:
     role = ROLES[only]
     if "topology" in settings.model_fields_set:
         topology(settings.topology)
+    if settings.data_plane == "ovs" and _may_circle(settings):
+        raise BadSettings(
+            "openflow.other_traffic: this network has loops, in which the lab's switches would send"
+            " broadcasts in circles; choose a topology without, like tree:2,2 or line:3"
+        )
     if only is not None and not settings.etcd.endpoints:
         raise BadSettings("etcd.endpoints: parts that are started apart meet in etcd; name it")
     exposed = _plain_beyond_loopback(settings)
@@ -125,6 +130,16 @@ def _has_telemetry() -> bool:
         return False  # not even the package around it
 
 
+def _may_circle(settings: Settings) -> bool:
+    """Whether switches forward other traffic in a network that is known to have loops."""
+    if settings.openflow.other_traffic == "leave":
+        return False
+    if settings.data_plane != "ovs" and "topology" not in settings.model_fields_set:
+        return False  # the stored one counts
+    known = topology(settings.topology)
+    return len(known.links) >= len(known.switches)
+
+
 def _emulated_elsewhere(settings: Settings) -> bool:
     """Whether emulated switches connect to southbound processes beyond loopback."""
     if settings.southbound_placed == "outside":
@@ -154,6 +169,11 @@ def find_hints(settings: Settings) -> list[str]:
     found = []
     if settings.data_plane == "external" and is_loopback(settings.openflow.host):
         found.append("switches on other machines need openflow.host, which is loopback now")
+    if _may_circle(settings):
+        found.append(
+            "openflow.other_traffic: broadcasts circle in a network with loops unless the switches"
+            " keep them off some links: docs/how-to/other-traffic.md"
+        )
     if settings.openflow.cert and not settings.openflow.named_certificates:
         found.append(
             "every switch can claim every datapath id: openflow.named_certificates is false"

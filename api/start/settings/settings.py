@@ -38,6 +38,7 @@ from api.start.settings.sections.processes import (
     TimeSettings,
 )
 from api.start.settings.sections.switches import (
+    DiscoverySettings,
     EmulatedSettings,
     OnosSettings,
     OpenFlowSettings,
@@ -150,6 +151,7 @@ class Settings(BaseSettings):
     probes: ProbeSettings = ProbeSettings()
     openflow: OpenFlowSettings = OpenFlowSettings()
     switches: SwitchSettings = SwitchSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
     onos: OnosSettings = OnosSettings()
     emulated: EmulatedSettings = EmulatedSettings()
     traces: TraceSettings = TraceSettings()
@@ -191,12 +193,32 @@ class Settings(BaseSettings):
                 f"listen: to be reached at {self.listen}, set tokens.operator or tokens.hosts"
                 ", or allow everybody in with --insecure (allow_anonymous)"
             )
+        self._check_other_traffic()
         self._check_openflow()
         return self
+
+    def _check_other_traffic(self) -> None:
+        if self.openflow.other_traffic == "leave":
+            return
+        if self.data_plane == "emulated":
+            raise ValueError(
+                "openflow.other_traffic: emulated switches carry events only; leave it out, or"
+                " choose another data_plane"
+            )
+        if self.data_plane == "onos":
+            raise ValueError(
+                "openflow.other_traffic: ONOS decides about other traffic; leave it out, and"
+                " activate its application for forwarding (org.onosproject.fwd)"
+            )
 
     def _check_openflow(self) -> None:
         """Refuse OpenFlow beyond loopback without TLS, unless it is explicitly allowed."""
         openflow = self.openflow
+        if openflow.role == "equal" and self.southbound > 1:
+            raise ValueError(
+                f"openflow.role: with equal, switches do not keep {self.southbound} southbound"
+                " processes apart; set southbound to 1, or the role to master"
+            )
         if openflow.cert or openflow.allow_plain or self.data_plane == "onos":
             return
         if not is_loopback(openflow.host):
@@ -205,6 +227,12 @@ class Settings(BaseSettings):
                 " be a switch; set openflow.cert, openflow.key and openflow.ca, or allow it with"
                 " openflow.allow_plain = true in a network that you trust"
             )
+
+    @property
+    def discovers(self) -> bool:
+        """Whether southbound processes find switches and links."""
+        wish = self.discovery.links
+        return wish == "on" or (wish == "auto" and self.data_plane == "external")
 
     def for_part(self, part: Part) -> "Settings":
         """The settings for one process, without the secrets that it does not need."""

@@ -1,1 +1,1 @@
-"""Has Ray run as many workers as are wanted, on this machine or on the nodes of a cluster."""
+"""Starts and ends workers as Ray actors, on one machine or several, until as many run as wanted."""

@@ -68,7 +68,6 @@ class Queue:
         self._seqs: dict[str, int] = {}  # of all ids that wait, are in work or active
         self._gone = Tombstones()
         self._clock = clock or Clock()
-        self.newest = 0.0  # when the last task came
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -105,7 +104,6 @@ class Queue:
         before = self._waiting.pop(name, None)
         self._waiting[name] = item
         self._seqs[name] = seq
-        self.newest = item.at
         return [before] if before and before.task.seq < seq else []
 
     def seq(self, name: str) -> int:

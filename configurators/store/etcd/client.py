@@ -117,15 +117,23 @@ class Etcd:
         return found[0] if found else None
 
     async def range(
-        self, prefix: str, after: str | None = None, limit: int = 0, revision: int = 0
+        self,
+        prefix: str,
+        after: str | None = None,
+        limit: int = 0,
+        revision: int = 0,
+        *,
+        values: bool = True,
     ) -> KeyPage:
         """Keys that begin with the prefix, in order, beginning after the key `after`.
 
         At most `limit` of them if it is not 0; as they were at `revision` if it is not 0, else as
-        they are now. Compacted if etcd no longer keeps that revision.
+        they are now. Without `values`, etcd sends the keys alone, and every value is empty.
+        Compacted if etcd no longer keeps that revision.
         """
         begin = (self._root + prefix).encode()
         request = range_request(begin, prefix=True)
+        request.keys_only = not values
         if after is not None:
             request.key = (self._root + after).encode() + b"\0"
         request.revision = revision

@@ -1,1 +1,1 @@
-"""What callers ask and are told: calls about records, idempotency, replies."""
+"""The calls of users: about records, with idempotency keys, and the replies to them."""

@@ -12,6 +12,7 @@ the records what others have done meanwhile.
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -34,6 +35,7 @@ from configurators.store.etcd.errors import AnswerTooLarge
 from configurators.store.registration import Registration, Superseded
 from configurators.store.upkeep import SharedLeases
 from dispatcher.knowledge.catalogue import Catalogue
+from dispatcher.knowledge.signals import Signal
 from dispatcher.requests.writing.writes import Write, WriteResult
 from dzflow.aio import OncePerTurn, log_failure
 
@@ -42,8 +44,6 @@ _log = logging.getLogger(__name__)
 _MOST = 120  # operations and compares in one transaction; etcd's own limit is 128
 _MOST_BYTES = 1 << 20  # that one transaction puts; etcd's own limit is 1.5 MiB
 _AT_ONCE = 4
-_GATHER = 0.003  # seconds
-_APART = 0.01  # seconds between transactions that are not urgent
 _TICK = 0.0005  # seconds by which a timer may be early
 _CLOSE = 5.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
@@ -72,25 +72,25 @@ class RecordWriter:
         self._running: set[asyncio.Task[None]] = set()
         self._start_soon = OncePerTurn(self._start_transactions)
         self._due = 0.0  # until when the first of few writes waits for more
-        self._last = 0.0  # when the last transaction began
+        self._last = -math.inf  # when the last transaction began
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0  # when the first of the waiting writes came
+        self.written: Signal[list[Write]] = Signal()
+        """Emitted with writes that etcd has taken, after their results were reported."""
         self.took = 0.0  # seconds from a write to its end, on average over the last transaction
         self.transactions = 0
 
-    def write(self, write: Write, gather: bool = False) -> None:
+    def write(self, write: Write, apart: float = 0.0) -> None:
         """Write soon; what comes in the same turn of the loop is written together.
 
-        With `gather` it may wait some milliseconds more for others: operations that began together
-        end one by one, and a transaction for each would cost more than all else.
+        It may wait for others until the last transaction began so many seconds ago (`apart`):
+        operations that began together end one by one, and a transaction for each would cost more
+        than all else.
         """
         if write.space:
             write.guards = self._catalogue.guards(write.space)
-        if not gather:
-            self._due = 0.0
-        elif not self._queue:
-            now = asyncio.get_running_loop().time()
-            self._due = max(now + _GATHER, self._last + _APART)
+        due = self._last + apart if apart else 0.0
+        self._due = min(self._due, due) if self._queue else due
         if not self._queue:
             self._since = self._clock.monotonic()
         self._queue.append(write)
@@ -213,9 +213,9 @@ class RecordWriter:
             self.transactions += 1
             self.took = waited + self._clock.monotonic() - began
             if succeeded:
-                _report_written(batch, result.revision)
+                self._report_written(batch, result.revision)
                 return
-            batch = _report_refused(batch, result)
+            batch = self._report_refused(batch, result)
 
     async def _register(self, stood: Compare, until: float) -> None:
         """Register again, unless that was done since `stood` held. StoreError if that fails."""
@@ -251,40 +251,38 @@ class RecordWriter:
             compares += some
         return await self._etcd.transact(compares, ops)
 
-
-def _report_written(batch: list[Write], revision: int) -> None:
-    for write in batch:
-        write.revision = revision
-        write.report(WriteResult.WRITTEN)
-
-
-def _report_refused(batch: list[Write], result: TxnResult) -> list[Write]:
-    """Report the writes that are at fault; the others, which are returned, may be tried again."""
-    rest: list[Write] = []
-    at_fault = 0
-    for write, found in zip(batch, result.gets, strict=True):
-        now = found[0] if found else None
-        revision = _revision(found)
-        if revision == write.revision:
-            rest.append(write)
-            continue
-        at_fault += 1
-        if write.uncertain and write.wrote(now):
+    def _report_written(self, batch: list[Write], revision: int) -> None:
+        for write in batch:
             write.revision = revision
             write.report(WriteResult.WRITTEN)
-        else:
-            write.found, write.revision = now, revision
-            write.report(WriteResult.CHANGED)
-    if at_fault:
-        return rest
-    # All records are as they should be: it is a space, or what else was compared.
-    again: list[Write] = []
-    for write in rest:
-        if write.space or write.compares:
-            write.report(WriteResult.GUARDED)
-        else:
-            again.append(write)
-    return again
+        self.written.emit(batch)
+
+    def _report_refused(self, batch: list[Write], result: TxnResult) -> list[Write]:
+        """Report the writes that are at fault; returns the others, which may be tried again."""
+        rest: list[Write] = []
+        at_fault = 0
+        for write, found in zip(batch, result.gets, strict=True):
+            now = found[0] if found else None
+            revision = _revision(found)
+            if revision == write.revision:
+                rest.append(write)
+                continue
+            at_fault += 1
+            if write.uncertain and write.wrote(now):
+                self._report_written([write], revision)
+            else:
+                write.found, write.revision = now, revision
+                write.report(WriteResult.CHANGED)
+        if at_fault:
+            return rest
+        # All records are as they should be: it is a space, or what else was compared.
+        again: list[Write] = []
+        for write in rest:
+            if write.space or write.compares:
+                write.report(WriteResult.GUARDED)
+            else:
+                again.append(write)
+        return again
 
 
 def _revision(found: Sequence[Stored]) -> int:

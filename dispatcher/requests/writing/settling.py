@@ -15,6 +15,7 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.requests.delivery.delivery import Delivery
+from dispatcher.requests.in_flight import InFlight
 from dispatcher.requests.intake.planning import Planner
 from dispatcher.requests.operation import Ending, Operation, Stage
 from dispatcher.requests.steps import Steps
@@ -28,6 +29,9 @@ from dzflow.aio import BackgroundTasks
 _log = logging.getLogger(__name__)
 
 _PAUSE = 1.0  # seconds before the next attempt
+# Seconds between transactions: for each other operation in flight, and at the most. A lone
+# operation has nothing to wait for.
+_APART_EACH, _APART = 0.00015, 0.01
 
 
 class Settling:
@@ -40,6 +44,7 @@ class Settling:
         reachability: Reachability,
         planner: Planner,
         writer: RecordWriter,
+        in_flight: InFlight,
         delivery: Delivery,
         reasons: WaitReasons,
         steps: Steps,
@@ -50,6 +55,7 @@ class Settling:
         self._reachability = reachability
         self._planner = planner
         self._writer = writer
+        self._in_flight = in_flight
         self._delivery = delivery
         self._reasons = reasons
         self._steps = steps
@@ -95,7 +101,7 @@ class Settling:
             if record.ttl is not None:
                 write.ops.append(Delete(ttl_key(record.id)))
             write.leased = [Put(record_key(record.id, finished=True), value)]
-        self._writer.write(write, gather=True)
+        self._writer.write(write, min(_APART, _APART_EACH * (len(self._in_flight) - 1)))
 
     def forget(self, operation: Operation) -> None:
         """An operation is over."""

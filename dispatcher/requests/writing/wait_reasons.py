@@ -16,6 +16,7 @@ from dispatcher.requests.writing.writes import Write, WriteResult
 from dzflow.aio import BackgroundTasks
 
 _PAUSE = 1.0  # seconds: an operation that waits for less long stores no reason
+_APART = 0.01  # seconds between transactions: nobody waits for a reason
 
 Then = Callable[[Operation], None]
 
@@ -64,7 +65,7 @@ class WaitReasons:
             put = Put(operation.key, encode(waiting))
             on_result = partial(self._stored, operation, waiting)
             write = Write(operation.key, operation.revision, [put], on_result)
-            self._writer.write(write, gather=True)
+            self._writer.write(write, _APART)
 
     def _stored(
         self, operation: Operation, record: Record, write: Write, result: WriteResult

@@ -80,6 +80,11 @@ class Write:
         return False
 
     @property
+    def document(self) -> bytes | None:
+        """The record as this write leaves it: the last put, which may be that of a finished one."""
+        return next((op.value for op in (*self.leased, *self.ops) if isinstance(op, Put)), None)
+
+    @property
     def weight(self) -> int:
         """How much of a transaction it takes."""
         return max(len(self.ops) + len(self.leased), 1 + len(self.compares))

@@ -9,9 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dzflow.cli.service import topology
 from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
 from dzflow.cli.service.rest import checked, get, get_ready, open_client
-from dzflow.cli.tables import plain, print_json, show_list, state
+from dzflow.cli.tables import plain, print_json, show_list
 from dzflow.errors import DzflowError
 from dzflow.process.private_files import write_private
 
@@ -61,28 +62,6 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
             console.print(f"  {plain(reason)}", highlight=False)
     if not ready:
         raise typer.Exit(NOT_READY)
-
-
-def topology(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
-    """Show hosts, links and trees."""
-    found = get(url, token, ca, "/topology")
-    if json:
-        print_json(found)
-        return
-    console = Console()
-    hosts = Table("host", "switch", "port", "endpoint", title="hosts", title_justify="left")
-    for host in found["hosts"]:
-        row = (host["id"], host["switch"], host["port"], host.get("wire") or "")
-        hosts.add_row(*map(plain, row))
-    links = Table("link", "state", title="links", title_justify="left")
-    for link in found["links"]:
-        links.add_row(plain(_link(link)), state("up" if link["up"] else "down"))
-    trees = Table("tree", "root", "links", "whole", title="trees", title_justify="left")
-    for tree in found["trees"]:
-        whole = "yes" if tree["whole"] else f"no: {', '.join(tree['broken'])}"
-        trees.add_row(*map(plain, (tree["number"], tree["root"], len(tree["links"]), whole)))
-    for table in (hosts, links, trees):
-        console.print(table)
 
 
 def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
@@ -180,7 +159,6 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to the `dzflow` command."""
     commands: Sequence[Callable[..., None]] = (
         status,
-        topology,
         switches,
         flows,
         backup,
@@ -189,6 +167,7 @@ def add_to(app: typer.Typer) -> None:
     for command in commands:
         app.command()(command)
     app.add_typer(etcd, name="etcd")
+    app.add_typer(topology.app, name="topology")
 
 
 def _show(found: dict[str, Any], json: bool, columns: Sequence[str], lesser: Sequence[str]) -> None:
@@ -211,7 +190,3 @@ def _show_store(console: Console, store: dict[str, Any]) -> None:
 
 def _mib(size: int) -> str:
     return f"{size / (1 << 20):,.0f} MiB"
-
-
-def _link(link: dict[str, Any]) -> str:
-    return f"{link['a']}:{link['a_port']} - {link['b']}:{link['b_port']}"

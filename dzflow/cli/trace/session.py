@@ -30,14 +30,16 @@ def open_traces(
     """A session of Spark, and the traces of a time; says on stderr how far it is."""
     from msgspec.structs import replace
 
-    from spark.session import are_few
+    from spark.session import local_size, suit_rows
 
-    with start_spark(replace(options, few=are_few(path)), command) as session:
+    how = replace(options, size=local_size(path))
+    with start_spark(how, command) as session:
         from spark.reading import find_traces
 
         progress = Console(stderr=True)
         progress.print("checking the files", highlight=False)
         traces = find_traces(session, path, since_us, until_us)
         rows = sum(file.rows for file in traces.files)
+        suit_rows(session, how, rows)
         progress.print(f"reading {rows:,} rows in {len(traces.files):,} files", highlight=False)
         yield session, traces

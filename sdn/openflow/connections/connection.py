@@ -11,7 +11,7 @@ from sdn.openflow.connections.arrivals import Arrival
 from sdn.openflow.connections.certificates import named_dpids
 from sdn.openflow.connections.reading_pace import ReadingPace
 from sdn.openflow.options import DriverOptions
-from sdn.openflow.protocol.constants import Role, Type
+from sdn.openflow.protocol.constants import ALL_TABLES, Role, Type
 from sdn.openflow.protocol.events import (
     BarrierReply,
     Closed,
@@ -228,12 +228,12 @@ class SwitchConnection(asyncio.Protocol):
             )
         return reply
 
-    async def flow_stats(self) -> list[FlowStat]:
+    async def flow_stats(self, table: int = ALL_TABLES) -> list[FlowStat]:
         """Our entries as the switch has them, after all messages that were sent before."""
         barrier = self._live.send_barrier()  # then all earlier flow-mods are in the tables
         found: list[FlowStat] = []
         try:
-            for part in await self._answer(self._live.request_flow_stats()):
+            for part in await self._answer(self._live.request_flow_stats(table=table)):
                 assert isinstance(part, FlowStats)
                 found += part.entries
         finally:

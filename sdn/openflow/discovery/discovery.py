@@ -7,6 +7,11 @@ that forges, replays or reflects probes achieves nothing, and neither does a hos
 probes of its own port elsewhere. A port with a host, seen or declared, is no link. A port in a link
 gets no second peer: the older link stays until its probes no longer arrive.
 
+Several processes with one key find the links between their switches, too. A probe also repeats the
+nonce of the last probe that has arrived at its port from another process. So a process whose own
+nonce comes back in an authentic probe knows that both directions work, now, and between which
+ports. Each of the two processes finds the link by itself.
+
 Two attacks remain possible. Two hosts that have never sent anything, at undeclared ports of
 different switches, can relay each other's probes both ways in real time: they look like a cable,
 and discovery trusts their ports. And a host that uses the MAC of another looks like that host after
@@ -23,7 +28,8 @@ from sdn.network_events import HostSeen, LinkChanged, NetworkEvent
 from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, Settings
-from sdn.openflow.discovery.probing import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
+from sdn.openflow.discovery.ports import PortTable
+from sdn.openflow.discovery.probing import KnownLink, LinkState, ProbedPort
 from sdn.topology import MAX_PORT, Host, Link, Topology
 
 log = logging.getLogger(__name__)
@@ -36,32 +42,28 @@ class BadKey(BadInput):
     """A key that is too short to protect probes, or too long for the hash."""
 
 
-class Discovery:
+class Discovery(PortTable):
     """Learns links and hosts from reports of switches, and says which probes to send.
 
-    The key should be new and random for each process, so that probes of an earlier process are not
-    accepted. Times are seconds of one clock that does not go back.
+    Processes that share switches have the same key. Each counts its nonces from another random
+    number on, so that probes of an earlier process are not accepted. Times are seconds of one clock
+    that does not go back.
     """
 
-    def __init__(self, key: bytes, settings: Settings | None = None) -> None:
+    def __init__(self, key: bytes, settings: Settings | None = None, first_nonce: int = 1) -> None:
         if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
             raise BadKey(
                 f"a key of {len(key)} bytes; take {SHORTEST_KEY} to {LONGEST_KEY} random ones"
             )
         self.counters = DiscoveryCounters()
-        self._key = key
         self.settings = settings or Settings()
-        self._hosts = HostTable(self.settings, self.counters)
+        self._key = key
+        super().__init__(self.settings, HostTable(self.settings, self.counters))
         self._closed = False
-        self._ports: dict[End, ProbedPort] = {}
-        self._numbers: dict[str, set[int]] = {}  # of the ports that each switch has in `_ports`
-        self._connected: set[str] = set()
         self._busy: frozenset[str] = frozenset()
-        self._schedule = Schedule(self.settings.interval)
-        self._deadlines: dict[End, float] = {}  # of links whose probes have been missed
         self._probe_budget = Budget(self.settings.probe_rate, self.settings.probe_burst)
         self._total_budget = Budget(self.settings.total_rate, self.settings.total_burst)
-        self._serial = count(1)
+        self._nonces = count(first_nonce)
 
     # Results
 
@@ -73,6 +75,12 @@ class Discovery:
     def hosts(self) -> tuple[Host, ...]:
         """The hosts that were learned."""
         return self._hosts.hosts()
+
+    def crossed(self, now: float) -> dict[End, End]:
+        """The ports at which probes arrive of a port that should lead elsewhere."""
+        since = now - (self.settings.missed + 1) * self.settings.interval
+        self._crossed = {end: seen for end, seen in self._crossed.items() if seen[1] >= since}
+        return {end: origin for end, (origin, _) in sorted(self._crossed.items())}
 
     def validate(self) -> None:
         """Assert the invariants of discovery; for tests."""
@@ -106,9 +114,18 @@ class Discovery:
         return self.declare_parts(topology.hosts, topology.links, closed=closed)
 
     def declare_parts(
-        self, hosts: Iterable[Host], links: Iterable[Link] = (), *, closed: bool = False
+        self,
+        hosts: Iterable[Host],
+        links: Iterable[Link] = (),
+        *,
+        closed: bool = False,
+        expected: Iterable[Link] = (),
     ) -> list[NetworkEvent]:
-        """The same for hosts and links that need not be a whole topology."""
+        """The same for hosts and links that need not be a whole topology.
+
+        Links that are only `expected` are reported to be down if they carry no probes; after that,
+        their ports may lead elsewhere.
+        """
         self._hosts.declare(hosts)
         self._closed = closed
         wanted = dict.fromkeys(links)
@@ -124,6 +141,8 @@ class Discovery:
                 events.append(LinkChanged(known.link, up=False))
         for link in wanted:
             events += self._reserve(link)
+        for link in expected:
+            self._expect(link)
         return events
 
     # Reports of switches
@@ -231,41 +250,6 @@ class Discovery:
             times.append(max(first[0], now + self._probe_budget.wait(now)))
         return min(times, default=None)
 
-    # Ports
-
-    def _known(self, end: End) -> ProbedPort:
-        port = self._ports.get(end)
-        if port is None:
-            port = ProbedPort(self.settings, next(self._serial))
-            self._ports[end] = port
-            self._numbers.setdefault(end[0], set()).add(end[1])
-        return port
-
-    def _port_up(self, end: End, now: float = LONG_AGO) -> None:
-        port = self._known(end)
-        port.up = True
-        self._schedule.hasten(end, port, now)
-
-    def _port_down(self, end: End) -> list[NetworkEvent]:
-        port = self._ports.get(end)
-        if port is None:
-            return []
-        port.up = False
-        port.warned.clear()
-        port.silence(next(self._serial))
-        self._hosts.forget(end)
-        return self._down(port.link) if port.link else []
-
-    def _suspend(self, switches: Collection[str]) -> None:
-        """Do not count missing probes of links of these switches for now."""
-        for switch in switches:
-            for number in self._numbers.get(switch, ()):
-                end = (switch, number)
-                link = self._ports[end].link
-                for one in link.link.ends if link else (end,):
-                    self._ports[one].unanswered = 0
-                    self._deadlines.pop(one, None)
-
     # Probes
 
     def _is_to_be_probed(self, end: End, port: ProbedPort) -> bool:
@@ -273,7 +257,9 @@ class Discovery:
             return False
         if port.link is None:
             return not self._closed
-        return self._is_watched(port.link.peer(end)[0])
+        peer = port.link.peer(end)[0]
+        # A switch that is not connected here may be another process's.
+        return self._is_watched(peer) or peer not in self._connected
 
     def _is_watched(self, switch: str) -> bool:
         return switch in self._connected and switch not in self._busy
@@ -281,14 +267,21 @@ class Discovery:
     def _probe(self, end: End, port: ProbedPort, now: float) -> bytes:
         if port.nonce is not None:
             port.reach = None  # the last one did not arrive
-        port.nonce = next(self._serial)
+        port.nonce = next(self._nonces)
+        port.recent = (*port.recent[-1:], port.nonce)
         port.sent = now
         port.unanswered += 1
         self.counters.probes_sent += 1
         lost = port.unanswered >= self.settings.missed
-        if lost and port.link is not None and port.link.state is not LinkState.DOWN:
+        if lost and port.link is not None and self._must_answer(end, port.link):
             self._deadlines.setdefault(end, now + self.settings.interval)
-        return frames.build_probe(self._key, *end, port.nonce)
+        heard = port.heard[1] if port.heard else 0
+        return frames.build_probe(self._key, *end, port.nonce, heard)
+
+    def _must_answer(self, end: End, link: KnownLink) -> bool:
+        """Whether a link is down if its probes are missing."""
+        watched = link.shared or self._is_watched(link.peer(end)[0])
+        return watched and link.state is not LinkState.DOWN
 
     def _probe_arrived(
         self, end: End, at: ProbedPort, data: bytes, now: float
@@ -303,6 +296,8 @@ class Discovery:
             return []
         origin = (probe.switch, probe.port)
         sender = self._ports.get(origin)
+        if origin[0] not in self._connected:
+            return self._heard_another(end, at, origin, probe, now)
         if origin == end:
             counters.lldp_reflected += 1
         elif sender is None or sender.nonce != probe.nonce:
@@ -311,28 +306,74 @@ class Discovery:
             counters.lldp_own_switch += 1
         elif self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
             counters.lldp_at_host += 1
-            self._warn(end, at, origin, "a host was seen or declared at one of them")
+            self._refuse(end, at, origin, now, "a host was seen or declared at one of them")
         elif at.link is not sender.link:
             counters.lldp_conflict += 1
             older = at.link or sender.link
             assert older
-            self._warn(end, at, origin, f"{older.link} is a link already, which stays")
+            self._refuse(end, at, origin, now, f"{older.link} is a link already, which stays")
         elif at.link is None and self._closed:
             counters.lldp_conflict += 1
-            self._warn(end, at, origin, "only declared links are allowed")
+            self._refuse(end, at, origin, now, "only declared links are allowed")
         else:
             return self._accept(end, at, origin, sender, now)
         return []
+
+    def _heard_another(
+        self, end: End, at: ProbedPort, origin: End, probe: frames.Probe, now: float
+    ) -> list[NetworkEvent]:
+        """A probe of a switch that is not connected here: another process's, or an old one."""
+        counters, far = self.counters, self._ports.get(origin)
+        if not 1 <= origin[1] <= MAX_PORT:
+            counters.lldp_foreign += 1
+        elif self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
+            counters.lldp_at_host += 1
+            self._refuse(end, at, origin, now, "a host was seen or declared at one of them")
+        elif at.link is not (far.link if far else None):
+            counters.lldp_conflict += 1
+            older = at.link or (far.link if far else None)
+            assert older
+            self._refuse(end, at, origin, now, f"{older.link} is a link already, which stays")
+        elif at.link is None and self._closed:
+            counters.lldp_conflict += 1
+            self._refuse(end, at, origin, now, "only declared links are allowed")
+        else:
+            return self._share(end, at, origin, probe, now)
+        return []
+
+    def _share(
+        self, end: End, at: ProbedPort, origin: End, probe: frames.Probe, now: float
+    ) -> list[NetworkEvent]:
+        if at.heard is None or at.heard[0] != origin:
+            self._schedule.hasten(end, at, now)  # our answer, without waiting for the next round
+        at.heard = origin, probe.nonce
+        # The one before the last, too: the two processes may always send at the same moment.
+        if probe.heard not in at.recent:
+            return []
+        self.counters.probes_accepted += 1
+        self._crossed.pop(end, None)
+        at.unanswered = 0
+        self._deadlines.pop(end, None)
+        link = at.link
+        if link is None:
+            link = KnownLink(Link(*end, *origin), declared=False)
+            at.link = self._known(origin).link = link
+        link.shared = True
+        was, link.state = link.state, LinkState.UP
+        return [] if was is LinkState.UP else [LinkChanged(link.link, up=True)]
 
     def _accept(
         self, end: End, at: ProbedPort, origin: End, sender: ProbedPort, now: float
     ) -> list[NetworkEvent]:
         self.counters.probes_accepted += 1
+        self._crossed.pop(end, None)
         sender.nonce = None
         sender.unanswered = 0
         sender.reach = (end, at.life)
         self._deadlines.pop(origin, None)
         link = at.link
+        if link is not None:
+            link.shared = False
         if link is not None and link.state is LinkState.UP:
             return []
         if at.reach != (origin, sender.life):
@@ -343,8 +384,9 @@ class Discovery:
         link.state = LinkState.UP
         return [LinkChanged(link.link, up=True)]
 
-    def _warn(self, end: End, at: ProbedPort, origin: End, why: str) -> None:
-        """Log once for each pair why two ports that seem to be connected are no link."""
+    def _refuse(self, end: End, at: ProbedPort, origin: End, now: float, why: str) -> None:
+        """Note that two ports seem to be connected that are no link; log once for each pair why."""
+        self._crossed[end] = origin, now
         if origin not in at.warned and len(at.warned) < MAX_WARNINGS:
             at.warned.add(origin)
             log.warning(
@@ -354,35 +396,6 @@ class Discovery:
                 *origin[::-1],
                 why,
             )
-
-    # Links
-
-    def _reserve(self, link: Link) -> list[NetworkEvent]:
-        """Reserve the ports of a declared link."""
-        ports = [self._known(end) for end in link.ends]
-        for end in link.ends:
-            self._hosts.forget(end)
-        known = ports[0].link
-        if known is None:
-            known = ports[0].link = ports[1].link = KnownLink(link, declared=True)
-            ports[0].unanswered = ports[1].unanswered = 0
-        missing = any(
-            end[0] in self._connected and not port.up
-            for end, port in zip(link.ends, ports, strict=True)
-        )
-        return self._down(known) if missing else []
-
-    def _down(self, known: KnownLink) -> list[NetworkEvent]:
-        """Take a link down; an undeclared one frees its ports."""
-        was = known.state
-        known.state = LinkState.DOWN
-        for end in known.link.ends:
-            port = self._ports[end]
-            port.reach = None
-            self._deadlines.pop(end, None)
-            if not known.declared:
-                port.link = None
-        return [] if was is LinkState.DOWN else [LinkChanged(known.link, up=False)]
 
     # Hosts
 

@@ -27,7 +27,7 @@ _CHASSIS, _PORT, _TTL, _OWN, _END = 1, 2, 3, 127, 0
 _LOCAL = b"\x07"  # an id of which only we know the meaning
 _SECONDS = (120).to_bytes(2, "big")
 _OURS = bytes.fromhex("d2f10001")  # an OUI that is assigned to no one, and our kind of TLV
-_NONCE_AND_PORT = struct.Struct("!QI")
+_NUMBERS = struct.Struct("!QQI")  # nonce, heard, port
 _TAG = 16
 _PERSON = b"dzflow probe"
 
@@ -47,6 +47,7 @@ class Probe(NamedTuple):
     switch: str
     port: int
     nonce: int
+    heard: int  # the nonce of the last probe that arrived at its port
     signed: bytes
     tag: bytes
 
@@ -62,8 +63,11 @@ class Announced(NamedTuple):
     address: bytes
 
 
-def build_probe(key: bytes, switch: str, port: int, nonce: int) -> bytes:
-    """An LLDP frame that says which port it leaves by, with a tag over all of it."""
+def build_probe(key: bytes, switch: str, port: int, nonce: int, heard: int = 0) -> bytes:
+    """An LLDP frame that says which port it leaves by, with a tag over all of it.
+
+    `heard` is the nonce of the last probe of another process that has arrived there.
+    """
     name = switch.encode()
     # The first parts are for people who capture frames; we read the last part only.
     shown = (
@@ -71,7 +75,7 @@ def build_probe(key: bytes, switch: str, port: int, nonce: int) -> bytes:
         + _tlv(_PORT, _LOCAL + str(port).encode())
         + _tlv(_TTL, _SECONDS)
     )
-    ours = _OURS + _NONCE_AND_PORT.pack(nonce, port) + name
+    ours = _OURS + _NUMBERS.pack(nonce, heard, port) + name
     ethernet = _NEAREST_BRIDGE + _PROBE_MAC + LLDP_TYPE
     signed = ethernet + shown + _tlv_head(_OWN, len(ours) + _TAG) + ours
     return signed + _tag(key, signed) + _tlv(_END, b"")
@@ -146,15 +150,15 @@ def _tag(key: bytes, signed: bytes) -> bytes:
 
 
 def _read_ours(frame: bytes, at: int, end: int) -> Probe | None:
-    name_at, tag_at = at + _NONCE_AND_PORT.size, end - _TAG
+    name_at, tag_at = at + _NUMBERS.size, end - _TAG
     if tag_at <= name_at or frame[end : end + 2] != _tlv(_END, b""):
         return None
-    nonce, port = _NONCE_AND_PORT.unpack_from(frame, at)
+    nonce, heard, port = _NUMBERS.unpack_from(frame, at)
     try:
         name = frame[name_at:tag_at].decode()
     except UnicodeDecodeError:
         return None
-    return Probe(name, port, nonce, frame[:tag_at], frame[tag_at:end])
+    return Probe(name, port, nonce, heard, frame[:tag_at], frame[tag_at:end])
 
 
 def _options(frame: bytes, end: int) -> dict[int, bytes] | None:

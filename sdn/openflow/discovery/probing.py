@@ -23,13 +23,17 @@ class LinkState(Enum):
 
 
 class KnownLink:
-    """A link that was declared, or found and not lost since."""
+    """A link that was declared or is expected, or was found and not lost since.
 
-    __slots__ = ("declared", "link", "state")
+    A `shared` one leads to a switch of another process, which probes it from there.
+    """
+
+    __slots__ = ("declared", "link", "shared", "state")
 
     def __init__(self, link: Link, declared: bool) -> None:
         self.link = link
         self.declared = declared
+        self.shared = False
         self.state = LinkState.UNKNOWN
 
     def peer(self, end: End) -> End:
@@ -45,11 +49,13 @@ class ProbedPort:
         "budget",
         "due",
         "hastened",
+        "heard",
         "life",
         "link",
         "nonce",
         "phase",
         "reach",
+        "recent",
         "sent",
         "unanswered",
         "up",
@@ -63,6 +69,8 @@ class ProbedPort:
         self.up = False
         self.link: KnownLink | None = None
         self.nonce: int | None = None  # of the last probe, until that is accepted
+        self.recent: tuple[int, ...] = ()  # of the last two probes, accepted or not
+        self.heard: tuple[End, int] | None = None  # the last probe of another process, its nonce
         self.sent = LONG_AGO
         self.due = float("inf")
         self.hastened = False
@@ -73,7 +81,9 @@ class ProbedPort:
     def silence(self, life: int) -> None:
         """Ignore all probes that this port has sent or received so far."""
         self.nonce = None
+        self.recent = ()
         self.reach = None
+        self.heard = None
         self.life = life
 
 

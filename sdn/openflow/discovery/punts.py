@@ -3,13 +3,15 @@
 They are in the admission table, with a lower priority than entries of other applications are likely
 to have, so an application that handles these packets already goes on to do so. A packet that
 matches such an entry goes to the controller and nowhere else: entries with a lower priority, or in
-later tables, do not see it. The cookies differ from those of our other entries, so that audits
-leave them alone. Adding the entries again changes nothing.
+later tables, do not see it. Where switches forward other traffic themselves, neighbour discovery
+goes that way, too, because hosts could not find each other without it. The cookies differ from
+those of our other entries, so that audits leave them alone. Adding the entries again changes
+nothing.
 """
 
 import struct
 
-from sdn.flows import COOKIE_MARK
+from sdn.flows import COOKIE_MARK, NORMAL
 from sdn.openflow.discovery.frames import (
     ETH_LLDP,
     ICMPV6,
@@ -46,14 +48,17 @@ _ETH_TYPE_FIELD = struct.Struct("!IH")
 _BYTE_FIELD = struct.Struct("!IB")
 
 
-def punt_mods(version: int, first_xid: int, table: int) -> bytes:
-    """The flow-mods that add the entries to the admission table, with rising xids."""
+def punt_mods(version: int, first_xid: int, table: int, forward: bool = False) -> bytes:
+    """The flow-mods that add the entries to the admission table, with rising xids.
+
+    With `forward`, neighbour discovery also goes by the switch's own forwarding.
+    """
     lldp = _ETH_TYPE_FIELD.pack(Oxm.ETH_TYPE, ETH_LLDP)
     icmp = _ETH_TYPE_FIELD.pack(Oxm.ETH_TYPE, ETH_IPV6) + _BYTE_FIELD.pack(_IP_PROTO, ICMPV6)
     solicitation = icmp + _BYTE_FIELD.pack(_ICMPV6_TYPE, NEIGHBOUR_SOLICITATION)
     advertisement = icmp + _BYTE_FIELD.pack(_ICMPV6_TYPE, NEIGHBOUR_ADVERTISEMENT)
     return b"".join(
-        _add(version, first_xid + number, table, number, fields)
+        _add(version, first_xid + number, table, number, fields, forward and fields is not lldp)
         for number, fields in enumerate((lldp, solicitation, advertisement))
     )
 
@@ -63,10 +68,12 @@ def is_punt(cookie: int) -> bool:
     return cookie >> 48 == PUNT_MARK
 
 
-def _add(version: int, xid: int, table: int, number: int, fields: bytes) -> bytes:
+def _add(version: int, xid: int, table: int, number: int, fields: bytes, forward: bool) -> bytes:
     length = TYPE_LENGTH.size + len(fields)
     match = TYPE_LENGTH.pack(1, length) + fields + bytes(-length % 8)
     output = OUTPUT.pack(ActionType.OUTPUT, OUTPUT.size, CONTROLLER_PORT, MAX_FRAME)
+    if forward:
+        output += OUTPUT.pack(ActionType.OUTPUT, OUTPUT.size, NORMAL, 0)
     rest = APPLY.pack(InstructionType.APPLY_ACTIONS, APPLY.size + len(output)) + output
     fixed = FLOW_MOD.pack(
         version << 24 | Type.FLOW_MOD << 16 | FLOW_MOD.size + len(match) + len(rest),

@@ -18,7 +18,8 @@ async def check_features(
     Unusable, with what the switch lacks, if it cannot hold our pipeline.
     """
     legs = len(pipeline.tables.get(name, ())) if pipeline.plan == "legs" else 1
-    needed = pipeline.forward_table + legs + (pipeline.plan == "legs")
+    forward = pipeline.forward_table(name)
+    needed = forward + legs + (pipeline.plan == "legs")
     advice = "; the plan lpm may do" if pipeline.plan == "legs" else ""
     if ready.n_tables < needed:
         raise Unusable(f"it has {ready.n_tables} tables, {needed} are needed{advice}")
@@ -28,7 +29,7 @@ async def check_features(
     if pipeline.plan != "legs":
         return None
     tables = (await connection.table_features()).tables
-    used = [each for each in tables if pipeline.forward_table <= each.table < needed]
+    used = [each for each in tables if forward <= each.table < needed]
     for table in used:
         if not (table.ipv6_dst and table.masks):
             raise Unusable(f"table {table.table} does not match IPv6 by any mask{advice}")

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
+from sdn.findings import End
 from sdn.network_events import NetworkEvent
 from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.punts import punt_mods
 from sdn.openflow.protocol.constants import Type
 from sdn.openflow.protocol.wire import HEADER
-from sdn.topology import Topology
+from sdn.pipeline import Pipeline
+from sdn.topology import Link, Topology
 
 
 class Finder:
@@ -29,9 +31,19 @@ class Finder:
         self._wake = asyncio.Event()
         self.declare(topology)
 
-    def declare(self, topology: Topology) -> None:
-        """The operator has declared these hosts and links."""
-        self._report_all(self.discovery.declare(topology))
+    def declare(self, topology: Topology, *, fixed: bool = True) -> None:
+        """The operator has declared these hosts and, if the network is `fixed`, these links."""
+        declared, expected = (topology.links, ()) if fixed else ((), topology.links)
+        declare = self.discovery.declare_parts
+        self._report_all(declare(topology.hosts, declared, expected=expected))
+
+    def links(self) -> tuple[Link, ...]:
+        """The links that carry probes both ways."""
+        return self.discovery.links()
+
+    def crossed(self) -> dict[End, End]:
+        """The ports at which probes arrive of a port that should lead elsewhere."""
+        return self.discovery.crossed(self._now())
 
     def switch_up(self, switch: str, connection: SwitchConnection, ports: Iterable[int]) -> None:
         """A switch is connected: probe its ports from now on."""
@@ -86,9 +98,10 @@ class Finder:
         return asyncio.get_running_loop().time()
 
 
-async def send_punts(connection: SwitchConnection, table: int) -> None:
+async def send_punts(connection: SwitchConnection, switch: str, pipeline: Pipeline) -> None:
     """Have the switch send us LLDP and neighbour discovery; harmless if it does already."""
-    mods = punt_mods(connection.session.version, 0, table)
+    forward = pipeline.other_traffic == "normal"
+    mods = punt_mods(connection.session.version, 0, pipeline.admission_table(switch), forward)
     while mods:
         length = int.from_bytes(mods[2:4], "big")
         connection.send(Type.FLOW_MOD, mods[HEADER.size : length])

@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Protocol
 
-from msgspec import Struct
-
 from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Change, FlowKey, FlowOp
 from sdn.openflow.connections.connection import ConnectionLost, Run, SwitchConnection
 from sdn.openflow.protocol.codec import NotEncodable
 from sdn.openflow.switches.jobs import Job, Part, Settle
+from sdn.openflow.switches.limits import Limits, beyond_capacity
 from sdn.openflow.switches.make_before_break import hold_from
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
@@ -31,15 +30,6 @@ PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
 BARRIERS = 2  # unanswered, beyond which less than a piece waits for more
 _ROOMY = 0.5  # a table that should be filled up to this part has room for certain
 _ACKNOWLEDGED = Acknowledged()
-
-
-class Limits(Struct, frozen=True):
-    """How much the driver gives one switch at a time."""
-
-    window: int = 2_000  # operations in progress
-    queue: int = 1_000  # batches waiting
-    rate: float | None = None  # operations per second; None: no limit
-    timeout: float = 10.0  # seconds for an answer
 
 
 class QueueState(Enum):
@@ -90,12 +80,12 @@ class FlowModQueue:
         owner: QueueOwner,
     ) -> None:
         self.state = QueueState.CLOSED
+        self.limits = limits
         self.load = 0
         self.last_answer = 0.0
         self._switch = switch
         self._shadow = shadow
         self._fence = fence
-        self._limits = limits
         self._batcher = batcher
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -123,8 +113,8 @@ class FlowModQueue:
         """Put a batch at the end; `settle` is called with its outcome."""
         if self.state is _CLOSED:
             settle(self._switch, self._undefined(self._closed_because))
-        elif len(self._waiting) >= self._limits.queue:
-            reason = f"{self._limits.queue} batches wait for it already"
+        elif len(self._waiting) >= self.limits.queue:
+            reason = f"{self.limits.queue} batches wait for it already"
             settle(self._switch, self._undefined(reason))
         else:
             self._waiting.append(Job(partition, epoch, ops, settle))
@@ -189,7 +179,8 @@ class FlowModQueue:
 
     def set_capacity(self, capacity: int | None) -> None:
         """How many entries fit into a table of the switch that is connected now, if known."""
-        self.capacity, self._was_full = capacity, False
+        known = [each for each in (capacity, self.limits.capacity) if each is not None]
+        self.capacity, self._was_full = min(known, default=None), False
 
     def attach(self, connection: SwitchConnection) -> None:
         """Accept batches, and send repairs over this connection."""
@@ -247,13 +238,15 @@ class FlowModQueue:
             return False
         if self.state is _REPAIRS_ONLY and not self._waiting[0].repair:
             return False
-        if self.load >= self._limits.window or not connection.writable:
+        if self.load >= self.limits.window or not connection.writable:
             return False
         if self._runs >= BARRIERS and self._queued < PIECE:
             return False
         if self._held and self._would_overtake(self._waiting[0]):
             return False
-        if self._limits.rate and (now := self._loop.time()) < self._not_before:
+        if not self._fence.permits():
+            return False  # and whoever keeps the driver responsible is about to close the queue
+        if self.limits.rate and (now := self._loop.time()) < self._not_before:
             if not self._scheduled:
                 self._scheduled = True
                 self._loop.call_later(self._not_before - now, self._send_all)
@@ -275,6 +268,8 @@ class FlowModQueue:
                 self._refuse_stale(job)
                 continue
             if not job.started:
+                if not job.repair and self.limits.capacity and self._refuse_beyond_capacity(job):
+                    continue
                 self._start(job)
             ops, start = job.ops, job.sent
             end = min(job.send_until, start + room)
@@ -290,6 +285,20 @@ class FlowModQueue:
                 if end < len(job.ops):
                     self._hold(job)
         return parts
+
+    def _refuse_beyond_capacity(self, job: Job) -> bool:
+        """Refuse a batch that the switch would have no room for, as the switch itself would do it.
+
+        Some switches take more entries than fit into their fast tables, and become slow.
+        """
+        assert self.limits.capacity
+        reason = beyond_capacity(self._shadow, job.ops, self.limits.capacity)
+        if reason is None:
+            return False
+        self._withdraw(job)
+        refused = dict.fromkeys(range(len(job.ops)), reason)
+        self._settle(job, Failed(refused, table_full=True))
+        return True
 
     def _would_overtake(self, job: Job) -> bool:
         """Whether a job has to stay behind one that is held: a repair, or its own partition's."""
@@ -359,12 +368,12 @@ class FlowModQueue:
         if not self.load:
             self.last_answer = self._loop.time()
         self.load += weight
-        if self._limits.rate:
+        if self.limits.rate:
             now = self._loop.time()
-            self._not_before = max(now, self._not_before) + len(ops) / self._limits.rate
+            self._not_before = max(now, self._not_before) + len(ops) / self.limits.rate
         if self._deadline is None:
             self._deadline = self._loop.call_later(
-                self._limits.timeout, self._check_deadline, connection
+                self.limits.timeout, self._check_deadline, connection
             )
 
     def _check_deadline(self, connection: SwitchConnection) -> None:
@@ -374,9 +383,9 @@ class FlowModQueue:
         """
         self._deadline = None
         if self.load and self._connection is connection:
-            left = self.last_answer + self._limits.timeout - self._loop.time()
+            left = self.last_answer + self.limits.timeout - self._loop.time()
             if left <= 0:
-                connection.close(f"no answer to a barrier within {self._limits.timeout:g} s")
+                connection.close(f"no answer to a barrier within {self.limits.timeout:g} s")
             else:
                 self._deadline = self._loop.call_later(left, self._check_deadline, connection)
 

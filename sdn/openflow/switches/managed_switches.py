@@ -1,13 +1,16 @@
 """The switches of the network: control of each one, its connection, and its events."""
 
 import logging
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
 from sdn.fence import Fence
+from sdn.findings import Findings
 from sdn.network_events import (
     ConnectionChanged,
+    FindingsChanged,
     MastershipLost,
     NetworkEvent,
     PortStateChanged,
@@ -34,11 +37,13 @@ from sdn.openflow.protocol.events import (
 from sdn.openflow.switches.auditor import Auditor
 from sdn.openflow.switches.features import Unusable, check_features
 from sdn.openflow.switches.finder import Finder, send_punts
-from sdn.openflow.switches.flow_mod_queue import Limits
+from sdn.openflow.switches.limits import Limits, limits_of
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
+from sdn.openflow.switches.refusals import RecentRefusals
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
-from sdn.outcomes import Failed
+from sdn.openflow.switches.strangers import Strangers
+from sdn.outcomes import Failed, Undefined
 from sdn.pipeline import Pipeline
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology, UnknownSwitch
@@ -70,18 +75,22 @@ class ManagedSwitches:
         self._pipeline = pipeline
         self._partition_of = partition_of
         self._fence = fence
-        self._limits = Limits(options.window, options.queue, options.rate, options.timeout)
+        self._options = options
         self._report_event = report
         self._tasks = tasks
         self._claims = Claims(options.admission)
         self._errors = LimitedLog(log, logging.WARNING, options.admission.log_every)
         self._batcher = SendBatcher()
         self._auditor = Auditor(self._audit, self.usable, options.audit_every, tasks)
+        self._role = Role.MASTER if options.role == "master" else Role.EQUAL
         self._generation = options.generation
         self._assigned: frozenset[str] | None = None  # None: all
         self._declared: set[str] = set()  # partitions that were declared on all switches
         self._names: dict[int, str] = {}  # by datapath id
         self._peers: dict[str, SwitchPeer] = {}  # by the name of the switch
+        self._strangers = Strangers(lambda: report(FindingsChanged()))
+        self._refused = RecentRefusals(time.monotonic)
+        self._joining = False
         self._finder: Finder | None = None
         if discovery:
             self._finder = Finder(discovery, topology, self._report, self._busy)
@@ -119,7 +128,36 @@ class ManagedSwitches:
             if not is_up and at(name, number) is not None
         ]
 
+    def found(self) -> Findings:
+        """What discovery has found so far."""
+        if self._finder is None:
+            return Findings()
+        return Findings(
+            True,
+            self._strangers.dpids(),
+            self._finder.links(),
+            self._finder.crossed(),
+            self._refused.reasons(),
+            tuple(sorted(self._absent_ports())),
+        )
+
+    def _absent_ports(self) -> Iterator[tuple[str, int]]:
+        """The ports of links and hosts that usable switches do not have."""
+        ends = [end for link in self._topology.links for end in link.ends]
+        ends += [(host.switch, host.port) for host in self._topology.hosts]
+        usable = self.usable()
+        for name, number in ends:
+            if name in usable and name in self._peers and number not in self._peers[name].ports:
+                yield name, number
+
     # Changes from above
+
+    def let_join(self, joining: bool) -> None:
+        """Whether switches and links that are found join the network."""
+        if self._finder is not None and joining is not self._joining:
+            self._joining = joining
+            self._finder.declare(self._topology, fixed=not joining)
+            self._strangers.network_changed()
 
     def declared_everywhere(self, partition: str) -> None:
         """A partition is declared on all switches, also on those that are added later."""
@@ -150,8 +188,9 @@ class ManagedSwitches:
         removed = set(self._names.values()) - {switch.id for switch in topology.switches}
         self._topology, self._pipeline = topology, pipeline
         self._make_reconcilers()
+        self._strangers.network_changed()
         if self._finder:
-            self._finder.declare(topology)
+            self._finder.declare(topology, fixed=not self._joining)
             for switch in removed:
                 self._finder.switch_removed(switch)
 
@@ -162,16 +201,18 @@ class ManagedSwitches:
             if removed.connection:
                 removed.connection.close("the switch is no longer part of the network")
         for switch in self._topology.switches:
+            limits = limits_of(self._options, switch.limits)
             if switch.id not in self.reconcilers:
-                self.reconcilers[switch.id] = self._new_reconciler(switch.id)
+                self.reconcilers[switch.id] = self._new_reconciler(switch.id, limits)
+            self.reconcilers[switch.id].queue.limits = limits
             self.reconcilers[switch.id].declare_base(self._topology, self._pipeline)
 
-    def _new_reconciler(self, switch: str) -> SwitchReconciler:
+    def _new_reconciler(self, switch: str, limits: Limits) -> SwitchReconciler:
         reconciler = SwitchReconciler(
             switch,
             self._fence,
             self._partition_of,
-            self._limits,
+            limits,
             self._batcher,
             self._report,
             self._auditor.audit_soon,
@@ -189,6 +230,11 @@ class ManagedSwitches:
         """How many switches the network has."""
         return len(self.reconcilers)
 
+    def echo_every(self, ready: Ready) -> float:
+        """How often a switch that has connected is asked for a sign of life."""
+        reconciler = self.reconcilers.get(self._names.get(ready.dpid, ""))
+        return reconciler.queue.limits.echo_every if reconciler else self._options.echo_every
+
     async def serve(self, peer: SwitchPeer, ready: Ready) -> None:
         """Set a switch up, then use it until its connection ends.
 
@@ -198,13 +244,15 @@ class ManagedSwitches:
         name = self._names.get(ready.dpid)
         try:
             if name is None:
-                raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
+                name = await self._join(connection, ready)
             contested = await self._check_claim(name, ready.dpid, connection)
             capacity = await check_features(connection, ready, name, self._pipeline)
         except (ClaimRefused, Unusable, RequestRefused) as error:
             known = self.reconcilers.get(name) if name else None
             if known and not known.connection:
                 known.trouble = f"a connection from {connection.arrival.address}: {error}"
+            self._refused.add(ready.dpid, f"{error} (from {connection.arrival.address})")
+            self._report(FindingsChanged())
             if isinstance(error, ClaimRefused):
                 raise
             self._report(SwitchUnusable(ready.dpid, str(error)))
@@ -219,6 +267,7 @@ class ManagedSwitches:
             before.connection.close("it gave no sign of life, and the switch has connected again")
             self._connection_ended(reconciler, before.connection)
         peer.admit()
+        connection.timeout = reconciler.queue.limits.timeout
         reconciler.connected(connection, capacity)
         self._peers[name] = peer
         self._report(ConnectionChanged(name, True))
@@ -230,6 +279,17 @@ class ManagedSwitches:
         finally:
             if self._peers.get(name) is peer:  # and not a newer one
                 self._connection_ended(reconciler, connection)
+
+    async def _join(self, connection: SwitchConnection, ready: Ready) -> str:
+        """Wait until a switch that the network lacks is part of it; its name."""
+        if not self._joining:
+            raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
+        # Before anybody hears of it: neither an impostor nor an unusable switch may join.
+        self._claims.check_certificate(connection, ready.dpid)
+        await check_features(connection, ready, "", self._pipeline)
+        return await self._strangers.wait(
+            ready.dpid, connection, lambda dpid: self._names.get(dpid)
+        )
 
     def _connection_ended(self, reconciler: SwitchReconciler, connection: SwitchConnection) -> None:
         name, reason = reconciler.switch, connection.lost or "the connection ended"
@@ -256,11 +316,11 @@ class ManagedSwitches:
         return current.connection if current else None
 
     async def _take_over(self, reconciler: SwitchReconciler, peer: SwitchPeer) -> None:
-        """Become the master of a switch, audit it, and send its batches."""
+        """Take our role at a switch, audit it, and send its batches."""
         connection, ready = peer.connection, peer.ready
         assert ready
         try:
-            if not await self._become_master(connection):
+            if not await self._take_role(connection):
                 reconciler.mastership_lost()
                 return
             if (
@@ -270,13 +330,15 @@ class ManagedSwitches:
                 return  # another process is responsible by now, or the switch has reconnected
             reconciler.take_control()
             outcome = await reconciler.audit()
+            if isinstance(outcome, Undefined):
+                return  # the connection has ended, or the switch is not ours any more
             if isinstance(outcome, Failed):
                 reason = f"it refuses what it should hold: {next(iter(outcome.refused.values()))}"
                 self._report(SwitchUnusable(ready.dpid, reason))
                 connection.close(reason)
                 return
             if self._finder and reconciler.usable:
-                await send_punts(connection, self._pipeline.first_table)
+                await send_punts(connection, reconciler.switch, self._pipeline)
                 up = [number for number, is_up in peer.ports.items() if is_up]
                 self._finder.switch_up(reconciler.switch, connection, up)
         except (ConnectionLost, RequestRefused, TimeoutError) as error:
@@ -286,9 +348,10 @@ class ManagedSwitches:
             reconciler.open(monitor=ready.version >= V1_4)
             self._report(SwitchUp(reconciler.switch))
 
-    async def _become_master(self, connection: SwitchConnection) -> bool:
+    async def _take_role(self, connection: SwitchConnection) -> bool:
+        """Whether we have got our role; only masters have a generation that can be too old."""
         try:
-            await connection.role(Role.MASTER, self._generation)
+            await connection.role(self._role, self._generation)
         except RequestRefused as refused:
             if not refused.error.stale_generation:
                 raise
@@ -312,7 +375,7 @@ class ManagedSwitches:
             case PacketIn(port=port, data=data):
                 if self._finder:
                     self._finder.packet_in(name, port, data)
-            case RoleChanged(role) if role != Role.MASTER:
+            case RoleChanged(role) if role not in (Role.MASTER, self._role):
                 reconciler.mastership_lost()
             case FlowUpdated() if _concerns_us(reconciler, event):
                 self._auditor.audit_soon(name)
@@ -348,7 +411,7 @@ class ManagedSwitches:
         await reconciler.audit()
         if self._finder and reconciler.usable and reconciler.connection:
             try:
-                await send_punts(reconciler.connection, self._pipeline.first_table)
+                await send_punts(reconciler.connection, name, self._pipeline)
             except (ConnectionLost, TimeoutError) as error:
                 log.info("switch %s: %s", name, error)  # sent again when the switch is back
 

@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from sdn.fence import Fence
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupEntry, GroupOp, ToGroup
+from sdn.flows import (
+    NORMAL,
+    Change,
+    FlowEntry,
+    FlowKey,
+    FlowOp,
+    GroupEntry,
+    GroupOp,
+    Output,
+    ToGroup,
+)
 from sdn.network_events import MastershipLost, NetworkEvent, RefusalChanged, Repaired
 from sdn.openflow.connections.connection import (
     ConnectionLost,
@@ -18,17 +28,18 @@ from sdn.openflow.connections.connection import (
     SwitchConnection,
 )
 from sdn.openflow.protocol.messages import FlowStat, Foreign
-from sdn.openflow.switches.flow_mod_queue import FlowModQueue, Limits, QueueState
+from sdn.openflow.switches.flow_mod_queue import FlowModQueue, QueueState
 from sdn.openflow.switches.flow_monitor import FlowMonitor
+from sdn.openflow.switches.limits import Limits
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
-from sdn.pipeline import Pipeline
+from sdn.pipeline import Pipeline, SwitchNumbers
 from sdn.shadow import BASE, PartitionOf, Shadow
 from sdn.topology import Topology
 
-GROUPS = 1 << 16  # group numbers that are ours, from the pipeline's first on
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a switch without room is audited again
 _NOT_CONNECTED_YET = "it has not connected yet"
+_NOT_PERMITTED = "this process may not change switches now"
 
 
 class Control(Enum):
@@ -36,7 +47,7 @@ class Control(Enum):
 
     OURS = ""
     TAKING_OVER = "it is being taken over"
-    SUPERSEDED = "another southbound process is its master"
+    SUPERSEDED = "another southbound process, or another controller, is its master"
     NOT_ASSIGNED = "another southbound process is responsible for it"
 
 
@@ -68,6 +79,7 @@ class SwitchReconciler:
         self.shadow = Shadow(partition_of)
         self.queue = FlowModQueue(switch, self.shadow, fence, limits, batcher, self)
         self._monitor = FlowMonitor(self.queue, lambda: schedule_audit(switch))
+        self._fence = fence
         self._report = report
         self._audit_soon = audit_soon
         self._loop = asyncio.get_running_loop()
@@ -188,7 +200,7 @@ class SwitchReconciler:
         self.declare(BASE, self._base)
         groups = pipeline.base_groups(topology, self.switch)
         self._groups = {group.group: group for group in groups}
-        self._group_range = range(pipeline.first_group, pipeline.first_group + GROUPS)
+        self._group_range = pipeline.groups_of(self.switch)
 
     # Audits
 
@@ -200,6 +212,35 @@ class SwitchReconciler:
         if self._next_audit is None:
             self._next_audit = self._loop.create_task(self._audit_in_turn())
         return await asyncio.shield(self._next_audit)
+
+    async def vacant(self, numbers: SwitchNumbers) -> SwitchNumbers:
+        """Those of these tables and groups that hold nothing of ours but misses.
+
+        ConnectionLost if the switch is not up. What should not be there is removed first.
+        """
+        found = await self._find_vacant(numbers)
+        if found != numbers:
+            await self.audit()
+            found = await self._find_vacant(numbers)
+        return found
+
+    async def _find_vacant(self, numbers: SwitchNumbers) -> SwitchNumbers:
+        connection = self.connection
+        if connection is None or not self.up:
+            raise ConnectionLost(f"switch {self.switch} is not up: {self.trouble}")
+        there = {group.group for group in await connection.group_descs()}
+        base = {entry.key for entry in self._base}
+        used: set[int] = set()
+        for table in numbers.tables:
+            for stat in await connection.flow_stats(table):
+                if isinstance(stat.entry, Foreign) or stat.entry.key not in base:
+                    used.add(table)
+        # What it should hold, too: a switch that has lost entries gets them again.
+        for key, entry in self.shadow.entries.items():
+            if key not in base:
+                used.add(key.table)
+                there |= {action.group for action in entry.actions if isinstance(action, ToGroup)}
+        return SwitchNumbers(numbers.tables - used, numbers.groups - there)
 
     async def _audit_in_turn(self) -> Outcome:
         async with self._auditing:
@@ -250,6 +291,8 @@ class SwitchReconciler:
             return Failed({0: str(refused)}, refused.error.table_full)
 
     async def _compare_and_repair(self, connection: SwitchConnection) -> Outcome:
+        if not self._fence.permits():
+            return self._undefined(_NOT_PERMITTED)
         unused_groups = await self._repair_groups(connection)
         with self.queue.touched_keys() as touched:
             stats = await connection.flow_stats()
@@ -260,6 +303,10 @@ class SwitchReconciler:
         if repairs:
             # If there was no room to add before deleting, unwanted entries have to go first.
             outcome = await self.queue.repair(repairs, at_once=self.lacks_room)
+            if isinstance(outcome, Failed):
+                outcome = _explained(outcome, repairs)
+        if (odd or unused_groups) and not self._fence.permits():
+            return self._undefined(_NOT_PERMITTED)
         if odd:
             _raise_first(await connection.removals(odd))
         if unused_groups:
@@ -317,6 +364,18 @@ class SwitchReconciler:
 def _raise_first(run: Run) -> None:
     for error in run.errors.values():
         raise RequestRefused(error)
+
+
+def _explained(failed: Failed, repairs: list[FlowOp]) -> Failed:
+    """The same, and what to do if the switch refuses to forward other traffic."""
+    refused = dict(failed.refused)
+    for position, reason in refused.items():
+        if Output(NORMAL) in repairs[position].entry.actions:
+            refused[position] = (
+                f"{reason}: it cannot forward other traffic by itself; set openflow.other_traffic"
+                " to leave"
+            )
+    return Failed(refused, failed.table_full)
 
 
 def _sort_out(

@@ -64,6 +64,9 @@ class SwitchPeer:
 class SwitchHandler(Protocol):
     """Works with the switches that connect."""
 
+    def echo_every(self, ready: Ready) -> float:
+        """How often a switch that has connected is asked for a sign of life."""
+
     async def serve(self, peer: SwitchPeer, ready: Ready) -> None:
         """Work with a switch until its connection ends, or it cannot be used."""
 
@@ -134,7 +137,8 @@ class SwitchServer:
         connection = peer.connection
         try:
             peer.ready = await connection.ready()
-            keeping_alive = self._tasks.spawn(self._keep_alive(connection), "keep-alive")
+            every = self._handler.echo_every(peer.ready)
+            keeping_alive = self._tasks.spawn(self._keep_alive(connection, every), "keep-alive")
             try:
                 await self._handler.serve(peer, peer.ready)
             finally:
@@ -146,11 +150,11 @@ class SwitchServer:
             await connection.gone.wait()
             self._peers.pop(connection, None)
 
-    async def _keep_alive(self, connection: SwitchConnection) -> None:
+    async def _keep_alive(self, connection: SwitchConnection, every: float) -> None:
         while True:
-            await asyncio.sleep(self._options.echo_every)
+            await asyncio.sleep(every)
             try:
                 await connection.echo()
             except (ConnectionLost, RequestRefused, TimeoutError):
-                connection.close(f"no sign of life within {self._options.timeout:g} s")
+                connection.close(f"no sign of life within {connection.timeout:g} s")
                 return

@@ -39,6 +39,9 @@ class Observed:
     async def _more_parts(self) -> list[Part]:
         return self.more
 
+    def drain(self) -> None:
+        self._readiness.draining = True
+
     async def read(self) -> tuple[str, bool, dict[str, float]]:
         """Status, whether requests are served, and since when what is impaired."""
         found = await self.answer()
@@ -120,3 +123,11 @@ async def test_an_impairment_keeps_its_beginning_whoever_asks() -> None:
     await seen.answer(details=False)
     seen.now = 105.0
     assert await seen.read() == ("degraded", True, {"s1": 100.0})
+
+
+async def test_a_process_that_is_about_to_end_is_not_ready() -> None:
+    seen = Observed()
+    seen.drain()
+    found = await seen.answer()
+    assert (found.status, found.ready) == ("not ready", False)
+    assert found.reasons == ["this API process is about to end"]

@@ -129,3 +129,29 @@ def test_the_job_reads_what_the_service_writes(tmp_path: Path) -> None:
     assert remote is not None
     assert remote.traces == "s3a://b/f"
     assert job_options(Settings()) is None
+
+
+def test_other_traffic_in_a_network_with_loops_is_remarked_upon_and_refused_in_the_lab(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def with_topology(data_plane: str, **given: str) -> Settings:
+        openflow = {"other_traffic": "normal"}
+        return load(None, {"data_plane": data_plane, "openflow": openflow, **given}, {})
+
+    monkeypatch.setattr(checks, "missing_prerequisites", list)
+    assert not find_hints(with_topology("external"))[1:]  # the stored network is not known yet
+    assert not find_hints(with_topology("external", topology="tree:2,2"))[1:]
+    hints = find_hints(with_topology("external", topology="ring:3"))
+    assert any("docs/how-to/other-traffic.md" in hint for hint in hints)
+    check_settings(with_topology("ovs", topology="tree:2,2"), None)
+    for given in ({"topology": "ring:3"}, {}):  # the default has loops, too
+        with pytest.raises(BadSettings, match=r"^openflow\.other_traffic: .*tree:2,2"):
+            check_settings(with_topology("ovs", **given), None)
+
+
+@pytest.mark.parametrize(("options", "most"), [({}, None), ({"openflow": {"role": "equal"}}, 1)])
+def test_with_the_role_equal_there_is_one_southbound_process(
+    options: dict[str, object], most: int | None
+) -> None:
+    limit = dispatcher_options(load(None, options, {}), "n1").southbound_limit
+    assert (limit and limit.most) == most

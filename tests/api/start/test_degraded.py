@@ -1,22 +1,18 @@
 """A service whose switches are not connected says so, and serves requests."""
 
-import asyncio
 import json
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
 
-from api.start.network_process import address_of
 from api.start.up import Service
 from configurators.store.server.server import free_ports
 from dzflow.sdk import Rest
-from sdn.emulator import EmulatedNetwork
 from sdn.topologies import topology
+from tests.outside import outside_network
 from tests.service import COMMAND, SCHEMA, eventually, is_ready, running
 
 SWITCHES = {"s1", "s2", "s3"}
@@ -39,27 +35,6 @@ def status(url: str, *words: str) -> "subprocess.CompletedProcess[str]":
 def impaired(url: str) -> dict[str, Any]:
     """What /readyz says is impaired, by id."""
     return {each["id"]: each for each in httpx.get(f"{url}/readyz", timeout=60).json()["impaired"]}
-
-
-@contextmanager
-def connected(port: int) -> Iterator[None]:
-    """Emulated switches that are connected to this port."""
-    loop, stop, started = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
-
-    async def emulate() -> None:
-        async with EmulatedNetwork(topology("line:3"), [address_of(f"127.0.0.1:{port}")]):
-            started.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(emulate()))
-    thread.start()
-    assert started.wait(60)
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
 
 
 def test_without_switches_the_service_is_degraded_and_names_them(service: Service) -> None:
@@ -92,7 +67,7 @@ def test_with_its_switches_the_service_is_ready_and_without_them_degraded_again(
     service: Service,
 ) -> None:
     (port,) = service.settings.openflow.ports
-    with connected(port):
+    with outside_network(topology("line:3"), port):
         eventually(lambda: is_ready(service.url), "all switches are connected")
         assert status(service.url).stdout.strip().endswith("ready")
     eventually(lambda: set(impaired(service.url)) >= SWITCHES, "the switches are missed")

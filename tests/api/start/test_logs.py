@@ -72,6 +72,25 @@ def test_a_line_is_json_with_all_that_belongs_to_it() -> None:
     }
 
 
+def test_what_json_lacks_is_written_as_text() -> None:
+    odd = {"path": Path("a/b"), "huge": 1 << 80, "half": "\ud800", "when": complex(1, 2)}
+    for name, value in odd.items():
+        said = json.loads(logs.Lines("x", "json").format(record("odd", **{name: value})))
+        assert said["message"] == "odd"
+        assert said[name] in (value, str(value))
+
+
+def test_a_full_file_is_put_aside(tmp_path: Path, root: logging.Logger) -> None:
+    logs.configure(settings(tmp_path, size="65536", files="2"), "w")
+    for number in range(300):
+        root.warning("%d %s", number, "x" * 1_000)
+    files = {path.name: path for path in (tmp_path / "logs").iterdir()}
+    assert set(files) == {"w.log", "w.log.1", "w.log.2"}
+    assert all(path.stat().st_size < 68_000 for path in files.values())
+    last = messages(files["w.log.1"].read_text() + files["w.log"].read_text())
+    assert last[-1].startswith("299 ")
+
+
 def test_an_error_is_a_field_of_its_line() -> None:
     made = record("it failed")
     try:

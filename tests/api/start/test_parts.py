@@ -3,6 +3,7 @@
 import asyncio
 
 from api.start.network_process import address_of
+from api.start.parts.network import lab_service
 from api.start.parts.southbound import make_southbound
 from api.start.settings.sources import load
 from configurators.state.network import first_network
@@ -34,3 +35,18 @@ async def test_a_southbound_process_closes_a_silent_connection_after_its_timeout
             await reader.read()  # until the process closes the connection
         writer.close()
         stop.set()
+
+
+def test_only_processes_of_one_service_find_its_lab() -> None:
+    def name(*endpoints: str, data_plane: str = "ovs", prefix: str = "one") -> str:
+        etcd = {"endpoints": endpoints, "prefix": prefix}
+        return lab_service(load(None, {"data_plane": data_plane, "etcd": etcd}, {}))
+
+    first = name("127.0.0.1:2379", "127.0.0.1:2380")
+    assert first == name("127.0.0.1:2380", "127.0.0.1:2379")
+    others = (
+        name("127.0.0.1:2379", "127.0.0.1:2380", prefix="two"),
+        name("127.0.0.1:2379"),
+    )
+    assert first not in others
+    assert name("127.0.0.1:2379", data_plane="external") == ""

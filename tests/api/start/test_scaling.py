@@ -2,8 +2,12 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from api.start.up import Service
 from dzflow.sdk import Rest
@@ -114,12 +118,51 @@ def test_in_mode_sea_configurators_come_and_go_under_traffic(tmp_path: Path) -> 
         it.check(requests)
 
 
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grown]:
+    """A service that runs the Open vSwitch lab."""
+    folder = tmp_path_factory.mktemp("lab")
+    with running(folder, data_plane="ovs") as service, Rest(service.url) as rest:
+        yield Grown(service, rest)
+
+
 @needs_lab
-def test_the_switches_of_a_lab_connect_to_a_new_southbound_process(tmp_path: Path) -> None:
-    with running(tmp_path, data_plane="ovs") as service, Rest(service.url) as rest:
-        it = Grown(service, rest)
-        it.scale("southbound", 2)
-        eventually(lambda: all(it.switches()), "both have switches")
-        it.scale("southbound", 1)
-        eventually(lambda: is_ready(service.url), "the service is ready")
-        eventually(lambda: it.switches() == [3], "one has them all")
+def test_the_switches_of_a_lab_connect_to_a_new_southbound_process(lab: Grown) -> None:
+    lab.scale("southbound", 2)
+    eventually(lambda: all(lab.switches()), "both have switches")
+    lab.scale("southbound", 1)
+    eventually(lambda: is_ready(lab.service.url), "the service is ready")
+    eventually(lambda: lab.switches() == [3], "one has them all")
+
+
+@needs_lab
+def test_an_event_is_published_in_the_name_of_a_host_of_the_lab(lab: Grown) -> None:
+    assert lab.rest.get("/about")["lab"]
+    assert lab.service.lab
+    lab.rest.put_space("stocks", SCHEMA)
+    asked = {"host": "h1", "space": "stocks", "event": {"price": 450.0, "volume": 10}}
+    lab.rest.post("/advertise", {"host": "h1", "space": "stocks", "filter": {}})
+    inside = [COMMAND, "lab", "exec", "--lab", lab.service.lab]
+    with ExitStack() as opened:
+        listeners = []
+        for host in ("h1", "h3"):
+            listen = f"{COMMAND} listen --host {host} --space stocks --count 1 --json --filter"
+            command = [*inside, host, "--", *listen.split(), "price > 400"]
+            child = subprocess.Popen([*command, "--url", lab.service.url], stdout=subprocess.PIPE)
+            opened.callback(child.wait, LIMIT)
+            opened.callback(child.terminate)
+            listeners.append(child)
+        eventually(
+            lambda: [each["state"] for each in lab.rest.records("subscription")] == ["active"] * 2,
+            "both listen",
+        )
+
+        def arrived() -> bool:
+            # Again if need be: the datapath follows its tables a moment later.
+            found = lab.rest.post("/publish", asked)
+            assert found["address"].startswith("ff1e:")
+            return all(child.poll() == 0 for child in listeners)
+
+        eventually(arrived, "the host itself and another one have got the event")
+        for child in listeners:
+            assert json.loads(child.communicate()[0]) == asked["event"]

@@ -77,6 +77,13 @@ def test_a_file_is_overridden_by_variables_and_these_by_options(name: str, tmp_p
         ({}, {"DZFLOW_CONFIGURATORS": "many"}, "configurators: "),
         ({}, {"DZFLOW_TOKENS__HOSTS": "geheim"}, "tokens.hosts: this is not JSON"),
         ({"data_plane": "onos"}, {}, "prefixes only; choose lpm"),
+        ({"southbound": 2, "openflow": {"role": "equal"}}, {}, "switches do not keep 2 southbound"),
+        ({"openflow": {"other_traffic": "normal"}}, {}, "emulated switches carry events only"),
+        (
+            {"data_plane": "onos", "plan": "lpm", "openflow": {"other_traffic": "normal"}},
+            {},
+            "ONOS decides about other traffic",
+        ),
         ({"tls": {"cert": "c.pem"}}, {}, "cert and key belong together"),
         ({"etcd": {"cert": "c.pem"}}, {}, "cert and key belong together"),
         ({"openflow": {"cert": "c.pem", "key": "k.pem"}}, {}, "cert, key and ca belong together"),

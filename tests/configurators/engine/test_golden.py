@@ -80,7 +80,7 @@ def shown(plant: Plant, switch: str, entry: FlowEntry) -> tuple[str, str]:
 def tables(plant: Plant) -> dict[str, set[tuple[str, str]]]:
     forward = plant.pipeline.forward_table
     return {
-        switch: {shown(plant, switch, entry) for entry in entries if entry.table == forward}
+        switch: {shown(plant, switch, entry) for entry in entries if entry.table == forward(switch)}
         for switch, entries in plant.network.entries(plant.pipeline).items()
     }
 

@@ -49,7 +49,7 @@ def check(placement: Placement, items: list[Weighted]) -> None:
     """Each item lies in the partitions to which the map routes it, and nowhere else."""
     expected: dict[str, list[Weighted]] = {leaf: [] for leaf in placement.map.leaves()}
     for item in items:
-        for leaf, part in placement.map.parts(item.region, told=item.told):
+        for leaf, part in placement.map.parts(item.region, advertised=item.advertised):
             expected[leaf].append(replace(item, region=part))
     for leaf, parts in placement.parts.items():
         assert sorted(map(astuple, parts)) == sorted(map(astuple, expected[leaf]))

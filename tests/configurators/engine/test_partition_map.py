@@ -54,7 +54,7 @@ def test_an_advertisement_is_told_wherever_an_overlapping_region_lives(
     sample: list[Region], count: int, offered: Region, wanted: Region
 ) -> None:
     made = plan_map(sample, "legs", count)
-    told = {leaf for leaf, _ in made.parts(offered, told=True)}
+    told = {leaf for leaf, _ in made.parts(offered, advertised=True)}
     ((owner, _),) = made.parts(wanted)
     if offered.overlaps(wanted):
         assert owner in told
@@ -65,7 +65,7 @@ def test_under_lpm_overlapping_parts_are_in_the_same_partition(
     sample: list[Region], count: int, offered: Region, wanted: Region
 ) -> None:
     made = plan_map(sample, "lpm", count)
-    told = dict(made.parts(offered, told=True))
+    told = dict(made.parts(offered, advertised=True))
     for leaf, part in made.parts(wanted):
         if offered.overlaps(part):
             assert told[leaf].overlaps(part)
@@ -146,14 +146,14 @@ def test_the_compiled_map_agrees_with_the_definition(
     some = regions if plan == "legs" else dzs
     made = plan_map(data.draw(st.lists(some, min_size=1, max_size=20)), plan, count)
     for region in data.draw(st.lists(some, max_size=6)):
-        for told in (False, True, True):  # the last one out of memory
-            assert made.parts(region, told) == made.find(region, told)
-        owners = made.find(region, told=False)
+        for advertised in (False, True, True):  # the last one out of memory
+            assert made.parts(region, advertised) == made.find(region, advertised)
+        owners = made.find(region, advertised=False)
         assert made.owner(region) == (owners[0][0] if owners == [(owners[0][0], region)] else None)
 
 
 def test_the_cache_of_a_map_is_not_part_of_its_value() -> None:
     used, fresh = (PartitionMap("legs", Node(3)) for _ in range(2))
-    used.parts(Region.parse("0001"), told=True)
+    used.parts(Region.parse("0001"), advertised=True)
     assert used == fresh
     assert msgspec.msgpack.encode(used) == msgspec.msgpack.encode(fresh)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -37,6 +38,7 @@ from configurators.streams.stream import Stream
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.flows import Change, FlowEntry, FlowOp, Output
+from sdn.openflow.options import RoleName
 from sdn.pipeline import MATCH_PRIORITY, PlanName
 from sdn.topologies import topology
 from sdn.topology import Topology
@@ -218,10 +220,10 @@ from configurators.southbound.process import SouthboundProcess
 from configurators.store.etcd.client import Access
 
 async def main():
-    endpoint, prefix, token, id, openflow, ttl, stable_after = sys.argv[1:]
+    endpoint, prefix, token, id, openflow, ttl, stable_after, role = sys.argv[1:]
     process = SouthboundProcess(
         Access((endpoint,), prefix), token.encode(), id, "127.0.0.1:0", openflow,
-        options=SouthboundOptions(ttl=int(ttl), stable_after=float(stable_after)),
+        options=SouthboundOptions(ttl=int(ttl), stable_after=float(stable_after), role=role),
     )
     running = asyncio.create_task(process.run(asyncio.Event()))
     await process.ready.wait()
@@ -240,6 +242,14 @@ class Child:
         self.openflow = openflow
         self._process = process
 
+    def pause(self) -> None:
+        """Stop it, as a machine that is busy with something else."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake_up(self) -> None:
+        """Let it go on after a pause."""
+        self._process.send_signal(signal.SIGCONT)
+
     async def kill(self) -> None:
         """Kill it, as a crash would."""
         with contextlib.suppress(ProcessLookupError):
@@ -254,11 +264,12 @@ async def child(
     openflow: str = "127.0.0.1:0",
     ttl: int = 2,
     stable_after: float = 2.0,
+    role: RoleName = "master",
 ) -> AsyncIterator[Child]:
     """A southbound process in a process of its own."""
     started = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _SCRIPT, access.endpoints[0], access.prefix, TOKEN.decode()),
-        *(id, openflow, str(ttl), str(stable_after)),
+        *(id, openflow, str(ttl), str(stable_after), role),
         stdout=asyncio.subprocess.PIPE,
     )
     assert started.stdout

@@ -1,17 +1,28 @@
-"""The network as it is stored: numbers that were given out never change."""
+"""The network as it is stored, and what follows from it."""
 
 import msgspec
 import pytest
 
 from configurators.engine.engine import Engine
 from configurators.engine.partials import Kind, Partial
-from configurators.state.network import Network, first_network, with_host, without_host
+from configurators.state.network import (
+    Network,
+    first_network,
+    read_network,
+    steps,
+    topology_of,
+    with_host,
+    without_host,
+)
+from configurators.store.documents import encode
 from configurators.store.model import NetworkDoc
 from dzflow.address import Scope
 from dzflow.region import Region
+from sdn.flows import Change
 from sdn.pipeline import Pipeline
+from sdn.switch_limits import SwitchLimits
 from sdn.topologies import topology
-from sdn.topology import Host, PortTaken, UnknownHost
+from sdn.topology import Host, PortTaken, Switch, Topology, UnknownHost
 from sdn.trees import BadTreeCount
 
 SCOPE = Scope(1)
@@ -57,6 +68,60 @@ def test_hosts_come_and_go_without_a_number_changing() -> None:
     assert "h1" in moved.pipeline.groups["s2"]
 
 
+def freed(doc: NetworkDoc) -> NetworkDoc:
+    """The network with all unused numbers free."""
+    unused = doc.pipeline.unused(topology_of(doc))
+    return msgspec.structs.replace(doc, pipeline=doc.pipeline.freed(unused))
+
+
+def test_free_numbers_are_stored_and_read() -> None:
+    doc = freed(without_host(first_network(topology("line:2"), "legs", 1), "h1"))
+    assert None in doc.pipeline.tables["s1"]
+    assert read_network(encode(doc)) == doc
+
+
+def test_whoever_missed_that_numbers_were_freed_gives_them_up_first() -> None:
+    first = first_network(topology("line:3"), "legs", 1)
+    reused = with_host(freed(without_host(first, "h2")), Host("new", "s2", 9))
+    last = with_host(reused, Host("h2", "s3", 9))
+    before = Network.of(first)
+    between, end = steps(last, before)
+    assert end == last
+    assert between.pipeline == first.pipeline
+    assert [host.id for host in between.hosts] == ["h1", "h3"]
+    region = Region.parse("01")
+    wanted = [
+        Partial(Kind.ADVERTISE, "a1", "h1", (region,), (region,)),
+        Partial(Kind.SUBSCRIBE, "s1", "h2", (region,)),
+        Partial(Kind.SUBSCRIBE, "s2", "new", (region,)),
+    ]
+    engine = Engine(before.plan(SCOPE))
+    engine.load(wanted)
+    held = {(s, entry) for s, entries in engine.entries().items() for entry in entries}
+    for doc in (between, end):
+        network = Network.of(doc, before)
+        decision = engine.rewire(network.plan(SCOPE))
+        for batch in decision.rounds:
+            for switch, ops in batch.items():
+                for op in ops:
+                    (held.remove if op.change is Change.DELETE else held.add)((switch, op.entry))
+        engine.commit(decision)
+        before = network
+    fresh = Engine(Network.of(last).plan(SCOPE))
+    fresh.load(wanted)
+    assert engine.entries() == fresh.entries()
+    assert held == {(s, entry) for s, entries in fresh.entries().items() for entry in entries}
+
+
+def test_nothing_is_given_up_if_all_present_legs_keep_their_numbers() -> None:
+    first = first_network(topology("line:3"), "legs", 1)
+    gone = without_host(first, "h2")
+    reused = with_host(freed(gone), Host("new", "s2", 9))
+    assert steps(reused, Network.of(gone)) == [reused]
+    moved = with_host(gone, Host("new", "s2", 9))
+    assert steps(moved, Network.of(first)) == [moved]
+
+
 def test_what_does_not_fit_is_refused() -> None:
     doc = first_network(topology("line:2"), "legs", 1)
     taken = doc.hosts[0]
@@ -84,3 +149,21 @@ def test_engines_go_over_from_one_network_to_the_next() -> None:
         engine.commit(engine.rewire(after.plan(SCOPE)))
         before = after
     assert engine.entries().keys() == {"s1"}
+
+
+def test_a_network_that_was_stored_before_switches_had_limits_still_loads() -> None:
+    doc = first_network(topology("line:2"), "legs", 1)
+    old = msgspec.msgpack.decode(encode(doc))
+    pipeline = old[3]
+    for name in ("other_traffic", "table_ranges", "group_ranges"):
+        del pipeline[name]
+    assert all(switch.keys() == {"id", "dpid"} for switch in old[0])
+    assert read_network(msgspec.msgpack.encode(old)) == doc
+
+
+def test_limits_of_switches_are_stored() -> None:
+    limits = SwitchLimits(rate=45, tables=(3, 9), groups=(1, 4), capacity=100)
+    net = Topology.build([Switch("s1", 1, limits)], [], [Host("h1", "s1", 1)])
+    doc = first_network(net, "legs", 1)
+    assert read_network(encode(doc)) == doc
+    assert topology_of(read_network(encode(doc))).switch("s1").limits == limits

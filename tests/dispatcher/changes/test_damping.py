@@ -60,6 +60,31 @@ def test_a_link_is_lost_as_soon_as_a_port_of_it_is_down() -> None:
         assert clock.after(0) == Lost(links=(LINK,))
 
 
+def test_a_link_is_lost_when_it_has_carried_no_probes_for_a_while() -> None:
+    clock = Clock()
+    clock.see()
+    silent = frozenset([LINK.ends[0]])
+    clock.damper.observe(DOC, Observation(ALL, frozenset(), frozenset(), silent), clock.now)
+    assert clock.after(2.9) == Lost()
+    assert clock.after(0.1) == Lost(links=(LINK,))
+    clock.see()
+    assert clock.after(2) == Lost()
+
+
+def test_a_silent_link_is_not_lost_while_one_of_its_switches_is_away() -> None:
+    clock = Clock()
+    clock.see()
+    away = frozenset([LINK.b])
+    silent = frozenset([LINK.ends[0]])
+    clock.damper.observe(DOC, Observation(ALL - away, away, frozenset(), silent), clock.now)
+    assert clock.after(2.9) == Lost()
+    # It comes back, and it takes a moment until its probes are heard.
+    clock.damper.observe(DOC, Observation(ALL, frozenset(), frozenset(), silent), clock.now)
+    assert clock.after(2.9) == Lost()
+    clock.see()
+    assert clock.after(10) == Lost()
+
+
 def test_ports_of_hosts_are_nobodys_links() -> None:
     clock = Clock()
     host = DOC.hosts[0]

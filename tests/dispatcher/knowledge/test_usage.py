@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,32 @@ async def test_what_was_stored_before_the_start_counts(etcd_server: TestEtcd) ->
             assert statuses(await begin(d, *specs(3))) == [201] * 3
         async with w.dispatcher(quotas=Quotas(host_records=3)) as d:
             assert statuses(await begin(d, *specs(1))) == [429]
+
+
+async def test_active_subscriptions_are_counted_apart_from_those_in_progress(
+    etcd_server: TestEtcd,
+) -> None:
+    def active(d: Dispatcher) -> int:
+        return d._parts.usage.active_subscriptions()
+
+    async with world(etcd_server.access()) as w:
+        async with w.dispatcher() as d:
+            answers = await begin(d, *specs(3))
+            await d.begin("advertisement", specs(2), wait=TIMEOUT)
+            assert active(d) == 3
+            w.refuse(lambda task: "the table is full" if task.regions else None)
+            assert statuses(await begin(d, *specs(2))) == [502, 502]
+            w.refuse(lambda _: None)
+            assert answers[0].record
+            assert statuses(await d.end("subscription", [answers[0].record.id], wait=TIMEOUT)) == [
+                200
+            ]
+            assert active(d) == 2
+            w.hold()
+            assert statuses(await d.begin("subscription", specs(1), wait=0)) == [202]
+            assert active(d) == 2
+        async with w.dispatcher() as d:  # it reads what is stored
+            assert active(d) == 2
 
 
 async def test_several_dispatchers_keep_to_the_quota_together(etcd_server: TestEtcd) -> None:
@@ -179,6 +206,7 @@ class CompactedEtcd(Etcd):
         super().__init__(Access(("127.0.0.1:1",)))
         self._pages = pages
         self.times = times
+        self.reads = 0
 
     async def range(
         self,
@@ -186,7 +214,10 @@ class CompactedEtcd(Etcd):
         after: str | None = None,
         limit: int = 0,  # noqa: ARG002
         revision: int = 0,  # noqa: ARG002
+        *,
+        values: bool = True,  # noqa: ARG002
     ) -> KeyPage:
+        self.reads += 1
         if after is None:
             return KeyPage(list(self._pages[0]), 7, bool(self._pages[0]))
         if self.times:
@@ -228,11 +259,27 @@ async def test_a_dispatcher_starts_while_etcd_is_compacted_all_the_time() -> Non
     counting.cancel()
 
 
-async def test_invented_spaces_are_not_remembered(etcd_server: TestEtcd) -> None:
+async def test_invented_spaces_are_not_counted(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: set[str] = set()
+
+    def listen(change: str) -> None:
+        original = getattr(Usage, change)
+
+        def changed(usage: Usage, record: RecordSpec, *given: Any) -> None:
+            counted.add(record.space)
+            original(usage, record, *given)
+
+        monkeypatch.setattr(Usage, change, changed)
+
+    for change in ("reserve", "add", "remove", "change"):
+        listen(change)
     async with world(etcd_server.access()) as w, w.dispatcher() as d:
-        answers = await begin(d, *(RecordSpec("h1", f"space-{n}", {}) for n in range(20)))
-        assert {answer.status for answer in answers} == {404}
-        assert not [name for name in d._parts.usage._spaces if name != "stocks"]
+        invented = (RecordSpec("h1", f"space-{n}", {}) for n in range(20))
+        answers = await begin(d, *invented, *specs(1))
+        assert statuses(answers) == [*[404] * 20, 201]
+    assert counted == {"stocks"}
 
 
 async def test_pages_of_publishers_have_a_limit_of_bytes(etcd_server: TestEtcd) -> None:
@@ -265,14 +312,28 @@ class Scene:
         self.usage = Usage(self.etcd, self.siblings, quotas, Clock(monotonic=lambda: self.now))
 
     def join(self, id: str) -> None:
-        self.siblings._registration_changed(id, b"", 1)
+        self.siblings.alive.add(id)
+        self.siblings.joined.emit(id)
 
     def leave(self, id: str) -> None:
-        self.siblings._registration_changed(id, None, 1)
+        self.siblings.alive.remove(id)
+        self.siblings.gone.emit(id)
 
-    @property
-    def wants_count(self) -> bool:
-        return self.usage._count_soon.is_set()
+    async def counts(self) -> bool:
+        """Whether the dispatcher counts the records when its task gets a turn."""
+        before = self.etcd.reads
+        counting = asyncio.create_task(self.usage.run())
+        await asyncio.sleep(0)
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+        return self.etcd.reads > before
+
+    def has_room(self, record: RecordSpec) -> bool:
+        try:
+            self.usage.check(record)
+        except QuotaReached:
+            return False
+        return True
 
     def make(self, count: int, host: str = "h1") -> None:
         for _ in range(count):
@@ -284,15 +345,15 @@ async def test_what_a_dispatcher_made_alone_does_not_count_twice_when_another_jo
     await scene.usage.start()
     scene.make(60)
     scene.join("d2")
-    assert scene.wants_count
     scene.make(1, "h2")
-    await scene.usage.start()
+    assert await scene.counts()
+    assert not await scene.counts()
     scene.leave("d2")
-    assert scene.wants_count
+    assert await scene.counts()
 
 
 async def test_a_join_during_a_count_spoils_no_tally() -> None:
-    scene = Scene([stored(n) for n in range(60)], Quotas(space_records=100))
+    scene = Scene([stored(n) for n in range(60)], Quotas(space_records=61))
     scene.make(60)
     joined = False
 
@@ -305,12 +366,13 @@ async def test_a_join_during_a_count_spoils_no_tally() -> None:
 
     pages = scene.etcd.range
 
-    async def read(prefix: str, after: str | None = None, **options: int) -> KeyPage:
+    async def read(prefix: str, after: str | None = None, **options: Any) -> KeyPage:
         return await (join_meanwhile() if after else pages(prefix, after, **options))
 
     scene.etcd.range = read  # type: ignore[assignment]
     await scene.usage.count()
-    assert scene.usage._spaces["stocks"].used(2)[0] == 60
+    assert scene.usage.records() == 60
+    assert scene.has_room(RecordSpec("h2", "stocks", {}))
 
 
 async def test_what_ends_makes_room_beside_others() -> None:
@@ -325,8 +387,10 @@ async def test_what_ends_makes_room_beside_others() -> None:
         scene.make(1)
 
 
-async def test_an_update_counts_only_the_bytes_that_it_adds() -> None:
-    scene = Scene([], Quotas(host_records=10, host_bytes=1_000_000))
+@pytest.mark.parametrize(("lacking", "has_room"), [(0, True), (1, False)])
+async def test_an_update_counts_only_the_bytes_that_it_adds(lacking: int, has_room: bool) -> None:
+    # The other dispatcher may have made as many records as this one: two, and one more here.
+    scene = Scene([], Quotas(host_records=3, host_bytes=3 * weight({}) - lacking))
     scene.join("d2")
     await scene.usage.start()
     small, big = RecordSpec("h1", "stocks", {}), RecordSpec("h1", "stocks", BIG)
@@ -335,7 +399,7 @@ async def test_an_update_counts_only_the_bytes_that_it_adds() -> None:
         scene.usage.change(small, BIG)
         scene.usage.change(big, BIG)
         scene.usage.change(big, {})
-    assert scene.usage._hosts["h1"].used(2) == (2, 2 * weight({}))
+    assert scene.has_room(small) == has_room
 
 
 async def test_records_are_counted_before_an_assumption_refuses_for_long() -> None:
@@ -346,11 +410,11 @@ async def test_records_are_counted_before_an_assumption_refuses_for_long() -> No
     with pytest.raises(QuotaReached) as refused:
         scene.make(1)
     assert refused.value.retry_after < 5.0
-    assert not scene.wants_count
+    assert not await scene.counts()
     scene.now += 6.0
     with pytest.raises(QuotaReached):
         scene.make(1)
-    assert scene.wants_count
+    assert await scene.counts()
 
 
 async def test_records_are_counted_now_and_then_while_they_are_made_beside_others() -> None:
@@ -360,15 +424,15 @@ async def test_records_are_counted_now_and_then_while_they_are_made_beside_other
     scene.make(10)
     scene.now += 19.0
     scene.make(10)
-    assert not scene.wants_count
+    assert not await scene.counts()
     scene.now += 2.0
     scene.make(1)
-    assert scene.wants_count
+    assert await scene.counts()
     scene.leave("d2")
     await scene.usage.start()
     scene.now += 1_000.0
     scene.make(1)
-    assert not scene.wants_count  # it knows all itself
+    assert not await scene.counts()  # it knows all itself
 
 
 async def test_a_call_beyond_the_quota_does_not_use_up_its_key(etcd_server: TestEtcd) -> None:

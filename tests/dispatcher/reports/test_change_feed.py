@@ -1,12 +1,15 @@
-"""The change feed: it ends for readers that are too slow."""
+"""The change feed: it ends for readers that are too slow, and watches records only if it must."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
 
+from configurators.store.etcd.client import Etcd, WatchBatch
+from configurators.store.keys import FINISHED, RECORDS
 from dispatcher.reports import change_feed
-from dispatcher.views import Change, ChangeType
+from dispatcher.views import Change, ChangeType, Skipped
 from tests.dispatcher.support import TIMEOUT, specs, world
 from tests.etcd import TestEtcd
 
@@ -62,3 +65,64 @@ async def test_a_slow_reader_gets_the_newest_load_only(etcd_server: TestEtcd) ->
         assert await anext(reader) == Change("load", 2)
         d.publish_load(lambda: 3)
         assert await anext(reader) == Change("load", 3)
+
+
+async def test_a_sample_needs_no_watch_while_there_is_one_dispatcher(
+    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types: tuple[ChangeType, ...] = ("record",)
+    watched: list[str] = []
+    watch = Etcd.watch
+
+    def note(etcd: Etcd, prefix: str, after: int) -> AsyncGenerator[WatchBatch, None]:
+        watched.append(prefix)
+        return watch(etcd, prefix, after)
+
+    monkeypatch.setattr(Etcd, "watch", note)
+
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher() as d,
+        asyncio.timeout(TIMEOUT),
+        aclosing(d.changes(types, most=3)) as sample,
+    ):
+        reading = asyncio.ensure_future(anext(sample))
+        await asyncio.sleep(0)  # it is a reader from here on
+        (begun,) = await d.begin("subscription", specs(1), wait=TIMEOUT)
+        assert begun.record
+        seen = [(await reading).data, (await anext(sample)).data]
+        assert [(one.id, one.state) for one in seen] == [
+            (begun.record.id, "pending"),
+            (begun.record.id, "active"),
+        ]
+        await d.end("subscription", [begun.record.id], wait=TIMEOUT)
+        assert (await anext(sample)).data.state == "removing"
+        assert await anext(sample) == Change("skipped", Skipped(1))
+        assert not {RECORDS, FINISHED} & set(watched)
+
+        async with w.dispatcher() as other:  # what that one writes, only etcd tells
+            reading = asyncio.ensure_future(anext(sample))
+            while not reading.done():
+                await other.begin("subscription", specs(1), wait=TIMEOUT)
+            assert (await reading).type == "record"
+            assert {RECORDS, FINISHED} <= set(watched)
+
+
+async def test_a_reader_of_every_record_beside_a_sample_gets_each_change_once(
+    etcd_server: TestEtcd,
+) -> None:
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher() as d,
+        asyncio.timeout(TIMEOUT),
+        aclosing(d.changes(("record", "network"), most=1000)) as sample,
+        aclosing(d.changes(("record", "network"))) as whole,
+    ):
+        assert (await anext(sample)).type == (await anext(whole)).type == "network"
+        begun = await d.begin("subscription", specs(20), wait=TIMEOUT)
+        for reader in (sample, whole):
+            seen = [(await anext(reader)).data for _ in range(2 * len(begun))]
+            told = sorted((one.id, one.state) for one in seen)
+            ids = [one.record.id for one in begun if one.record]
+            wanted = [(id, state) for id in ids for state in ("active", "pending")]
+            assert told == sorted(wanted)

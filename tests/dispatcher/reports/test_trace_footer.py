@@ -13,10 +13,10 @@ from configurators.environment import Clock
 from configurators.state.trace_spaces import NoTraceSpaces, TraceSpace, decode_footer, encode_footer
 from configurators.store.keys import PartitionName
 from configurators.store.model import SpaceDoc
-from dispatcher.reports import trace_table
+from dispatcher.reports import trace_writer
 from dispatcher.reports import traces as traces_module
 from dispatcher.reports.trace_storage import LocalStorage
-from dispatcher.reports.trace_table import TraceTable
+from dispatcher.reports.trace_writer import TraceWriter
 from dispatcher.reports.traces import Traces
 from dzflow.filters import parse_filter
 from tests.dispatcher.support import TIMEOUT, specs, views, world
@@ -56,7 +56,7 @@ async def test_rows_are_understood_with_nothing_but_their_file(
         assert row["regions"] == [str(part) for leaf, part in owned if leaf == partition.leaf]
 
 
-def _table(folder: Path, footer: Mapping[str, str] | Exception) -> TraceTable:
+def _table(folder: Path, footer: Mapping[str, str] | Exception) -> TraceWriter:
     def made() -> Mapping[str, str]:
         if isinstance(footer, Exception):
             raise footer
@@ -64,14 +64,14 @@ def _table(folder: Path, footer: Mapping[str, str] | Exception) -> TraceTable:
 
     schema = pa.schema([("number", pa.int64())])
     storage = LocalStorage(folder.parent)
-    return TraceTable(storage, folder.name, "d1", schema, tuple, Clock(), 300.0, 4, 100, made)
+    return TraceWriter(storage, folder.name, "d1", schema, tuple, Clock(), 300.0, 4, 100, made)
 
 
 def test_every_file_gets_the_footer_when_it_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_table, "_BATCH", 2)
-    monkeypatch.setattr(trace_table, "_GROUP", 4)
+    monkeypatch.setattr(trace_writer, "_BATCH", 2)
+    monkeypatch.setattr(trace_writer, "_GROUP", 4)
     footer = {"a key": "before"}
     table = _table(tmp_path / "rows", footer)
     for number in range(6):
@@ -96,7 +96,7 @@ def test_rows_are_kept_and_the_log_says_once_that_the_footer_cannot_be_written(
     files = sorted((tmp_path / "rows").iterdir())
     assert [pq.read_table(file)["number"].to_pylist() for file in files] == [[0], [1]]
     assert table.dropped == 0
-    told = warnings_of(caplog, trace_table.__name__)
+    told = warnings_of(caplog, trace_writer.__name__)
     assert [text.split()[0] for text in told] == [file.name for file in files]
     for file in files:
         with pytest.raises(NoTraceSpaces):

@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from configurators.environment import Clock
-from dispatcher.reports import trace_table
+from dispatcher.reports import trace_writer
 from dispatcher.reports import traces as traces_module
 from dispatcher.reports.trace_storage import (
     LocalStorage,
@@ -110,8 +110,8 @@ def times(data: bytes) -> list[int]:
 
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_table, "_BATCH", 2)
-    monkeypatch.setattr(trace_table, "_GROUP", 2)
+    monkeypatch.setattr(trace_writer, "_BATCH", 2)
+    monkeypatch.setattr(trace_writer, "_GROUP", 2)
 
 
 @pytest.mark.usefixtures("small_groups")
@@ -147,7 +147,7 @@ def test_rows_for_a_storage_that_fails_are_dropped_and_counted(
     traces.events.write(last=True)
     dropped = traces.dropped
     assert dropped >= 3
-    (told,) = warnings_of(caplog, trace_table.__name__)
+    (told,) = warnings_of(caplog, trace_writer.__name__)
     assert "cannot write traces to s3://bucket/base/events" in told
     assert str(failure) in told
     store.failure = None
@@ -160,16 +160,16 @@ def test_rows_for_a_storage_that_fails_are_dropped_and_counted(
 
 
 def test_an_incomplete_object_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_table, "_GROUP", trace_table._BATCH)
+    monkeypatch.setattr(trace_writer, "_GROUP", trace_writer._BATCH)
     store = ObjectStore()
     traces = Traces(storage_of(store), "d1", "sna")
-    put(traces, *range(trace_table._BATCH))
+    put(traces, *range(trace_writer._BATCH))
     traces.events.write()
     traces.events.put(("stocks", "h1", "no number", "", 1.0))
     traces.events.write(last=True)
     assert len(store.deleted) == 1
     assert store.objects == {}
-    assert traces.dropped == trace_table._BATCH + 1
+    assert traces.dropped == trace_writer._BATCH + 1
 
 
 def test_a_storage_that_cannot_be_reached_at_first_is_tried_again(

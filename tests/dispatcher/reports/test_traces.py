@@ -10,7 +10,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from msgspec import Struct
 
-from dispatcher.reports import trace_table
+from dispatcher.reports import trace_writer
 from dispatcher.reports import traces as traces_module
 from dispatcher.reports.trace_storage import LocalStorage
 from dispatcher.reports.traces import REQUESTS, Traces
@@ -75,7 +75,7 @@ def test_a_full_disk_costs_rows_and_nothing_else(
         assert traces.sample("h1", [Event("stocks", number, {})]) == 1
         traces.events.write(last=True)
     assert traces.dropped == 2
-    assert len(warnings_of(caplog, trace_table.__name__)) == 1
+    assert len(warnings_of(caplog, trace_writer.__name__)) == 1
     monkeypatch.setattr(pq, "ParquetWriter", real)
     traces.sample("h1", [Event("stocks", 3, {})])
     traces.events.write(last=True)
@@ -94,8 +94,8 @@ def test_rows_beyond_the_queue_are_dropped_and_counted(
 def test_rows_come_in_groups_and_files_and_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_table, "_BATCH", 2)
-    monkeypatch.setattr(trace_table, "_GROUP", 4)
+    monkeypatch.setattr(trace_writer, "_BATCH", 2)
+    monkeypatch.setattr(trace_writer, "_GROUP", 4)
     traces = Traces(LocalStorage(tmp_path), "d1", "sna", roll_rows=8)
     traces.sample("h1", [Event("stocks", number, {}) for number in range(11)])
     traces.events.write()
@@ -110,8 +110,8 @@ def test_rows_come_in_groups_and_files_and_in_order(
 def test_a_write_that_fails_costs_the_rows_that_were_to_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_table, "_BATCH", 2)
-    monkeypatch.setattr(trace_table, "_GROUP", 4)
+    monkeypatch.setattr(trace_writer, "_BATCH", 2)
+    monkeypatch.setattr(trace_writer, "_GROUP", 4)
     traces = Traces(LocalStorage(tmp_path), "d1", "sna")
 
     def full(*_: Any, **__: Any) -> Any:

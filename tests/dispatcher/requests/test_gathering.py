@@ -45,7 +45,7 @@ class HeldWriter(RecordWriter):
         super().__init__(etcd, catalogue, SharedLeases(etcd, "finished", 60), me, CLOCK)
         self.writes: list[Write] = []
 
-    def write(self, write: Write, gather: bool = False) -> None:  # noqa: ARG002 - as the other
+    def write(self, write: Write, apart: float = 0.0) -> None:  # noqa: ARG002 - as the other
         self.writes.append(write)
 
 

@@ -42,13 +42,13 @@ class Writer:
         key: str,
         revision: int = 0,
         value: bytes = b"x",
-        gather: bool = False,
+        apart: float = 0.0,
         **more: object,
     ) -> Write:
         write = Write(key, revision, [Put(key, value)], self._collect, **more)  # type: ignore[arg-type]
         self._expected += 1
         self._all.clear()
-        self.record_writer.write(write, gather)
+        self.record_writer.write(write, apart)
         return write
 
     def _collect(self, write: Write, result: WriteResult) -> None:
@@ -104,21 +104,22 @@ async def test_writes_share_transactions(etcd_server: TestEtcd) -> None:
         assert len((await w.etcd.range("records/")).items) == 500
 
 
-async def test_writes_that_may_gather_share_a_transaction_over_turns_of_the_loop(
-    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+async def test_writes_after_another_may_share_a_transaction_over_turns_of_the_loop(
+    etcd_server: TestEtcd,
 ) -> None:
-    monkeypatch.setattr("dispatcher.requests.writing.record_writer._GATHER", TIMEOUT)
     async with scene(etcd_server) as (_, _, writer, _):
-        writer.write("records/1/first", gather=True)
+        writer.write("records/1/lone", apart=TIMEOUT)  # no transaction was before it
+        assert await writer.results() == {"records/1/lone": [WriteResult.WRITTEN]}
+        writer.write("records/1/first", apart=TIMEOUT)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert writer.record_writer.queued == 1  # it waits, also when nothing is under way
-        writer.write("records/1/second", gather=True)
+        assert writer.record_writer.queued == 1  # it waits, also when nothing is in progress
+        writer.write("records/1/second", apart=TIMEOUT)
         await asyncio.sleep(0)
         writer.write("records/1/urgent")  # takes the others along
         assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
-        assert writer.record_writer.transactions == 1
-        writer.write("records/1/last", gather=True)
+        assert writer.record_writer.transactions == 2
+        writer.write("records/1/last", apart=TIMEOUT)
         await writer.record_writer.close()  # also writes what still gathers
         assert (await writer.results())["records/1/last"] == [WriteResult.WRITTEN]
 
@@ -216,16 +217,18 @@ async def test_a_write_that_depends_on_a_space_is_refused_when_the_space_has_cha
 
 
 async def test_a_result_from_before_a_change_of_owner_is_refused_after_it(
-    etcd_server: TestEtcd, monkeypatch: pytest.MonkeyPatch
+    etcd_server: TestEtcd,
 ) -> None:
-    monkeypatch.setattr("dispatcher.requests.writing.record_writer._GATHER", TIMEOUT)
     async with scene(etcd_server) as (w, catalogue, writer, _):
         space = catalogue.spaces.named("stocks")
-        writer.write("records/1/a", space=space, gather=True)
+        writer.write("records/1/before")
+        await writer.results()
+        writer.write("records/1/a", space=space, apart=TIMEOUT)
         await w.etcd.put(f"owners/{space.partitions()[0]}", b"c9")
         await catalogue.refresh(space)  # the new owner is known before it is sent
         writer.write("records/1/b", space=space)
         assert await writer.results() == {
+            "records/1/before": [WriteResult.WRITTEN],
             "records/1/a": [WriteResult.GUARDED],
             "records/1/b": [WriteResult.WRITTEN],
         }

@@ -22,7 +22,7 @@ from tests.fuzz.target import Broken, Probe, Target
 
 _TOPOLOGIES: tuple[Any, ...] = (
     {
-        "switches": ["s1", {"id": "s2", "dpid": 7}],
+        "switches": ["s1", {"id": "s2", "dpid": 7, "rate": 45, "tables": [3, 9]}],
         "links": [["s1", "s2"], {"a": "s1", "a_port": 9, "b": "s2", "b_port": 3}],
         "hosts": [
             {"id": "h1", "switch": "s1"},

@@ -32,6 +32,7 @@ from dzflow.address import ALL, Match
 from dzflow.region import FULL, Region
 from sdn.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.outcomes import Acknowledged
+from sdn.pipeline import SwitchNumbers
 from tests.fuzz.mutation import ByteInputs
 from tests.fuzz.target import REFUSED, Broken, Probe, Target
 from tests.fuzz.transport import FakeTransport
@@ -138,6 +139,7 @@ _MESSAGES: tuple[tuple[Any, tuple[msgspec.Struct, ...]], ...] = (
             messages.RaiseEpochs({"1.0.0": 7}),
             messages.Declare({"1.0.0": 7}, {"1.0.0": {"s1": _OPS}}, True, ["s1"]),
             messages.ReadFlows("s1"),
+            messages.FindVacant("s1", SwitchNumbers(frozenset({3}), frozenset({1 << 31}))),
         ),
     ),
     (
@@ -146,7 +148,9 @@ _MESSAGES: tuple[tuple[Any, tuple[msgspec.Struct, ...]], ...] = (
             messages.Applied({"s1": Acknowledged()}, None),
             messages.Raised({"1.0.0": "older"}, ["1.0.1"]),
             messages.Flows(_OPS),
+            messages.Vacant(SwitchNumbers(frozenset({3})), "not up"),
             messages.SwitchReport("b1", ["s1"], {"s2": "no connection"}, 5, [("s1", 2)]),
+            messages.FoundNetwork("b1", (7,), (), ((("s1", 2), ("s2", 3)),), {9: "why"}),
             messages.SouthboundCounters(
                 "b1", 1.5e9, {"s1": messages.SwitchCounters(1, 2, 3, 4, 5, 6)}, _WAITS
             ),

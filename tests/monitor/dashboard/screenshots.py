@@ -1,15 +1,17 @@
 """Makes the pictures of the dashboard in the documentation: `make screenshots`.
 
-It runs a control plane with 102 switches, lets hosts subscribe and unsubscribe for some seconds,
-moves a partition, and takes a picture of each view. `--all FOLDER` also takes pictures of all views
-at three widths, light and dark, to look at them after a change.
+It runs a control plane with 102 switches, lets hosts subscribe and unsubscribe all the time, moves
+a partition, and takes pictures of some views. `--all FOLDER` also takes pictures of all views at
+three widths, light and dark, to look at them after a change.
 """
 
 import argparse
 import random
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -23,7 +25,8 @@ from tests.monitor.dashboard.browser import OPTIONS
 from tests.stack import Stack, StackOptions
 
 _DOCS = Path(__file__).parents[3] / "docs"
-_SECONDS = 30.0  # of traffic
+_SECONDS = 30.0  # of traffic before the first picture
+_PAUSE = 0.1  # seconds between two batches
 _SETTLE = 2_500  # milliseconds in which changes come by the stream, and hops are played
 _SYMBOLS = ["ACME", "BOLT", "CORK", "DUNE"]
 _SCHEMA = {
@@ -48,20 +51,20 @@ def main() -> None:
         EtcdServer(Path(folder), fsync=False) as server,
         Stack(TestEtcd(server).access(), options) as stack,
         sync_playwright() as playwright,
+        _traffic(stack.url),
     ):
-        _make_traffic(stack.url)
+        time.sleep(_SECONDS)
         _move_one(stack.url)
         path = shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=path, args=OPTIONS)
-        for view, ready in _VIEWS.items():
-            name = "dashboard.png" if view == "network" else f"dashboard-{view}.png"
-            _take(browser, stack.url, view, ready, _DOCS / name, 1280, 720)
+        for view, name in _SHOWN.items():
+            _take(browser, stack.url, view, _VIEWS[view], _DOCS / name, 1440, 810)
         if given.all:
             given.all.mkdir(parents=True, exist_ok=True)
             for view, ready in _VIEWS.items():
                 for width, height in _WIDTHS.items():
                     for theme in _THEMES:
-                        to = given.all / f"{view}-{width}-{theme}.png"
+                        to = given.all / f"{view.replace('/', '-')}-{width}-{theme}.png"
                         _take(browser, stack.url, view, ready, to, width, height, theme)
         browser.close()
 
@@ -78,6 +81,10 @@ def _follow_event(page: Page) -> None:
     page.locator(".hops li").first.wait_for()
 
 
+def _see_details(page: Page) -> None:
+    page.locator(".detail table").first.wait_for()
+
+
 def _nothing(page: Page) -> None:
     page.locator("#status").get_by_text("ready").wait_for()
 
@@ -85,6 +92,8 @@ def _nothing(page: Page) -> None:
 _VIEWS: dict[str, Callable[[Page], None]] = {
     "overview": _nothing,
     "network": _show_tree,
+    "network/s7": _see_details,
+    "network/h5": _see_details,
     "event-space": _nothing,
     "workers": _nothing,
     "requests": _nothing,
@@ -94,17 +103,36 @@ _VIEWS: dict[str, Callable[[Page], None]] = {
 }
 """Views, and what is done before the picture is taken."""
 
+_SHOWN = {
+    "network": "dashboard.png",
+    "overview": "dashboard-overview.png",
+    "event-space": "dashboard-event-space.png",
+    "try": "dashboard-try.png",
+}
+"""Views whose pictures are in the documentation."""
 
-def _make_traffic(url: str) -> None:
-    """Subscribe and unsubscribe, around a few hot prices."""
+
+@contextmanager
+def _traffic(url: str) -> Iterator[None]:
+    ended = threading.Event()
+    thread = threading.Thread(target=_make_traffic, args=(url, ended))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _make_traffic(url: str, ended: threading.Event) -> None:
+    """Subscribe and unsubscribe around a few hot prices, and report events, until the end."""
     chance = random.Random(1)
     with httpx.Client(base_url=url, timeout=60) as client:
         client.put("/spaces/stocks", json=_SCHEMA).raise_for_status()
         publishers = [{"host": f"h{n}", "space": "stocks", "filter": {}} for n in range(1, 9)]
         client.post("/advertise", json=publishers).raise_for_status()
         known: list[str] = []
-        until = time.monotonic() + _SECONDS
-        while time.monotonic() < until:
+        while not ended.wait(_PAUSE):
             wanted = [
                 {
                     "host": f"h{chance.randint(1, 64)}",
@@ -117,6 +145,10 @@ def _make_traffic(url: str) -> None:
             known += [one["id"] for one in client.post("/subscribe", json=wanted).json()]
             if len(known) > 200:
                 client.post("/unsubscribe", json=[{"id": known.pop(0)} for _ in wanted])
+            received = chance.randint(300, 400)
+            counters = {"received": received, "delivered": received, "unwanted": received // 14}
+            report = {"host": f"h{chance.randint(1, 64)}", "counters": {"stocks": counters}}
+            client.post("/reports", json=report)
 
 
 def _move_one(url: str) -> None:
@@ -145,7 +177,8 @@ def _take(
     page.locator("main h1").wait_for()
     ready(page)
     page.wait_for_timeout(_SETTLE)
-    page.screenshot(path=to)
+    page.evaluate("scrollTo(0, 0)")  # a click may have scrolled
+    page.screenshot(path=to, full_page="/" in view)  # details are below the map
     context.close()
 
 

@@ -37,6 +37,22 @@ def test_a_switch_that_is_down_is_shown_with_advice(
         expect(wrong).to_contain_text("Everything works.")
 
 
+def test_active_subscriptions_are_counted(browser: Browser, stack: Stack) -> None:
+    def of_service() -> int:
+        store = httpx.get(f"{stack.url}/readyz", timeout=60).json()["store"]
+        return int(store["active_subscriptions"])
+
+    with looking(browser, stack.url) as page:
+        count = page.locator(".figure", has_text="Active subscriptions").locator("strong")
+        before = of_service()
+        expect(count).to_have_text(str(before))
+        body = {"host": "h6", "space": "stocks", "filter": "price > 990"}
+        made = httpx.post(f"{stack.url}/subscribe", json=body, timeout=60).json()
+        expect(count).to_have_text(str(before + 1))
+        httpx.delete(f"{stack.url}/subscriptions/{made['id']}", timeout=60).raise_for_status()
+        expect(count).to_have_text(str(before))
+
+
 def test_what_applications_have_counted_is_shown(browser: Browser, stack: Stack) -> None:
     counters = {"stocks": {"received": 200, "unwanted": 30}}
     body = {"host": "h2", "counters": counters}

@@ -1,12 +1,14 @@
 """The view "Try it" in a real browser: filters are completed and explained, events are followed."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+from dzflow import ControlPlane
 from tests.monitor.dashboard.browser import LIMIT, MARKUP, looking
 from tests.rest import subscription
 from tests.stack import Stack
@@ -35,7 +37,7 @@ def space(stack: Stack) -> str:
 @pytest.fixture
 def page(browser: Browser, stack: Stack, space: str) -> Iterator[Page]:
     """The view, with the space chosen."""
-    with looking(browser, stack.url, "try", refusals=[422]) as page:
+    with looking(browser, stack.url, "try", refusals=[409, 422]) as page:
         page.locator("[name=space]").select_option(space)
         expect(page.locator("#verdict")).to_contain_text("unwanted", timeout=LIMIT)
         yield page
@@ -67,8 +69,9 @@ def test_a_filter_is_completed_by_the_keyboard_and_subscribed_to(page: Page, sta
     expect(page.locator(".node.switch.changes").first).to_be_visible(timeout=LIMIT)
     expect(page.locator(".link.used").first).to_be_attached(timeout=LIMIT)
     page.get_by_role("button", name="Subscribe", exact=True).click()
-    expect(page.locator(".outcome")).to_contain_text("Subscribed: s", timeout=LIMIT)
-    id = page.locator(".outcome a").inner_text()
+    outcome = page.locator(".outcome", has_text="Subscribed: s")
+    expect(outcome).to_be_visible(timeout=LIMIT)
+    id = outcome.locator("a").inner_text()
     record = httpx.get(f"{stack.url}/subscriptions/{id}", timeout=60).json()
     assert (record["host"], record["state"]) == ("h4", "active")
     assert record["filter"] == 'price >= 100 and symbol == "ACME"'
@@ -114,6 +117,63 @@ def test_an_event_is_followed_hop_by_hop(page: Page) -> None:
     page.get_by_role("button", name="Random event").click()
     expect(page.locator("#said")).to_contain_text("admitted", timeout=LIMIT)
     assert page.locator("main img").count() == 0
+
+
+def test_an_event_is_published_by_clicking(page: Page, stack: Stack) -> None:
+    with (
+        ControlPlane(stack.url, host="h5") as control_plane,
+        control_plane.subscribe("tried", "price < 400") as events,
+    ):
+        page.locator("[name=price]").fill("321")
+        page.locator("[name=symbol]").select_option("ACME")
+        command = page.get_by_role("button", name="copy dzflow").last
+        expect(command).to_have_attribute(
+            "title", re.compile('dzflow publish --host h1 .*"price":321')
+        )
+        page.get_by_role("button", name="Publish the event").click()
+        received = events.get(timeout=60)
+        assert received == {"price": 321, "symbol": "ACME"}
+        said = page.locator(".outcome", has_text="Published as h1")
+        expect(said).to_contain_text(f"event {received.id}", timeout=LIMIT)
+        expect(page.locator("#said")).to_contain_text("It would reach", timeout=LIMIT)
+        page.locator("[name=price]").fill("900")
+        with page.expect_response("**/publish") as answered:
+            page.get_by_role("button", name="Publish the event").click()
+        assert answered.value.status == 409
+        expect(page.locator(".outcome.error")).to_contain_text(
+            "none of the 1 active", timeout=LIMIT
+        )
+
+
+def without_wires(route: Route) -> None:
+    """Answer as if no host were emulated."""
+    answer = route.fetch()
+    found = answer.json()
+    for host in found["hosts"]:
+        host.pop("wire", None)
+    route.fulfill(response=answer, json=found)
+
+
+def test_a_real_host_is_not_published_for(page: Page) -> None:
+    page.route("**/topology", without_wires)
+    page.reload()
+    expect(page.get_by_role("button", name="Publish the event")).to_be_disabled(timeout=LIMIT)
+    expect(page.locator("main")).to_contain_text("is neither emulated nor in the lab")
+
+
+def test_a_host_of_the_lab_is_published_for_if_the_service_can(page: Page) -> None:
+    def with_lab(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "lab": True})
+
+    page.route("**/about", with_lab)
+    page.route("**/topology", without_wires)
+    page.reload()
+    # The command is offered once the page knows the hosts, and that they are published for.
+    expect(page.get_by_role("button", name="copy dzflow").last).to_have_attribute(
+        "title", re.compile("dzflow publish --host h"), timeout=LIMIT
+    )
+    expect(page.get_by_role("button", name="Publish the event")).to_be_enabled()
 
 
 def test_an_event_says_that_not_all_records_were_looked_at(page: Page) -> None:

@@ -6,9 +6,19 @@ from configurators.engine.partition_map import PartitionMap
 from configurators.store.model import MapPlan, Move, MovePhase, PlanPhase, Process
 from monitor.history.event import HistoryEvent
 from monitor.history.reducer import HistoryReducer, coalesce
-from monitor.jobs.state import JobOutcome, JobRun, JobState
+from monitor.jobs.state import (
+    JobKind,
+    JobOutcome,
+    JobRun,
+    JobSpace,
+    JobState,
+    ProposedPlan,
+    ProposedShapes,
+)
 
 P = "1.0/3-0"
+PLAN = ProposedPlan("stocks", 0, 3, PartitionMap("legs"))
+SHAPES = ProposedShapes("stocks", 0, ((3,), (7,)))
 
 
 def a_move(phase: MovePhase, text: str = "c0 is busy", id: str = "m1") -> Move:
@@ -139,6 +149,23 @@ def test_a_run_of_the_job_is_told_unless_it_is_old(
     (event,) = reducer.job(JobState(ended), 132)
     assert (event.action, event.seconds) == (action, 30)
     assert reducer.job(JobState(ended), 133) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "text"),
+    [
+        ("rebalance", JobSpace("stocks", plan=PLAN), "proposes a plan for stocks"),
+        ("rebalance", JobSpace("stocks", 1.0, 1.0, why="all is well"), "proposes no plan"),
+        ("shapes", JobSpace("stocks", shapes=SHAPES), "proposes shapes for stocks"),
+        ("shapes", JobSpace("stocks", why="no filters"), "proposes no shapes"),
+    ],
+)
+def test_what_a_run_of_the_job_proposes_is_told(
+    reducer: HistoryReducer, kind: JobKind, found: JobSpace, text: str
+) -> None:
+    run = JobRun("propose", "d1", 101.0, 131.0, "done", spaces=(found,), kind=kind)
+    (event,) = reducer.job(JobState(run), 132)
+    assert event.text == f"the scheduled job {text}"
 
 
 def test_another_leader_is_told(reducer: HistoryReducer) -> None:

@@ -1,6 +1,6 @@
 """Stands in for `dzflow` in the tests of the scheduled job: does what the file `how` says.
 
-It is called as `stand_in.py FOLDER trace rebalance …`.
+It is called as `stand_in.py FOLDER trace KIND …`.
 """
 
 import json
@@ -18,7 +18,8 @@ if how == "hang":
     # As Spark's workers: in another process group, and it does not end with this process.
     command = [sys.executable, "-c", "import signal; signal.pause()", str(folder)]
     call["other"] = subprocess.Popen(command, process_group=0).pid
-call["owners"] = json.loads(Path(words[words.index("--owners") + 1]).read_text())
+if "--owners" in words:
+    call["owners"] = json.loads(Path(words[words.index("--owners") + 1]).read_text())
 with open(folder / "calls", "a") as calls:
     calls.write(json.dumps({**call, "how": how}) + "\n")
 print("starting Spark", flush=True)

@@ -8,10 +8,12 @@ from monitor.jobs import state as state_module
 from monitor.jobs.schedule import seconds_until_due
 from monitor.jobs.state import (
     BadResult,
+    JobKind,
     JobRun,
     JobSpace,
     JobState,
     ProposedPlan,
+    ProposedShapes,
     begin_run,
     close_run,
     decode_state,
@@ -20,6 +22,8 @@ from monitor.jobs.state import (
     read_result,
 )
 from spark.rebalance.model import Plan, Prediction, Rebalance, SpaceResult
+from spark.shapes.model import Change, Proposal, ShapesFound, SpaceShapes
+from spark.shapes.model import Prediction as Unwanted
 from spark.traces import Source
 
 RUN = JobRun("propose", "d1", 1000.0)
@@ -84,7 +88,9 @@ def test_the_result_of_the_real_job_is_understood() -> None:
 
     source = Source("traces", 1, 0, 1, 1, 10, 5)
     spaces = (space("stocks", PLAN, ""), space("sports", None, "all is well"))
-    found = read_result(msgspec.json.encode(Rebalance(source, "sna", {"c1": 1.0}, spaces)))
+    found = read_result(
+        "rebalance", msgspec.json.encode(Rebalance(source, "sna", {"c1": 1.0}, spaces))
+    )
     plan = ProposedPlan("stocks", 0, 3, PLAN.map, PLAN.assignment, PLAN.reasons)
     shares = PREDICTION.shares
     assert found == (
@@ -93,10 +99,38 @@ def test_the_result_of_the_real_job_is_understood() -> None:
     )
 
 
+def test_the_result_of_the_real_job_for_shapes_is_understood() -> None:
+    def space(
+        name: str,
+        before: Unwanted | None,
+        after: Unwanted | None,
+        proposal: Proposal | None,
+        why: str,
+    ) -> SpaceShapes:
+        counts = 4, 4, 0, 10, 0
+        return SpaceShapes(name, 5, True, *counts, "events", before, after, Change(), proposal, why)
+
+    source = Source("traces", 1, 0, 1, 1, 10, 5)
+    proposal = Proposal("stocks", 0, ((3, 0), (0, 2)), ("fewer unwanted events",))
+    found = ShapesFound(
+        source,
+        (
+            space("stocks", Unwanted(1, 1, 4.0, 0.5), Unwanted(2, 2, 3.0, 0.25), proposal, ""),
+            space("sports", None, None, None, "no filters"),
+        ),
+    )
+    shapes = ProposedShapes("stocks", 0, ((3, 0), (0, 2)), ("fewer unwanted events",))
+    assert read_result("shapes", msgspec.json.encode(found)) == (
+        JobSpace("stocks", shapes=shapes, unwanted=0.5, predicted_unwanted=0.25),
+        JobSpace("sports", why="no filters"),
+    )
+
+
+@pytest.mark.parametrize("kind", ["rebalance", "shapes"])
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"spaces": [{}]}', b"\xff"])
-def test_other_files_are_no_results(data: bytes) -> None:
+def test_other_files_are_no_results(kind: JobKind, data: bytes) -> None:
     with pytest.raises(BadResult, match="not a result of the job"):
-        read_result(data)
+        read_result(kind, data)
 
 
 def test_the_document_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import LEADER
 from monitor.jobs.scheduler import DZFLOW, JobOptions, command_words
-from monitor.jobs.state import JobMode
+from monitor.jobs.state import JobKind, JobMode
 from tests.etcd import TestEtcd
 from tests.metrics import families, value
 from tests.service import processes_with
@@ -78,6 +78,7 @@ def scheduled(
     mode: JobMode = "propose",
     time_limit: float = 600.0,
     every: float = EVERY,
+    kind: JobKind = "rebalance",
 ) -> Iterator[Job]:
     """A control plane that runs the job; afterwards, no process and no temporary file is left."""
     job = Job(folder, how)
@@ -85,6 +86,7 @@ def scheduled(
         every,
         "/the/traces",
         folder / "jobs",
+        kind,
         mode,
         time_limit,
         window=3600.0,
@@ -247,9 +249,40 @@ def test_plans_are_shown_and_only_carried_out_if_that_is_wanted(
         )
 
 
-def test_the_real_command_understands_its_arguments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["propose", "apply"])
+def test_shapes_are_shown_and_only_adopted_if_that_is_wanted(
+    etcd_server: TestEtcd, tmp_path: Path, mode: JobMode
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    with scheduled(etcd_server, tmp_path, "wait", mode, kind="shapes") as job:
+        job.client.put("/spaces/stocks", json=SCHEMA).raise_for_status()
+        present = job.client.get("/spaces/stocks/shapes").json()["shapes"]
+        wanted = {"version": 0, "shapes": [[3], [7]]}
+        figures = {"before": {"unwanted": 0.5}, "after": {"unwanted": 0.25}, "why": ""}
+        found = [{"space": "stocks", "proposal": {**wanted, "space": "stocks"}, **figures}]
+        # One that the service refuses: it has no such space.
+        found.append({**found[0], "space": "gone", "proposal": {**wanted, "space": "gone"}})
+        (tmp_path / "result").write_text(json.dumps({"spaces": found}))
+        (tmp_path / "go").write_text("go")
+        last = job.last("done")
+        assert last["kind"] == job.shown()["kind"] == "shapes"
+        stocks, gone = last["spaces"]
+        assert (stocks["unwanted"], stocks["predicted_unwanted"]) == (0.5, 0.25)
+        assert stocks["shapes"]["shapes"] == [[3], [7]]
+        applies = mode == "apply"
+        assert (stocks["applied"], stocks["refused"], gone["applied"]) == (applies, "", False)
+        assert ("there is no space" in gone["refused"]) == applies
+        now = job.client.get("/spaces/stocks/shapes").json()["shapes"]
+        # The shape of everything is in each dictionary.
+        assert now == ([[0], [3], [7]] if applies else present)
+        words = job.calls()[0]["words"]
+        assert words[:4] == ["trace", "shapes", "/the/traces", "--json"]
+
+
+@pytest.mark.parametrize("kind", ["rebalance", "shapes"])
+def test_the_real_command_understands_its_arguments(tmp_path: Path, kind: JobKind) -> None:
     """It reads all of them before it looks for the folder of the result; Spark is not started."""
-    options = JobOptions(EVERY, str(tmp_path), tmp_path)
+    options = JobOptions(EVERY, str(tmp_path), tmp_path, kind)
     result = tmp_path / "nowhere" / "result.json"
     owners = tmp_path / "owners.json"
     owners.write_text('{"stocks/0": "configurator-0"}')
@@ -264,4 +297,9 @@ def test_without_a_schedule_nothing_runs(etcd_server: TestEtcd) -> None:
         Stack(etcd_server.access()) as stack,
         httpx.Client(base_url=stack.url, timeout=60) as client,
     ):
-        assert client.get("/jobs").json() == {"every": 0.0, "mode": None, "state": None}
+        assert client.get("/jobs").json() == {
+            "every": 0.0,
+            "kind": None,
+            "mode": None,
+            "state": None,
+        }

@@ -59,7 +59,11 @@ def admit(lab: Lab, pipeline: Pipeline, host: str, match: Match) -> None:
     """Let a host publish."""
     at = lab.topology.host(host)
     entry = FlowEntry(
-        pipeline.first_table, ADMIT_PRIORITY, match, goto=pipeline.forward_table, in_port=at.port
+        pipeline.admission_table(at.switch),
+        ADMIT_PRIORITY,
+        match,
+        goto=pipeline.forward_table(at.switch),
+        in_port=at.port,
     )
     lab.ofctl(at.switch, "add-flow", flow_text(entry))
 

@@ -132,7 +132,7 @@ def forward(
     """An entry that forwards."""
     region = Region.parse(dz)
     return FlowEntry(
-        pipeline.forward_table,
+        pipeline.first_table + 1,
         MATCH_PRIORITY + region.size,
         scope.match(region, tree),
         tuple(sorted(actions, key=repr)),
@@ -143,7 +143,7 @@ def admit(pipeline: Pipeline, dz: str, port: int, scope: Scope = SCOPE) -> FlowE
     """An entry that lets a host's events in."""
     match = scope.match(Region.parse(dz))
     table = pipeline.first_table
-    return FlowEntry(table, ADMIT_PRIORITY, match, (), pipeline.forward_table, port)
+    return FlowEntry(table, ADMIT_PRIORITY, match, (), table + 1, port)
 
 
 def to_host(pipeline: Pipeline, switch: str, host: str) -> ToGroup:

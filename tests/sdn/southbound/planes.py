@@ -26,9 +26,10 @@ from sdn.onos.driver import OnosDriver
 from sdn.onos.options import OnosOptions
 from sdn.openflow.connections.certificates import dpid_name
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
+from sdn.openflow.options import RoleName
 from sdn.openflow.protocol.constants import V1_4
 from sdn.outcomes import Acknowledged
-from sdn.pipeline import Pipeline, PlanName
+from sdn.pipeline import OtherTraffic, Pipeline, PlanName
 from sdn.shadow import PartitionOf
 from sdn.topology import Topology
 from tests.certificates import Keys, sign
@@ -179,16 +180,24 @@ async def lab_plane(
     topology: Topology,
     pipeline: Pipeline,
     partition_of: PartitionOf,
-    protocol: str = "OpenFlow14",
+    protocol: str | tuple[str, ...] = "OpenFlow14",
     keys: Keys | None = None,
+    role: RoleName = "master",
+    others: tuple[int, ...] = (),
 ) -> AsyncIterator[LabPlane]:
-    """Open vSwitch with our OpenFlow driver."""
-    options = DriverOptions(port=0, timeout=WAIT, tls=keys.server() if keys else None)
+    """Open vSwitch with our OpenFlow driver; `ofctl` talks the first protocol to it.
+
+    Switches also connect to the ports of `others`.
+    """
+    protocols = (protocol,) if isinstance(protocol, str) else protocol
+    tls = keys.server() if keys else None
+    options = DriverOptions(port=0, timeout=WAIT, tls=tls, role=role)
     async with OpenFlowDriver(topology, pipeline, partition_of, {}, options) as driver:
         theirs = switch_keys(keys, topology) if keys else None
-        tls = Certificates(theirs.key, theirs.certificate, theirs.authority) if theirs else None
-        target = f"{'ssl' if keys else 'tcp'}:127.0.0.1:{driver.port}"
-        with Lab(topology, target, protocols=(protocol,), tls=tls) as lab:
+        files = Certificates(theirs.key, theirs.certificate, theirs.authority) if theirs else None
+        targets = [f"{'ssl' if keys else 'tcp'}:127.0.0.1:{driver.port}"]
+        targets += [f"tcp:127.0.0.1:{port}" for port in others]
+        with Lab(topology, targets, protocols=protocols, tls=files) as lab:
             await all_up(driver, [switch.id for switch in topology.switches])
             plane = LabPlane(topology, driver, lab)
             try:
@@ -242,9 +251,15 @@ async def onos_plane(
 class Round:
     """Requests, decided by the engine and applied to the data plane; events against the oracle."""
 
-    def __init__(self, plan: PlanName, network: Topology, seed: int) -> None:
+    def __init__(
+        self,
+        plan: PlanName,
+        network: Topology,
+        seed: int,
+        other_traffic: OtherTraffic = "leave",
+    ) -> None:
         self.random = Random(seed)
-        self.plant = Plant(network, plan)
+        self.plant = Plant(network, plan, other_traffic=other_traffic)
         self.marker = MARKER if plan == "legs" else PREFIX_MARKER
         self.names = 0
 

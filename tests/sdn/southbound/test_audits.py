@@ -10,7 +10,7 @@ from sdn.flows import COOKIE_MARK, Change, FlowEntry, FlowOp, Output
 from sdn.network_events import (
     Repaired,
 )
-from sdn.openflow.protocol.constants import V1_4
+from sdn.openflow.protocol.constants import ALL_TABLES, V1_4
 from sdn.outcomes import Acknowledged, Undefined
 from tests.sdn.southbound.support import (
     adds,
@@ -102,10 +102,10 @@ async def test_callers_that_arrive_during_an_audit_share_the_next_one() -> None:
         asked = 0
         read = connection.flow_stats
 
-        async def counted() -> Any:
+        async def counted(table: int = ALL_TABLES) -> Any:
             nonlocal asked
             asked += 1
-            return await read()
+            return await read(table)
 
         connection.flow_stats = counted  # type: ignore[method-assign]
         await asyncio.gather(*(r.driver.audit("s2") for _ in range(20)))

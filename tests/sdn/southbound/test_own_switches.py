@@ -1,9 +1,7 @@
 """Open vSwitch with the certificates of the guide `docs/how-to/own-switches.md`."""
 
 import asyncio
-import re
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,28 +16,24 @@ from sdn.outcomes import Acknowledged
 from sdn.pipeline import Pipeline
 from sdn.topologies import topology
 from sdn.topology import Topology
+from tests.certificates import make_as_written
 from tests.robustness.proxy import Proxy
 from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.support import WAIT, adds, all_up, drop_events, entry, next_event
 
 pytestmark = needs_lab
 
-PAGE = Path(__file__).parents[3] / "docs/how-to/own-switches.md"
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the commands of the page make, as they are written there."""
-    folder = tmp_path_factory.mktemp("guide")
-    (commands,) = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    subprocess.run(["bash", "-euc", commands], cwd=folder, check=True, capture_output=True)
-    return folder
+    return make_as_written("own-switches.md", tmp_path_factory.mktemp("guide")) / "openflow"
 
 
 @asynccontextmanager
 async def guided(made: Path, network: Topology) -> AsyncIterator[OpenFlowDriver]:
     """A driver with the service's certificate."""
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=made / "authority.pem")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=made / "ca.pem")
     tls.load_cert_chain(made / "southbound.pem", made / "southbound.key")
     tls.verify_mode = ssl.CERT_REQUIRED
     options = DriverOptions(
@@ -51,7 +45,7 @@ async def guided(made: Path, network: Topology) -> AsyncIterator[OpenFlowDriver]
 
 
 def lab_of(made: Path, network: Topology, port: int) -> Lab:
-    files = (made / name for name in ("switches.key", "switches.pem", "authority.pem"))
+    files = (made / name for name in ("rack1.key", "rack1.pem", "ca.pem"))
     return Lab(network, f"ssl:127.0.0.1:{port}", tls=Certificates(*files))
 
 

@@ -10,11 +10,14 @@ _SHORTEST = 60.0  # seconds; Spark itself takes some to start
 
 
 class JobSettings(Section):
-    """The Spark job that plans partitions; see [jobs](../how-to/traces.md#schedule-the-job)."""
+    """The scheduled Spark job; see [jobs](../how-to/traces.md#schedule-the-job)."""
 
     every: float = Field(default=0.0, ge=0, description="seconds between two runs; 0: never")
+    kind: Literal["rebalance", "shapes"] = Field(
+        default="rebalance", description="plan partitions, or learn shapes"
+    )
     mode: Literal["propose", "apply"] = Field(
-        default="propose", description="show plans, or carry them out"
+        default="propose", description="show what the job proposes, or carry it out"
     )
     time_limit: float | None = Field(
         default=None,

@@ -119,7 +119,9 @@ class SliceSettings(Section):
 
     limit: int = Field(default=500, ge=1, description="the most requests that are decided together")
     gather_ms: float = Field(
-        default=5.0, ge=0, description="wait for more requests; the first waits at most 4 times it"
+        default=20.0,
+        ge=0,
+        description="the longest that requests wait for others, while slices are in progress",
     )
     at_once: int = Field(
         default=0,

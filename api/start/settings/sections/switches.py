@@ -29,6 +29,14 @@ class OpenFlowSettings(Section):
     ca: Path | None = Field(
         default=None, description="CA certificates that signed those of the switches"
     )
+    role: Literal["master", "equal"] = Field(
+        default="master",
+        description="`equal`: switches obey other controllers, too; with one southbound process",
+    )
+    other_traffic: Literal["leave", "normal"] = Field(
+        default="leave",
+        description="what is not an event: left to others, or forwarded by each switch itself",
+    )
     allow_plain: bool = Field(
         default=False, description="let switches connect without TLS beyond loopback, too"
     )
@@ -87,6 +95,20 @@ class SwitchSettings(Section):
     )
     audit_every: float = Field(
         default=300.0, gt=0, description="seconds between audits of a switch's tables"
+    )
+
+
+class DiscoverySettings(Section):
+    """What is found out about the network; see [discovery](../concepts/southbound.md#discovery)."""
+
+    links: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="find switches and links: with the data plane `external`, always, or never",
+    )
+    settled_after: float = Field(
+        default=5.0,
+        ge=0,
+        description="seconds without a new switch or link, before better trees are looked for",
     )
 
 

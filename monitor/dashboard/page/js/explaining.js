@@ -1,7 +1,7 @@
 // What a filter would do, for the views that ask: the question, marks for the map, and the switches
 // that would change.
 
-import { call, get } from "./api.js";
+import { call } from "./api.js";
 import { h, show, table } from "./dom.js";
 import { number } from "./format.js";
 import { linkName } from "./topology_map.js";
@@ -55,19 +55,9 @@ export const isForeign = (problem) => problem.status === 403 && problem.body?.fi
 export const problemText = (problem) =>
   (isForeign(problem) ? `Your token is of another host: ${problem.message}.` : problem.message);
 
-/** The host of a host's token if it has records, which tell; "" for other hosts, and for operators. */
-export async function ownHost(role) {
-  if (role !== "host") return "";
-  for (const kind of ["subscriptions", "advertisements"]) {
-    const { items } = await get(`${kind}?limit=1`); // a host's token gets its own records only
-    if (items.length) return items[0].host;
-  }
-  return "";
-}
-
-/** Hosts to choose from: the viewer's own one if it is known. */
-export const hostChoices = (topology, own) =>
-  (topology?.hosts ?? []).filter(({ id }) => !own || id === own).map(({ id }) => [id, id]);
+/** Hosts to choose from: all, or the one that the viewer's token is for. */
+export const hostChoices = ({ topology, host }) =>
+  (topology?.hosts ?? []).filter(({ id }) => !host || id === host).map(({ id }) => [id, id]);
 
 /** Give a list these choices, [value, text] each; whether another one is chosen now. */
 export function offer(select, choices) {

@@ -12,6 +12,9 @@ export function number(value) {
 /** A number with its unit. */
 export const withUnit = (value, unit) => (number(value) === "–" ? "–" : `${number(value)} ${unit}`);
 
+/** So many of something: "1 hop", "3 hops". */
+export const count = (many, word) => `${number(many)} ${word}${many === 1 ? "" : "s"}`;
+
 /** Bytes in binary units. */
 export function bytes(value) {
   if (value === null || value === undefined) return "–";

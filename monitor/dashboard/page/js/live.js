@@ -14,6 +14,7 @@ const FOR_HOSTS = ["space", "network"];
 export class Live extends EventTarget {
   /** `role` is "operator" or "host" once the service has answered; "none": it asks for a token. */
   role = "";
+  host = ""; // the one that the viewer's token is for; "": all
   connected = false;
   problem = "";
   ready = null;
@@ -95,13 +96,10 @@ export class Live extends EventTarget {
   }
 
   async #findRole() {
-    try {
-      await get("configurators");
-      this.role = "operator";
-    } catch (error) {
-      if (!(error instanceof Problem) || error.status !== 403) throw error;
-      this.role = "host";
-    }
+    const { role, host, lab } = await get("about");
+    this.lab = lab;
+    this.host = host ?? "";
+    this.role = role;
   }
 
   #apply({ type, data }) {

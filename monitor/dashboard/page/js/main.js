@@ -70,6 +70,9 @@ function open() {
 function showNav(named) {
   show($("nav"), VIEWS.map((one) =>
     h("a", { href: `#/${one.path}`, "aria-current": one === named && "page" }, one.title)));
+  // On a phone, the views are one row that scrolls.
+  const nav = $("nav"), current = nav.querySelector("[aria-current]");
+  nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
 }
 
 function update() {
@@ -85,6 +88,7 @@ function update() {
   const level = { ready: "good", degraded: "warn" }[ready?.status] ?? "bad";
   show($("status"), pill(ready ? level : "bad", ready ? ready.status : "no answer"));
   $("sign-out").hidden = !token();
+  $("sign-out").textContent = live.host ? `Sign out ${live.host}` : "Sign out";
   const lost = live.role && live.role !== "none" && !(live.connected && ready);
   $("notice").hidden = !lost;
   const text = lost ? `No live data: ${live.problem}. The page tries again by itself.` : "";

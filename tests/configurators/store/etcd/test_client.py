@@ -19,7 +19,7 @@ from configurators.store.etcd.client import (
     unchanged,
 )
 from configurators.store.server.server import free_ports
-from configurators.store.upkeep import make_room, read_room
+from configurators.store.upkeep import read_room
 from tests.etcd import TestEtcd, running
 
 
@@ -104,6 +104,16 @@ async def test_values_larger_than_one_answer_are_read_in_smaller_pages(
         page = await etcd.range("big/")
         assert [len(item.value) for item in page.items] == [7 << 20] * 10
         await etcd.delete("big/", prefix=True)
+
+
+async def test_keys_are_read_without_their_values(etcd_server: TestEtcd) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        for number in range(10):
+            await etcd.put(f"large/{number}", bytes(7 << 20))
+        page = await etcd.range("large/", values=False)  # all values exceed one answer
+        assert [item.key for item in page.items] == [f"large/{number}" for number in range(10)]
+        assert not any(item.value for item in page.items)
+        await etcd.delete("large/", prefix=True)
 
 
 async def test_a_transaction_is_done_as_a_whole_or_not_at_all(etcd_server: TestEtcd) -> None:
@@ -202,7 +212,9 @@ async def test_a_full_store_says_what_to_do_and_takes_writes_after_room_was_made
             assert (await etcd.get("a")) is not None
             before = await read_room(etcd)
             assert before.full
-            await make_room(etcd)
+            await etcd.maintenance.compact(await etcd.maintenance.revision(), physical=True)
+            await etcd.maintenance.defragment()
+            await etcd.maintenance.disarm()
             after = await read_room(etcd)
             assert not after.full
             assert after.size < before.size

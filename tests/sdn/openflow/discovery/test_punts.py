@@ -21,12 +21,14 @@ MATCHES: list[dict[str, int]] = [
 ]
 
 
-def reference(version: int, first_xid: int, table: int) -> bytes:
+def reference(version: int, first_xid: int, table: int, forward: bool) -> bytes:
     peer = Datapath(version)
     proto, parser = peer.ofproto, peer.ofproto_parser
     found = b""
     for number, fields in enumerate(MATCHES):
-        output = parser.OFPActionOutput(proto.OFPP_CONTROLLER, MAX_FRAME)
+        outputs = [parser.OFPActionOutput(proto.OFPP_CONTROLLER, MAX_FRAME)]
+        if forward and number:  # LLDP never leaves a switch
+            outputs.append(parser.OFPActionOutput(proto.OFPP_NORMAL, 0))
         message: Any = parser.OFPFlowMod(
             datapath=peer,
             cookie=(COOKIE_MARK - 1) << 48 | number,
@@ -37,15 +39,15 @@ def reference(version: int, first_xid: int, table: int) -> bytes:
             out_port=proto.OFPP_ANY,
             out_group=proto.OFPG_ANY,
             match=parser.OFPMatch(**fields),
-            instructions=[parser.OFPInstructionActions(proto.OFPIT_APPLY_ACTIONS, [output])],
+            instructions=[parser.OFPInstructionActions(proto.OFPIT_APPLY_ACTIONS, outputs)],
         )
         found += peer.bytes_of(message, first_xid + number)
     return found
 
 
-@given(versions, st.integers(0, 0xFFFFFFFF - PUNTS), st.integers(0, 254))
-def test_punts_are_what_os_ken_writes(version: int, xid: int, table: int) -> None:
-    assert punt_mods(version, xid, table) == reference(version, xid, table)
+@given(versions, st.integers(0, 0xFFFFFFFF - PUNTS), st.integers(0, 254), st.booleans())
+def test_punts_are_what_os_ken_writes(version: int, xid: int, table: int, forward: bool) -> None:
+    assert punt_mods(version, xid, table, forward) == reference(version, xid, table, forward)
 
 
 @pytest.mark.parametrize("version", [V1_3, V1_4])

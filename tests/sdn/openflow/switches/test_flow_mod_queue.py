@@ -11,7 +11,8 @@ from sdn.fence import Fence, StaleEpoch
 from sdn.flows import Change, FlowEntry, FlowOp, Output
 from sdn.openflow.connections.connection import Finished, Run, SwitchConnection
 from sdn.openflow.protocol.session import Sent
-from sdn.openflow.switches.flow_mod_queue import FlowModQueue, Limits
+from sdn.openflow.switches.flow_mod_queue import FlowModQueue
+from sdn.openflow.switches.limits import Limits
 from sdn.openflow.switches.make_before_break import hold_from
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Outcome

@@ -4,7 +4,7 @@
 import { copyable, quoted } from "../actions.js";
 import { get } from "../api.js";
 import { card, h, pill, show, table } from "../dom.js";
-import { changesTable, Explainer, hostChoices, isForeign, offer, ownHost, problemText, touched } from "../explaining.js";
+import { changesTable, Explainer, hostChoices, isForeign, offer, problemText, touched } from "../explaining.js";
 import { FilterInput } from "../filter_input.js";
 import { number } from "../format.js";
 import { HostDetail } from "../host_detail.js";
@@ -28,7 +28,6 @@ export class Network {
     this.opened = undefined; // until the topology tells whether a switch or a host is picked
     this.figures = new Map(); // id of a switch to its newest figures
     this.partitions = [];
-    this.own = ""; // the viewer's host, if it is known
     this.overlay = {};
     this.explainer = new Explainer(() => this.#question(), (...answer) => this.#showExplained(...answer));
     this.map = new TopologyMap(live, { pick: (id) => this.#pick(id) });
@@ -45,7 +44,6 @@ export class Network {
         h("label", null, "Space ", this.space), h("label", null, "Subscriber ", this.host),
         this.filter.element, copyable("GET", "topology", undefined, "dzflow topology")), this.filter.error,
       h("div", null, this.map.element, legend()), this.found, this.detail);
-    ownHost(live.role).then((own) => { this.own = own; this.update(); }, (error) => show(this.trouble, error.message));
     this.stop = live.role === "operator" ? poll(() => this.#read(), READ_EVERY) : () => {};
   }
 
@@ -58,7 +56,7 @@ export class Network {
   update() {
     const { topology } = this.live;
     if (!topology) return;
-    if (this.opened === undefined) this.#open(this.picked);
+    if (this.opened === undefined) this.#open(this.picked || this.live.host);
     this.#offerChoices(topology);
     this.#summarise(topology);
     this.#mark();
@@ -117,7 +115,7 @@ export class Network {
     offer(this.choice, [["all", "all links"], ...trees.map((name) => [name, name]),
       ...this.partitions.map((id) => [`partition ${id}`, `partition ${id}`])]);
     const chosen = [offer(this.space, [...this.live.spaces.keys()].sort().map((name) => [name, name])),
-      offer(this.host, hostChoices(topology, this.own))];
+      offer(this.host, hostChoices(this.live))];
     if (chosen.some(Boolean)) this.explainer.later();
   }
 

@@ -95,7 +95,8 @@ export class Overview {
     const cards = [
       ["Requests", withUnit(total?.done_per_s, "/s"), "that ended, counted in each partition"],
       ["Waiting", number(total?.queued), total?.queued ? `parts of requests; the oldest for ${withUnit(total.oldest_s, "s")}` : "parts of requests"],
-      ["Records", number(ready?.store?.records), "subscriptions and advertisements, active or in progress"],
+      ["Active subscriptions", number(ready?.store?.active_subscriptions),
+        ready?.store ? `of ${number(ready.store.records)} records, advertisements included` : "operators see them"],
       ["Flow entries", number(total?.entries), "on all switches"],
       ["Switches", ready ? `${ready.switches_up} / ${ready.switches}` : "–", "up"],
       ["Partitions", ready ? `${ready.partitions_ready} / ${ready.partitions}` : "–", "ready"],
@@ -153,7 +154,7 @@ export class Overview {
         { name: "queued", values: of("queued") }])),
       card("Flow operations", lines("Acknowledged by switches", "/s", times, [
         { name: "operations", values: of("flow_ops_per_s") }])),
-      card("Configurators", this.#configurators()),
+      this.#configurators(),
     ];
   }
 
@@ -165,6 +166,8 @@ export class Overview {
       { title: "Memory", number: true, value: (row) => bytes(row.memory) },
       { title: "Parts/s", number: true, value: (row) => number(row.done_per_s) },
     ];
-    return table("Load of the last second", columns, rows, "No configurator has reported yet.");
+    const found = card("Configurators", table("Load of the last second", columns, rows, "No configurator has reported yet."));
+    found.classList.add("wide");
+    return found;
   }
 }

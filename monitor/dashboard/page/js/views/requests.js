@@ -54,7 +54,8 @@ export class Requests {
   #search() {
     const field = (name, title, more) => h("label", null, `${title} `, h("input", { name, ...more }));
     const form = h("form", { class: "tools", role: "search", onsubmit: (event) => { event.preventDefault(); this.#find(new FormData(form)); } },
-      field("id", "Id", { size: "20" }), field("host", "Host", { size: "8" }), field("space", "Space", { size: "10" }),
+      field("id", "Id", { size: "20" }),
+      field("host", "Host", { size: "8", value: this.live.host || null, readonly: Boolean(this.live.host) }), field("space", "Space", { size: "10" }),
       h("label", null, "State ", h("select", { name: "state" }, ["", "pending", "active", "removing", "removed", "failed"].map((state) =>
         h("option", { value: state }, state || "any")))),
       h("button", { type: "submit" }, "Search"));
@@ -142,8 +143,8 @@ export class Requests {
 
 function rows(caption, items, empty, id) {
   return table(caption, [
-    { title: "Time", value: (row) => clock(row.at ?? row.created) },
-    { title: "Id", value: (row) => h("a", { href: `#/requests/${encodeURIComponent(row.id)}` }, row.id) },
+    { title: "Time", value: (row) => h("span", { class: "nowrap" }, clock(row.at ?? row.created)) },
+    { title: "Id", value: (row) => h("a", { class: "nowrap", href: `#/requests/${encodeURIComponent(row.id)}` }, row.id) },
     { title: "Kind", value: (row) => row.kind },
     { title: "Host", value: (row) => row.host },
     { title: "Space", value: (row) => row.space },

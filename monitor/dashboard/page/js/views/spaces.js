@@ -4,7 +4,7 @@ import { act, copyable, outcome } from "../actions.js";
 import { get, SLOW } from "../api.js";
 import { meter } from "../charts.js";
 import { card, h, pill, show, table } from "../dom.js";
-import { number, percent } from "../format.js";
+import { count, number, percent } from "../format.js";
 import { SpaceForm } from "./space_form.js";
 
 const MOST_SHAPES = 20; // shown at first; the others on demand
@@ -55,13 +55,13 @@ export class Spaces {
       { title: "Attribute", value: (row) => row.name },
       { title: "Type", value: (row) => row.type },
       { title: "Range or values", value: (row) => range(row) },
-      { title: "Scale", value: (row) => row.scale ?? "" },
-      { title: "Bits", number: true, value: (row) => row.bits ?? "by itself" },
+      { title: "Scale", value: (row) => row.scale ?? (isNumeric(row) ? "linear" : "–") },
+      { title: "Bits", number: true, value: (row) => row.bits ?? "automatic" },
     ];
     const { kind, budget, shapes } = space.index;
     return card(space.name,
       h("p", null, space.changing ? pill("warn", "its index is changing") : pill("good", "in use"),
-        ` index ${kind}, at most ${number(budget)} regions per filter${kind === "fields" ? ` of at most ${number(shapes)} shapes` : ""}; version ${space.version}; ${number(space.partitions)} partitions; trees ${space.trees.join(", ")}; authentication ${space.authentication}`),
+        ` index ${kind}, at most ${number(budget)} regions per filter${kind === "fields" ? ` of at most ${number(shapes)} shapes` : ""}; version ${space.version}. ${count(space.partitions, "partition")}. Events travel on ${space.trees.length === 1 ? "tree" : "trees"} ${space.trees.join(", ") || "–"}${space.authentication === "none" ? ", without tags" : `, and are ${space.authentication}`}.`),
       table(`Attributes of ${space.name}`, columns, space.attributes, "It has no attributes."),
       this.operator && this.#tools(space));
   }
@@ -124,6 +124,8 @@ function shapes(usage, most, where) {
   left > 0 && h("button", { type: "button", class: "quiet", onclick: () => list.replaceWith(shapes(usage, Infinity, where)) }, `Show ${number(left)} more`));
   return list;
 }
+
+const isNumeric = ({ type }) => type === "int" || type === "float";
 
 function range(row) {
   if (row.values) return row.values.join(", ");

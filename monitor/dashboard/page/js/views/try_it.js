@@ -4,9 +4,9 @@ import { act, copyable, outcome, quoted } from "../actions.js";
 import { call, get } from "../api.js";
 import { card, h, pill, show } from "../dom.js";
 import { EventForm } from "../event_form.js";
-import { changesTable, Explainer, hostChoices, isForeign, linkAt, offer, ownHost, problemText, touched } from "../explaining.js";
+import { changesTable, Explainer, hostChoices, isForeign, linkAt, offer, problemText, touched } from "../explaining.js";
 import { FilterInput } from "../filter_input.js";
-import { number, percent } from "../format.js";
+import { count, percent } from "../format.js";
 import { TopologyMap } from "../topology_map.js";
 
 const STEP = 600; // milliseconds that an event stays at each hop while it is shown
@@ -18,7 +18,6 @@ export class TryIt {
 
   constructor(live) {
     this.live = live;
-    this.own = ""; // the viewer's host, if it is known
     this.explainer = new Explainer(() => this.#question(), (...answer) => this.#showVerdict(...answer));
     this.space = h("select", { name: "space", onchange: () => this.#choose() });
     this.host = h("select", { name: "host", onchange: () => this.explainer.later() });
@@ -26,9 +25,12 @@ export class TryIt {
     this.verdict = h("div", { id: "verdict" });
     this.where = outcome();
     this.copies = h("span");
-    this.publisher = h("select", { name: "publisher" });
+    this.publisher = h("select", { name: "publisher", onchange: () => this.#offerPublishing() });
     this.event = new EventForm();
     this.eventCopies = h("span");
+    this.publishing = h("button", { type: "button", class: "quiet", onclick: () => this.#publish() }, "Publish the event");
+    this.publishingCopies = h("span");
+    this.published = outcome();
     this.path = h("div", { id: "path" });
     this.said = h("p", { id: "said", role: "status" });
     this.map = new TopologyMap(live, { pick: (id) => { location.hash = `#/network/${encodeURIComponent(id)}`; } });
@@ -39,7 +41,6 @@ export class TryIt {
     this.legend = h("ul", { class: "legend" });
     this.element = h("div", { class: "view try" }, h("h1", null, "Try it"), this.#filterCard(),
       h("div", { class: "beside" }, h("div", { class: "view" }, this.verdict, this.#eventCard()), this.#mapCard()));
-    ownHost(live.role).then((own) => { this.own = own; this.update(); }, (error) => show(this.said, error.message));
   }
 
   close() {
@@ -49,10 +50,11 @@ export class TryIt {
 
   update() {
     const spaces = [...this.live.spaces.keys()].sort().map((name) => [name, name]);
-    const hosts = hostChoices(this.live.topology, this.own);
+    const hosts = hostChoices(this.live);
     this.map.update();
     const chosen = [offer(this.host, hosts), offer(this.publisher, hosts), offer(this.space, spaces), this.event.offer(this.#schema)];
     if (chosen.some(Boolean)) this.#choose();
+    this.#offerPublishing();
     if (!spaces.length) show(this.verdict, h("p", { class: "empty" }, "There is no space yet: make one with dzflow space put."));
   }
 
@@ -68,14 +70,15 @@ export class TryIt {
   }
 
   #eventCard() {
-    const form = h("form", { onsubmit: (event) => { event.preventDefault(); this.#follow(); } },
-      h("p", { class: "note" }, "See how an event would travel by the tables of the switches. Nothing is published."),
+    const form = h("form", { onsubmit: (event) => { event.preventDefault(); this.#follow(); }, oninput: () => this.#offerPublishing() },
+      h("p", { class: "note" }, "See how an event would travel by the tables of the switches, or really publish it."),
       this.event.element,
       h("div", { class: "tools" }, h("label", null, "Publisher ", this.publisher),
         h("button", { type: "submit" }, "Follow the event"),
-        h("button", { type: "button", class: "quiet", onclick: () => { this.event.randomise(); this.#follow(); } }, "Random event"),
-        this.eventCopies));
-    return card("An event", form, this.said, this.path);
+        h("button", { type: "button", class: "quiet", onclick: () => { this.event.randomise(); this.#offerPublishing(); this.#follow(); } }, "Random event"),
+        this.eventCopies),
+      h("div", { class: "tools" }, this.publishing, this.publishingCopies));
+    return card("An event", form, this.published, this.said, this.path);
   }
 
   #mapCard() {
@@ -147,6 +150,34 @@ export class TryIt {
       this.#mark("event", {});
       show(this.said, h("span", { class: "error" }, problemText(error)));
     }
+  }
+
+  /** Why the service cannot publish in the name of the chosen host; "" if it can. */
+  #whyNotPublished() {
+    const host = this.live.topology?.hosts.find((one) => one.id === this.publisher.value);
+    const space = this.live.spaces.get(this.space.value);
+    if (!host || !space) return "There is no host or no space to publish in.";
+    if (space.authentication !== "none") return "Events of this space carry tags: only a host with the keys can publish them.";
+    return host.wire || this.live.lab ? "" : `${host.id} is neither emulated nor in the lab: publish on it, with the SDK or dzflow publish.`;
+  }
+
+  /** Offer to publish the event as it is typed, or say why that cannot be done. */
+  #offerPublishing() {
+    const body = { host: this.publisher.value, space: this.space.value, event: this.event.value };
+    const why = this.#whyNotPublished(), key = JSON.stringify([body, why]);
+    if (key === this.offeredToPublish) return;
+    this.offeredToPublish = key;
+    this.publishing.disabled = Boolean(why);
+    const command = `dzflow publish --host ${body.host} --space ${body.space} ${quoted(JSON.stringify(body.event))}`;
+    show(this.publishingCopies, why ? h("span", { class: "note" }, why) : copyable("POST", "publish", body, command));
+  }
+
+  async #publish() {
+    const body = { host: this.publisher.value, space: this.space.value, event: this.event.value };
+    const sent = await act(this.published, `Publish as ${body.host}`, "POST", "publish", body);
+    if (!sent) return;
+    show(this.published, `Published as ${body.host}: event ${sent.id}, sent to `, h("code", null, sent.address), `, on tree ${sent.tree}.`);
+    this.#follow();
   }
 
   #showPath(found, note, publisher) {
@@ -242,7 +273,6 @@ function travelled(found, depths, far, publisher, topology) {
 }
 
 const listed = (hosts) => hosts.join(", ");
-const count = (many, word) => `${number(many)} ${word}${many === 1 ? "" : "s"}`;
 
 function summary(found, publisher) {
   if (!found.admitted) return [pill("bad", "not admitted"), ` ${found.reason}`];

@@ -11,7 +11,7 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from api.http.border.http_protocol import MAX_PIPELINED
-from tests.api.http.bare import answer, ended, serving
+from tests.api.http.border.bare import answer, ended, serving
 from tests.certificates import Keys, make_keys
 from tests.support import WAIT, until
 

@@ -25,7 +25,7 @@ _ROLL_BYTES = 64 << 20
 Row = tuple[Any, ...]
 
 
-class TraceTable:
+class TraceWriter:
     """One kind of rows: a queue, and the file that is being written."""
 
     def __init__(

@@ -1,9 +1,11 @@
 """What the service says of itself: settings, versions, and what applications have reported."""
 
+import time
+
 import httpx
 
 from tests.rest import subscription
-from tests.stack import HIDDEN
+from tests.stack import HIDDEN, Stack
 
 
 def test_settings_are_given_without_secrets(client: httpx.Client) -> None:
@@ -46,6 +48,33 @@ def test_reports_are_summed_up_by_space(client: httpx.Client, space: str) -> Non
     assert items[space] == {"received": 20, "unwanted": 3}
 
 
+def test_reports_are_summed_up_by_host(client: httpx.Client, space: str) -> None:
+    began = time.time()
+    for host, received in (("h1", 10), ("h2", 5), ("h2", 2)):
+        body = {"host": host, "counters": {space: {"received": received}}}
+        client.post("/reports", json=body).raise_for_status()
+    found = client.get("/reports?host=h2").json()
+    assert {item["space"]: item["counters"] for item in found["items"]}[space] == {"received": 7}
+    assert found["host"] == "h2"
+    assert began <= found["last"] <= time.time()
+    nothing = client.get("/reports?host=h8").json()  # of no other test
+    assert (nothing["items"], nothing["last"]) == ([], None)
+
+
+def test_the_caller_is_told_who_it_is(
+    client: httpx.Client, guarded: httpx.Client, stack: Stack
+) -> None:
+    def caller(of: httpx.Client) -> tuple[str, str | None]:
+        found = of.get("/about").json()
+        return found["role"], found["host"]
+
+    assert caller(client) == ("operator", None)
+    guarded.headers["Authorization"] = f"Bearer {stack.tokens['operator']}"
+    assert caller(guarded) == ("operator", None)
+    guarded.headers["Authorization"] = f"Bearer {stack.tokens['h2']}"
+    assert caller(guarded) == ("host", "h2")
+
+
 def test_records_are_counted(client: httpx.Client, space: str) -> None:
     def count() -> int:
         return int(client.get("/readyz").json()["store"]["records"])
@@ -54,4 +83,20 @@ def test_records_are_counted(client: httpx.Client, space: str) -> None:
     record = client.post("/subscribe", json=subscription(space)).json()
     assert count() == before + 1
     client.delete(f"/subscriptions/{record['id']}").raise_for_status()
+    assert count() == before
+
+
+def test_active_subscriptions_are_counted(client: httpx.Client, space: str) -> None:
+    def count() -> int:
+        return int(client.get("/readyz").json()["store"]["active_subscriptions"])
+
+    before = count()
+    client.post("/advertise", json=subscription(space)).raise_for_status()
+    batch = client.post("/subscribe", json=[subscription(space)] * 3).json()
+    assert count() == before + 3
+    changed = {"filter": "price > 7"}
+    client.put(f"/subscriptions/{batch[0]['id']}", json=changed).raise_for_status()
+    assert count() == before + 3
+    for record in batch:
+        client.delete(f"/subscriptions/{record['id']}").raise_for_status()
     assert count() == before

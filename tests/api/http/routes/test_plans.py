@@ -18,7 +18,7 @@ from dispatcher.options import DispatcherOptions
 from monitor.monitor import Monitor
 from sdn.emulator.refused import ErrorCode
 from sdn.openflow.protocol.constants import TABLE_FULL, ErrorType
-from tests.api.http.plans import PATIENT, SCHEMA, SPACE, Plane, load, running
+from tests.api.http.routes.plans import PATIENT, SCHEMA, SPACE, Plane, load, running
 from tests.command import run_dzflow
 from tests.etcd import TestEtcd
 from tests.rest import problem_of, subscription

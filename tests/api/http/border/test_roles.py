@@ -23,7 +23,9 @@ FOR_OPERATORS = {
     "PUT /hosts/{id}",
     "DELETE /hosts/{id}",
     "GET /switches",
+    "DELETE /switches/{id}",
     "GET /switches/{id}/flows",
+    "DELETE /links/{id}",
     "GET /partitions",
     "GET /configurators",
     "POST /configurators",
@@ -39,7 +41,6 @@ FOR_OPERATORS = {
     "GET /partitions/plan",
     "DELETE /partitions/plan",
     "GET /metrics",
-    "GET /reports",
     "GET /settings",
     "GET /backup",
     "POST /restore",
@@ -119,6 +120,8 @@ def test_a_host_acts_for_itself_only(h1: httpx.Client, space: str, client: httpx
     problem_of(h1.post("/explain", json=asked), 403)
     problem_of(h1.post("/reports", json={"host": "h2"}), 403)
     assert h1.post("/reports", json={"host": "h1"}).status_code == 202
+    problem_of(h1.get("/reports?host=h2"), 403)
+    assert h1.get("/reports").json()["host"] == "h1"
     hosts = {item["host"] for item in client.get(f"/subscriptions?space={space}").json()["items"]}
     assert hosts == {"h1"}
 

@@ -11,6 +11,8 @@ from api.http.app_settings import ApiSettings
 from api.http.border.edge import Edge, SlowReader
 from api.http.border.request_ids import request_id
 from api.http.metrics.registry import Metrics
+from tests.api.http.border.bare import answer, ended, serving
+from tests.support import WAIT
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
 
@@ -96,3 +98,30 @@ async def test_too_many_requests_at_once_are_refused_except_for_health() -> None
     await edge({**SCOPE, "path": "/healthz"}, receive, send)
     await first
     assert sorted(statuses) == [200, 200, 503]
+
+
+async def test_a_server_that_ends_answers_what_is_in_progress_and_keeps_no_connection() -> None:
+    entered, go_on, draining = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+        if scope["path"] == "/slow":
+            entered.set()
+            await go_on.wait()
+        await answer(send, b"done")
+
+    edge = Edge(app, ApiSettings(), Metrics(), draining=draining.is_set)
+    async with serving(edge) as bare, asyncio.timeout(WAIT):
+        get = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        waiting, other = bare.connection(get % b"/slow"), bare.connection()
+        async with waiting as (slow, _), other as (reader, writer):
+            await entered.wait()
+            writer.write(get % b"/quick")
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"connection: close" not in head, "the connection stays for the next request"
+            await reader.readexactly(len(b"done"))
+            draining.set()
+            writer.write(get % b"/quick")
+            assert b"connection: close" in await ended(reader)
+            bare.server.should_exit = True
+            go_on.set()
+            assert (await ended(slow)).endswith(b"done"), "what was in progress has been answered"

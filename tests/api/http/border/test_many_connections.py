@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from api.http.app_settings import ApiSettings
 from api.http.border.edge import Edge
 from api.http.metrics.registry import Metrics
-from tests.api.http.bare import Bare, answer, ended, serving
+from tests.api.http.border.bare import Bare, answer, ended, serving
 from tests.rest import problem_of, subscription
 from tests.stack import Stack
 from tests.support import WAIT, until, until_sync

@@ -1,0 +1,1 @@
+"""`dzflow certs`: certificate authorities, certificates of all parts, their files and renewal."""

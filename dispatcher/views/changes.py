@@ -1,0 +1,54 @@
+"""Changes as the change feed reports them."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+ChangeType = Literal[
+    "record",
+    "space",
+    "network",
+    "switch",
+    "configurator",
+    "plan",
+    "job",
+    "history",
+    "load",
+    "skipped",
+    "lagged",
+]
+
+
+class SpaceGone(Struct, frozen=True):
+    """A space was deleted."""
+
+    name: str
+    deleted: bool = True
+
+
+class Skipped(Struct, frozen=True):
+    """Changes of records that a reader was not sent, because it wants only so many per second."""
+
+    records: int
+
+
+class Change(Struct, frozen=True):
+    """Something has changed; `data` is its new view.
+
+    | type | data |
+    | --- | --- |
+    | record | RecordView |
+    | space | SpaceView, or SpaceGone |
+    | network | {"revision", "trees": [TreeView], "down": [LinkView]} |
+    | switch | SwitchView |
+    | configurator | ConfiguratorView |
+    | plan | the monitor's view of a plan for a partition map |
+    | job | the monitor's view of the scheduled job |
+    | history | the monitor's view of something that has happened |
+    | load | the monitor's view of the last second |
+    | skipped | Skipped: sent once a second at most, to readers that want a sample of the records |
+    | lagged | None: the reader was too slow, and must read everything again; nothing follows |
+    """
+
+    type: ChangeType
+    data: Any

@@ -1,0 +1,26 @@
+"""What a driver has found of the network by itself."""
+
+from msgspec import Struct
+
+from sdn.topology import Link
+
+End = tuple[str, int]
+"""A port of a switch."""
+
+
+class Findings(Struct, frozen=True):
+    """What discovery knows; nothing if it is not `active`.
+
+    `strangers` are the datapath ids of switches that are connected, but not in the network;
+    `crossed` has the ports at which probes arrive of a port that should lead elsewhere, with that
+    port; `refused` has the reasons for connections that were refused lately, by datapath id.
+    """
+
+    active: bool = False
+    strangers: tuple[int, ...] = ()
+    links: tuple[Link, ...] = ()  # that carry probes both ways
+    crossed: dict[
+        End, End
+    ] = {}  # ports at which probes arrive of a port that should lead elsewhere
+    refused: dict[int, str] = {}
+    absent: tuple[End, ...] = ()  # ports of links and hosts that their switches do not have

@@ -1,0 +1,98 @@
+"""The ports and links that discovery knows, and which links go down with a port."""
+
+from collections.abc import Collection
+from itertools import count
+
+from sdn.network_events import LinkChanged, NetworkEvent
+from sdn.openflow.discovery.hosts import End, HostTable
+from sdn.openflow.discovery.limits import Settings
+from sdn.openflow.discovery.probing import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
+from sdn.topology import Link
+
+
+class PortTable:
+    """The ports of switches, the links between them, and when each port is probed."""
+
+    def __init__(self, settings: Settings, hosts: HostTable) -> None:
+        self._settings = settings
+        self._hosts = hosts
+        self._ports: dict[End, ProbedPort] = {}
+        self._numbers: dict[str, set[int]] = {}  # of the ports that each switch has in `_ports`
+        self._connected: set[str] = set()
+        self._schedule = Schedule(settings.interval)
+        self._deadlines: dict[End, float] = {}  # of links whose probes have been missed
+        self._serial = count(1)
+        self._crossed: dict[End, tuple[End, float]] = {}  # whose probes arrive at a port, and when
+
+    # Ports
+
+    def _known(self, end: End) -> ProbedPort:
+        port = self._ports.get(end)
+        if port is None:
+            port = ProbedPort(self._settings, next(self._serial))
+            self._ports[end] = port
+            self._numbers.setdefault(end[0], set()).add(end[1])
+        return port
+
+    def _port_up(self, end: End, now: float = LONG_AGO) -> None:
+        port = self._known(end)
+        port.up = True
+        self._schedule.hasten(end, port, now)
+
+    def _port_down(self, end: End) -> list[NetworkEvent]:
+        port = self._ports.get(end)
+        if port is None:
+            return []
+        port.up = False
+        port.warned.clear()
+        self._crossed.pop(end, None)
+        port.silence(next(self._serial))
+        self._hosts.forget(end)
+        return self._down(port.link) if port.link else []
+
+    def _suspend(self, switches: Collection[str]) -> None:
+        """Do not count missing probes of links of these switches for now."""
+        for switch in switches:
+            for number in self._numbers.get(switch, ()):
+                end = (switch, number)
+                link = self._ports[end].link
+                for one in link.link.ends if link else (end,):
+                    self._ports[one].unanswered = 0
+                    self._deadlines.pop(one, None)
+
+    # Links
+
+    def _reserve(self, link: Link) -> list[NetworkEvent]:
+        """Reserve the ports of a declared link."""
+        ports = [self._known(end) for end in link.ends]
+        for end in link.ends:
+            self._hosts.forget(end)
+        known = ports[0].link
+        if known is None:
+            known = ports[0].link = ports[1].link = KnownLink(link, declared=True)
+            ports[0].unanswered = ports[1].unanswered = 0
+        missing = any(
+            end[0] in self._connected and not port.up
+            for end, port in zip(link.ends, ports, strict=True)
+        )
+        return self._down(known) if missing else []
+
+    def _expect(self, link: Link) -> None:
+        """A link should be there, unless its ports have shown something else."""
+        if any(self._hosts.is_host_port(end) for end in link.ends):
+            return
+        ports = [self._known(end) for end in link.ends]
+        if all(port.link is None for port in ports):
+            ports[0].link = ports[1].link = KnownLink(link, declared=False)
+
+    def _down(self, known: KnownLink) -> list[NetworkEvent]:
+        """Take a link down; an undeclared one frees its ports."""
+        was = known.state
+        known.state = LinkState.DOWN
+        for end in known.link.ends:
+            port = self._ports[end]
+            port.reach = port.heard = None
+            self._deadlines.pop(end, None)
+            if not known.declared:
+                port.link = None
+        return [] if was is LinkState.DOWN else [LinkChanged(known.link, up=False)]

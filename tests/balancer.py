@@ -1,0 +1,93 @@
+"""A load balancer for tests: forwards each connection to an API that says that it is ready."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from tests.support import WAIT
+
+_LOOK_EVERY = 0.1
+_CHUNK = 1 << 16
+
+
+class Balancer:
+    """Use as a context manager; `url` is where callers connect.
+
+    Connections stay where they are until one side closes them, as with a balancer of TCP.
+    """
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self.url = ""
+        self._urls = list(urls)
+        self._ready: list[str] = []
+        self._turn = 0
+        self._started = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="balancer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._started.wait(WAIT), "an API is ready"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        serving = self._loop.create_task(self._serve())
+        self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(serving)
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, httpx.AsyncClient(trust_env=False, timeout=WAIT) as client:
+            while True:
+                self._ready = [url for url in self._urls if await _is_ready(client, url)]
+                if self._ready:
+                    self._started.set()
+                await asyncio.sleep(_LOOK_EVERY)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._turn += 1
+        while not self._ready:
+            await asyncio.sleep(_LOOK_EVERY)
+        to = httpx.URL(self._ready[self._turn % len(self._ready)])
+        try:
+            reader_there, writer_there = await asyncio.open_connection(to.host, to.port)
+        except OSError:
+            writer.close()  # for the caller to see that a request was lost
+            return
+        await asyncio.gather(_copy(reader, writer_there), _copy(reader_there, writer))
+
+
+async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await client.get(f"{url}/readyz")).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await source.read(_CHUNK):
+            sink.write(data)
+            await sink.drain()
+    sink.close()
