@@ -1,7 +1,8 @@
 """Starts the containers of rendered manifests as processes, without a cluster.
 
 Each pod has a network namespace; names are in a hosts file; Secrets, ConfigMaps, empty folders and
-claims are folders. Nothing in the manifests is changed.
+claims are folders. Nothing in the manifests is changed. Of a container, its command, environment,
+volumes and probes count; limits of resources, capabilities and network policies do not.
 """
 
 import base64
@@ -20,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from tests.helm.chroot import USER, Chroot, terminate
+from tests.helm.chroot import USER, Chroot, output_of, terminate
 from tests.helm.dockerfile import stages
 from tests.helm.node import Config, Endpoint, Probe, Service
 from tests.helm.pods import Pod, pods
@@ -80,6 +81,7 @@ class Kubelet:
         self._states: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._ready: dict[str, bool] = {}
         self._ended = threading.Event()
+        self._keepers: list[threading.Thread] = []
         numbers = itertools.count(10)
         self.instances = [
             self._instance(pod, number, f"{PREFIX}.0.{next(numbers)}", wires)
@@ -173,14 +175,16 @@ class Kubelet:
         """Start the container of a pod; it is started again whenever it ends by itself."""
         started = threading.Event()
         # The process ends with the thread that has made it.
-        threading.Thread(target=self._keep, args=(instance, started), daemon=True).start()
+        keeper = threading.Thread(target=self._keep, args=(instance, started), daemon=True)
+        self._keepers.append(keeper)
+        keeper.start()
         assert started.wait(_PATIENCE)
 
     def _keep(self, instance: Instance, started: threading.Event) -> None:
         variables = self._variables(instance)
         command = [_expanded(word, variables) for word in instance.container["command"]]
         while True:
-            with self._log(instance.name).open("a") as output:
+            with self.log(instance.name).open("a") as output:
                 process = instance.process = self._image.start(
                     command,
                     {**_PATH, "PYTHONDONTWRITEBYTECODE": "1", **variables},
@@ -189,6 +193,8 @@ class Kubelet:
                     output=output,
                 )
             started.set()
+            if self._ended.is_set():
+                process.kill()
             process.wait()
             if instance.process is not process or self._ended.wait(_BACK_OFF):
                 return
@@ -199,7 +205,12 @@ class Kubelet:
         process, instance.process = instance.process, None
         assert process is not None
         terminate(process)
-        return process.wait(instance.pod.spec["terminationGracePeriodSeconds"])
+        try:
+            return process.wait(instance.pod.spec["terminationGracePeriodSeconds"])
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
     def run(self, instance: Instance, command: list[str], variables: dict[str, str]) -> str:
         """Run a command beside a pod, in its network, with its files; what it says."""
@@ -209,9 +220,7 @@ class Kubelet:
             binds=self._binds(instance),
             network=instance.network,
         )
-        said, _ = process.communicate(timeout=_PATIENCE)
-        assert process.returncode == 0, said
-        return said
+        return output_of(process, _PATIENCE)
 
     def secret(self, name: str, key: str) -> str:
         """A value of a Secret."""
@@ -220,7 +229,7 @@ class Kubelet:
 
     def logs(self, name: str) -> str:
         """The last that a pod has printed."""
-        path = self._log(name)
+        path = self.log(name)
         return path.read_text()[-4000:] if path.exists() else "no log"
 
     def end(self) -> None:
@@ -230,7 +239,8 @@ class Kubelet:
             process, each.process = each.process, None
             if process is not None:
                 process.kill()
-                process.wait()
+        for keeper in self._keepers:
+            keeper.join()
         if self._node is not None:
             assert self._node.stdin is not None
             assert self._node.stdout is not None
@@ -238,7 +248,8 @@ class Kubelet:
             self._node.wait()
             self._node.stdout.close()
 
-    def _log(self, name: str) -> Path:
+    def log(self, name: str) -> Path:
+        """The file with what a pod has printed."""
         return self._folder / f"{name}.log"
 
     def _variables(self, instance: Instance) -> dict[str, str]:

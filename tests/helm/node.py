@@ -1,5 +1,10 @@
 """What a node of a cluster does, in a network namespace: probes of pods, and addresses of Services.
 
+It is stricter than Kubernetes in one respect: a pod that is told to end gets new connections until
+its readiness probe has failed, instead of until the cluster knows that it ends. It is simpler in
+others: startup probes and the limits of their time do not count, a pod whose liveness probe fails
+is not restarted, and a Service is a relay, so a pod sees the relay's address as its peer's.
+
 Reads one line of JSON (`Config`), and writes a line for each change: `{"pod": …, "ready": …}`.
 """
 
@@ -117,15 +122,18 @@ class Node:
         writer: asyncio.StreamWriter,
     ) -> None:
         """Pass a connection on to the next ready pod."""
-        for name in itertools.islice(turns, len(service.pods)):
-            if self._ready.get(name):
-                try:
-                    other = await asyncio.open_connection(self._address[name], service.target)
-                except OSError:
-                    continue
-                await asyncio.gather(_copy(reader, other[1]), _copy(other[0], writer))
+        names = itertools.islice(turns, len(service.pods))
+        name = next((each for each in names if self._ready.get(each)), None)
+        try:
+            if name is None:
                 return
-        writer.close()
+            other = await asyncio.open_connection(self._address[name], service.target)
+        except OSError:  # the caller meets it: nobody tries the next pod in a cluster either
+            return
+        else:
+            await asyncio.gather(_copy(reader, other[1]), _copy(other[0], writer))
+        finally:
+            writer.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,5 +1,16 @@
-"""The chart runs without a cluster: each container as a process, each pod with its own network."""
+"""The chart runs without a cluster: each container as a process, each pod with its own network.
 
+`make test-pods` runs it; it needs root, and minutes. The manifests of the values `demo` are taken
+as Helm renders them: commands, environment, files, probes, Services, the command of the Job that
+secures etcd, and that of `helm test`'s pod. Hosts send requests and events; requests go through the
+API's Service.
+
+Not covered: pods that are replaced, the Spark job, KubeRay, Ingress, network policies, limits of
+resources, capabilities, and the order in which a cluster starts pods (here, those that others wait
+for begin). The hosts that send events run from the sources, beside the pod of the network.
+"""
+
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +26,9 @@ from tests.helm.tool import ROOT, needs_helm, render
 from tests.helm.wires import wired
 
 pytestmark = [
+    pytest.mark.skipif(
+        "DZFLOW_PODS" not in os.environ, reason="it is heavy; `make test-pods` runs it"
+    ),
     needs_helm,
     pytest.mark.skipif(missing() is not None, reason=missing() or ""),
     pytest.mark.timeout(1800),
@@ -27,12 +41,19 @@ WAVES = (
     ("configurators", "network"),
     ("api", "dashboard"),
 )
-SCHEMA = '{"attributes": [{"name": "price", "type": "float", "min": 0, "max": 1000}, {"name": "volume", "type": "int", "min": 0, "max": 999}]}'  # noqa: E501
+SCHEMA = json.dumps(
+    {
+        "attributes": [
+            {"name": "price", "type": "float", "min": 0, "max": 1000},
+            {"name": "volume", "type": "int", "min": 0, "max": 999},
+        ]
+    }
+)
 
 
 @pytest.fixture(scope="module")
 def cluster(image: Chroot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubelet]:
-    """Every pod of the values `demo`, ready. Those that others wait for begin: it takes less."""
+    """Every pod of the values `demo`, ready, and a space."""
     folder = tmp_path_factory.mktemp("pods")
     folder.chmod(0o755)
     with wired(f"dz{os.getpid()}") as wires, kubelet(render("demo"), image, wires, folder) as made:
@@ -44,6 +65,8 @@ def cluster(image: Chroot, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             made.wait_until(True, *wave)
             if "etcd" in roles:
                 secure(made)
+        put = ["sh", "-c", f"echo '{SCHEMA}' | dzflow space put stocks -"]
+        assert "stocks" in command(made, *put)
         yield made
 
 
@@ -67,18 +90,20 @@ def token(cluster: Kubelet) -> str:
 
 
 def command(cluster: Kubelet, *words: str) -> str:
-    """Run `dzflow` where the hosts are."""
+    """Run a command where the hosts are."""
     (network,) = of_role(cluster, "network")
     variables = {"DZFLOW_URL": "http://dz-dzflow-api:8080", "DZFLOW_TOKEN": token(cluster)}
-    return cluster.run(network, ["dzflow", *words], variables)
+    return cluster.run(network, list(words), variables)
 
 
-def test_every_pod_gets_ready_and_the_service_is_whole(cluster: Kubelet) -> None:
-    assert {each.pod.role for each in cluster.instances} == {
-        role for wave in WAVES for role in wave
-    }
-    said = command(cluster, "status")
-    assert "3 of 3 switches are up" in said
+def test_every_pod_gets_ready_and_the_pod_of_helm_test_finds_the_service_whole(
+    cluster: Kubelet,
+) -> None:
+    known = {role for wave in WAVES for role in wave}
+    assert {each.pod.role for each in cluster.instances} == known
+    (test,) = [pod for pod in pods(cluster.objects) if pod.role == "test"]
+    (container,) = test.containers
+    assert "3 of 3 switches are up" in command(cluster, *container["command"])
 
 
 @contextmanager
@@ -115,25 +140,15 @@ def more(traffic: "subprocess.Popen[str]") -> None:
     assert traffic.stdout.readline().strip().isdecimal(), traffic.communicate()[1]
 
 
-def test_no_request_and_no_event_is_lost_while_every_pod_is_replaced(cluster: Kubelet) -> None:
-    (network,) = of_role(cluster, "network")
-    variables = {"DZFLOW_URL": "http://dz-dzflow-api:8080", "DZFLOW_TOKEN": token(cluster)}
-    put = ["sh", "-c", f"echo '{SCHEMA}' | dzflow space put stocks -"]
-    assert "stocks" in cluster.run(network, put, variables)
+def test_requests_are_acknowledged_and_events_arrive_once(cluster: Kubelet) -> None:
     with flowing(cluster) as traffic:
-        for role in ("api", "dashboard", "southbound", "configurators", "etcd"):
-            for each in of_role(cluster, role):
-                code = cluster.stop(each)
-                assert code == 0, (each.name, code, cluster.logs(each.name))
-                cluster.wait_until(False, each)
-                cluster.start(each)
-                cluster.wait_until(True, each)
-                more(traffic)
-    assert "3 of 3 switches are up" in command(cluster, "status")
+        more(traffic)
 
 
-def test_logs_of_pods_are_on_their_output_without_secrets(cluster: Kubelet) -> None:
-    shown = "".join(cluster.logs(each.name) for each in cluster.instances)
-    assert '"process": "api-1"' in shown
-    for key in ("operator-token", "stream-token", "etcd-password"):
-        assert cluster.secret("dz-dzflow-secrets", key) not in shown
+def test_pods_print_what_happens_but_no_secrets(cluster: Kubelet) -> None:
+    keys = ("operator-token", "stream-token", "ray-token", "etcd-password")
+    secrets = {key: cluster.secret("dz-dzflow-secrets", key) for key in keys}
+    for each in cluster.instances:
+        printed = cluster.log(each.name).read_text()
+        assert printed, each.name
+        assert not [key for key, secret in secrets.items() if secret in printed], each.name

@@ -13,7 +13,11 @@ class Wires:
     def __init__(self, name: str) -> None:
         self._name = name
         self._made: list[str] = []
-        self._hub = self._add("hub")
+        self._hub = f"{name}-hub"
+
+    def connect(self) -> None:
+        """Make the bridge."""
+        self._add("hub")
         _run("ip", "-n", self._hub, "link", "add", "bridge", "type", "bridge")
         _run("ip", "-n", self._hub, "link", "set", "bridge", "up")
 
@@ -31,9 +35,9 @@ class Wires:
         return made
 
     def remove(self) -> None:
-        """Remove all of them."""
-        for made in self._made:
-            _run("ip", "netns", "delete", made)
+        """Remove all of them; what is left of one that cannot be removed does not keep others."""
+        left = [made for made in self._made if not _done("ip", "netns", "delete", made)]
+        assert not left, left
 
     def _add(self, name: str) -> str:
         made = f"{self._name}-{name}"
@@ -48,6 +52,7 @@ def wired(name: str) -> Iterator[Wires]:
     """Namespaces that are removed in the end."""
     made = Wires(name)
     try:
+        made.connect()
         yield made
     finally:
         made.remove()
@@ -55,3 +60,7 @@ def wired(name: str) -> Iterator[Wires]:
 
 def _run(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True)
+
+
+def _done(*words: str) -> bool:
+    return subprocess.run(words, capture_output=True).returncode == 0
