@@ -212,15 +212,20 @@ class Kubelet:
             process.wait()
             raise
 
-    def run(self, instance: Instance, command: list[str], variables: dict[str, str]) -> str:
-        """Run a command beside a pod, in its network, with its files; what it says."""
+    def run(
+        self, instance: Instance, command: list[str], variables: dict[str, str], check: bool = True
+    ) -> str:
+        """Run a command beside a pod, in its network, with its files; what it says.
+
+        It must succeed if `check`.
+        """
         process = self._image.start(
             command,
             {**_PATH, "HOME": "/tmp", **variables},  # noqa: S108 - of the pod
             binds=self._binds(instance),
             network=instance.network,
         )
-        return output_of(process, _PATIENCE)
+        return output_of(process, _PATIENCE, check)
 
     def secret(self, name: str, key: str) -> str:
         """A value of a Secret."""
