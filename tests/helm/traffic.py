@@ -1,6 +1,7 @@
 """Requests and events all the time, from the hosts of a network namespace, until the input ends.
 
-The exit code is 0 only if each request was acknowledged, and each event came exactly once.
+The exit code is 0 only if each request was acknowledged, and each event came exactly once. A
+request may take several attempts: the SDK repeats what was not answered, as for every caller.
 """
 
 import os
