@@ -25,10 +25,10 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab mininet java browser helm chart spark lint test screenshots robustness soak fuzz bench lock clean
+.PHONY: help setup run demo etcd lab mininet java browser helm chart spark lint test test-pods screenshots robustness soak fuzz bench lock clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## create .venv with everything that is needed to work on dzflow
 
@@ -166,6 +166,10 @@ spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 # Long files come first (tests/conftest.py), instead of those with most tests.
 test: setup etcd lab mininet java browser helm  ## all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Heavy: it builds the image, and starts all of Ray, etcd and the service in thirteen pods.
+test-pods: setup etcd lab helm  ## start every container of the Helm chart without a cluster (as root)
+	DZFLOW_PODS=1 $(BIN)/python -m pytest tests/helm/test_without_cluster.py $(ARGS)
 
 screenshots: setup etcd browser  ## make the pictures of the dashboard in the documentation
 	$(BIN)/python -m tests.monitor.dashboard.screenshots

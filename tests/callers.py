@@ -10,6 +10,7 @@ from dzflow.sdk.rest.rest import Rest
 from tests.service import LIMIT, eventually
 
 _VOLUMES = 1000  # that the schema allows
+_QUEUE = 1_000_000  # events that are read in the end only
 
 
 class RequestLoop:
@@ -70,7 +71,7 @@ class EventFlow:
         self._sent = 0
 
     def __enter__(self) -> Self:
-        self._wanted = self._receiver.subscribe("stocks", "price > 420")
+        self._wanted = self._receiver.subscribe("stocks", "price > 420", queue=_QUEUE)
         self._advertised = self._publisher.advertise("stocks", "price >= 0")
         self._thread.start()
         return self

@@ -18,6 +18,8 @@ _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
 _FILES = ("etc/resolv.conf", "etc/hosts", "etc/nsswitch.conf", "etc/ssl", "etc/ld.so.cache")
 _PASSED = ("PIP_", "UV_", "SSL_", "HTTP_", "HTTPS_", "NO_", "http", "https", "no_")
 
+_PROGRAMS = ("unshare", "chroot", "setpriv", "ip")
+
 USER = 10001
 
 _MOUNT = r"""
@@ -30,7 +32,9 @@ mount --rbind /dev "$root/dev"
 for at in tmp data; do mount -t tmpfs -o mode=1777 tmpfs "$root/$at"; done
 for each in $BINDS; do mount --bind "${each%%:*}" "$root${each#*:}"; done
 [ "$mode" = ro ] && mount -o remount,bind,ro "$root"
-exec chroot --userspec="$user:$user" "$root" "$@"
+# A change of the user forgets the signal of --kill-child, so it is asked for again.
+set -- --pdeathsig KILL --reuid "$user" --regid "$user" --clear-groups "$@"
+exec chroot "$root" /usr/bin/setpriv "$@"
 """
 
 
@@ -38,8 +42,8 @@ def missing() -> str | None:
     """Why there can be no such root here; None if there can."""
     if os.geteuid() != 0:
         return "only root may mount folders and change the root"
-    if shutil.which("unshare") is None or shutil.which("chroot") is None:
-        return "unshare or chroot is missing"
+    if lacking := [name for name in _PROGRAMS if shutil.which(name) is None]:
+        return f"missing: {', '.join(lacking)}"
     tried = subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True)
     return "this machine allows no mount namespaces" if tried.returncode else None
 
@@ -136,19 +140,29 @@ class Chroot:
         cache.mkdir(exist_ok=True)
         binds = {"/root/.cache": cache}
         process = self.start(["sh", "-c", command], variables, 0, True, folder, binds)
-        try:
-            said, _ = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise
-        assert process.returncode == 0, said
-        return said
+        return output_of(process, timeout)
+
+
+def output_of(process: "subprocess.Popen[str]", timeout: float, check: bool = True) -> str:
+    """What a command has said when it ends, well if `check`; it is killed after the timeout."""
+    try:
+        said, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    assert not check or process.returncode == 0, said
+    return said
 
 
 def terminate(process: "subprocess.Popen[str]") -> None:
     """Ask the command that was started to end, as Kubernetes does."""
+    os.kill(child(process), signal.SIGTERM)
+
+
+def child(process: "subprocess.Popen[str]") -> int:
+    """The process of the command itself, which is the first in its namespace."""
     pid = process.pid
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     assert len(children) == 1
-    os.kill(int(children[0]), signal.SIGTERM)
+    return int(children[0])

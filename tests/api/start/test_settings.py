@@ -210,8 +210,9 @@ def test_a_hint_says_that_certificates_name_nobody() -> None:
 
 
 def test_variables_of_clients_are_left_alone() -> None:
-    variables = {"DZFLOW_URL": "http://x", "DZFLOW_TOKEN": "t", "DZFLOW_EXAMPLES": "3000"}
-    assert load(None, {}, variables) == Settings()
+    variables = {"DZFLOW_URL": "http://x", "DZFLOW_TOKEN": "t"}
+    of_tests = {"DZFLOW_EXAMPLES": "3000", "DZFLOW_PODS": "1"}
+    assert load(None, {}, variables | of_tests) == Settings()
 
 
 def test_secrets_are_not_shown_but_reach_the_processes() -> None:

@@ -1,0 +1,164 @@
+"""The stand-in for a cluster keeps its word: checked with small pods, which start at once."""
+
+import os
+import select
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.helm.chroot import Chroot, child, missing
+from tests.helm.kubelet import Instance, Kubelet, kubelet
+from tests.helm.tool import Manifest
+from tests.helm.wires import wired
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+# Answers with its name. When it is told to end, it says that it is not ready, and ends once two
+# probes have heard that.
+SERVER = """
+import http.server, os, signal, threading
+told = threading.Event()
+class Handler(http.server.BaseHTTPRequestHandler):
+    heard = 0
+    def do_GET(self):
+        refused = self.path == "/readyz" and told.is_set()
+        body = os.environ["SAYS"].encode()
+        self.send_response(503 if refused else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        Handler.heard += refused
+        if Handler.heard == 2:
+            threading.Thread(target=server.shutdown).start()
+server = http.server.ThreadingHTTPServer(("", 8080), Handler)
+signal.signal(signal.SIGTERM, lambda *_: told.set())
+server.serve_forever()
+"""
+ASK = """
+import urllib.request
+for _ in range(4):
+    print(urllib.request.urlopen("http://web/").read().decode())
+"""
+
+
+def manifests(python: str) -> tuple[Manifest, ...]:
+    """A Deployment of two pods, with its Service, and the files that they need."""
+    labels = {"dzflow/role": "web"}
+    name = {"fieldRef": {"fieldPath": "metadata.name"}}
+    greeting = {"secretKeyRef": {"name": "words", "key": "greeting"}}
+    container = {
+        "command": [python, "-IS", "/etc/web/server.py"],
+        "env": [
+            {"name": "POD", "valueFrom": name},
+            {"name": "GREETING", "valueFrom": greeting},
+            {"name": "SAYS", "value": "$(GREETING) $(POD)"},
+        ],
+        "ports": [{"name": "http", "containerPort": 8080}],
+        "livenessProbe": _probe("/healthz", 6),
+        "readinessProbe": _probe("/readyz", 2),
+        "volumeMounts": [{"name": "settings", "mountPath": "/etc/web"}],
+    }
+    spec = {
+        "terminationGracePeriodSeconds": 60,
+        "containers": [container],
+        "volumes": [{"name": "settings", "configMap": {"name": "settings"}}],
+    }
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    service = {"selector": labels, "ports": [{"port": 80, "targetPort": "http"}]}
+    return (
+        _object("Deployment", "web", spec={"replicas": 2, "template": template}),
+        _object("Service", "web", spec=service),
+        _object("ConfigMap", "settings", data={"server.py": SERVER}),
+        _object("Secret", "words", data={"greeting": "aGVsbG8="}),
+    )
+
+
+def _probe(path: str, failures: int) -> Manifest:
+    probe = {"httpGet": {"path": path, "port": "http"}}
+    return probe | {"periodSeconds": 1, "failureThreshold": failures}
+
+
+def _object(kind: str, name: str, **parts: Manifest) -> Manifest:
+    return {"kind": kind, "metadata": {"name": name}, **parts}
+
+
+def namespaces() -> str:
+    """What `ip` lists."""
+    return subprocess.run(["ip", "netns"], check=True, capture_output=True, text=True).stdout
+
+
+def pidfd(instance: Instance) -> int:
+    """A descriptor that can be read once the container's own process has ended."""
+    assert instance.process is not None
+    return os.pidfd_open(child(instance.process))
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Kubelet]:
+    """Both pods, ready."""
+    root = folder / "root"
+    root.mkdir(mode=0o755)
+    image = Chroot(root)
+    with (
+        wired(f"dk{os.getpid()}") as wires,
+        kubelet(manifests(image.python), image, wires, folder) as made,
+    ):
+        made.start_node()
+        for each in made.instances:
+            made.start(each)
+        made.wait_until(True, *made.instances)
+        yield made
+
+
+def asked(cluster: Kubelet) -> set[str]:
+    """Who answers at the Service's name."""
+    python = cluster.instances[0].container["command"][0]
+    said = cluster.run(cluster.instances[0], [python, "-I", "-c", ASK], {})
+    return set(said.splitlines())
+
+
+def test_a_service_leads_to_the_pods_that_are_ready_also_while_one_is_replaced(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path) as cluster:
+        first, second = cluster.instances
+        assert asked(cluster) == {"hello web-0", "hello web-1"}
+        assert cluster.stop(first) == 0
+        cluster.wait_until(False, first)
+        assert asked(cluster) == {"hello web-1"}
+        cluster.start(first)
+        cluster.wait_until(True, first)
+        assert asked(cluster) == {"hello web-0", "hello web-1"}
+        assert (first.restarts, second.restarts) == (0, 0)
+
+
+def test_a_pod_that_ends_by_itself_is_started_again(tmp_path: Path) -> None:
+    with started(tmp_path) as cluster:
+        first, _ = cluster.instances
+        assert first.process is not None
+        first.process.kill()
+        cluster.wait_until(False, first)
+        cluster.wait_until(True, first)
+        assert first.restarts == 1
+
+
+def test_nothing_is_left_behind_when_a_test_fails(tmp_path: Path) -> None:
+    servers: list[int] = []
+
+    def fail() -> None:
+        with started(tmp_path) as cluster:
+            servers.extend(pidfd(each) for each in cluster.instances)
+            assert f"dk{os.getpid()}-hub" in namespaces()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert len(servers) == 2
+    for server in servers:
+        ended, _, _ = select.select([server], [], [], 60)
+        assert ended, "a container has outlived its pod"
+        os.close(server)
+    assert f"dk{os.getpid()}-" not in namespaces()

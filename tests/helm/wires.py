@@ -1,0 +1,66 @@
+"""Network namespaces that reach each other, as the pods of a cluster do."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+PREFIX = "10.77"
+
+
+class Wires:
+    """A bridge in a namespace of its own, and a namespace for each pod."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._made: list[str] = []
+        self._hub = f"{name}-hub"
+
+    def connect(self) -> None:
+        """Make the bridge."""
+        self._add("hub")
+        _run("ip", "-n", self._hub, "link", "add", "bridge", "type", "bridge")
+        _run("ip", "-n", self._hub, "link", "set", "bridge", "up")
+
+    def add(self, *addresses: str) -> str:
+        """A namespace with these addresses, reached by all others; its name."""
+        number = len(self._made)
+        made = self._add(str(number))
+        there = f"p{number}"
+        _run("ip", "-n", made, "link", "add", "eth0", "type", "veth", "peer", there)
+        _run("ip", "-n", made, "link", "set", there, "netns", self._hub)
+        _run("ip", "-n", self._hub, "link", "set", there, "master", "bridge", "up")
+        for address in addresses:
+            _run("ip", "-n", made, "address", "add", f"{address}/16", "dev", "eth0")
+        _run("ip", "-n", made, "link", "set", "eth0", "up")
+        return made
+
+    def remove(self) -> None:
+        """Remove all of them; what is left of one that cannot be removed does not keep others."""
+        left = [made for made in self._made if not _done("ip", "netns", "delete", made)]
+        assert not left, left
+
+    def _add(self, name: str) -> str:
+        made = f"{self._name}-{name}"
+        _run("ip", "netns", "add", made)
+        self._made.append(made)
+        _run("ip", "-n", made, "link", "set", "lo", "up")
+        return made
+
+
+@contextmanager
+def wired(name: str) -> Iterator[Wires]:
+    """Namespaces that are removed in the end."""
+    made = Wires(name)
+    try:
+        made.connect()
+        yield made
+    finally:
+        made.remove()
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def _done(*words: str) -> bool:
+    return subprocess.run(words, capture_output=True).returncode == 0
