@@ -71,6 +71,7 @@ _ANSWERS: dict[str, Any] = {
         "hosts": [{"id": EVIL, "switch": EVIL, "port": 1, "wire": EVIL}],
         "links": [_LINK],
         "trees": [{"number": 0, "root": EVIL, "links": [_LINK], "whole": False, "broken": [EVIL]}],
+        "differences": [{"kind": EVIL, "text": EVIL}],
     },
     "/switches": {"items": [{"id": EVIL, "state": EVIL, "reason": EVIL}]},
     "/switches/s1/flows": {"items": [{"match": EVIL, "actions": [EVIL]}]},
