@@ -158,6 +158,7 @@ def test_a_filter_shows_the_switches_that_would_change(browser: Browser, stack: 
     assert switches
     with looking(browser, stack.url, "network", refusals=[422]) as page:
         page.get_by_label("Subscriber").select_option("h8")
+        expect(page.get_by_label("Space")).to_have_value("stocks")  # its attributes are known
         page.get_by_label("Filter").fill("pri")
         expect(page.locator("#completions [role=option]")).to_contain_text("price")
         page.get_by_label("Filter").fill("price < ")
