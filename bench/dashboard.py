@@ -20,14 +20,14 @@ from urllib.parse import urlsplit
 import uvloop
 
 from bench.control import PARTITIONS, TOPOLOGY, processor_columns
-from bench.cpu import CpuMeter
-from bench.forked import MeasurementFailed
+from bench.processes.cpu import CpuMeter
+from bench.processes.forked import MeasurementFailed
 from bench.load.generator import LoadGenerator
 from bench.load.http_client import HttpClient
 from bench.load.traffic import Traffic
 from bench.report import Progress, Report, Row
-from bench.service import running_url
-from sdn.topologies import topology
+from bench.processes.service import running_url
+from sdn.network.topologies import topology
 
 
 class View(NamedTuple):

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import uvloop
 
 from bench.control import processor_columns
-from bench.cpu import CpuMeter
+from bench.processes.cpu import CpuMeter
 from bench.load.generator import LoadGenerator, LoadResult
 from bench.load.traffic import Traffic
 from bench.report import Progress, Report, Row
-from bench.service import running_url
+from bench.processes.service import running_url
 from bench.southbound import raw_stream
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 
 BATCH = 100  # flow-mods per barrier in the raw stream
 

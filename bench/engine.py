@@ -17,8 +17,8 @@ from bench.engines.measures import (
     measure_variants,
 )
 from bench.engines.unwanted import measure_unwanted
-from bench.forked import run_forked
-from bench.new_process import run_in_new_process
+from bench.processes.forked import run_forked
+from bench.processes.new_process import run_in_new_process
 from bench.report import Progress, Report, Row
 from bench.workload import learned_index
 

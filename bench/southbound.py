@@ -12,21 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.report import Progress, Report, Row
-from bench.switches import wait_until_up
+from bench.processes.switches import wait_until_up
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.emulator import EmulatedNetwork
-from sdn.flows import Change, FlowEntry, FlowOp, Output
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.lab import Lab
-from sdn.network_events import LinkChanged, SwitchUp
+from sdn.network.events import LinkChanged, SwitchUp
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.codec import barrier, encode_ops
 from sdn.openflow.protocol.constants import V1_4
 from sdn.openflow.protocol.session import Session
 from sdn.outcomes import Acknowledged
-from sdn.pipeline import MATCH_PRIORITY, Pipeline
-from sdn.topologies import topology
-from sdn.topology import Link, Topology
+from sdn.tables.pipeline import MATCH_PRIORITY, Pipeline
+from sdn.network.topologies import topology
+from sdn.network.topology import Link, Topology
 
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 BATCHES = (1, 10, 100, 1_000)

@@ -9,7 +9,7 @@ from configurators.store.keys import BadRecordId
 from dzflow.attribute import BadSchema, FieldError
 from dzflow.errors import BadInput, DzflowError
 from dzflow.expr import ExprSyntaxError
-from sdn.topology import UnknownHost
+from sdn.network.topology import UnknownHost
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 

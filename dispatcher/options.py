@@ -8,7 +8,7 @@ from configurators.store.retention import Bound, GroupKind
 from dispatcher.changes.damping import Patience
 from dispatcher.knowledge.usage import Quotas
 from dispatcher.requests.intake.permissions import Permission
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 FINISHED_FLOOR = 30.0
 """Seconds that a finished record is kept at least, unless etcd is full: its caller may wait."""

@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from sdn.findings import Findings
-from sdn.flows import Batch, FlowEntry
-from sdn.network_events import NetworkEvent
+from sdn.network.findings import Findings
+from sdn.tables.flows import Batch, FlowEntry
+from sdn.network.events import NetworkEvent
 from sdn.outcomes import Outcome
-from sdn.pipeline import Pipeline, SwitchNumbers
-from sdn.readings import Reading, TableUse
-from sdn.topology import Topology
+from sdn.tables.pipeline import Pipeline, SwitchNumbers
+from sdn.tables.readings import Reading, TableUse
+from sdn.network.topology import Topology
 
 
 class SwitchDriver(Protocol):

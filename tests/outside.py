@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sdn.emulator import EmulatedNetwork
-from sdn.topology import Topology
+from sdn.network.topology import Topology
 
 
 @contextmanager

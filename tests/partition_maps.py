@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from configurators.engine.partition_map import Node, PartitionMap
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 _DEPTH = 2  # tests on the way to a partition
 

@@ -43,8 +43,8 @@ from monitor.jobs.scheduler import JobOptions
 from monitor.monitor import Monitor
 from monitor.moves.decision import MoveLimits
 from sdn.emulator import EmulatedNetwork
-from sdn.pipeline import OtherTraffic, PlanName
-from sdn.topologies import topology
+from sdn.tables.pipeline import OtherTraffic, PlanName
+from sdn.network.topologies import topology
 from tests.support import until
 
 T = TypeVar("T")

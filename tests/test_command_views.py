@@ -14,8 +14,8 @@ import pytest
 from api.start.up import Service
 from dzflow.sdk import Rest
 from dzflow.sdk.rest.api_protocol import Kind
-from sdn.topologies import topology
-from sdn.topology_file import load_topology
+from sdn.network.topologies import topology
+from sdn.network.topology_file import load_topology
 from tests.command import run_dzflow
 from tests.service import eventually
 

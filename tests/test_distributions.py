@@ -202,7 +202,7 @@ def test_the_control_planes_wheel_works_beside_the_hosts(
     program = f"""
 import sys
 sys.path[:0] = [{str(target)!r}]
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 assert len(topology("line:3").switches) == 3
 """
     run([host / "python", "-I", "-c", program])

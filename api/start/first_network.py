@@ -11,8 +11,8 @@ from configurators.store.documents import decode_network, encode
 from configurators.store.etcd.client import Etcd, Put, absent, unchanged
 from configurators.store.model import NetworkDoc
 from dzflow.errors import BadInput
-from sdn.topologies import topology
-from sdn.topology import Switch
+from sdn.network.topologies import topology
+from sdn.network.topology import Switch
 
 
 class AnotherNetwork(BadInput):

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from bench.load.generator import CallKind
 from bench.report import Row
 from bench.workload import Distribution
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 SystemName = Literal["SNA", "SNA-LB (thesis)", "SNA-LB", "SEA"]
 Section = Literal["scaling", "scaling_default", "partitions", "slices"]

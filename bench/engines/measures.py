@@ -8,14 +8,14 @@ from random import Random
 from typing import NamedTuple
 
 from bench.engines.setup import EngineSetup, SliceRunner, by_partition
-from bench.forked import run_forked
+from bench.processes.forked import run_forked
 from bench.report import Row
 from bench.workload import HOSTS, PUBLISHERS, Distribution
 from configurators.engine.engine import Ordering
 from configurators.engine.partials import Request
 from configurators.engine.partition_map import PartitionMap, route, route_removal
 from dzflow.region import Region
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 ORDERINGS: tuple[Ordering, ...] = ("fifo", "ordered", "net")
 BURSTS = 5  # of subscriptions and unsubscriptions in turn

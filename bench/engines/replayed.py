@@ -5,15 +5,15 @@ from itertools import islice
 from pathlib import Path
 
 from bench.engines.measures import ORDERINGS, SLICE
-from bench.forked import run_forked
-from bench.new_process import run_in_new_process
+from bench.processes.forked import run_forked
+from bench.processes.new_process import run_in_new_process
 from bench.replay.hosts import place_hosts
 from bench.replay.maps import MapReplay
 from bench.replay.replayer import Replayer
 from bench.replay.spaces import load_spaces
 from bench.report import Progress, Report, Row
 from configurators.engine.engine import Ordering
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from spark.workload.file import WorkloadFile
 
 TOPOLOGY = "fat-tree:102"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from bench.workload import HOSTS, Distribution, HostFilter, Workload, make_space
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 SPACE = "bench"
 WAIT = 60.0  # seconds that a call waits for the switches

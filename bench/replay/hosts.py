@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from dzflow.errors import BadInput
-from sdn.topology import Topology, natural_key
+from sdn.network.topology import Topology, natural_key
 
 
 class NoHosts(BadInput):

@@ -11,7 +11,7 @@ from bench.replay.model import Operations
 from configurators.engine.engine import Engine, Ordering
 from configurators.engine.partials import Kind, Partial
 from dzflow.region import Region
-from sdn.flows import Change, count
+from sdn.tables.flows import Change, count
 
 
 class Task(NamedTuple):

@@ -17,7 +17,7 @@ from bench.replay.model import ReplayReport, Unusable
 from bench.replay.spaces import Indexing, ReplaySpace, planned_owners, under_plan
 from configurators.engine.partials import Request
 from dzflow.region import Region
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from spark.traces import SkippedFile
 from spark.workload.file import BadWorkload
 from spark.workload.model import BEGINS, ENDS, WorkloadAbout, WorkloadRequest

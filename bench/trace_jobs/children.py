@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.cpu import process_seconds
+from bench.processes.cpu import process_seconds
 from bench.report import Row
 from dzflow.errors import DzflowError
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from configurators.engine.partition_map import Node, PartitionMap
 from dzflow.index import Index
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 
 def equal_map(index: Index, plan: PlanName, count: int) -> PartitionMap:

@@ -24,13 +24,13 @@ from bench.load.generator import LoadFailed, LoadGenerator, LoadResult
 from bench.load.http_client import HttpClient
 from bench.load.traffic import SPACE, Traffic
 from bench.report import Progress, Row
-from bench.service import running_url
+from bench.processes.service import running_url
 from bench.trace_jobs.children import run_measured
 from bench.trace_jobs.equal_maps import equal_map
 from bench.trace_jobs.jobs import COMMAND
 from bench.trace_jobs.pool import owners_in_turn
 from bench.workload import make_index, make_space
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 
 BEFORE = "equal cuts"
 BALANCED = "equal cuts, balancer"

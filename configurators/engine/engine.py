@@ -17,8 +17,8 @@ from configurators.engine.steps import Active, Step, check_partials, find_steps,
 from dzflow.errors import BadInput, DzflowError
 from dzflow.region import Region
 from dzflow.region_map import OverlapMap, RegionMap
-from sdn.flows import Batch, FlowEntry, difference
-from sdn.plans import NOTHING, Changes, Contribution, Plan
+from sdn.tables.flows import Batch, FlowEntry, difference
+from sdn.tables.plans import NOTHING, Changes, Contribution, Plan
 
 Ordering = Literal["fifo", "ordered", "net"]
 

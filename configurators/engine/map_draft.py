@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from configurators.engine.partition_map import Node, PartitionMap
 from dzflow.region import WIDTH, Region
 from dzflow.region_map import RegionMap
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 MOST_TESTS = 28
 """Tests on the way to a partition: the body of a plan must not be nested deeper than 32."""

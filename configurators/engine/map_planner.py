@@ -8,7 +8,7 @@ from dzflow.errors import BadInput
 from dzflow.index import Index
 from dzflow.index.prior import typical_boxes
 from dzflow.region import Region
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 _SAMPLE = 1500  # filters
 _MOST_CHANGES = 256  # of a map that is adapted

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from configurators.engine.partials import Kind, Partial, Request
 from dzflow.region import WIDTH, Region
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 ONLY = "all"
 _MOST_CACHED = 1 << 16  # patterns of tested bits whose partitions are cached

@@ -7,8 +7,8 @@ from msgspec import Struct
 from configurators.engine.engine import DecisionPending, Engine
 from configurators.engine.partials import Request
 from configurators.engine.partition_map import PartitionMap, route
-from sdn.flows import Batch, FlowEntry, difference
-from sdn.plans import Plan
+from sdn.tables.flows import Batch, FlowEntry, difference
+from sdn.tables.plans import Plan
 
 
 class Recut(Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from configurators.engine.engine import Engine
 from dzflow.errors import DzflowError
-from sdn.flows import FlowEntry
-from sdn.plans import tables
+from sdn.tables.flows import FlowEntry
+from sdn.tables.plans import tables
 
 
 class Invalid(DzflowError):

@@ -10,7 +10,7 @@ from configurators.state.loading import Loaded, load_usable
 from configurators.streams.messages import Task
 from configurators.streams.packing import unpack_regions
 from dzflow.errors import BadInput
-from sdn.flows import Change, count
+from sdn.tables.flows import Change, count
 
 
 class Replica(NamedTuple):

@@ -28,8 +28,8 @@ from configurators.streams.messages import PartitionLoad, Task, TaskOutcome, Wor
 from configurators.tracing import Tracer
 from dzflow.address import Scope
 from sdn.fence import StaleEpoch
-from sdn.flows import FlowEntry
-from sdn.plans import Plan
+from sdn.tables.flows import FlowEntry
+from sdn.tables.plans import Plan
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from configurators.streams.packing import pack_entries
 from configurators.streams.stream import RemoteError, Stream, StreamClosed, TooLarge
 from configurators.tracing import Tracer
 from sdn.fence import StaleEpoch
-from sdn.flows import FlowEntry
+from sdn.tables.flows import FlowEntry
 from sdn.outcomes import Failed, Outcome, Undefined
 
 log = logging.getLogger(__name__)

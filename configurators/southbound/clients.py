@@ -26,7 +26,7 @@ from configurators.streams.peers import Peers
 from configurators.streams.stream import Stream
 from configurators.tracing import Tracer
 from dzflow.aio import BackgroundTasks
-from sdn.flows import Batch
+from sdn.tables.flows import Batch
 from sdn.outcomes import Acknowledged, Outcome, Undefined
 
 log = logging.getLogger(__name__)

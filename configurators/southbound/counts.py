@@ -5,8 +5,8 @@ from time import time
 
 from configurators.histogram import Histogram
 from configurators.streams.messages import SouthboundCounters, SwitchCounters
-from sdn.flows import Batch
-from sdn.network_events import NetworkEvent, Repaired, SwitchUp
+from sdn.tables.flows import Batch
+from sdn.network.events import NetworkEvent, Repaired, SwitchUp
 from sdn.outcomes import Acknowledged, Failed, Outcome
 
 

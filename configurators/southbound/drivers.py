@@ -14,9 +14,9 @@ from sdn.driver import SwitchDriver
 from sdn.fence import always
 from sdn.onos.driver import OnosDriver
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
-from sdn.pipeline import Pipeline
-from sdn.shadow import PartitionOf
-from sdn.topology import Topology
+from sdn.tables.pipeline import Pipeline
+from sdn.tables.shadow import PartitionOf
+from sdn.network.topology import Topology
 
 
 class OpenDriver(NamedTuple):

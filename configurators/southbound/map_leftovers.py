@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from configurators.southbound.reporter import Reporter
 from sdn.driver import SwitchDriver
-from sdn.topology import UnknownSwitch
+from sdn.network.topology import UnknownSwitch
 
 log = logging.getLogger(__name__)
 

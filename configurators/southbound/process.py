@@ -39,7 +39,7 @@ from configurators.streams.messages import ToSouthbound
 from dzflow.aio import unless_set
 from sdn.driver import SwitchDriver
 from sdn.fence import always
-from sdn.network_events import (
+from sdn.network.events import (
     ConnectionChanged,
     FindingsChanged,
     HostSeen,

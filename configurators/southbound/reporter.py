@@ -10,7 +10,7 @@ from configurators.streams.messages import FoundNetwork, SouthboundCounters, Swi
 from configurators.streams.stream import Stream, StreamClosed
 from dzflow.aio import OncePerTurn
 from sdn.driver import SwitchDriver
-from sdn.topology import Link
+from sdn.network.topology import Link
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from dzflow.errors import DzflowError
 from sdn.driver import SwitchDriver
 from sdn.fence import StaleEpoch
 from sdn.outcomes import Acknowledged, Outcome, Undefined
-from sdn.pipeline import SwitchNumbers
+from sdn.tables.pipeline import SwitchNumbers
 
 _ACKNOWLEDGED = Acknowledged()
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from configurators.state.network import topology_of, tree_doc, tree_of
 from configurators.store.model import Lost, NetworkDoc, TreeDoc
 from dzflow.address import MAX_TREE
-from sdn.topology import Link
-from sdn.trees import Parts, Tree, spanning_forest
+from sdn.network.topology import Link
+from sdn.network.trees import Parts, Tree, spanning_forest
 
 
 def next_network(

@@ -9,11 +9,11 @@ from configurators.store.documents import BadDocument, decode_network
 from configurators.store.model import NetworkDoc, TreeDoc
 from dzflow.address import MAX_TREE, Scope
 from dzflow.errors import BadInput
-from sdn.pipeline import Pipeline, PlanName
-from sdn.plans import Plan, make_plan
-from sdn.routes import Routes
-from sdn.topology import Host, Leg, Link, ToHost, Topology, ToSwitch
-from sdn.trees import BadTreeCount, Tree, spanning_trees
+from sdn.tables.pipeline import Pipeline, PlanName
+from sdn.tables.plans import Plan, make_plan
+from sdn.network.routes import Routes
+from sdn.network.topology import Host, Leg, Link, ToHost, Topology, ToSwitch
+from sdn.network.trees import BadTreeCount, Tree, spanning_trees
 
 
 class Network:

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from configurators.state.network import topology_of, tree_doc, tree_of
 from configurators.store.model import Lost, NetworkDoc
 from dzflow.errors import BadInput, DzflowError
-from sdn.topology import Link
-from sdn.trees import Tree
+from sdn.network.topology import Link
+from sdn.network.trees import Tree
 
 
 class StillNeeded(DzflowError):

@@ -21,8 +21,8 @@ from dzflow.filters import MAX_WORK, Filter, parse_filter
 from dzflow.index import BadShape, FieldsIndex, Shape
 from dzflow.region import Region
 from dzflow.space import Space
-from sdn.flows import FlowEntry
-from sdn.pipeline import PlanName
+from sdn.tables.flows import FlowEntry
+from sdn.tables.pipeline import PlanName
 
 VERSIONS_AT_ONCE = 2
 _REMEMBERED = 16  # schemas

@@ -5,8 +5,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from configurators.engine.partition_map import PartitionMap
-from sdn.pipeline import Pipeline
-from sdn.topology import Host, Link, Switch
+from sdn.tables.pipeline import Pipeline
+from sdn.network.topology import Host, Link, Switch
 
 State = Literal["pending", "active", "removing", "removed", "failed"]
 RecordKind = Literal["subscription", "advertisement"]

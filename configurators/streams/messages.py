@@ -9,11 +9,11 @@ from typing import Literal
 from msgspec import Struct, field
 
 from configurators.histogram import HistogramCounts
-from sdn.findings import End
+from sdn.network.findings import End
 from sdn.outcomes import Outcome
-from sdn.pipeline import SwitchNumbers
-from sdn.readings import Counts, TableUse
-from sdn.topology import Link
+from sdn.tables.pipeline import SwitchNumbers
+from sdn.tables.readings import Counts, TableUse
+from sdn.network.topology import Link
 
 # Between dispatcher and configurator
 
@@ -322,7 +322,7 @@ class SwitchReport(Struct, frozen=True, array_like=True, tag="holds"):
 class FoundNetwork(Struct, frozen=True, array_like=True, tag="found"):
     """What the discovery of a southbound process has found: on each change, as a whole.
 
-    Configurators have no use for it. `sdn.findings.Findings` explains the fields.
+    Configurators have no use for it. `sdn.network.findings.Findings` explains the fields.
     """
 
     southbound: str

@@ -14,7 +14,7 @@ from struct import Struct
 from dzflow.address import Match
 from dzflow.errors import BadInput
 from dzflow.region import FULL, Region
-from sdn.flows import Action, Change, FlowEntry, FlowOp, Output, ToGroup
+from sdn.tables.flows import Action, Change, FlowEntry, FlowOp, Output, ToGroup
 
 _REGION = Struct("!12s12s")
 REGION_BYTES = _REGION.size

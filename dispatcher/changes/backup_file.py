@@ -26,7 +26,7 @@ from dzflow.errors import BadInput, DzflowError
 from dzflow.filters import STORED_WORK, parse_filter
 from dzflow.region import WIDTH
 from dzflow.space import Space
-from sdn.topology import Host
+from sdn.network.topology import Host
 
 FORMAT = "dzflow backup 1"
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from configurators.store.model import Lost, NetworkDoc
-from sdn.topology import Link
+from sdn.network.topology import Link
 
 T = TypeVar("T")
 

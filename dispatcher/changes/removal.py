@@ -8,7 +8,7 @@ from configurators.store.model import NetworkDoc
 from dispatcher.changes.hosts import Hosts
 from dispatcher.errors import Conflict, NotFound
 from dispatcher.views import LinkView, SwitchView
-from sdn.topology import Link
+from sdn.network.topology import Link
 
 _LINK_ID = re.compile(r"([^:]+):([0-9]{1,5})-([^:]+):([0-9]{1,5})")
 

@@ -47,7 +47,7 @@ from dispatcher.options import DispatcherOptions
 from dzflow.address import MAX_SPACE
 from dzflow.attribute import BadSchema, shown
 from dzflow.index import Shape
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 _TRIES = 10
 _AT_ONCE = 100  # keys in one transaction

@@ -31,8 +31,8 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.knowledge.siblings import Siblings
-from sdn.pipeline import Pipeline, SwitchNumbers
-from sdn.topology import Topology
+from sdn.tables.pipeline import Pipeline, SwitchNumbers
+from sdn.network.topology import Topology
 
 _log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator
 from configurators.store.model import NetworkDoc
 from configurators.streams.messages import FoundNetwork
 from dispatcher.views import DifferenceView
-from sdn.findings import End
-from sdn.topology import Host, Link, Topology
+from sdn.network.findings import End
+from sdn.network.topology import Host, Link, Topology
 
 
 def find_differences(

@@ -44,7 +44,7 @@ from dispatcher.views import (
 )
 from dzflow.attribute import FieldError
 from dzflow.intervals import Key
-from sdn.readings import Reading
+from sdn.tables.readings import Reading
 
 Source = Literal["cp", "dp"]
 

@@ -16,7 +16,7 @@ from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
 from dispatcher.reports.differences import find_differences
 from dispatcher.reports.leaf_words import leaf_words
-from sdn.topology import Link
+from sdn.network.topology import Link
 
 _NO_REPORT = "it is registered, but has not reported which switches it has"
 

@@ -24,7 +24,7 @@ def up(
 ) -> None:
     """Build a lab and run it until Ctrl-C, which removes everything."""
     from sdn.lab import Lab
-    from sdn.topologies import topology as make
+    from sdn.network.topologies import topology as make
 
     console = Console()
     network = make(topology)

@@ -18,7 +18,7 @@ from sdn.emulator.refused import (
     ErrorCode,
     Refused,
 )
-from sdn.flows import Output, ToGroup
+from sdn.tables.flows import Output, ToGroup
 from sdn.openflow.protocol.constants import ActionType, InstructionType
 from sdn.openflow.protocol.layouts import APPLY, BUCKET, GOTO, OUTPUT, TO_GROUP
 from sdn.openflow.protocol.wire import TYPE_LENGTH, MalformedMessage, read

@@ -23,7 +23,7 @@ from sdn.emulator.refused import (
     Refused,
 )
 from sdn.emulator.rules import Changed, Selection
-from sdn.flows import Output
+from sdn.tables.flows import Output
 from sdn.openflow.protocol.codec import decode_flow_mod, encode_flow_stats
 from sdn.openflow.protocol.constants import (
     ALL_TABLES,

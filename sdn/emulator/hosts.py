@@ -12,7 +12,7 @@ from dzflow import host_protocol
 from dzflow.address import DELIVERY
 from dzflow.host_protocol import Members, Peer, Send
 from sdn.emulator import frames
-from sdn.topology import Host
+from sdn.network.topology import Host
 
 LOOPBACK = "127.0.0.1"
 

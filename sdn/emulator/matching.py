@@ -13,7 +13,7 @@ from sdn.emulator.refused import (
     DUPLICATE_FIELD,
     Refused,
 )
-from sdn.flows import FlowKey
+from sdn.tables.flows import FlowKey
 from sdn.openflow.protocol.constants import ETH_IPV6
 from sdn.openflow.protocol.decode import match_fields
 

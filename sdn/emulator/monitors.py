@@ -17,7 +17,7 @@ from sdn.emulator.refused import (
 )
 from sdn.emulator.rules import Changed, ForeignKey, Rule, Selection
 from sdn.emulator.tables import Tables
-from sdn.flows import FlowKey
+from sdn.tables.flows import FlowKey
 from sdn.openflow.protocol.constants import ALL_TABLES, FlowEvent
 from sdn.openflow.protocol.wire import MULTIPART, read
 

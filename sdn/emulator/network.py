@@ -14,7 +14,7 @@ from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
 from sdn.openflow.protocol.constants import VERSIONS
 from sdn.openflow.protocol.messages import Port
-from sdn.topology import Host, Link, Switch, Topology, UnknownLink
+from sdn.network.topology import Host, Link, Switch, Topology, UnknownLink
 
 
 class NotReached(DzflowError):

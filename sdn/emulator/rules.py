@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from sdn.emulator.actions import Steps
 from sdn.emulator.matching import Fields, fields_of_key, parse_match, within
-from sdn.flows import FlowEntry, FlowKey, Output, ToGroup
+from sdn.tables.flows import FlowEntry, FlowKey, Output, ToGroup
 from sdn.openflow.protocol.constants import ALL_TABLES, ANY
 from sdn.openflow.protocol.decode import decode_entry
 from sdn.openflow.protocol.layouts import FLOW_MOD_READ, MASKED_MATCH, MASKED_MATCH_SIZE

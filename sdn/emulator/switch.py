@@ -19,7 +19,7 @@ from sdn.emulator.model import SOFTWARE, Pace, SwitchModel
 from sdn.emulator.refused import NO_PERMISSION, ErrorCode
 from sdn.emulator.rules import Rule
 from sdn.emulator.tables import Tables
-from sdn.flows import FlowEntry, FlowOp, GroupOp
+from sdn.tables.flows import FlowEntry, FlowOp, GroupOp
 from sdn.openflow.protocol.codec import decode_flow_mod, encode_group_ops, encode_ops
 from sdn.openflow.protocol.constants import V1_4, VERSIONS, Type
 from sdn.openflow.protocol.messages import Foreign, Port

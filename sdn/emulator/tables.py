@@ -45,8 +45,8 @@ from sdn.emulator.rules import (
     selection_of,
     split_flow_mod,
 )
-from sdn.flow_table import FlowTable
-from sdn.flows import FlowEntry, FlowKey, Output, ToGroup
+from sdn.tables.flow_table import FlowTable
+from sdn.tables.flows import FlowEntry, FlowKey, Output, ToGroup
 from sdn.openflow.protocol.codec import decode_group_mod
 from sdn.openflow.protocol.constants import (
     ALL_TABLES,

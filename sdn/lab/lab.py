@@ -26,7 +26,7 @@ from sdn.lab.plan import (
 )
 from sdn.lab.relay import LOOPBACK, MAX_CONNECTIONS, Relay
 from sdn.lab.run import TIMEOUT, run
-from sdn.topology import Host, Link, Topology, UnknownLink
+from sdn.network.topology import Host, Link, Topology, UnknownLink
 
 _NO_OFFLOAD = ("ethtool", "-K", HOST_INTERFACE, "tx", "off")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dzflow.address import PREFIX
 from sdn.lab.errors import BadController
-from sdn.topology import Host, Link, Topology
+from sdn.network.topology import Host, Link, Topology
 
 HOST_INTERFACE = "eth0"
 """The name of a host's interface, seen from the host."""

@@ -20,7 +20,7 @@ from sdn.lab.namespaces import path_of
 from sdn.lab.plan import TAGS, Plan, group_of, tag_of
 from sdn.lab.processes import Owner, all_processes, arguments, end, file_id, network
 from sdn.lab.run import PACKAGES, TIMEOUT, run
-from sdn.topology import Topology
+from sdn.network.topology import Topology
 
 _RECORD = "lab.json"
 

@@ -13,7 +13,7 @@ import msgspec
 from dzflow.address import ALL, DELIVERY, DELIVERY_MAC, Match
 from dzflow.errors import BadInput
 from dzflow.region import is_prefix
-from sdn.flows import Action, FlowEntry, Output, ToGroup
+from sdn.tables.flows import Action, FlowEntry, Output, ToGroup
 from sdn.onos.wire import (
     ETH_IPV6,
     Criterion,

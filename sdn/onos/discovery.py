@@ -13,7 +13,7 @@ from sdn.onos.wire import (
     dpid_of,
     port_number,
 )
-from sdn.topology import Host, Link, Switch, Topology, natural_key
+from sdn.network.topology import Host, Link, Switch, Topology, natural_key
 
 
 def build(devices: Devices, links: Links, hosts: Hosts, known: Topology | None = None) -> Topology:

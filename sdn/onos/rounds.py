@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dzflow.address import ALL, Match
-from sdn.flows import Action, Change, FlowEntry, FlowKey, FlowOp
+from sdn.tables.flows import Action, Change, FlowEntry, FlowKey, FlowOp
 
 
 class RuleOp(NamedTuple):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dzflow.address import ALL, MAX_TREE, TREE_MASK, Match, on_all_trees, on_tree, tree_of
 from dzflow.errors import BadInput
 from dzflow.region import FULL, is_prefix
-from sdn.flows import FlowEntry
+from sdn.tables.flows import FlowEntry
 from sdn.onos.codec import UnsupportedEntry
 
 EVERY_TREE = tuple(range(MAX_TREE + 1))

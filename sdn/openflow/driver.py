@@ -10,9 +10,9 @@ from typing import Self
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
 from sdn.fence import Fence, StaleEpoch, always
-from sdn.findings import Findings
-from sdn.flows import Batch, FlowEntry
-from sdn.network_events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
+from sdn.network.findings import Findings
+from sdn.tables.flows import Batch, FlowEntry
+from sdn.network.events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
 from sdn.openflow.connections.connection import ConnectionLost, SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.options import DriverOptions
@@ -20,10 +20,10 @@ from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.reconciler import Control
 from sdn.openflow.switches.server import SwitchServer
 from sdn.outcomes import Outcome
-from sdn.pipeline import Pipeline, SwitchNumbers
-from sdn.readings import Counts, Reading, TableUse
-from sdn.shadow import PartitionOf
-from sdn.topology import Topology
+from sdn.tables.pipeline import Pipeline, SwitchNumbers
+from sdn.tables.readings import Counts, Reading, TableUse
+from sdn.tables.shadow import PartitionOf
+from sdn.network.topology import Topology
 
 __all__ = ["DriverOptions", "OpenFlowDriver"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from bench.cpu import CpuMeter, kind_of
+from bench.processes.cpu import CpuMeter, kind_of
 from bench.load.arrivals import (
     arrival_times,
     extrapolate,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import recovery
-from bench.components import Partition, Status, last_start
+from bench.processes.components import Partition, Status, last_start
 from bench.load.probes import Probe, ProbeResult, choose_probes
 from bench.migration import Wait, wait_columns
 from bench.recovery import ratios, service_columns

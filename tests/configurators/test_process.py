@@ -23,9 +23,9 @@ from configurators.streams.listener import connect
 from configurators.streams.messages import Applied, Apply, FromSouthbound
 from configurators.streams.packing import pack_ops
 from sdn.emulator.model import SOFTWARE
-from sdn.flows import Change, FlowEntry, FlowOp
-from sdn.pipeline import PlanName
-from sdn.topology import Host
+from sdn.tables.flows import Change, FlowEntry, FlowOp
+from sdn.tables.pipeline import PlanName
+from sdn.network.topology import Host
 from tests.configurators.cluster import SCHEMA, TOKEN, Cluster, cluster
 from tests.etcd import TestEtcd, running
 from tests.support import WAIT

@@ -20,9 +20,9 @@ from dispatcher.options import DispatcherOptions
 from dispatcher.views import FlowView
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
-from sdn.pipeline import PlanName
-from sdn.topologies import topology
-from sdn.topology import Topology
+from sdn.tables.pipeline import PlanName
+from sdn.network.topologies import topology
+from sdn.network.topology import Topology
 from tests.dispatcher.support import TIMEOUT, TOKEN, UNLIMITED
 from tests.support import until
 

@@ -17,8 +17,8 @@ from configurators.store.model import NetworkDoc
 from dzflow import ControlPlane
 from dzflow.sdk import Advertisement, Subscription
 from sdn.emulator import EmulatedNetwork
-from sdn.topology import Link
-from sdn.trees import Tree
+from sdn.network.topology import Link
+from sdn.network.trees import Tree
 from tests.etcd import TestEtcd
 from tests.rest import shown_flows
 from tests.stack import Stack, StackOptions

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sdn.emulator import EmulatedNetwork, SwitchModel
-from sdn.topology import Link
+from sdn.network.topology import Link
 from tests.end_to_end.harness import SCHEMA, WAIT, Traffic, control_plane, numbers, until
 from tests.etcd import TestEtcd
 from tests.rest import shown_flows

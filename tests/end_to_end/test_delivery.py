@@ -15,8 +15,8 @@ from configurators.store import keys
 from configurators.store.documents import decode_network, decode_space
 from configurators.store.etcd.client import Etcd
 from dzflow.address import Scope
-from sdn.flows import FlowEntry, Output
-from sdn.pipeline import PlanName
+from sdn.tables.flows import FlowEntry, Output
+from sdn.tables.pipeline import PlanName
 from tests.end_to_end.crowd import WAIT, Application
 from tests.end_to_end.planes import HOSTS, PLANES, Plane
 from tests.end_to_end.world import Event, Json, World, make_schema, requests

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dispatcher.changes.damping import Patience
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 from tests.end_to_end.harness import (
     WAIT,
     Network,

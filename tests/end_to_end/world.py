@@ -9,7 +9,7 @@ from dzflow.filters import Filter, parse_filter
 from dzflow.index import Index, build_index
 from dzflow.region import Region
 from dzflow.space import Space
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 Event = dict[str, Any]
 Json = dict[str, Any]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.helm.chroot import Chroot, child, missing
-from tests.helm.kubelet import Instance, Kubelet, kubelet
+from tests.helm.machine.kubelet import Instance, Kubelet, kubelet
 from tests.helm.tool import Manifest
-from tests.helm.wires import wired
+from tests.helm.machine.wires import wired
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 

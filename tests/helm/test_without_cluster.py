@@ -24,10 +24,10 @@ from contextlib import contextmanager
 import pytest
 
 from tests.helm.chroot import Chroot, missing
-from tests.helm.kubelet import Instance, Kubelet, kubelet
+from tests.helm.machine.kubelet import Instance, Kubelet, kubelet
 from tests.helm.pods import pods
 from tests.helm.tool import ROOT, needs_helm, render
-from tests.helm.wires import wired
+from tests.helm.machine.wires import wired
 from tests.service import eventually
 
 pytestmark = [
@@ -124,7 +124,7 @@ def flowing(cluster: Kubelet) -> "Iterator[subprocess.Popen[str]]":
     (network,) = of_role(cluster, "network")
     url = f"http://{cluster.address_of('dz-dzflow-api')}:8080"
     traffic = subprocess.Popen(
-        ["ip", "netns", "exec", network.network, sys.executable, "-m", "tests.helm.traffic", url],
+        ["ip", "netns", "exec", network.network, sys.executable, "-m", "tests.helm.machine.traffic", url],
         cwd=ROOT,
         env={**os.environ, "DZFLOW_TOKEN": token(cluster)},
         stdin=subprocess.PIPE,

@@ -11,7 +11,7 @@ import signal
 import msgspec
 
 from sdn.emulator.network import EmulatedNetwork
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.onos_standin.process import RunningStandIn
 from tests.onos_standin.stand_in import OnosStandIn
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dzflow.address import Match
 from dzflow.errors import BadInput
-from sdn.flows import FlowKey
+from sdn.tables.flows import FlowKey
 from sdn.onos.wire import (
     ETH_IPV6,
     PENDING_ADD,

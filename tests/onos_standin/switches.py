@@ -3,7 +3,7 @@
 import struct
 
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.flows import Change, FlowEntry, FlowOp
+from sdn.tables.flows import Change, FlowEntry, FlowOp
 from sdn.openflow.protocol.codec import encode_ops
 from sdn.openflow.protocol.constants import V1_4, ActionType, InstructionType, Oxm
 from sdn.openflow.protocol.layouts import APPLY, GOTO, OUTPUT

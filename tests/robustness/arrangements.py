@@ -22,7 +22,7 @@ from configurators.store.etcd.errors import StoreError
 from configurators.store.server.server import EtcdFailed, EtcdServer, free_ports
 from sdn.emulator import EmulatedNetwork
 from sdn.lab import Lab
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.robustness.proxy import Proxy
 
 TOPOLOGY = "ring:4"

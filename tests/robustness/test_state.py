@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from configurators.state.network import Network, first_network
 from configurators.state.spaces import new_space
 from configurators.store.keys import PartitionName
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.robustness.state import EtcdState
 
 SCHEMA = {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 1023}]}

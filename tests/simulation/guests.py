@@ -7,7 +7,7 @@ from random import Random
 from dispatcher.calls import Answer
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import NotFound
-from sdn.topology import Host, ToHost
+from sdn.network.topology import Host, ToHost
 from tests.simulation.traffic import Traffic
 from tests.simulation.world import World
 

@@ -15,7 +15,7 @@ from configurators.store.etcd.client import Put, unchanged
 from configurators.store.keys import owner_key, wanted_key
 from configurators.store.model import Record, Wanted, WorkerKind
 from configurators.streams.packing import pack_regions, unpack_regions
-from sdn.flows import FlowEntry
+from sdn.tables.flows import FlowEntry
 from tests.oracle import expected_entries
 from tests.robustness.checker import Violation, check
 from tests.robustness.record import Fault, Round, Stored

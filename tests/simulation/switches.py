@@ -11,7 +11,7 @@ from typing import Any
 
 from configurators.southbound.drivers import DriverFactory, OpenDriver
 from dzflow.aio import BackgroundTasks
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp, ToGroup
+from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp, ToGroup
 from sdn.openflow.connections.arrivals import Arrival
 from sdn.openflow.connections.connection import (
     ConnectionLost,
@@ -40,10 +40,10 @@ from sdn.openflow.protocol.messages import FlowStat, GroupDesc
 from sdn.openflow.protocol.session import Sent
 from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.server import SwitchServer
-from sdn.pipeline import Pipeline
-from sdn.shadow import PartitionOf
-from sdn.simulate import SimulatedSwitch
-from sdn.topology import Topology
+from sdn.tables.pipeline import Pipeline
+from sdn.tables.shadow import PartitionOf
+from sdn.tables.simulate import SimulatedSwitch
+from sdn.network.topology import Topology
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
 _V1_3 = 4

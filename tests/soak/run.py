@@ -21,8 +21,8 @@ from bench.load.arrivals import arrival_times
 from bench.load.generator import LoadFailed, LoadGenerator, LoadResult
 from bench.load.http_client import CallFailed
 from bench.load.traffic import Traffic
-from bench.service import running_service
-from sdn.topologies import topology
+from bench.processes.service import running_service
+from sdn.network.topologies import topology
 from tests.soak.flatness import Verdict
 from tests.soak.report import Series, all_series, minute_table, verdict_table, verdicts, write
 from tests.soak.sampling import Sample, Sampler

@@ -26,7 +26,7 @@ from bench.trace_jobs.running_service import service_ratios, traced_imbalance
 from bench.workload import make_index, make_space
 from configurators.state.trace_spaces import decode_footer
 from dzflow.filters import parse_filter
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 from spark.reading import find_traces
 from spark.rebalance.job import make_rebalance
 from spark.rebalance.options import RebalanceOptions

@@ -13,7 +13,7 @@ from configurators.engine.partition_map import Node, PartitionMap
 from dzflow.index import build_index
 from dzflow.region import Region
 from dzflow.space import Space
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 from spark.rebalance.assignment import Fleet, assign, busiest, imbalance_of, keep
 from spark.rebalance.planner import MIN_GAIN, Proposal, _by_partial, propose
 from spark.rebalance.prediction import RegionLoad, Timing, leaf_load, waiting_ms

@@ -15,7 +15,7 @@ from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example, link, problems
 from api.http.schema.parameters import HostPath, LinkPath, NewHostPath, SourceQuery, SwitchPath
 from dispatcher.views import HostView, LinkView, SwitchView, TopologyView
-from sdn.topology import Host
+from sdn.network.topology import Host
 
 router = new_router()
 

@@ -9,7 +9,7 @@ from dzflow.address import MAX_VERSION
 from dzflow.region import WIDTH
 from monitor.plans.validation import MOST_LEAVES
 from monitor.views import PlanView
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 
 class NodeIn(In, frozen=True):

@@ -15,7 +15,7 @@ from dzflow import expr
 from dzflow.errors import BadInput
 from dzflow.process.private_files import find_exposure
 from sdn.lab import missing_prerequisites
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 
 _TELEMETRY = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from configurators.engine.engine import Decision
 from configurators.environment import Clock
-from sdn.flows import Batch, Change, FlowOp
+from sdn.tables.flows import Batch, Change, FlowOp
 from sdn.outcomes import Acknowledged, Failed, Outcome
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, difference
+from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, difference
 
 
 def way_back(

@@ -18,7 +18,7 @@ from dispatcher.requests.rollout import Rollout
 from dispatcher.requests.shares import NOTHING, Shares, union
 from dzflow.errors import BadInput
 from dzflow.filters import STORED_WORK, TooManyConjunctions
-from sdn.topology import UnknownHost
+from sdn.network.topology import UnknownHost
 
 
 class Planner:

@@ -48,7 +48,7 @@ def replay(
     from bench.replay.replayer import ReplayOptions
     from bench.replay.replayer import replay as run_replay
     from bench.replay.spaces import load_spaces, read_plan
-    from sdn.topologies import topology as find_topology
+    from sdn.network.topologies import topology as find_topology
     from spark.workload.file import WorkloadFile
 
     find_topology(topology)  # a wrong name is refused before Spark starts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from dzflow.errors import DzflowError
-from sdn.flows import FlowOp, GroupOp
+from sdn.tables.flows import FlowOp, GroupOp
 from sdn.openflow.connections.arrivals import Arrival
 from sdn.openflow.connections.certificates import named_dpids
 from sdn.openflow.connections.reading_pace import ReadingPace

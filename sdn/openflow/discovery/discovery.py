@@ -24,13 +24,13 @@ from collections.abc import Collection, Iterable
 from itertools import count
 
 from dzflow.errors import BadInput
-from sdn.network_events import HostSeen, LinkChanged, NetworkEvent
+from sdn.network.events import HostSeen, LinkChanged, NetworkEvent
 from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, Settings
 from sdn.openflow.discovery.ports import PortTable
 from sdn.openflow.discovery.probing import KnownLink, LinkState, ProbedPort
-from sdn.topology import MAX_PORT, Host, Link, Topology
+from sdn.network.topology import MAX_PORT, Host, Link, Topology
 
 log = logging.getLogger(__name__)
 

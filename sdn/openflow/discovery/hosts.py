@@ -5,7 +5,7 @@ from ipaddress import IPv6Address
 
 from sdn.openflow.discovery.frames import Announced, is_link_local
 from sdn.openflow.discovery.limits import DiscoveryCounters, Settings
-from sdn.topology import Host
+from sdn.network.topology import Host
 
 End = tuple[str, int]
 """A port of a switch."""

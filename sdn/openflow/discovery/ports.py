@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from itertools import count
 
-from sdn.network_events import LinkChanged, NetworkEvent
+from sdn.network.events import LinkChanged, NetworkEvent
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Settings
 from sdn.openflow.discovery.probing import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
-from sdn.topology import Link
+from sdn.network.topology import Link
 
 
 class PortTable:

@@ -6,7 +6,7 @@ from itertools import count
 
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Budget, Settings
-from sdn.topology import Link
+from sdn.network.topology import Link
 
 LONG_AGO = float("-inf")
 

@@ -11,7 +11,7 @@ nothing.
 
 import struct
 
-from sdn.flows import COOKIE_MARK, NORMAL
+from sdn.tables.flows import COOKIE_MARK, NORMAL
 from sdn.openflow.discovery.frames import (
     ETH_LLDP,
     ICMPV6,

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from sdn.flows import COOKIE_MARK
+from sdn.tables.flows import COOKIE_MARK
 
 V1_3 = 4
 V1_4 = 5

@@ -9,7 +9,7 @@ from functools import lru_cache
 from struct import Struct
 
 from dzflow.address import ALL, Match
-from sdn.flows import Action, FlowEntry, FlowKey, Output, ToGroup
+from sdn.tables.flows import Action, FlowEntry, FlowKey, Output, ToGroup
 from sdn.openflow.protocol.constants import (
     ETH_IPV6,
     GROUP_ALL,

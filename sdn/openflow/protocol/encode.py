@@ -10,7 +10,7 @@ from struct import Struct
 
 from dzflow.address import ALL, Match
 from dzflow.errors import BadInput
-from sdn.flows import Action, Change, FlowEntry, FlowOp, GroupOp, Output, cookie_of
+from sdn.tables.flows import Action, Change, FlowEntry, FlowOp, GroupOp, Output, cookie_of
 from sdn.openflow.protocol.constants import (
     ANY,
     GROUP_ALL,

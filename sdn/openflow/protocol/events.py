@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from sdn.flows import Change, FlowEntry
+from sdn.tables.flows import Change, FlowEntry
 from sdn.openflow.protocol.constants import (
     OUT_OF_GROUPS,
     STALE_GENERATION,

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from sdn.flows import FlowEntry, FlowKey
+from sdn.tables.flows import FlowEntry, FlowKey
 from sdn.openflow.protocol.constants import MAX_PORT
 
 

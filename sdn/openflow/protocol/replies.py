@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from sdn.flows import Change, FlowEntry
+from sdn.tables.flows import Change, FlowEntry
 from sdn.openflow.protocol.constants import (
     GROUP_ALL,
     V1_3,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from dzflow.errors import BadInput, DzflowError
-from sdn.flows import FlowOp, GroupOp
+from sdn.tables.flows import FlowOp, GroupOp
 from sdn.openflow.protocol import requests
 from sdn.openflow.protocol.codec import (
     NotEncodable,

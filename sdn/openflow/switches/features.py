@@ -3,7 +3,7 @@
 from dzflow.errors import BadInput
 from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.protocol.events import Ready
-from sdn.pipeline import Pipeline
+from sdn.tables.pipeline import Pipeline
 
 
 class Unusable(BadInput):

@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
-from sdn.findings import End
-from sdn.network_events import NetworkEvent
+from sdn.network.findings import End
+from sdn.network.events import NetworkEvent
 from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.punts import punt_mods
 from sdn.openflow.protocol.constants import Type
 from sdn.openflow.protocol.wire import HEADER
-from sdn.pipeline import Pipeline
-from sdn.topology import Link, Topology
+from sdn.tables.pipeline import Pipeline
+from sdn.network.topology import Link, Topology
 
 
 class Finder:

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from sdn.fence import Fence, StaleEpoch
-from sdn.flows import Change, FlowKey, FlowOp
+from sdn.tables.flows import Change, FlowKey, FlowOp
 from sdn.openflow.connections.connection import ConnectionLost, Run, SwitchConnection
 from sdn.openflow.protocol.codec import NotEncodable
 from sdn.openflow.switches.jobs import Job, Part, Settle
@@ -24,7 +24,7 @@ from sdn.openflow.switches.limits import Limits, beyond_capacity
 from sdn.openflow.switches.make_before_break import hold_from
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
-from sdn.shadow import Shadow
+from sdn.tables.shadow import Shadow
 
 PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
 BARRIERS = 2  # unanswered, beyond which less than a piece waits for more

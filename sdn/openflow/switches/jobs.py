@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from sdn.fence import StaleEpoch
-from sdn.flows import Change, FlowOp
+from sdn.tables.flows import Change, FlowOp
 from sdn.outcomes import Outcome
-from sdn.shadow import Before, Shadow
+from sdn.tables.shadow import Before, Shadow
 
 Settle = Callable[[str, Outcome | StaleEpoch], None]
 """Called with the name of a switch and the outcome of a batch on it."""

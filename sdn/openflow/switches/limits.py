@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from sdn.flows import Change, FlowOp
+from sdn.tables.flows import Change, FlowOp
 from sdn.openflow.options import DriverOptions
-from sdn.shadow import Shadow
-from sdn.switch_limits import SwitchLimits
+from sdn.tables.shadow import Shadow
+from sdn.network.switch_limits import SwitchLimits
 
 
 class Limits(Struct, frozen=True):

@@ -6,7 +6,7 @@ one that adds its replacement: if the switch refused the replacement, events wou
 
 from collections.abc import Iterable, Sequence
 
-from sdn.flows import Change, FlowEntry, FlowOp
+from sdn.tables.flows import Change, FlowEntry, FlowOp
 
 MOST_COMPARED = 32  # replacements; with more of them, every removal waits without a comparison
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
 from sdn.fence import Fence
-from sdn.findings import Findings
-from sdn.network_events import (
+from sdn.network.findings import Findings
+from sdn.network.events import (
     ConnectionChanged,
     FindingsChanged,
     MastershipLost,
@@ -44,9 +44,9 @@ from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
 from sdn.openflow.switches.strangers import Strangers
 from sdn.outcomes import Failed, Undefined
-from sdn.pipeline import Pipeline
-from sdn.shadow import PartitionOf
-from sdn.topology import Topology, UnknownSwitch
+from sdn.tables.pipeline import Pipeline
+from sdn.tables.shadow import PartitionOf
+from sdn.network.topology import Topology, UnknownSwitch
 
 log = logging.getLogger(__name__)
 

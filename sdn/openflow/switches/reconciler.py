@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from sdn.fence import Fence
-from sdn.flows import (
+from sdn.tables.flows import (
     NORMAL,
     Change,
     FlowEntry,
@@ -20,7 +20,7 @@ from sdn.flows import (
     Output,
     ToGroup,
 )
-from sdn.network_events import MastershipLost, NetworkEvent, RefusalChanged, Repaired
+from sdn.network.events import MastershipLost, NetworkEvent, RefusalChanged, Repaired
 from sdn.openflow.connections.connection import (
     ConnectionLost,
     RequestRefused,
@@ -33,9 +33,9 @@ from sdn.openflow.switches.flow_monitor import FlowMonitor
 from sdn.openflow.switches.limits import Limits
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
-from sdn.pipeline import Pipeline, SwitchNumbers
-from sdn.shadow import BASE, PartitionOf, Shadow
-from sdn.topology import Topology
+from sdn.tables.pipeline import Pipeline, SwitchNumbers
+from sdn.tables.shadow import BASE, PartitionOf, Shadow
+from sdn.network.topology import Topology
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a switch without room is audited again
 _NOT_CONNECTED_YET = "it has not connected yet"

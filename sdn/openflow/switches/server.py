@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Protocol
 
 from dzflow.aio import BackgroundTasks
-from sdn.flows import Change
+from sdn.tables.flows import Change
 from sdn.openflow.connections.arrivals import Arrival, Arrivals
 from sdn.openflow.connections.claims import ClaimRefused
 from sdn.openflow.connections.connection import ConnectionLost, RequestRefused, SwitchConnection

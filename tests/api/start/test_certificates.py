@@ -22,7 +22,7 @@ from configurators.store.server.server import EtcdServer, TlsPorts, free_ports
 from configurators.streams.addresses import split_address
 from dzflow.sdk import Rest
 from sdn.lab import Certificates, Lab
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.certificates import make_as_written
 from tests.command import run_dzflow
 from tests.etcd import PASSWORD, USER, authenticate

@@ -11,7 +11,7 @@ import pytest
 from api.start.up import Service
 from configurators.store.server.server import free_ports
 from dzflow.sdk import Rest
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.outside import outside_network
 from tests.service import COMMAND, SCHEMA, eventually, is_ready, running
 

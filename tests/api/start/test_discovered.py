@@ -10,7 +10,7 @@ from configurators.store.etcd.client import Access, Etcd
 from configurators.store.server.server import free_ports
 from dzflow.sdk import ControlPlane, Rest
 from sdn.emulator import EmulatedNetwork
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.outside import outside_network
 from tests.service import SCHEMA, eventually, running
 

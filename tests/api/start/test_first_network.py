@@ -11,8 +11,8 @@ from api.start.settings.sources import load
 from configurators.store import keys
 from configurators.store.documents import decode_network
 from configurators.store.etcd.client import Etcd
-from sdn.pipeline import OutOfTables
-from sdn.switch_limits import SwitchLimits
+from sdn.tables.pipeline import OutOfTables
+from sdn.network.switch_limits import SwitchLimits
 from tests.etcd import TestEtcd
 
 

@@ -20,8 +20,8 @@ from configurators.store.documents import Wires, decode_wires, encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.model import NetworkDoc, Process
 from sdn.openflow.protocol.events import PortChanged
-from sdn.topologies import topology
-from sdn.topology import Host
+from sdn.network.topologies import topology
+from sdn.network.topology import Host
 from tests.etcd import TestEtcd
 from tests.sdn.emulator.support import Application, Controller
 from tests.support import until

@@ -10,7 +10,7 @@ from configurators.state.network import first_network
 from configurators.store import keys
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.etcd import TestEtcd
 
 DEFAULT_TIMEOUT = load(None, {}, {}).switches.timeout

@@ -18,8 +18,8 @@ from configurators.engine.partials import Request
 from configurators.engine.partition_map import route, route_removal
 from dzflow.filters import Filter
 from dzflow.region import Region
-from sdn.topology import Host, Topology
-from sdn.trees import spanning_tree
+from sdn.network.topology import Host, Topology
+from sdn.network.trees import spanning_tree
 from tests.oracle import receivers
 from tests.plant import Plant, route_update
 from tests.strategies import COMBINATIONS, INDEXES, SPACES, events, filters, topologies

@@ -17,7 +17,7 @@ from configurators.engine.map_planner import (
 )
 from configurators.engine.partition_map import Node, PartitionMap
 from dzflow.region import Region
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 counts = st.integers(1, 9)
 weights = st.integers(0, 50).map(float)

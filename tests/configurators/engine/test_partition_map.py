@@ -17,7 +17,7 @@ from configurators.engine.partition_map import (
 )
 from dzflow.index.prior import typical_boxes
 from dzflow.region import Region, normal
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 from tests.strategies import INDEXES
 
 regions = st.text("01*", max_size=6).map(Region.parse)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from configurators.ownership.ownership import Mode
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.streams.messages import Done, Task
-from sdn.flows import Batch
+from sdn.tables.flows import Batch
 from sdn.outcomes import Outcome
 from tests.configurators.cluster import Cluster, cluster
 from tests.etcd import TestEtcd

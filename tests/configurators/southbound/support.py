@@ -37,11 +37,11 @@ from configurators.streams.packing import pack_entries, pack_ops, unpack_entries
 from configurators.streams.stream import Stream
 from dzflow.address import Scope
 from dzflow.region import Region
-from sdn.flows import Change, FlowEntry, FlowOp, Output
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.openflow.options import RoleName
-from sdn.pipeline import MATCH_PRIORITY, PlanName
-from sdn.topologies import topology
-from sdn.topology import Topology
+from sdn.tables.pipeline import MATCH_PRIORITY, PlanName
+from sdn.network.topologies import topology
+from sdn.network.topology import Topology
 from tests.support import WAIT, until
 
 LINE = topology("line:3")

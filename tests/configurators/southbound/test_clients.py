@@ -23,7 +23,7 @@ from configurators.streams.messages import (
 )
 from configurators.streams.stream import Stream
 from dzflow.errors import DzflowError
-from sdn.flows import Change, FlowEntry, FlowOp
+from sdn.tables.flows import Change, FlowEntry, FlowOp
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from tests.etcd import TestEtcd
 from tests.support import WAIT, until

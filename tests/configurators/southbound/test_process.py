@@ -37,13 +37,13 @@ from dzflow.errors import BadInput
 from dzflow.region import Region
 from sdn.emulator import EmulatedNetwork
 from sdn.emulator.agent import Dialling
-from sdn.flows import Change, FlowEntry, FlowOp, Output
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.outcomes import Acknowledged, Undefined
-from sdn.pipeline import MATCH_PRIORITY
-from sdn.topology import Host
+from sdn.tables.pipeline import MATCH_PRIORITY
+from sdn.network.topology import Host
 from tests.certificates import make_keys
 from tests.configurators.southbound.support import (
     FOUR,

@@ -13,8 +13,8 @@ from configurators.store.keys import GENERATION, SOUTHBOUND
 from configurators.store.model import Process
 from configurators.store.registration import Registration
 from sdn.openflow.driver import OpenFlowDriver
-from sdn.pipeline import Pipeline
-from sdn.topologies import topology
+from sdn.tables.pipeline import Pipeline
+from sdn.network.topologies import topology
 from tests.etcd import TestEtcd
 from tests.support import until
 

@@ -16,10 +16,10 @@ from configurators.store.etcd.operations import Stored
 from configurators.store.model import SpaceDoc
 from dzflow.address import Scope
 from dzflow.region import Region
-from sdn.flows import FlowEntry, Output
+from sdn.tables.flows import FlowEntry, Output
 from sdn.outcomes import Acknowledged, Outcome
-from sdn.pipeline import MATCH_PRIORITY
-from sdn.shadow import Shadow
+from sdn.tables.pipeline import MATCH_PRIORITY
+from sdn.tables.shadow import Shadow
 from tests.support import until, warnings_of
 
 SCHEMA = {"attributes": [{"name": "x", "type": "int", "min": 0, "max": 65535, "bits": 16}]}

@@ -21,9 +21,9 @@ from configurators.state.network import (
 from configurators.store.documents import encode
 from configurators.store.model import Lost, NetworkDoc
 from dzflow.region import Region
-from sdn.topologies import topology
-from sdn.topology import Host, Link, Switch, Topology
-from sdn.trees import Tree
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Link, Switch, Topology
+from sdn.network.trees import Tree
 from tests.configurators.state.test_healing import losses
 from tests.plant import Plant
 from tests.strategies import topologies

@@ -10,8 +10,8 @@ from configurators.state.healing import coming, cut_off, next_network
 from configurators.state.network import Network, first_network, steps, tree_of
 from configurators.store.model import Lost, NetworkDoc
 from dzflow.region import Region
-from sdn.topologies import topology
-from sdn.topology import Link, Switch, Topology
+from sdn.network.topologies import topology
+from sdn.network.topology import Link, Switch, Topology
 from tests.plant import Plant
 from tests.strategies import topologies
 

@@ -9,7 +9,7 @@ from configurators.store.model import NextFilter, Record, RecordKind
 from configurators.streams.packing import pack_regions
 from configurators.streams.task_numbers import last_number
 from dzflow.region import Region
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 SCHEMA = {"attributes": [{"name": "x", "type": "int", "min": 0, "max": 65535, "bits": 16}]}
 

@@ -16,8 +16,8 @@ from configurators.state.network import (
 from configurators.state.removal import Described, StillNeeded, without_link, without_switch
 from configurators.store.documents import encode
 from configurators.store.model import Lost, NetworkDoc
-from sdn.topologies import topology
-from sdn.topology import Host, Link
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Link
 
 RING = topology("ring:3")
 FOUND = Found(frozenset({1, 2, 3}), frozenset())

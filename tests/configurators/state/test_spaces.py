@@ -26,7 +26,7 @@ from configurators.store.model import SpaceDoc
 from dzflow.address import BadAddress, Match, Scope
 from dzflow.attribute import BadSchema, UnknownAttribute
 from dzflow.region import Region
-from sdn.flows import FlowEntry
+from sdn.tables.flows import FlowEntry
 
 SCHEMA: dict[str, Any] = {
     "attributes": [

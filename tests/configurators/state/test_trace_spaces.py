@@ -20,7 +20,7 @@ from configurators.state.trace_spaces import (
 )
 from configurators.store.model import SpaceDoc
 from dzflow.filters import parse_filter
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 PRICE = {"name": "price", "type": "float", "min": 0, "max": 1000}
 SYMBOL = {"name": "symbol", "type": "enum", "values": ["ACME", "Ümlaut AG", "XYZ"]}

@@ -18,7 +18,7 @@ from configurators.streams.packing import (
 )
 from dzflow.address import ALL, Match
 from dzflow.region import FULL, Region
-from sdn.flows import Change, FlowEntry, FlowOp, Output, ToGroup
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 
 numbers = st.integers(0, 0xFFFFFFFF)
 regions = st.builds(

@@ -23,7 +23,7 @@ from dispatcher.changes.backup_file import (
 from dzflow.address import MAX_SPACE
 from dzflow.filters import TooManyConjunctions, parse_filter
 from dzflow.space import Space
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.dispatcher.support import SCHEMA, TIMEOUT, world
 from tests.etcd import TestEtcd
 

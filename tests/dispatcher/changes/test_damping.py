@@ -3,7 +3,7 @@
 from configurators.state.network import first_network
 from configurators.store.model import Lost, NetworkDoc
 from dispatcher.changes.damping import Damper, Observation, Patience
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 
 DOC = first_network(topology("ring:5"), "legs", 1)
 ALL = frozenset(switch.id for switch in DOC.switches)

@@ -13,8 +13,8 @@ from dispatcher.calls import RecordSpec
 from dispatcher.changes.damping import Patience
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import Conflict, NotFound
-from sdn.topologies import topology
-from sdn.topology import Host, Link
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Link
 from tests.dispatcher.support import SCHEMA, TIMEOUT
 from tests.dispatcher.whole import Whole, whole
 from tests.etcd import TestEtcd

@@ -7,9 +7,9 @@ from configurators.streams.messages import FoundNetwork
 from dispatcher.reports.differences import find_differences
 from dispatcher.views import DifferenceView
 from sdn.emulator import EmulatedNetwork
-from sdn.findings import End
-from sdn.topologies import topology
-from sdn.topology import Link, Switch, Topology
+from sdn.network.findings import End
+from sdn.network.topologies import topology
+from sdn.network.topology import Link, Switch, Topology
 from tests.dispatcher.whole import whole
 from tests.etcd import TestEtcd
 from tests.support import until

@@ -12,9 +12,9 @@ import msgspec
 from configurators.state.network import first_network
 from configurators.state.spaces import new_space
 from dispatcher.changes.backup_file import Backup, BadBackup, SavedRecord, read_backup
-from sdn.topologies import topology
-from sdn.topology import Host
-from sdn.topology_file import BadTopologyFile, dump_topology, load_topology, parse_topology
+from sdn.network.topologies import topology
+from sdn.network.topology import Host
+from sdn.network.topology_file import BadTopologyFile, dump_topology, load_topology, parse_topology
 from tests.fuzz.mutation import ByteInputs, JsonInputs, Mixed
 from tests.fuzz.target import Broken, Probe, Target
 
@@ -77,7 +77,7 @@ TOPOLOGY_JSON = Target(
     open=lambda: _open_topology(".json"),
     inputs=lambda random: JsonInputs(random, _TOPOLOGIES, _WORDS),
     refusals=(BadTopologyFile,),
-    covers=("sdn.topology_file", "sdn.topology"),
+    covers=("sdn.network.topology_file", "sdn.network.topology"),
     share=30,
     block=10_000,
     short=700,
@@ -91,7 +91,7 @@ TOPOLOGY_YAML = Target(
         ByteInputs(random, _YAML, _YAML_WORDS), JsonInputs(random, _TOPOLOGIES, _WORDS)
     ),
     refusals=(BadTopologyFile,),
-    covers=("sdn.topology_file",),
+    covers=("sdn.network.topology_file",),
     share=6,
     block=5_000,
     short=300,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from random import Random
 
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.flows import Change, FlowOp
+from sdn.tables.flows import Change, FlowOp
 from sdn.openflow.discovery.frames import build_probe, read_announcement, read_probe
 from sdn.openflow.protocol.codec import (
     barrier,

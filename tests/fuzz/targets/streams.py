@@ -30,9 +30,9 @@ from configurators.streams.packing import (
 from configurators.streams.stream import Stream, StreamOptions
 from dzflow.address import ALL, Match
 from dzflow.region import FULL, Region
-from sdn.flows import Change, FlowEntry, FlowOp, Output, ToGroup
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.outcomes import Acknowledged
-from sdn.pipeline import SwitchNumbers
+from sdn.tables.pipeline import SwitchNumbers
 from tests.fuzz.mutation import ByteInputs
 from tests.fuzz.target import REFUSED, Broken, Probe, Target
 from tests.fuzz.transport import FakeTransport

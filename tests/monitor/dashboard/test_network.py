@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Route, expect
 
-from sdn.flows import Change, FlowEntry, FlowOp
+from sdn.tables.flows import Change, FlowEntry, FlowOp
 from sdn.openflow.protocol.codec import decode_flow_mod, encode_ops
 from sdn.openflow.protocol.constants import V1_4
 from tests.etcd import TestEtcd

@@ -7,7 +7,7 @@ from configurators.state.network import first_network
 from configurators.store.model import Lost
 from configurators.streams.messages import Load, PartitionLoad, SwitchReport
 from monitor.plans.settling import Reports, cleaned, refusal, why_unsettled
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 
 NAME, EPOCH, REVISION = "1.0/0-0", 7, 40
 NETWORK = first_network(topology("line:3"), "legs", 1)

@@ -5,7 +5,7 @@ import pytest
 from configurators.engine.partition_map import Node, PartitionMap
 from dispatcher.errors import Conflict
 from monitor.plans.validation import BadPlan, check_assignment, check_map
-from sdn.pipeline import PlanName
+from sdn.tables.pipeline import PlanName
 
 
 @pytest.mark.parametrize(

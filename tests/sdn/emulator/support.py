@@ -11,7 +11,7 @@ from dzflow import host_protocol
 from dzflow.address import ALL, Match
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
+from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
 from sdn.openflow.protocol.constants import V1_3, V1_4, FlowCommand
 from sdn.openflow.protocol.encode import encode_ops
 from sdn.openflow.protocol.events import BarrierReply, Event, FlowStats, Ready, SwitchError

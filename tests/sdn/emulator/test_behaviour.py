@@ -5,7 +5,7 @@ import pytest
 from sdn.emulator.model import HARDWARE, PRESETS, SwitchModel
 from sdn.emulator.refused import TABLE_FULL
 from sdn.emulator.switch import MAX_WORK
-from sdn.flows import Change, FlowOp
+from sdn.tables.flows import Change, FlowOp
 from sdn.openflow.protocol.constants import OUR_COOKIES, FlowCommand
 from sdn.openflow.protocol.events import BarrierReply, EchoReply, Event, FlowStats, SwitchError
 from sdn.openflow.protocol.messages import FlowMod

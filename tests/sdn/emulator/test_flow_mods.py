@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from dzflow.address import ALL, Match
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.refused import TABLE_FULL
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, Output, ToGroup
+from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, Output, ToGroup
 from sdn.openflow.protocol.constants import ALL_TABLES, OUR_COOKIES, V1_3
 from tests.sdn.emulator.support import OURS, Wired, add, delete, entry, group, not_strict
 

@@ -10,7 +10,7 @@ from dzflow.address import DELIVERY, DELIVERY_MAC, Match
 from sdn.emulator import frames
 from sdn.emulator.datapath import UnknownPort
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.flows import Change, FlowEntry, FlowOp, Output, ToGroup
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.openflow.protocol.constants import CONTROLLER_PORT, V1_4
 from sdn.openflow.protocol.events import PacketIn
 from tests.sdn.emulator.support import OURS, PORTS, Wired, add, entry, group

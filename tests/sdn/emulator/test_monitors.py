@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from sdn.emulator import refused
-from sdn.flows import Change, FlowEntry, FlowOp, Output, ToGroup
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.openflow.protocol.constants import ALL_TABLES, ANY, V1_4, FlowEvent, Multipart, Type
 from sdn.openflow.protocol.events import (
     Event,

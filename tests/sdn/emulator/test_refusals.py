@@ -13,7 +13,7 @@ from dzflow.address import Match
 from sdn.emulator import refused
 from sdn.emulator.model import BadModel, SwitchModel
 from sdn.emulator.refused import ErrorCode
-from sdn.flows import Change, FlowOp, ToGroup
+from sdn.tables.flows import Change, FlowOp, ToGroup
 from sdn.openflow.protocol.constants import ALL_TABLES, ANY, V1_3, V1_4, Multipart, Role, Type
 from sdn.openflow.protocol.encode import encode_ops
 from sdn.openflow.protocol.events import EchoReply, SwitchError

@@ -11,7 +11,7 @@ import pytest
 
 from sdn.lab import Lab, run_in_host
 from sdn.lab.errors import CommandNotFound, LabUnavailable, NoLab, SeveralLabs, UnknownLabHost
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.sdn.lab.support import SECONDS, needs_lab
 from tests.support import until_sync
 

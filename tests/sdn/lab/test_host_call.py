@@ -11,7 +11,7 @@ from sdn.lab import Lab, call_in_host
 from sdn.lab.errors import LabUnavailable, NoLab, UnknownLabHost
 from sdn.lab.namespaces import path_of
 from sdn.lab.processes import file_id
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.sdn.lab.support import SECONDS, needs_lab
 
 HERE = Path("/proc/thread-self/ns/net")

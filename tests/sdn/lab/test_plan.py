@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sdn.lab.errors import BadController
 from sdn.lab.plan import TAGS, Certificates, Plan, check_controllers, group_of, tag_of
-from sdn.topology import Host, Link, Switch, Topology, UnknownSwitch
+from sdn.network.topology import Host, Link, Switch, Topology, UnknownSwitch
 from tests.strategies import topologies
 
 TAG = tag_of(12_345)

@@ -11,7 +11,7 @@ import pytest
 from sdn.lab import Lab, missing_prerequisites, prerequisites
 from sdn.lab.errors import LabCommandFailed, LabUnavailable
 from sdn.lab.run import run
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 
 
 def test_everything_that_is_missing_is_named_with_what_to_install(

@@ -14,14 +14,14 @@ from sdn.lab import Lab, clean_leftovers
 from sdn.lab.errors import LabError
 from sdn.lab.processes import Owner, all_processes, arguments
 from sdn.lab.registry import register, running, unregister
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.sdn.lab.support import SECONDS, needs_lab, traces, watched
 
 OWNER = """
 import sys
 from pathlib import Path
 from sdn.lab import Lab
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 
 with Lab(topology("line:2"), root=Path(sys.argv[1])) as lab:
     # A process that survives its parents.

@@ -13,7 +13,7 @@ import pytest
 
 from sdn.lab import Lab, relay
 from sdn.lab.errors import LabError
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.sdn.lab.support import SECONDS, needs_lab
 
 pytestmark = needs_lab

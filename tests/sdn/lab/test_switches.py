@@ -14,8 +14,8 @@ import pytest
 from dzflow.address import EVENT_PORT
 from sdn.lab import Certificates, Lab
 from sdn.lab.errors import BadController, LabCommandFailed
-from sdn.topologies import topology
-from sdn.topology import Host, Link, UnknownHost, UnknownLink, UnknownSwitch
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Link, UnknownHost, UnknownLink, UnknownSwitch
 from tests.sdn.lab.support import SECONDS, needs_lab
 
 pytestmark = needs_lab

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dzflow.address import ALL, Match, Scope
 from dzflow.region import Region
-from sdn.flows import Action, FlowEntry, Output, ToGroup
+from sdn.tables.flows import Action, FlowEntry, Output, ToGroup
 from sdn.onos.codec import NOBODY, UnsupportedEntry, canonical, decode, encode
 from sdn.onos.wire import (
     Criterion,

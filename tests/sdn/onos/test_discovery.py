@@ -14,7 +14,7 @@ from sdn.onos.wire import (
     Location,
     device_id,
 )
-from sdn.topology import Host, Link, NotConnected, Switch, Topology
+from sdn.network.topology import Host, Link, NotConnected, Switch, Topology
 
 S1, S2, S3 = (device_id(dpid) for dpid in (1, 2, 300))
 MAC = "02:00:00:00:00:0A"

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sdn.fence import StaleEpoch
-from sdn.flows import FlowOp
+from sdn.tables.flows import FlowOp
 from sdn.onos.driver import OnosDriver
 from sdn.outcomes import Acknowledged, Outcome
 from tests.onos_standin import Behaviour

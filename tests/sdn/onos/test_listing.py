@@ -8,7 +8,7 @@ import pytest
 from sdn.driver import SwitchDriver
 from sdn.onos.client import OnosBroken
 from sdn.onos.listing import read
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.sdn.onos.support import stage
 
 OURS = {

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from sdn.onos.client import OnosUnreachable
 from sdn.onos.trees import TreeNotInUse
 from sdn.outcomes import Acknowledged, Undefined
-from sdn.pipeline import Pipeline
-from sdn.topologies import topology
-from sdn.topology import Host, Topology
+from sdn.tables.pipeline import Pipeline
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Topology
 from tests.onos_standin import Behaviour
 from tests.sdn.onos.support import (
     DELIVER,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from configurators.engine.partials import Request
-from sdn.flows import Batch
+from sdn.tables.flows import Batch
 from sdn.outcomes import Acknowledged
-from sdn.topology import Topology
+from sdn.network.topology import Topology
 from tests.oracle import receivers
 from tests.plant import Plant
 from tests.sdn.onos.support import QUICK, Stage, stage

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dzflow.region import Region
-from sdn.flows import Change, FlowEntry, FlowOp, difference
+from sdn.tables.flows import Change, FlowEntry, FlowOp, difference
 from sdn.onos.rounds import RuleOp, split
-from sdn.pipeline import Pipeline
-from sdn.simulate import SimulatedSwitch
-from sdn.topologies import topology
+from sdn.tables.pipeline import Pipeline
+from sdn.tables.simulate import SimulatedSwitch
+from sdn.network.topologies import topology
 from tests.sdn.onos.support import SCOPE, add, delete, forward, modify, out
 
 PIPELINE = Pipeline(plan="lpm").extended(topology("line:2"))

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 from os_ken.lib.packet import ethernet, icmpv6, ipv6, packet
 
-from sdn.network_events import HostSeen, LinkChanged, NetworkEvent
+from sdn.network.events import HostSeen, LinkChanged, NetworkEvent
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Settings
-from sdn.topology import Host, Link, Topology
+from sdn.network.topology import Host, Link, Topology
 
 KEY = bytes(range(32))
 MAC = "02:00:00:00:00:11"

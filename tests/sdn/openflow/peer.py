@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sdn.flows import FlowEntry
+from sdn.tables.flows import FlowEntry
 from sdn.openflow.protocol.codec import encode_flow_stats
 from sdn.openflow.protocol.constants import (
     ANY,

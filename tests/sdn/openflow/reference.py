@@ -13,7 +13,7 @@ from os_ken.ofproto import (
 )
 
 from dzflow.address import ALL, DELIVERY_MAC, Match
-from sdn.flows import (
+from sdn.tables.flows import (
     Action,
     Change,
     FlowEntry,

@@ -3,7 +3,7 @@
 import struct
 
 from dzflow.address import ALL, Match
-from sdn.flows import Change, FlowEntry, GroupEntry, GroupOp, Output, ToGroup
+from sdn.tables.flows import Change, FlowEntry, GroupEntry, GroupOp, Output, ToGroup
 from sdn.openflow.protocol.codec import encode_flow_stats, encode_group_ops
 from sdn.openflow.protocol.constants import (
     OUR_COOKIES,

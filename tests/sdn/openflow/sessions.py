@@ -3,7 +3,7 @@
 import pytest
 
 from dzflow.address import ALL, Match
-from sdn.flows import Change, FlowEntry, FlowOp, Output
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.openflow.protocol.constants import (
     OUR_COOKIES,
     V1_3,

@@ -10,8 +10,8 @@ from dzflow.region import Region
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.flows import Change, FlowEntry, FlowOp, Output
-from sdn.network_events import (
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
+from sdn.network.events import (
     NetworkEvent,
     SwitchDown,
     SwitchUp,
@@ -20,9 +20,9 @@ from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import V1_4
 from sdn.openflow.protocol.messages import FlowMod
 from sdn.outcomes import Outcome
-from sdn.pipeline import MATCH_PRIORITY, Pipeline
-from sdn.topologies import topology
-from sdn.topology import Topology
+from sdn.tables.pipeline import MATCH_PRIORITY, Pipeline
+from sdn.network.topologies import topology
+from sdn.network.topology import Topology
 
 WAIT = 20.0
 E = TypeVar("E", bound=NetworkEvent)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sdn.fence import StaleEpoch
-from sdn.flows import COOKIE_MARK, Change, FlowEntry, FlowOp, Output
-from sdn.network_events import (
+from sdn.tables.flows import COOKIE_MARK, Change, FlowEntry, FlowOp, Output
+from sdn.network.events import (
     Repaired,
 )
 from sdn.openflow.protocol.constants import ALL_TABLES, V1_4

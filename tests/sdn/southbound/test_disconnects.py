@@ -7,8 +7,8 @@ import pytest
 from configurators.engine.partials import Request
 from dzflow.region import Region
 from sdn.emulator.network import EmulatedNetwork
-from sdn.flows import Change, FlowOp
-from sdn.network_events import (
+from sdn.tables.flows import Change, FlowOp
+from sdn.network.events import (
     SwitchDown,
     SwitchUp,
 )

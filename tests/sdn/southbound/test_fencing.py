@@ -8,7 +8,7 @@ from sdn.emulator.model import SwitchModel
 from sdn.fence import StaleEpoch
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.outcomes import Acknowledged, Undefined
-from sdn.pipeline import Pipeline
+from sdn.tables.pipeline import Pipeline
 from tests.sdn.southbound.support import (
     LINE,
     FlowModsReceived,

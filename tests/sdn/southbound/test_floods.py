@@ -14,7 +14,7 @@ from sdn.openflow.protocol.constants import V1_3, Multipart, Role, Type
 from sdn.openflow.protocol.wire import message
 from sdn.openflow.switches.server import MAX_PORTS
 from sdn.outcomes import Acknowledged
-from sdn.pipeline import Pipeline
+from sdn.tables.pipeline import Pipeline
 from tests.certificates import Keys, make_keys
 from tests.sdn.openflow import peer
 from tests.sdn.southbound.planes import switch_keys

@@ -6,8 +6,8 @@ import pytest
 
 from sdn.emulator.model import SwitchModel
 from sdn.fence import StaleEpoch
-from sdn.flows import Change, FlowOp
-from sdn.network_events import RefusalChanged, Repaired
+from sdn.tables.flows import Change, FlowOp
+from sdn.network.events import RefusalChanged, Repaired
 from sdn.outcomes import Acknowledged, Failed, Undefined
 from tests.sdn.southbound.support import (
     FlowModsReceived,

@@ -8,14 +8,14 @@ import pytest
 
 from sdn.emulator.agent import Dialling
 from sdn.emulator.network import EmulatedNetwork
-from sdn.network_events import NetworkEvent, SwitchDown, SwitchUnusable
+from sdn.network.events import NetworkEvent, SwitchDown, SwitchUnusable
 from sdn.openflow.connections.certificates import dpid_name
 from sdn.openflow.connections.claims import RECONNECT_BURST
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.options import Admission
 from sdn.openflow.protocol.constants import Type
 from sdn.outcomes import Acknowledged
-from sdn.pipeline import Pipeline
+from sdn.tables.pipeline import Pipeline
 from tests.certificates import Keys, make_keys, sign
 from tests.robustness.proxy import Proxy
 from tests.sdn.southbound.raw_peer import RawPeer, claim

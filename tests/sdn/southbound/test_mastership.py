@@ -3,14 +3,14 @@
 import pytest
 
 from sdn.emulator.network import EmulatedNetwork
-from sdn.network_events import (
+from sdn.network.events import (
     MastershipLost,
     SwitchUp,
 )
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import V1_3, V1_4
 from sdn.outcomes import Acknowledged, Undefined
-from sdn.pipeline import Pipeline
+from sdn.tables.pipeline import Pipeline
 from tests.sdn.southbound.support import (
     LINE,
     NAMES,

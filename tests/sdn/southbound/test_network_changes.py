@@ -1,11 +1,11 @@
 """Changes of the network: switches, hosts and links."""
 
-from sdn.network_events import (
+from sdn.network.events import (
     PortStateChanged,
 )
 from sdn.outcomes import Acknowledged
-from sdn.topologies import topology
-from sdn.topology import Host
+from sdn.network.topologies import topology
+from sdn.network.topology import Host
 from tests.sdn.southbound.support import LINE, entry, next_event, reconcile, rig
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from sdn.flows import Change, FlowEntry, FlowOp
-from sdn.network_events import SwitchDown
+from sdn.tables.flows import Change, FlowEntry, FlowOp
+from sdn.network.events import SwitchDown
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.switches.limits import Limits, limits_of
 from sdn.outcomes import Acknowledged, Failed, Undefined
-from sdn.switch_limits import SwitchLimits
-from sdn.topology import Topology
+from sdn.network.switch_limits import SwitchLimits
+from sdn.network.topology import Topology
 from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.planes import EmulatedPlane, LabPlane, Round, emulated_plane, lab_plane
 from tests.sdn.southbound.support import LINE, adds, deletes, entry, next_event, rig
-from tests.sdn.test_pipeline import limited
+from tests.sdn.tables.test_pipeline import limited
 
 
 def test_what_is_not_said_is_as_for_all_switches() -> None:

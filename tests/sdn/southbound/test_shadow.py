@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from dzflow.address import Scope, read_match
 from dzflow.region import Region
 from sdn.fence import Fence, StaleEpoch
-from sdn.flows import Change, FlowEntry, FlowOp, Output
-from sdn.shadow import BASE, Shadow
-from sdn.simulate import SimulatedSwitch
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
+from sdn.tables.shadow import BASE, Shadow
+from sdn.tables.simulate import SimulatedSwitch
 
 
 def test_the_fence_lets_through_what_is_as_new_as_the_newest_seen() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from sdn.emulator.model import SwitchModel
-from sdn.flows import FlowEntry, FlowOp, Output
+from sdn.tables.flows import FlowEntry, FlowOp, Output
 from sdn.openflow.connections.connection import Finished, Run
 from sdn.openflow.switches.flow_mod_queue import BARRIERS, PIECE
 from sdn.outcomes import Acknowledged, Failed

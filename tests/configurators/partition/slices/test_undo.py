@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from configurators.partition.slices.undo import way_back
 from dzflow.address import Match
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, Output, difference
+from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, Output, difference
 
 Table = dict[FlowKey, FlowEntry]
 

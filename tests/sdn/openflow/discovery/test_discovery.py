@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdn.network_events import LinkChanged
+from sdn.network.events import LinkChanged
 from sdn.openflow.discovery import discovery
 from sdn.openflow.discovery.discovery import BadKey, Discovery
 from sdn.openflow.discovery.limits import BadSettings, Settings
-from sdn.topologies import topology
-from sdn.topology import Host, Link, Topology
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Link, Topology
 from tests.sdn.openflow.cables import KEY, Cables, advertisement, hosts_of, links_of
 from tests.strategies import topologies
 from tests.support import warnings_of

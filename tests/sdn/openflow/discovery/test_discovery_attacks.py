@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from sdn.network_events import NetworkEvent
+from sdn.network.events import NetworkEvent
 from sdn.openflow.discovery import discovery
 from sdn.openflow.discovery.discovery import MAX_WARNINGS, Discovery
 from sdn.openflow.discovery.frames import build_probe, read_probe
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Settings
-from sdn.topologies import topology
+from sdn.network.topologies import topology
 from tests.sdn.openflow.cables import (
     ADDRESS,
     KEY,

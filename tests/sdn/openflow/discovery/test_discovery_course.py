@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdn.openflow.discovery.hosts import End
-from sdn.topology import Link, Topology
+from sdn.network.topology import Link, Topology
 from tests.sdn.openflow.cables import Cables, links_of
 from tests.strategies import topologies
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sdn.network_events import HostSeen
+from sdn.network.events import HostSeen
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Budget, Settings
-from sdn.topologies import topology
-from sdn.topology import Host, Topology
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Topology
 from tests.sdn.openflow.cables import (
     ADDRESS,
     MAC,

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdn.network_events import LinkChanged, NetworkEvent
+from sdn.network.events import LinkChanged, NetworkEvent
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.frames import build_probe, read_probe
 from sdn.openflow.discovery.hosts import End
-from sdn.topologies import topology
-from sdn.topology import Host, Link, Topology
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Link, Topology
 from tests.sdn.openflow.cables import KEY
 from tests.strategies import topologies
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dzflow.address import ALL, Match
-from sdn.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output, ToGroup
+from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output, ToGroup
 from sdn.openflow.protocol.codec import (
     NotEncodable,
     decode_flow_mod,

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dzflow.address import ALL, Match
-from sdn.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
+from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
 from sdn.openflow.protocol.codec import (
     NotEncodable,
     barrier,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dzflow.address import ALL, Match
-from sdn.flows import Change, FlowEntry, GroupEntry, GroupOp, Output
+from sdn.tables.flows import Change, FlowEntry, GroupEntry, GroupOp, Output
 from sdn.openflow.protocol import replies
 from sdn.openflow.protocol.codec import decode_group_descs, encode_group_ops
 from sdn.openflow.protocol.constants import OUR_COOKIES, V1_3, V1_4, FlowEvent, Multipart, Role

@@ -2,7 +2,7 @@ import struct
 
 import pytest
 
-from sdn.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp
+from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp
 from sdn.openflow.protocol import requests
 from sdn.openflow.protocol.codec import (
     NotEncodable,

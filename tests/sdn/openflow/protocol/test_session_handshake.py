@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sdn.flows import Change
+from sdn.tables.flows import Change
 from sdn.openflow.protocol import requests
 from sdn.openflow.protocol.constants import (
     V1_3,

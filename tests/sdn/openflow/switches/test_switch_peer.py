@@ -1,6 +1,6 @@
 """Which ports of a switch are remembered."""
 
-from sdn.flows import Change
+from sdn.tables.flows import Change
 from sdn.openflow.connections.arrivals import Arrival
 from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.options import DriverOptions

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from dzflow.address import Scope
 from dzflow.region import Region
-from sdn.flows import Change, FlowEntry, Output, difference
-from sdn.simulate import SimulatedSwitch
+from sdn.tables.flows import Change, FlowEntry, Output, difference
+from sdn.tables.simulate import SimulatedSwitch
 
 dzs = st.text("01", max_size=4)
 entries = st.builds(

@@ -23,10 +23,10 @@ import msgspec
 
 from tests.helm.chroot import USER, Chroot, output_of, terminate
 from tests.helm.dockerfile import stages
-from tests.helm.node import Config, Endpoint, Probe, Service
+from tests.helm.machine.node import Config, Endpoint, Probe, Service
 from tests.helm.pods import Pod, pods
 from tests.helm.tool import NAMESPACE, ROOT, Manifest, of_kind
-from tests.helm.wires import PREFIX, Wires
+from tests.helm.machine.wires import PREFIX, Wires
 
 _PATH = {"PATH": stages()["dzflow"].variables["PATH"]}
 _PATIENCE = 600.0  # seconds
@@ -143,7 +143,7 @@ class Kubelet:
     def start_node(self) -> None:
         """Begin to probe pods, and to pass connections to Services on."""
         config = Config([each.endpoint() for each in self.instances], self.services)
-        command = ["ip", "netns", "exec", self.network, sys.executable, "-m", "tests.helm.node"]
+        command = ["ip", "netns", "exec", self.network, sys.executable, "-m", "tests.helm.machine.node"]
         self._node = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from api.start.logs import log_folder
 from api.start.up import Service
-from bench.cpu import process_tree
+from bench.processes.cpu import process_tree
 from bench.load.http_client import CallFailed, HttpClient
 
 ComponentName = Literal[

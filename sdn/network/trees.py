@@ -9,7 +9,7 @@ from heapq import heappop, heappush, nlargest
 from typing import NamedTuple
 
 from dzflow.errors import BadInput
-from sdn.topology import Leg, Link, ToHost, Topology, ToSwitch, UnknownSwitch
+from sdn.network.topology import Leg, Link, ToHost, Topology, ToSwitch, UnknownSwitch
 
 # Up to this many switches every one is tried as the root; beyond, a few likely ones are.
 EVERY_ROOT_UP_TO = 256

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dzflow.address import ALL, Match
-from sdn.flow_table import FlowTable
-from sdn.flows import FlowKey
+from sdn.tables.flow_table import FlowTable
+from sdn.tables.flows import FlowKey
 
 addresses = st.integers(0, 7).map(lambda n: n << 125)
 masks = st.integers(0, 7).map(lambda n: n << 125)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from dzflow.errors import BadInput
-from sdn.switch_limits import AS_ALL, SwitchLimits
+from sdn.network.switch_limits import AS_ALL, SwitchLimits
 
 # OpenFlow 1.0 keeps 0xff00 and above for itself; staying below is right for every version.
 MAX_PORT = 0xFEFF

@@ -7,10 +7,10 @@ import pytest
 import yaml
 from hypothesis import given
 
-from sdn.switch_limits import SwitchLimits
-from sdn.topologies import topology
-from sdn.topology import Host, Link, NotConnected, PortTaken, Switch, Topology
-from sdn.topology_file import (
+from sdn.network.switch_limits import SwitchLimits
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Link, NotConnected, PortTaken, Switch, Topology
+from sdn.network.topology_file import (
     MAX_FILE_BYTES,
     BadTopologyFile,
     FreePorts,

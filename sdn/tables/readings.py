@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sdn.flows import FlowEntry
+from sdn.tables.flows import FlowEntry
 
 
 class Counts(NamedTuple):

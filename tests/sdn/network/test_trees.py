@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sdn.topologies import topology
-from sdn.topology import (
+from sdn.network.topologies import topology
+from sdn.network.topology import (
     Host,
     Link,
     Switch,
@@ -19,7 +19,7 @@ from sdn.topology import (
     UnknownHost,
     UnknownSwitch,
 )
-from sdn.trees import BadTreeCount, NotATree, Tree, legs, spanning_tree, spanning_trees
+from sdn.network.trees import BadTreeCount, NotATree, Tree, legs, spanning_tree, spanning_trees
 from tests.strategies import topologies
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 from dzflow.address import Match, Scope
 from dzflow.errors import BadInput
 from dzflow.region import Region
-from sdn.flows import Action, Batch, Change, FlowEntry, FlowOp, in_safe_order
-from sdn.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline, PlanName
-from sdn.routes import EdgeSlot, LegSlot, Routes, bits
+from sdn.tables.flows import Action, Batch, Change, FlowEntry, FlowOp, in_safe_order
+from sdn.tables.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline, PlanName
+from sdn.network.routes import EdgeSlot, LegSlot, Routes, bits
 
 
 class NotADz(BadInput):

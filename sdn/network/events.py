@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from sdn.topology import Host, Link
+from sdn.network.topology import Host, Link
 
 
 class SwitchUp(Struct, frozen=True):

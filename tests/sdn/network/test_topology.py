@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dzflow.errors import BadInput
-from sdn.topology import (
+from sdn.network.topology import (
     BadDpid,
     BadId,
     BadIpv6,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from dzflow.errors import DzflowError
-from sdn.flow_table import FlowTable
-from sdn.flows import (
+from sdn.tables.flow_table import FlowTable
+from sdn.tables.flows import (
     Action,
     Batch,
     Change,
@@ -18,8 +18,8 @@ from sdn.flows import (
     Output,
     difference,
 )
-from sdn.pipeline import Pipeline
-from sdn.topology import Host, Link, Topology
+from sdn.tables.pipeline import Pipeline
+from sdn.network.topology import Host, Link, Topology
 
 
 class OperationRefused(DzflowError):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from sdn.topology import Host, Link, Switch, Topology, TopologyError
-from sdn.topology_file import JSON_SUFFIX, YAML_SUFFIXES, FreePorts, load_topology
+from sdn.network.topology import Host, Link, Switch, Topology, TopologyError
+from sdn.network.topology_file import JSON_SUFFIX, YAML_SUFFIXES, FreePorts, load_topology
 
 MAX_SWITCHES = 4_096
 MAX_HOSTS = 16_384

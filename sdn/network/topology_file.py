@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sdn.switch_limits import SwitchLimits
-from sdn.topology import Host, Link, NoSwitches, Switch, Topology, TopologyError
+from sdn.network.switch_limits import SwitchLimits
+from sdn.network.topology import Host, Link, NoSwitches, Switch, Topology, TopologyError
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 32  # of values inside values; a topology needs four

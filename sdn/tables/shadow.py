@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from dzflow.address import OWN_SPACE, space_of
-from sdn.flows import Change, FlowEntry, FlowKey, FlowOp, difference
+from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, difference
 
 BASE = "base"
 """The partition of the entries that a switch holds without any request."""

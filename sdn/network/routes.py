@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from dzflow.address import MAX_TREE
 from dzflow.errors import BadInput
-from sdn.topology import Leg, ToHost, Topology, ToSwitch
-from sdn.trees import Tree, legs
+from sdn.network.topology import Leg, ToHost, Topology, ToSwitch
+from sdn.network.trees import Tree, legs
 
 
 class BadTreeNumber(BadInput):

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Concatenate, ParamSpec
 
-from bench.forked import MeasurementFailed
+from bench.processes.forked import MeasurementFailed
 from bench.report import Progress, Row
 
 P = ParamSpec("P")

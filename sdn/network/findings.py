@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from sdn.topology import Link
+from sdn.network.topology import Link
 
 End = tuple[str, int]
 """A port of a switch."""

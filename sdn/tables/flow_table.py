@@ -3,7 +3,7 @@
 from bisect import insort
 from typing import Generic, TypeVar
 
-from sdn.flows import FlowKey
+from sdn.tables.flows import FlowKey
 
 E = TypeVar("E")
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from sdn.topologies import MAX_SWITCHES, TopologyTooLarge, UnknownTopology, topology
-from sdn.topology import Host, Topology
-from sdn.topology_file import TopologyFileUnreadable
+from sdn.network.topologies import MAX_SWITCHES, TopologyTooLarge, UnknownTopology, topology
+from sdn.network.topology import Host, Topology
+from sdn.network.topology_file import TopologyFileUnreadable
 
 
 def degrees(net: Topology) -> list[int]:

@@ -12,7 +12,7 @@ _MARKS = (
     ("configurators", "ray::Configurator"),
     ("southbound", "ray::Southbound"),
     ("network", "network_process"),
-    ("network", "bench.switches"),
+    ("network", "bench.processes.switches"),
     ("network", "ovs-vswitchd"),
     ("network", "ovsdb-server"),
     ("api", "api.start.api_server"),

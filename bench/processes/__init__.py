@@ -1,0 +1,1 @@
+"""Start the processes that are measured, and read their processor time."""

@@ -1,0 +1,1 @@
+"""The network: topologies, spanning trees, routes, and what drivers report of it."""

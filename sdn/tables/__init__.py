@@ -1,0 +1,1 @@
+"""The tables of switches: entries, pipeline, plans, and a simulation of them."""
