@@ -28,6 +28,8 @@ class Balancer:
         self._turn = 0
         self._started = threading.Event()
         self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=self._run, name="balancer", daemon=True)
 
     def __enter__(self) -> Self:
@@ -41,24 +43,33 @@ class Balancer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        serving = self._loop.create_task(self._serve())
-        self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        with suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(serving)
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server, httpx.AsyncClient(trust_env=False, timeout=WAIT) as client:
+        async with asyncio.TaskGroup() as group:
+
+            def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                # A task that is cancelled before its first step could not close it.
+                self._writers.add(writer)
+                connections.add(group.create_task(self._forward(reader, writer)))
+
+            connections = {group.create_task(self._watch())}
+            server = await asyncio.start_server(accept, "127.0.0.1", 0)
+            self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with server:
+                await self._stop.wait()
+            for task in connections:
+                task.cancel()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _watch(self) -> None:
+        async with httpx.AsyncClient(trust_env=False, timeout=WAIT) as client:
             while True:
                 self._ready = [url for url in self._urls if await _is_ready(client, url)]
                 if self._ready:
@@ -75,6 +86,7 @@ class Balancer:
         except OSError:
             writer.close()  # for the caller to see that a request was lost
             return
+        self._writers.add(writer_there)
         await asyncio.gather(_copy(reader, writer_there), _copy(reader_there, writer))
 
 
