@@ -14,6 +14,7 @@ import grpc
 from aetcd import rpc
 from msgspec import Struct
 
+from configurators.store.etcd.direct_calls import DirectCalls
 from configurators.store.etcd.endpoints import ReachableSocket, socket_path
 from configurators.store.etcd.errors import (
     StoreRefused,
@@ -32,14 +33,16 @@ PING_EVERY, PING_TIMEOUT = 10.0, 6.0
 They are for streams, which have no time limit. etcd allows one ping in 5 s.
 """
 
-_MIB = 1 << 20
+_LARGEST = 64 << 20  # bytes of a message
 _OPTIONS: list[tuple[str, int]] = [
-    ("grpc.max_receive_message_length", 64 * _MIB),
-    ("grpc.max_send_message_length", 64 * _MIB),
+    ("grpc.max_receive_message_length", _LARGEST),
+    ("grpc.max_send_message_length", _LARGEST),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A member may come back at another address of its name. The default is 30 s.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 ]
@@ -68,7 +71,7 @@ class Access(Struct, frozen=True):
 
 
 class Member:
-    """One endpoint: its channel and stubs."""
+    """One endpoint: its channel and stubs. A unix socket has direct calls for keys."""
 
     def __init__(self, endpoint: str, credentials: grpc.ChannelCredentials | None) -> None:
         self.endpoint = endpoint
@@ -86,7 +89,8 @@ class Member:
             self.channel = grpc.aio.insecure_channel(target, options=options)
         else:
             self.channel = grpc.aio.secure_channel(target, credentials, options=options)
-        self.kv: Any = rpc.KVStub(self.channel)
+        self._direct = None if self._socket is None else DirectCalls(self._socket, _LARGEST)
+        self.kv: Any = rpc.KVStub(self.channel) if self._direct is None else self._direct
         self.watch: Any = rpc.WatchStub(self.channel)
         self.leases: Any = rpc.LeaseStub(self.channel)
         self.auth: Any = rpc.AuthStub(self.channel)
@@ -97,8 +101,15 @@ class Member:
         """Whether the member is connected, so that a call is sent at once."""
         return bool(self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY)
 
+    @property
+    def writable(self) -> bool:
+        """Whether a call of the key-value service is sent at once."""
+        return self.connected if self._direct is None else self._direct.connected
+
     async def close(self) -> None:
         """Close the channel."""
+        if self._direct is not None:
+            self._direct.close()
         await self.channel.close()
         if self._socket is not None:
             self._socket.close()
@@ -204,7 +215,7 @@ class EtcdConnection:
         sent = False
         try:
             metadata = await self.metadata(member, patience)
-            if not repeatable and not (member is self._proven and member.connected):
+            if not repeatable and not (member is self._proven and member.writable):
                 await self._prove(member, metadata, patience)
             sent = True
             value = await invoke(member, metadata, patience if repeatable else max(0.001, left))

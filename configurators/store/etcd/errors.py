@@ -62,7 +62,15 @@ _FULL = (
     " etcd compact` does so at once. If that is not enough, give etcd a larger quota (etcd.quota;"
     " --quota-backend-bytes of an etcd of your own), and remove subscriptions that are not needed"
 )
-_NOT_SENT = ("failed to connect to all addresses", "DNS resolution failed", "connections to all")
+NOT_SENT = "not sent: "
+"""How the reason of a call begins that has certainly not reached etcd (`direct_calls.py`)."""
+
+_NOT_SENT = (
+    NOT_SENT,
+    "failed to connect to all addresses",
+    "DNS resolution failed",
+    "connections to all",
+)
 _NOT_PROPOSED = ("no leader", "raft proposal dropped", "too many requests", "not capable")
 _BAD_TOKEN = ("invalid auth token", "revision of auth store is old", "revision in header is old")
 _BAD_TLS = ("CERTIFICATE", "WRONG_VERSION_NUMBER", "TSI_PROTOCOL_FAILURE", "TSI_DATA_CORRUPTED")
@@ -73,11 +81,16 @@ def is_tls_trouble(reason: str) -> bool:
     return any(text in reason for text in _BAD_TLS)
 
 
+def is_bad_token(reason: str) -> bool:
+    """Whether a member does not, or no longer, know a token: members forget them in a restart."""
+    return any(text in reason for text in _BAD_TOKEN)
+
+
 def judge(code: Any, details: str | None) -> Verdict:
     """What the status of a failed call means."""
     reason = details or str(code)
     status = grpc.StatusCode
-    if any(text in reason for text in _BAD_TOKEN):
+    if is_bad_token(reason):
         return Verdict("token", reason)
     if reason.startswith(_NOT_SENT) or any(text in reason for text in _NOT_PROPOSED):
         return Verdict("never", reason)

@@ -10,7 +10,12 @@ from aetcd import rpc
 from msgspec import Struct
 
 from configurators.store.etcd.connection import EtcdConnection, Metadata
-from configurators.store.etcd.errors import Compacted, StoreRefused, StoreUnavailable
+from configurators.store.etcd.errors import (
+    Compacted,
+    StoreRefused,
+    StoreUnavailable,
+    is_bad_token,
+)
 from configurators.store.etcd.operations import end_of
 
 _log = logging.getLogger(__name__)
@@ -72,8 +77,10 @@ async def changes(
                             f" it keeps is {answer.compact_revision}"
                         )
                     reason = answer.cancel_reason or "cancelled by etcd"
-                    if "permission denied" in reason:
-                        # etcd says the same about a token that has expired.
+                    if is_bad_token(reason):
+                        connection.forget_token(metadata)
+                    elif "permission denied" in reason:
+                        # Some versions say the same about a token that has expired.
                         connection.forget_token(metadata)
                         refusals += 1
                         if refusals > 1:

@@ -5,8 +5,8 @@ from configurators.state.spaces import new_space
 from configurators.store import documents
 from configurators.store.documents import BadDocument, encode
 from configurators.store.model import KeyUse, NextFilter, Process, Record, Timing
-from sdn.tables.pipeline import PlanName
 from sdn.network.topologies import topology
+from sdn.tables.pipeline import PlanName
 
 RECORD = Record(
     id="s1f-0123456789abcdef",

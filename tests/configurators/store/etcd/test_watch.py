@@ -4,6 +4,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from configurators.store.etcd import connection
 from configurators.store.etcd.client import (
@@ -16,7 +17,7 @@ from configurators.store.etcd.client import (
     WatchBatch,
     WatchEvent,
 )
-from tests.etcd import TestEtcd, running
+from tests.etcd import PASSWORD, USER, TestEtcd, authenticate, running
 
 
 async def collect(batches: AsyncGenerator[WatchBatch, None], last: str) -> list[WatchEvent]:
@@ -79,6 +80,26 @@ async def test_a_watch_goes_on_over_restarts_without_loss_or_repetition(tmp_path
             revisions = [change.revision for change in found]
             assert revisions == sorted(set(revisions))
             assert list(dict.fromkeys(change.key for change in found)) == [*written, "w/end"]
+
+
+async def test_a_watch_logs_in_again_where_a_restarted_member_has_forgotten_its_tokens(
+    tmp_path: Path,
+) -> None:
+    """Nothing else uses the connection meanwhile, whose calls would fetch another token."""
+    with running(tmp_path) as server:
+        await authenticate(server.access())
+        access = structs.replace(server.access(), user=USER, password=PASSWORD)
+        async with Etcd(access) as etcd:
+            batches = etcd.watch("w/", 0)
+            async with aclosing(batches):
+                await etcd.put("w/a", b"")
+                assert (await anext(batches)).events[0].key == "w/a"
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
+                async with Etcd(access) as writer:
+                    last = await writer.put("w/b", b"")
+                async with asyncio.timeout(60):
+                    assert (await anext(batches)).events == [WatchEvent("w/b", b"", last)]
 
 
 async def test_a_watch_leaves_a_member_that_stands_still(
