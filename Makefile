@@ -25,7 +25,7 @@ fi
 endef
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends install
 
-.PHONY: help setup run demo etcd lab mininet java browser helm chart spark lint test test-pods screenshots robustness soak fuzz bench lock clean
+.PHONY: help setup run demo etcd lab mininet java browser helm kubernetes chart spark lint test test-pods test-cluster screenshots robustness soak fuzz bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -167,9 +167,25 @@ spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java
 test: setup etcd lab mininet java browser helm  ## all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# Heavy: it builds the image, and starts all of Ray, etcd and the service in thirteen pods.
-test-pods: setup etcd lab helm  ## start every container of the Helm chart without a cluster (as root)
+# Heavy: it builds both images, and starts all of Ray, etcd and the service in fourteen pods.
+test-pods: setup etcd lab java helm  ## start every container of the Helm chart without a cluster (as root)
 	DZFLOW_PODS=1 $(BIN)/python -m pytest tests/helm/test_without_cluster.py $(ARGS)
+
+# All of Kubernetes' control plane in one program. The sums of the modules vouch for the versions.
+KUBERNETES := v1.37.1
+KUBERNETES_FLAGS := $(foreach each,gitVersion=$(KUBERNETES) gitMajor=1 gitMinor=37,-X k8s.io/component-base/version.$(each))
+kubernetes:  ## build a Kubernetes API server, with Go, for `make test-cluster`
+	@[ -x .tools/kubernetes ] && [ -z "$$(find tests/helm/cluster/kubebuild -newer .tools/kubernetes)" ] && exit 0; \
+	if ! command -v go >/dev/null; then \
+	  echo "An API server is built with Go, which is not here."; exit 1; \
+	fi; \
+	echo "Building Kubernetes $(KUBERNETES) with Go, which takes 7 to 11 minutes the first time"; \
+	mkdir -p .tools; \
+	cd tests/helm/cluster/kubebuild && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(KUBERNETES_FLAGS)" -o "$(CURDIR)/.tools/kubernetes" .
+
+# Real in all but the nodes, which start no container: `make test-pods` starts them.
+test-cluster: setup etcd helm kubernetes  ## install, upgrade and remove the chart on a real Kubernetes API server
+	DZFLOW_CLUSTER=1 $(BIN)/python -m pytest tests/helm/cluster $(ARGS)
 
 screenshots: setup etcd browser  ## make the pictures of the dashboard in the documentation
 	$(BIN)/python -m tests.monitor.dashboard.screenshots

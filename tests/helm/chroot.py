@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import IO
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
-# The build fetches packages: it needs names and certificates. What runs later does not.
+# The build fetches packages: it needs names and certificates. What runs later does not. Java is
+# found by way of `alternatives`, and has its settings in /etc.
 _FILES = ("etc/resolv.conf", "etc/hosts", "etc/nsswitch.conf", "etc/ssl", "etc/ld.so.cache")
+_JAVA = ("etc/alternatives", "etc/java-*-openjdk")
 _PASSED = ("PIP_", "UV_", "SSL_", "HTTP_", "HTTPS_", "NO_", "http", "https", "no_")
 
 _PROGRAMS = ("unshare", "chroot", "setpriv", "ip")
@@ -25,12 +27,14 @@ USER = 10001
 _MOUNT = r"""
 set -eu
 root=$1; user=$2; mode=$3; shift 3
+[ -z "$NAME" ] || echo "$NAME" >/proc/sys/kernel/hostname
 mount --bind "$root" "$root"
 for at in $MOUNTS; do mount --bind "/$at" "$root/$at"; mount -o remount,bind,ro "$root/$at"; done
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 for at in tmp data; do mount -t tmpfs -o mode=1777 tmpfs "$root/$at"; done
 for each in $BINDS; do mount --bind "${each%%:*}" "$root${each#*:}"; done
+for at in $FIXED; do mount -o remount,bind,ro "$root$at"; done
 [ "$mode" = ro ] && mount -o remount,bind,ro "$root"
 # A change of the user forgets the signal of --kill-child, so it is asked for again.
 set -- --pdeathsig KILL --reuid "$user" --regid "$user" --clear-groups "$@"
@@ -59,6 +63,9 @@ class Chroot:
         for name in _FILES:
             if (source := Path("/", name)).exists():
                 self._add_mount(name, source.is_dir())
+        for pattern in _JAVA:
+            for source in Path("/").glob(pattern):
+                self._add_mount(str(source).lstrip("/"), True)
         base = Path(sys.base_prefix)
         if not base.is_relative_to("/usr"):
             self._add_mount(str(base).lstrip("/"), True)
@@ -90,18 +97,32 @@ class Chroot:
         writable: bool = False,
         folder: str = "/tmp",  # noqa: S108 - of its own
         binds: Mapping[str, Path] | None = None,
+        fixed: Sequence[str] = (),
         network: str | None = None,
+        name: str = "",
         output: IO[str] | int = subprocess.PIPE,
     ) -> "subprocess.Popen[str]":
         """Start a command in it, as a user, with nothing in its environment but these variables.
 
         /tmp and /data are empty, and go when it ends; all else is read-only unless `writable`.
         It ends with the thread that has started it. `binds` are files and folders that it has at
-        other paths; `network` names a namespace.
+        other paths, and `fixed` the paths of those that are read-only; `network` names a namespace.
+        `name` is that of its machine.
         """
         # Nothing outlives the thread that has started it, nor this process.
         outer = ["setpriv", "--pdeathsig", "KILL"]
-        outer += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _MOUNT, "sh"]
+        outer += [
+            "unshare",
+            "--mount",
+            "--uts",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            _MOUNT,
+            "sh",
+        ]
         at = [str(self.root), str(user), "rw" if writable else "ro"]
         inner = ["/usr/bin/env", "-i", f"--chdir={folder}"]
         inner += [f"{name}={value}" for name, value in variables.items()]
@@ -111,6 +132,8 @@ class Chroot:
         mounts = {
             "MOUNTS": " ".join(self._mounts),
             "BINDS": " ".join(f"{source}:{target}" for target, source in (binds or {}).items()),
+            "FIXED": " ".join(fixed),
+            "NAME": name,
         }
         return subprocess.Popen(
             [*outer[:3], *where, *outer[3:], *at, *inner, *command],

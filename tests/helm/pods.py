@@ -67,7 +67,8 @@ def _driver(kind: str, name: str, application: dict[str, Any]) -> Pod:
         "envFrom": driver.get("envFrom", []),
         "securityContext": driver["securityContext"],
         "volumeMounts": driver["volumeMounts"],
-        "resources": {"limits": {"memory": driver["memory"]}},
+        # Spark writes 2g for what Kubernetes writes as 2Gi.
+        "resources": {"limits": {"memory": driver["memory"].replace("g", "Gi")}},
     }
     spec = {
         "containers": [container],

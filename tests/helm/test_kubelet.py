@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 
 from tests.helm.chroot import Chroot, child, missing
-from tests.helm.machine.kubelet import Instance, Kubelet, kubelet
-from tests.helm.tool import Manifest
+from tests.helm.machine.instance import Instance
+from tests.helm.machine.kubelet import Kubelet, kubelet
 from tests.helm.machine.wires import wired
+from tests.helm.pods import pods
+from tests.helm.tool import Manifest
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 # Answers with its name. When it is told to end, it says that it is not ready, and ends once two
 # probes have heard that.
 SERVER = """
-import http.server, os, signal, threading
+import http.server, os, signal, socket, threading
+socket.gethostbyname(socket.gethostname())  # Java wants it, too
 told = threading.Event()
 class Handler(http.server.BaseHTTPRequestHandler):
     heard = 0
@@ -44,8 +47,8 @@ for _ in range(4):
 """
 
 
-def manifests(python: str) -> tuple[Manifest, ...]:
-    """A Deployment of two pods, with its Service, and the files that they need."""
+def manifests(python: str, kind: str) -> tuple[Manifest, ...]:
+    """An object of two pods, with its Service, the files that they need, and a Job."""
     labels = {"dzflow/role": "web"}
     name = {"fieldRef": {"fieldPath": "metadata.name"}}
     greeting = {"secretKeyRef": {"name": "words", "key": "greeting"}}
@@ -59,21 +62,43 @@ def manifests(python: str) -> tuple[Manifest, ...]:
         "ports": [{"name": "http", "containerPort": 8080}],
         "livenessProbe": _probe("/healthz", 6),
         "readinessProbe": _probe("/readyz", 2),
-        "volumeMounts": [{"name": "settings", "mountPath": "/etc/web"}],
+        "volumeMounts": [
+            {"name": "settings", "mountPath": "/etc/web", "readOnly": True},
+            {"name": "kept", "mountPath": "/kept"},
+        ],
     }
+    volumes: list[Manifest] = [{"name": "settings", "configMap": {"name": "settings"}}]
+    if kind == "Deployment":
+        volumes.append({"name": "kept", "emptyDir": {}})
     spec = {
         "terminationGracePeriodSeconds": 60,
         "containers": [container],
-        "volumes": [{"name": "settings", "configMap": {"name": "settings"}}],
+        "volumes": volumes,
     }
     template = {"metadata": {"labels": labels}, "spec": spec}
     service = {"selector": labels, "ports": [{"port": 80, "targetPort": "http"}]}
+    update = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     return (
-        _object("Deployment", "web", spec={"replicas": 2, "template": template}),
+        _object(kind, "web", spec={"replicas": 2, "template": template, "strategy": update}),
+        _object("Job", "reader", spec={"template": _reader()}),
+        _object("PersistentVolumeClaim", "claim", spec={}),
         _object("Service", "web", spec=service),
         _object("ConfigMap", "settings", data={"server.py": SERVER}),
         _object("Secret", "words", data={"greeting": "aGVsbG8="}),
     )
+
+
+def _reader() -> Manifest:
+    claim = {"claimName": "claim", "readOnly": True}
+    container = {
+        "command": ["touch", "/claim/file"],
+        "volumeMounts": [{"name": "claim", "mountPath": "/claim"}],
+    }
+    spec = {
+        "containers": [container],
+        "volumes": [{"name": "claim", "persistentVolumeClaim": claim}],
+    }
+    return {"metadata": {"labels": {"dzflow/role": "reader"}}, "spec": spec}
 
 
 def _probe(path: str, failures: int) -> Manifest:
@@ -97,14 +122,14 @@ def pidfd(instance: Instance) -> int:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Kubelet]:
+def started(folder: Path, kind: str = "Deployment") -> Iterator[Kubelet]:
     """Both pods, ready."""
     root = folder / "root"
     root.mkdir(mode=0o755)
     image = Chroot(root)
     with (
         wired(f"dk{os.getpid()}") as wires,
-        kubelet(manifests(image.python), image, wires, folder) as made,
+        kubelet(manifests(image.python, kind), image, wires, folder) as made,
     ):
         made.start_node()
         for each in made.instances:
@@ -126,13 +151,56 @@ def test_a_service_leads_to_the_pods_that_are_ready_also_while_one_is_replaced(
     with started(tmp_path) as cluster:
         first, second = cluster.instances
         assert asked(cluster) == {"hello web-0", "hello web-1"}
-        assert cluster.stop(first) == 0
+        cluster.stop(first)
+        assert first.code == 0
         cluster.wait_until(False, first)
         assert asked(cluster) == {"hello web-1"}
         cluster.start(first)
         cluster.wait_until(True, first)
         assert asked(cluster) == {"hello web-0", "hello web-1"}
         assert (first.restarts, second.restarts) == (0, 0)
+
+
+def test_a_pod_of_a_deployment_is_replaced_by_one_of_another_name_that_is_ready_before_it_ends(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path) as cluster:
+        first, second = cluster.instances
+        new = cluster.replace(first)
+        assert (new.name, new.address) != (first.name, first.address)
+        assert cluster.instances == [second, new]
+        assert asked(cluster) == {f"hello {second.name}", f"hello {new.name}"}
+        assert first.code == 0
+        assert first.network not in namespaces().split()
+        assert kept(cluster, new) == "", "it begins with an empty folder"
+
+
+def test_a_pod_of_a_stateful_set_is_replaced_by_one_with_its_name_and_its_claims(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path, "StatefulSet") as cluster:
+        first, second = cluster.instances
+        cluster.run(first, ["sh", "-c", "echo word > /kept/file"], {})
+        new = cluster.replace(first)
+        assert new.name == first.name
+        assert new.address != first.address
+        assert kept(cluster, new) == "file\n"
+        assert kept(cluster, second) == ""
+        assert asked(cluster) == {"hello web-0", "hello web-1"}
+
+
+def test_a_pod_that_ends_by_itself_has_the_claims_that_it_names_and_cannot_write_if_it_only_reads(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path) as cluster:
+        (reader,) = [pod for pod in pods(cluster.objects) if pod.role == "reader"]
+        said = cluster.run_pod(reader, check=False)
+    assert "Read-only file system" in said
+
+
+def kept(cluster: Kubelet, instance: Instance) -> str:
+    """The names of the files in a pod's folder."""
+    return cluster.run(instance, ["ls", "/kept"], {})
 
 
 def test_a_pod_that_ends_by_itself_is_started_again(tmp_path: Path) -> None:

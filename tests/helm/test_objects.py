@@ -2,23 +2,16 @@
 
 import re
 from collections.abc import Iterator
+from importlib.metadata import version as installed
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.helm.pods import Pod, pods
-from tests.helm.tool import CASES, Manifest, needs_helm, of_kind, render
+from tests.helm.tool import CASES, GIVEN, Manifest, needs_helm, of_kind, render
 
 pytestmark = needs_helm
-
-# Secrets and claims that the values files name, and that users make.
-GIVEN = {
-    "full": {"openflow-tls", "dzflow-more-secrets", "dzflow-example", "registry"},
-    "external": {"dzflow-secrets", "openflow-tls", "ray-token", "etcd-client", "bucket"},
-    "tls": {"api-tls", "openflow-tls", "ray-tls", "streams-tls", "etcd-members", "etcd-clients"},
-    "plain": {"onos-password"},
-}
 
 
 def matches(selector: dict[str, str], labels: dict[str, str]) -> bool:
@@ -98,6 +91,8 @@ def test_every_mount_has_a_volume_and_every_volume_a_mount(case: str) -> None:
         made = {each["metadata"]["name"] for each in claims.get("volumeClaimTemplates", [])}
         volumes = {each["name"] for each in pod.spec["volumes"]} | made
         mounts = {m["name"] for c in pod.containers for m in c.get("volumeMounts", [])}
+        if pod.role == "ray-head":
+            mounts |= set(autoscaler_mounts(render(case)))
         assert mounts == volumes, pod.name
 
 
@@ -190,6 +185,45 @@ def test_no_pod_gets_rights_in_the_cluster_or_variables_of_services(case: str) -
     assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} & kinds
 
 
+def autoscaler_mounts(objects: tuple[Manifest, ...]) -> dict[str, str]:
+    """What KubeRay mounts in the container of Ray's autoscaler, and where."""
+    return {
+        mount["name"]: mount["mountPath"]
+        for each in of_kind(objects, "RayCluster").values()
+        for mount in each["spec"].get("autoscalerOptions", {}).get("volumeMounts", [])
+    }
+
+
+def test_only_the_autoscaler_of_ray_has_the_token_of_a_service_account() -> None:
+    """It asks the API server for workers; what Ray runs beside it must not be able to."""
+    objects = render("full")
+    (head,) = [pod for pod in pods(objects) if pod.role == "ray-head"]
+    assert head.spec["serviceAccountName"] == "dz-dzflow-ray-head"
+    others = {pod.spec["serviceAccountName"] for pod in pods(objects) if pod.role != "ray-head"}
+    assert others == {"dz-dzflow"}, "KubeRay gives rights to that of the head"
+    (volume,) = [each["name"] for each in head.spec["volumes"] if "projected" in each]
+    at = "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert autoscaler_mounts(objects)[volume] == at
+    assert volume not in {m["name"] for c in head.containers for m in c["volumeMounts"]}
+
+
+@pytest.mark.parametrize(
+    ("scaled", "restarted"),
+    [("configurators.count", {"dz-dzflow-configurators"}), ("southbound.replicas", set())],
+)
+def test_scaling_restarts_no_pod_that_need_not(scaled: str, restarted: set[str]) -> None:
+    def templates(count: int) -> dict[str, Any]:
+        return {
+            each["metadata"]["name"]: each["spec"]["template"]
+            for each in render("tls", "--set", f"{scaled}={count}")
+            if each["kind"] in ("Deployment", "StatefulSet", "Job")
+        }
+
+    two, three = templates(2), templates(3)
+    assert set(two) == set(three)
+    assert {name for name in two if two[name] != three[name]} == restarted
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_every_container_asks_for_resources_and_is_limited_in_memory(case: str) -> None:
     for pod in pods(render(case)):
@@ -238,6 +272,48 @@ def test_the_members_of_etcd_know_each_other_by_names_in_their_certificates() ->
         host = f"dz-dzflow-etcd-{number}.dz-dzflow-etcd.net.svc"
         assert f"dz-dzflow-etcd-{number}=https://{host}:2380" in command
         assert f"{host}:2379" in settings_of(render("plain"))["etcd"]["endpoints"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_head_of_ray_keeps_its_cluster_on_a_volume_of_its_own_and_nodes_wait_for_it(
+    case: str,
+) -> None:
+    """Otherwise all configurators would restart whenever the head is replaced."""
+    by_role = {pod.role: pod for pod in pods(render(case))}
+    claims = of_kind(render(case), "PersistentVolumeClaim")
+    kept = "dz-dzflow-ray-head" in claims
+    assert kept == (case not in ("single", "external"))
+    for role in {"ray-head", "ray-worker"} & by_role.keys():
+        pod = by_role[role]
+        (container,) = pod.containers
+        env = {each["name"]: each.get("value") for each in container["env"]}
+        claimed = [each["persistentVolumeClaim"]["claimName"] for each in pod.spec["volumes"]
+                   if "persistentVolumeClaim" in each]  # fmt: skip
+        is_head = role == "ray-head"
+        assert claimed == (["dz-dzflow-ray-head"] if kept and is_head else [])
+        assert env.get("RAY_gcs_storage") == ("rocksdb" if kept and is_head else None)
+        assert env.get("RAY_gcs_rpc_server_reconnect_timeout_s") == ("600" if kept else None)
+        if kept and is_head:
+            (at,) = [m["mountPath"] for m in container["volumeMounts"] if m["name"] == "cluster"]
+            assert env["RAY_gcs_storage_path"] == f"{at}/{installed('ray')}"
+
+
+def test_an_upgrade_replaces_the_pods_of_kuberay() -> None:
+    """KubeRay leaves pods alone whose template has changed unless it is told to replace them."""
+    (cluster,) = of_kind(render("minimal"), "RayCluster").values()
+    assert cluster["spec"]["upgradeStrategy"] == {"type": "Recreate"}
+    assert cluster["spec"]["rayVersion"] == installed("ray")
+
+
+@pytest.mark.parametrize("case", ["demo", "full", "external", "tls"])
+def test_the_user_of_the_spark_job_has_a_name(case: str) -> None:
+    """Java and Hadoop do not start for a user that /etc/passwd does not know."""
+    (pod,) = [pod for pod in pods(render(case)) if pod.role == "spark"]
+    (mount,) = [m for m in pod.containers[0]["volumeMounts"] if m["mountPath"] == "/etc/passwd"]
+    (name,) = [v["configMap"]["name"] for v in pod.spec["volumes"] if v["name"] == mount["name"]]
+    lines = of_kind(render(case), "ConfigMap")[name]["data"][mount["subPath"]].splitlines()
+    users = {line.split(":")[2]: line.split(":")[5] for line in lines}
+    assert users[str(pod.spec["securityContext"]["runAsUser"])] == "/tmp"  # noqa: S108 - of the pod
 
 
 def test_secrets_are_in_no_config_map_and_no_command() -> None:

@@ -14,6 +14,14 @@ CHART = ROOT / "helm" / "dzflow"
 CASES = sorted(path.name.removesuffix("-values.yaml") for path in CHART.glob("ci/*-values.yaml"))
 """The names of the values files, which all tests of renderings go through."""
 
+GIVEN = {
+    "full": {"openflow-tls", "dzflow-more-secrets", "dzflow-example", "registry"},
+    "external": {"dzflow-secrets", "openflow-tls", "ray-token", "etcd-client", "bucket"},
+    "tls": {"api-tls", "openflow-tls", "ray-tls", "streams-tls", "etcd-members", "etcd-clients"},
+    "plain": {"onos-password"},
+}
+"""The Secrets that values files name, and that users make."""
+
 RELEASE, NAMESPACE = "dz", "net"
 _TIMEOUT = 120
 

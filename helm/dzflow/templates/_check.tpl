@@ -61,6 +61,24 @@ values.schema.json. */}}
 {{- if and (or $values.monitoring.serviceMonitor.enabled $values.monitoring.alerts.enabled) (not (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1/ServiceMonitor")) (include "dzflow.onCluster" .) -}}
 {{- fail "monitoring: this cluster knows no ServiceMonitor; install the Prometheus operator first, or switch serviceMonitor and alerts off" -}}
 {{- end -}}
+{{- $namespace := .Release.Namespace -}}
+{{- if $values.etcd.enabled -}}
+{{- with lookup "apps/v1" "StatefulSet" $namespace (include "dzflow.etcdName" .) -}}
+{{- if ne (int .spec.replicas) (int $values.etcd.replicas) -}}
+{{- fail (printf "etcd.replicas: it is %d and cannot be changed; for another number, back up, install again and restore (docs/how-to/deploy.md)" (int .spec.replicas)) -}}
+{{- end -}}
+{{- $claims := .spec.volumeClaimTemplates | default list -}}
+{{- if ne (empty $claims) (not $values.etcd.persistence.enabled) -}}
+{{- fail "etcd.persistence.enabled: it cannot be changed; back up, install again and restore (docs/how-to/deploy.md)" -}}
+{{- end -}}
+{{- range $claims -}}
+{{- $sizes := list (include "dzflow.bytes" .spec.resources.requests.storage) (include "dzflow.bytes" $values.etcd.persistence.size) -}}
+{{- if or (ne (first $sizes) (last $sizes)) (ne (.spec.storageClassName | default "") $values.etcd.persistence.storageClass) -}}
+{{- fail (printf "etcd.persistence: the claims have %s of the class %q, which an upgrade cannot change; docs/how-to/deploy.md says how to get larger volumes" .spec.resources.requests.storage (.spec.storageClassName | default "")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $made := dict
     "data_plane" "dataPlane" "topology" "topology" "configurators" "configurators.count"
     "southbound" "southbound.replicas" "southbound_placed" "" "southbound_id" "" "dispatchers" "api.replicas"
@@ -85,6 +103,13 @@ values.schema.json. */}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The bytes of a quantity: the API server may write it in another way, such as 1Gi for 1024Mi. */}}
+{{- define "dzflow.bytes" -}}
+{{- $units := dict "" 1 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624
+    "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 -}}
+{{- mulf (regexFind "^[0-9.]+" .) (get $units (regexFind "[A-Za-z]*$" .)) | printf "%.0f" -}}
 {{- end -}}
 
 {{/* Whether a cluster is asked: `helm template` and `helm lint` know no custom resources. */}}

@@ -46,6 +46,11 @@ dzflow/role: {{ index . 1 }}
 {{- .Values.serviceAccount.name | default (include "dzflow.fullname" .) -}}
 {{- end -}}
 
+{{/* Whether Ray's autoscaler runs beside the head. */}}
+{{- define "dzflow.autoscaler" -}}
+{{- if and (eq .Values.ray.mode "kuberay") .Values.ray.worker.maxReplicas }}yes{{ end -}}
+{{- end -}}
+
 {{/* Names of Secrets: those that are given, or those that the chart makes. */}}
 {{- define "dzflow.secret" -}}
 {{- .Values.secrets.existingSecret | default (printf "%s-secrets" (include "dzflow.fullname" .)) -}}
@@ -110,6 +115,13 @@ dzflow/role: {{ index . 1 }}
 
 {{- define "dzflow.rayHead" -}}
 {{ include "dzflow.rayName" . }}-head-svc
+{{- end -}}
+
+{{/* The claim of Ray's head; empty if it keeps nothing. */}}
+{{- define "dzflow.rayClaim" -}}
+{{- if and (ne .Values.ray.mode "external") .Values.ray.head.persistence.enabled -}}
+{{ include "dzflow.rayName" . }}-head
+{{- end -}}
 {{- end -}}
 
 {{- define "dzflow.rayAddress" -}}

@@ -7,7 +7,11 @@ imagePullSecrets: {{- range . }}
   - name: {{ . }}
 {{- end }}
 {{- end }}
+{{- if and (eq $role "ray-head") (include "dzflow.autoscaler" $root) }}
+serviceAccountName: {{ include "dzflow.fullname" $root }}-ray-head
+{{- else }}
 serviceAccountName: {{ include "dzflow.serviceAccount" $root }}
+{{- end }}
 automountServiceAccountToken: false
 # Kubernetes would add DZFLOW_PORT and the like, which dzflow takes for settings.
 enableServiceLinks: false
@@ -19,12 +23,18 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if ne $root.Values.spread "none" }}
+# The pods of an update are spread among themselves: those that they replace do not count.
 topologySpreadConstraints:
+  {{- range $key, $required := dict "kubernetes.io/hostname" (eq $root.Values.spread "required") "topology.kubernetes.io/zone" false }}
   - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: {{ ternary "DoNotSchedule" "ScheduleAnyway" (eq $root.Values.spread "required") }}
+    topologyKey: {{ $key }}
+    # A node that is drained, or does not answer, is none to spread over: its pods go to the others.
+    nodeTaintsPolicy: Honor
+    whenUnsatisfiable: {{ ternary "DoNotSchedule" "ScheduleAnyway" $required }}
+    matchLabelKeys: [pod-template-hash]
     labelSelector:
       matchLabels: {{- include "dzflow.selector" (list $root $role) | nindent 8 }}
+  {{- end }}
 {{- end }}
 {{- end -}}
 
@@ -43,10 +53,16 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{/* A hash of the settings that all roles need. The number of configurators concerns only their
+supervisors, and that of southbound processes nobody: no other pod has to restart to scale them. */}}
+{{- define "dzflow.settingsHash" -}}
+{{- omit (include "dzflow.settings" . | fromYaml) "configurators" "southbound" | toYaml | sha256sum -}}
+{{- end -}}
+
 {{/* Annotations that restart pods when the settings change. */}}
 {{- define "dzflow.podAnnotations" -}}
 {{- $root := index . 0 -}}{{- $values := index . 1 -}}
-checksum/settings: {{ include "dzflow.settings" $root | sha256sum }}
+checksum/settings: {{ include "dzflow.settingsHash" $root }}
 {{- with $values.podAnnotations }}
 {{ toYaml . }}
 {{- end }}
@@ -167,6 +183,8 @@ envFrom:
 - {name: RAY_worker_niceness, value: "0"}
 - {name: RAY_memory_monitor_refresh_ms, value: "0"}
 - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
+# Clients that have lost the head join again soon, instead of going on with the former connection.
+- {name: RAY_CLIENT_RECONNECT_GRACE_PERIOD, value: "5"}
 {{- if .Values.ray.tls.secret }}
 - {name: RAY_USE_TLS, value: "1"}
 - {name: RAY_TLS_SERVER_CERT, value: /secrets/ray-tls/tls.crt}

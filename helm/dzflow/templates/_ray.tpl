@@ -1,5 +1,8 @@
 {{/* Ray's nodes, the same under KubeRay and without it. */}}
 
+{{/* The version of Ray in the image. */}}
+{{- define "dzflow.rayVersion" -}}2.60.0{{- end -}}
+
 {{/* The parameters of `ray start` that fix all ports, as JSON; call with the root and the role. */}}
 {{- define "dzflow.rayParameters" -}}
 {{- $root := index . 0 -}}{{- $role := index . 1 -}}
@@ -27,6 +30,7 @@
 {{- define "dzflow.rayTemplate" -}}
 {{- $root := index . 0 -}}{{- $role := index . 1 -}}{{- $values := index . 2 -}}{{- $command := index . 3 -}}
 {{- $ports := include "dzflow.ports" $root | fromJson -}}
+{{- $claim := include "dzflow.rayClaim" $root -}}
 metadata:
   labels: {{- include "dzflow.labels" (list $root $role) | nindent 4 }}
   {{- with $root.Values.ray.podAnnotations }}
@@ -48,6 +52,18 @@ spec:
         - {name: HOME, value: /tmp}
         {{- include "dzflow.podIp" $root | nindent 8 }}
         {{- include "dzflow.rayVariables" $root | nindent 8 }}
+        {{- if $claim }}
+        # A node waits so long for a head that comes back with what it knew.
+        - {name: RAY_gcs_rpc_server_reconnect_timeout_s, value: "600"}
+        {{- end }}
+        # A node that is told to end would wait for its actors to leave by themselves, which they do
+        # not. Ray starts them on another node as soon as this one is gone.
+        - {name: RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S, value: "0"}
+        {{- if and $claim (eq $role "ray-head") }}
+        - {name: RAY_gcs_storage, value: rocksdb}
+        # Another version of Ray begins with nothing.
+        - {name: RAY_gcs_storage_path, value: /var/lib/ray/{{ include "dzflow.rayVersion" $root }}}
+        {{- end }}
       ports:
         {{- if eq $role "ray-head" }}
         - {name: gcs-server, containerPort: {{ $ports.rayGcs }}, protocol: TCP}
@@ -80,8 +96,27 @@ spec:
       volumeMounts:
         {{- include "dzflow.volumeMounts" (list $root (list "etcd" "streams" "ray")) | nindent 8 }}
         - {name: shm, mountPath: /dev/shm}
+        {{- if and $claim (eq $role "ray-head") }}
+        - {name: cluster, mountPath: /var/lib/ray}
+        {{- end }}
   volumes:
     {{- include "dzflow.volumes" (list $root (list "etcd" "streams" "ray")) | nindent 4 }}
     - name: shm
       emptyDir: {medium: Memory, sizeLimit: 256Mi}
+    {{- if and $claim (eq $role "ray-head") }}
+    - name: cluster
+      persistentVolumeClaim: {claimName: {{ $claim }}}
+    {{- end }}
+    {{- if and (eq $role "ray-head") (include "dzflow.autoscaler" $root) }}
+    # Only the autoscaler mounts the token of the service account: Ray runs what its clients send.
+    - name: kubernetes
+      projected:
+        sources:
+          - serviceAccountToken: {path: token}
+          - configMap:
+              name: kube-root-ca.crt
+              items: [{key: ca.crt, path: ca.crt}]
+          - downwardAPI:
+              items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]
+    {{- end }}
 {{- end -}}

@@ -5,7 +5,11 @@ Call with the root, the role, its values, the files that it needs, and its varia
 {{- $ports := include "dzflow.ports" $root | fromJson -}}
 metadata:
   labels: {{- include "dzflow.labels" (list $root $role) | nindent 4 }}
-  annotations: {{- include "dzflow.podAnnotations" (list $root $values) | nindent 4 }}
+  annotations:
+    {{- include "dzflow.podAnnotations" (list $root $values) | nindent 4 }}
+    {{- if eq $role "configurators" }}
+    dzflow/count: {{ $values.count | quote }}
+    {{- end }}
 spec:
   {{- include "dzflow.podSpec" (list $root $values $role) | nindent 2 }}
   terminationGracePeriodSeconds: {{ include "dzflow.gracePeriod" $root }}

@@ -5,12 +5,9 @@ claims are folders. Nothing in the manifests is changed. Of a container, its com
 volumes and probes count; limits of resources, capabilities and network policies do not.
 """
 
-import base64
 import itertools
 import json
-import os
 import queue
-import re
 import subprocess
 import sys
 import threading
@@ -21,52 +18,19 @@ from typing import Any
 
 import msgspec
 
-from tests.helm.chroot import USER, Chroot, output_of, terminate
+from tests.helm.chroot import Chroot, output_of, terminate
 from tests.helm.dockerfile import stages
-from tests.helm.machine.node import Config, Endpoint, Probe, Service
+from tests.helm.machine.files import Files
+from tests.helm.machine.instance import Instance
+from tests.helm.machine.node import Config, Service
+from tests.helm.machine.wires import PREFIX, Wires
 from tests.helm.pods import Pod, pods
 from tests.helm.tool import NAMESPACE, ROOT, Manifest, of_kind
-from tests.helm.machine.wires import PREFIX, Wires
 
 _PATH = {"PATH": stages()["dzflow"].variables["PATH"]}
 _PATIENCE = 600.0  # seconds
 _BACK_OFF = 2.0  # seconds until a container that has ended is started again
-
-
-class Instance:
-    """One pod: a container with its environment, files and address."""
-
-    def __init__(self, pod: Pod, name: str, address: str, network: str) -> None:
-        self.pod = pod
-        self.name = name
-        self.address = address
-        self.network = network
-        self.process: subprocess.Popen[str] | None = None
-        self.restarts = 0  # because it has ended by itself
-
-    @property
-    def container(self) -> dict[str, Any]:
-        """Its only container."""
-        (found,) = self.pod.containers
-        return found
-
-    def endpoint(self) -> Endpoint:
-        """Its address and its probes."""
-        probes = self._probe("livenessProbe"), self._probe("readinessProbe")
-        return Endpoint(self.name, self.address, *probes)
-
-    def _probe(self, name: str) -> Probe:
-        probe = self.container[name]
-        (kind,) = {"httpGet", "tcpSocket", "grpc"} & set(probe)
-        handler = probe[kind]
-        return Probe(
-            kind,
-            self.pod.port(handler["port"]),
-            handler.get("path", "/"),
-            handler.get("scheme", "HTTP"),
-            probe["periodSeconds"],
-            probe["failureThreshold"],
-        )
+_HOSTS = 4000  # bytes of the hosts file: it is replaced by one write
 
 
 class Kubelet:
@@ -77,26 +41,39 @@ class Kubelet:
     ) -> None:
         self.objects = objects
         self._image = image
+        self._wires = wires
         self._folder = folder
         self._states: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._ready: dict[str, bool] = {}
         self._ended = threading.Event()
         self._keepers: list[threading.Thread] = []
-        numbers = itertools.count(10)
+        self._numbers = itertools.count(10)
+        hosts = folder / "hosts"
+        self._passing: list[Instance] = []  # pods that end by themselves
+        self._files = Files(objects, folder / "claims", hosts)
         self.instances = [
-            self._instance(pod, number, f"{PREFIX}.0.{next(numbers)}", wires)
+            self._create(pod, f"{pod.name}-{number}")
             for pod in pods(objects)
             if pod.kind in ("Deployment", "StatefulSet")
             for number in range(of_kind(objects, pod.kind)[pod.name]["spec"]["replicas"])
         ]
-        self.services = self._services()
-        (folder / "hosts").write_text(self._hosts())
-        (folder / "hosts").chmod(0o644)
-        self.network = wires.add(f"{PREFIX}.0.2", *{each.address for each in self.services})
+        addresses = itertools.count(10)
+        self._addresses = {
+            name: f"{PREFIX}.1.{next(addresses)}"
+            for name, service in of_kind(objects, "Service").items()
+            if service["spec"].get("clusterIP") != "None"
+        }
+        hosts.touch()
+        hosts.chmod(0o644)
+        self._write_hosts()
+        self.network = wires.add(f"{PREFIX}.0.2", *self._addresses.values())
         self._node: subprocess.Popen[bytes] | None = None
 
-    def _instance(self, pod: Pod, number: int, address: str, wires: Wires) -> Instance:
-        return Instance(pod, f"{pod.name}-{number}", address, wires.add(address))
+    def _create(self, pod: Pod, name: str) -> Instance:
+        number = next(self._numbers)
+        address = f"{PREFIX}.0.{number}"
+        folder = self._folder / "volumes" / f"{name}-{number}"
+        return Instance(pod, name, address, self._wires.add(address), folder)
 
     # -- the node --------------------------------------------------------------------------------
 
@@ -110,47 +87,56 @@ class Kubelet:
         ]
 
     def _services(self) -> list[Service]:
-        numbers = itertools.count(10)
         found = []
-        for service in of_kind(self.objects, "Service").values():
-            if service["spec"].get("clusterIP") != "None":
-                address = f"{PREFIX}.1.{next(numbers)}"
-                chosen = self._chosen(service)
-                for port in service["spec"]["ports"]:
-                    target = chosen[0].pod.port(port["targetPort"])
-                    names = [each.name for each in chosen]
-                    found.append(Service(address, port["port"], target, names))
+        for name, address in self._addresses.items():
+            service = of_kind(self.objects, "Service")[name]
+            role = service["spec"]["selector"]["dzflow/role"]
+            pod = next(each for each in pods(self.objects) if each.role == role)
+            names = [each.name for each in self._chosen(service)]
+            found += [
+                Service(address, port["port"], pod.port(port["targetPort"]), names)
+                for port in service["spec"]["ports"]
+            ]
         return found
 
-    def _hosts(self) -> str:
+    def _write_hosts(self) -> None:
         lines = ["127.0.0.1 localhost"]
-        addresses = iter(dict.fromkeys(each.address for each in self.services))
+        lines += [f"{each.address} {each.name}" for each in (*self.instances, *self._passing)]
         for name, service in of_kind(self.objects, "Service").items():
             names = (name, f"{name}.{NAMESPACE}", f"{name}.{NAMESPACE}.svc")
-            if service["spec"].get("clusterIP") != "None":
-                lines.append(" ".join((next(addresses), *names)))
+            if address := self._addresses.get(name):
+                lines.append(" ".join((address, *names)))
                 continue
             for each in self._chosen(service):
                 own = [f"{each.name}.{known}" for known in names[:1] + names[2:]]
                 lines.append(" ".join((each.address, *own, *names)))
-        return "\n".join(lines) + "\n"
+        text = "\n".join(lines)
+        assert len(text) < _HOSTS
+        # In place: pods have this very file. Who reads it sees the one or the other.
+        with (self._folder / "hosts").open("r+b", buffering=0) as file:
+            file.write(text.encode().ljust(_HOSTS, b"\n"))
 
     def address_of(self, service: str) -> str:
         """The address of a Service."""
-        line = next(each for each in self._hosts().splitlines() if f" {service} " in f"{each} ")
-        return line.split()[0]
+        return self._addresses[service]
 
     def start_node(self) -> None:
         """Begin to probe pods, and to pass connections to Services on."""
-        config = Config([each.endpoint() for each in self.instances], self.services)
-        command = ["ip", "netns", "exec", self.network, sys.executable, "-m", "tests.helm.machine.node"]
+        command = ["ip", "netns", "exec", self.network, sys.executable]
+        command += ["-m", "tests.helm.machine.node"]
         self._node = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        self._tell_node()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _tell_node(self) -> None:
+        """Tell the node which pods there are."""
+        assert self._node is not None
         assert self._node.stdin is not None
+        config = Config([each.endpoint() for each in self.instances], self._services())
         self._node.stdin.write(msgspec.json.encode(config) + b"\n")
         self._node.stdin.flush()
-        threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         assert self._node is not None
@@ -159,7 +145,7 @@ class Kubelet:
             self._states.put(json.loads(line))
 
     def wait_until(self, ready: bool, *instances: Instance) -> None:
-        """Wait until pods are ready, or not; fails with the logs of one that has ended."""
+        """Wait until pods are ready, or not; fails with the logs of one that is not so."""
         wanted = {each.name for each in instances}
         while any(self._ready.get(name, False) != ready for name in wanted):
             try:
@@ -181,17 +167,9 @@ class Kubelet:
         assert started.wait(_PATIENCE)
 
     def _keep(self, instance: Instance, started: threading.Event) -> None:
-        variables = self._variables(instance)
-        command = [_expanded(word, variables) for word in instance.container["command"]]
         while True:
             with self.log(instance.name).open("a") as output:
-                process = instance.process = self._image.start(
-                    command,
-                    {**_PATH, "PYTHONDONTWRITEBYTECODE": "1", **variables},
-                    binds=self._binds(instance),
-                    network=instance.network,
-                    output=output,
-                )
+                process = instance.process = self._begin(self._image, instance, output)
             started.set()
             if self._ended.is_set():
                 process.kill()
@@ -200,17 +178,82 @@ class Kubelet:
                 return
             instance.restarts += 1
 
-    def stop(self, instance: Instance) -> int:
-        """Ask a pod to end; its exit code. It fails if that takes longer than it may."""
+    def _begin(self, image: Chroot, instance: Instance, output: Any) -> "subprocess.Popen[str]":
+        return image.start(
+            self._files.command(instance),
+            {**_PATH, "PYTHONDONTWRITEBYTECODE": "1", **self._files.variables(instance)},
+            binds=self._files.binds(instance),
+            fixed=self._files.fixed(instance),
+            network=instance.network,
+            name=instance.name,
+            output=output,
+        )
+
+    def stop(self, instance: Instance) -> None:
+        """Ask a pod to end; it fails if that takes longer than it may."""
         process, instance.process = instance.process, None
         assert process is not None
         terminate(process)
         try:
-            return process.wait(instance.pod.spec["terminationGracePeriodSeconds"])
+            instance.code = process.wait(instance.pod.spec["terminationGracePeriodSeconds"])
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             raise
+
+    def replace(self, old: Instance) -> Instance:
+        """Replace a pod as an update of its object does; the new one is ready, at a new address.
+
+        A Deployment has another pod before the old one ends, unless it says otherwise; a pod of a
+        StatefulSet keeps its name and its claims.
+        """
+        spec = of_kind(self.objects, old.pod.kind)[old.pod.name]["spec"]
+        if old.pod.kind == "StatefulSet":
+            return self._end_and_begin(old, old.name)
+        name = f"{old.pod.name}-{next(self._numbers)}"
+        if spec["strategy"]["type"] == "Recreate":
+            return self._end_and_begin(old, name)
+        assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+        new = self._add(old.pod, name)
+        self.wait_until(True, new)
+        self._remove(old)
+        return new
+
+    def _end_and_begin(self, old: Instance, name: str) -> Instance:
+        self._remove(old)
+        new = self._add(old.pod, name)
+        self.wait_until(True, new)
+        return new
+
+    def _add(self, pod: Pod, name: str) -> Instance:
+        new = self._create(pod, name)
+        self.instances.append(new)
+        self._write_hosts()
+        self._tell_node()
+        self.start(new)
+        return new
+
+    def _remove(self, old: Instance) -> None:
+        """End a pod; its address is gone afterwards."""
+        self.stop(old)
+        self.instances.remove(old)
+        self._write_hosts()
+        self._tell_node()
+        self.wait_until(False, old)
+        self._wires.remove(old.network)
+
+    def run_pod(self, pod: Pod, image: Chroot | None = None, check: bool = True) -> str:
+        """Run a pod that ends by itself, of an image; what it says. It must succeed if `check`."""
+        instance = self._create(pod, f"{pod.name}-{next(self._numbers)}")
+        self._passing.append(instance)
+        self._write_hosts()
+        try:
+            process = self._begin(image or self._image, instance, subprocess.PIPE)
+            return output_of(process, _PATIENCE, check)
+        finally:
+            self._passing.remove(instance)
+            self._write_hosts()
+            self._wires.remove(instance.network)
 
     def run(
         self, instance: Instance, command: list[str], variables: dict[str, str], check: bool = True
@@ -222,20 +265,27 @@ class Kubelet:
         process = self._image.start(
             command,
             {**_PATH, "HOME": "/tmp", **variables},  # noqa: S108 - of the pod
-            binds=self._binds(instance),
+            binds=self._files.binds(instance),
             network=instance.network,
         )
         return output_of(process, _PATIENCE, check)
 
     def secret(self, name: str, key: str) -> str:
         """A value of a Secret."""
-        data = of_kind(self.objects, "Secret")[name]["data"]
-        return base64.b64decode(data[key]).decode()
+        return self._files.secret(name, key)
 
     def logs(self, name: str) -> str:
         """The last that a pod has printed."""
         path = self.log(name)
         return path.read_text()[-4000:] if path.exists() else "no log"
+
+    def printed(self) -> dict[str, str]:
+        """Everything that pods have printed, by their names."""
+        return {path.stem: path.read_text() for path in self._folder.glob("*.log")}
+
+    def log(self, name: str) -> Path:
+        """The file with what a pod has printed."""
+        return self._folder / f"{name}.log"
 
     def end(self) -> None:
         """Kill everything."""
@@ -252,66 +302,6 @@ class Kubelet:
             self._node.stdin.close()
             self._node.wait()
             self._node.stdout.close()
-
-    def log(self, name: str) -> Path:
-        """The file with what a pod has printed."""
-        return self._folder / f"{name}.log"
-
-    def _variables(self, instance: Instance) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for each in instance.container.get("env", []):
-            if "value" in each:
-                found[each["name"]] = _expanded(str(each["value"]), found)
-                continue
-            source = each["valueFrom"]
-            if "fieldRef" in source:
-                fields = {"status.podIP": instance.address, "metadata.name": instance.name}
-                found[each["name"]] = fields[source["fieldRef"]["fieldPath"]]
-            else:
-                reference = source["secretKeyRef"]
-                data = of_kind(self.objects, "Secret")[reference["name"]]["data"]
-                if reference["key"] in data or not reference.get("optional"):
-                    value = base64.b64decode(data[reference["key"]])
-                    found[each["name"]] = value.decode()
-        return found
-
-    def _binds(self, instance: Instance) -> dict[str, Path]:
-        found = {"/etc/hosts": self._folder / "hosts"}
-        volumes = {each["name"]: each for each in instance.pod.spec.get("volumes", [])}
-        for mount in instance.container["volumeMounts"]:
-            name = mount["name"]
-            found[mount["mountPath"]] = self._volume(instance, name, volumes.get(name, {}))
-        return found
-
-    def _volume(self, instance: Instance, name: str, volume: dict[str, Any]) -> Path:
-        path = self._folder / "volumes" / instance.name / name
-        if path.exists():
-            return path
-        path.mkdir(parents=True)
-        files: dict[str, bytes] = {}
-        if "configMap" in volume:
-            data = of_kind(self.objects, "ConfigMap")[volume["configMap"]["name"]]["data"]
-            files = {key: text.encode() for key, text in data.items()}
-        elif "secret" in volume:
-            data = of_kind(self.objects, "Secret")[volume["secret"]["secretName"]]["data"]
-            items = volume["secret"].get("items") or [{"key": key, "path": key} for key in data]
-            files = {each["path"]: base64.b64decode(data[each["key"]]) for each in items}
-        for file, content in files.items():
-            (path / file).write_bytes(content)
-            _give(path / file, 0o440)
-        _give(path, 0o2755 if files else 0o2777)
-        return path
-
-
-def _give(path: Path, mode: int) -> None:
-    """As Kubernetes does with `fsGroup`: root's, and the group's."""
-    os.chown(path, 0, USER)
-    path.chmod(mode)
-
-
-def _expanded(text: str, variables: dict[str, str]) -> str:
-    """A text with `$(NAME)` replaced, as Kubernetes does."""
-    return re.sub(r"\$\((\w+)\)", lambda found: variables.get(found[1], found[0]), text)
 
 
 @contextmanager

@@ -5,15 +5,14 @@ its readiness probe has failed, instead of until the cluster knows that it ends.
 others: startup probes and the limits of their time do not count, a pod whose liveness probe fails
 is not restarted, and a Service is a relay, so a pod sees the relay's address as its peer's.
 
-Reads one line of JSON (`Config`), and writes a line for each change: `{"pod": …, "ready": …}`.
+Reads a line of JSON (`Config`) at the start and whenever there are other pods, and writes a line
+for each change: `{"pod": …, "ready": …}`.
 """
 
 import asyncio
-import itertools
 import os
 import ssl
 import sys
-from collections.abc import Iterator
 from functools import partial
 
 import grpc
@@ -63,22 +62,39 @@ class Config(Struct):
 class Node:
     """The node, and which pods are ready."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._address = {each.name: each.address for each in config.pods}
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._address: dict[str, str] = {}
         self._ready: dict[str, bool] = {}
+        self._watched: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._pods: dict[tuple[str, int], list[str]] = {}  # of each Service, who is next first
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # as the kubelet does
         self._http = httpx.AsyncClient(verify=context, timeout=5, trust_env=False)
 
-    async def run(self) -> None:
-        """Do all of it until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for pod in self._config.pods:
-                group.create_task(self._watch(pod))
-            for service in self._config.services:
-                pass_on = partial(self._pass_on, service, itertools.cycle(service.pods))
-                await asyncio.start_server(pass_on, service.address, service.port)
+    async def apply(self, config: Config) -> None:
+        """Go over to other pods, from none at first; the Services stay."""
+        there = {(pod.name, pod.address): pod for pod in config.pods}
+        for gone in self._watched.keys() - there.keys():
+            self._watched.pop(gone).cancel()
+            self._note(gone[0], False)
+        self._address = {pod.name: pod.address for pod in config.pods}
+        for new in there.keys() - self._watched.keys():
+            self._watched[new] = self._group.create_task(self._watch(there[new]))
+        for service in config.services:
+            at = service.address, service.port
+            is_new = at not in self._pods
+            self._pods[at] = list(service.pods)
+            if is_new:
+                await asyncio.start_server(partial(self._pass_on, at, service.target), *at)
+
+    def _note(self, name: str, ready: bool) -> None:
+        """Note whether a pod is ready, and tell of a change."""
+        if ready != self._ready.get(name, False):
+            self._ready[name] = ready
+            said = {"pod": name, "ready": ready}
+            sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
+            sys.stdout.buffer.flush()
 
     async def _watch(self, pod: Endpoint) -> None:
         """A pod becomes ready when both probes succeed, and stays so until readiness has failed."""
@@ -90,11 +106,7 @@ class Node:
                 good = await self._succeeds(pod.address, pod.liveness)
             failed = 0 if good else failed + 1
             ready = good or (before and failed < readiness.failures)
-            if ready != before:
-                self._ready[pod.name] = ready
-                said = {"pod": pod.name, "ready": ready}
-                sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
-                sys.stdout.buffer.flush()
+            self._note(pod.name, ready)
             await asyncio.sleep(readiness.period if ready else min(readiness.period, _LATEST))
 
     async def _succeeds(self, address: str, probe: Probe) -> bool:
@@ -116,18 +128,19 @@ class Node:
 
     async def _pass_on(
         self,
-        service: Service,
-        turns: Iterator[str],
+        at: tuple[str, int],
+        target: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Pass a connection on to the next ready pod."""
-        names = itertools.islice(turns, len(service.pods))
+        """Pass a connection to a Service on to its next ready pod."""
+        names = self._pods[at]
         name = next((each for each in names if self._ready.get(each)), None)
         try:
             if name is None:
                 return
-            other = await asyncio.open_connection(self._address[name], service.target)
+            names.append(names.pop(names.index(name)))
+            other = await asyncio.open_connection(self._address[name], target)
         except OSError:  # the caller meets it: nobody tries the next pod in a cluster either
             return
         else:
@@ -149,14 +162,14 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 def main() -> None:
     """Run until the input ends."""
-    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=Config)
 
     async def run() -> None:
-        running = asyncio.create_task(Node(config).run())
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, sys.stdin.buffer.read)
-        running.cancel()
-        os._exit(0)  # connections that are open do not matter
+        async with asyncio.TaskGroup() as group:
+            node = Node(group)
+            while line := await loop.run_in_executor(None, sys.stdin.buffer.readline):
+                await node.apply(msgspec.json.decode(line, type=Config))
+            os._exit(0)  # connections that are open do not matter
 
     asyncio.run(run())
 

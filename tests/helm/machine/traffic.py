@@ -1,24 +1,38 @@
 """Requests and events all the time, from the hosts of a network namespace, until the input ends.
 
+Each line of the input is a number; it waits for as many further requests, and answers.
+
 The exit code is 0 only if each request was acknowledged, and each event came exactly once. A
 request may take several attempts: the SDK repeats what was not answered, as for every caller.
 """
 
 import os
 import sys
+from contextlib import ExitStack
+
+import msgspec
 
 from tests.callers import EventFlow, RequestLoop
 
 
 def main() -> None:
-    """Run; the word is the address of the API, and the variable DZFLOW_TOKEN the caller's token."""
-    url, token = sys.argv[1], os.environ["DZFLOW_TOKEN"]
-    with EventFlow(url, token), RequestLoop(url, token) as requests:
+    """Run, and print in the end how many requests were done, and how long the slowest one took.
+
+    The words are the address of the API and, for requests without events, `requests`; the variable
+    DZFLOW_TOKEN is the caller's token.
+    """
+    url, *words = sys.argv[1:]
+    token = os.environ["DZFLOW_TOKEN"]
+    with ExitStack() as stack:
+        if not words:
+            stack.enter_context(EventFlow(url, token))
+        requests = stack.enter_context(RequestLoop(url, token))
         requests.wait_for_more(1)
         print("flowing", flush=True)
-        for _ in sys.stdin:
-            requests.wait_for_more(5)
+        for line in sys.stdin:
+            requests.wait_for_more(int(line))
             print(requests.done, flush=True)
+    print(msgspec.json.encode({"done": requests.done, "slowest": requests.slowest}).decode())
 
 
 if __name__ == "__main__":

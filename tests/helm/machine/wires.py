@@ -1,5 +1,6 @@
 """Network namespaces that reach each other, as the pods of a cluster do."""
 
+import itertools
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ class Wires:
     def __init__(self, name: str) -> None:
         self._name = name
         self._made: list[str] = []
+        self._numbers = itertools.count()
         self._hub = f"{name}-hub"
 
     def connect(self) -> None:
@@ -23,7 +25,7 @@ class Wires:
 
     def add(self, *addresses: str) -> str:
         """A namespace with these addresses, reached by all others; its name."""
-        number = len(self._made)
+        number = next(self._numbers)
         made = self._add(str(number))
         there = f"p{number}"
         _run("ip", "-n", made, "link", "add", "eth0", "type", "veth", "peer", there)
@@ -34,7 +36,14 @@ class Wires:
         _run("ip", "-n", made, "link", "set", "eth0", "up")
         return made
 
-    def remove(self) -> None:
+    def remove(self, made: str) -> None:
+        """Remove a namespace in which nothing runs any more."""
+        # A namespace that something still uses would keep its addresses.
+        _run("ip", "-n", made, "link", "delete", "eth0")
+        _run("ip", "netns", "delete", made)
+        self._made.remove(made)
+
+    def remove_all(self) -> None:
         """Remove all of them; what is left of one that cannot be removed does not keep others."""
         left = [made for made in self._made if not _done("ip", "netns", "delete", made)]
         assert not left, left
@@ -55,7 +64,7 @@ def wired(name: str) -> Iterator[Wires]:
         made.connect()
         yield made
     finally:
-        made.remove()
+        made.remove_all()
 
 
 def _run(*words: str) -> None:
