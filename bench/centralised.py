@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from bench.load.arrivals import extrapolate, latency_columns, queueing_latencies
 from bench.load.traffic import scale_down
-from bench.report import Row
 from bench.processes.switches import emulated_switches, wait_until_up
+from bench.report import Row
 from bench.workload import (
     Distribution,
     HostFilter,
@@ -27,14 +27,14 @@ from configurators.engine.engine import Engine
 from configurators.engine.partials import Kind, Partial
 from configurators.engine.partition_map import PartitionMap, route
 from dzflow.address import Scope
-from sdn.tables.flows import Batch
-from sdn.openflow.driver import DriverOptions, OpenFlowDriver
-from sdn.outcomes import Acknowledged
-from sdn.tables.pipeline import Pipeline
-from sdn.tables.plans import make_plan
 from sdn.network.routes import Routes
 from sdn.network.topologies import topology
 from sdn.network.trees import spanning_tree
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
+from sdn.outcomes import Acknowledged
+from sdn.tables.flows import Batch
+from sdn.tables.pipeline import Pipeline
+from sdn.tables.plans import make_plan
 
 PARTITION = "all"
 FILL = 1_000  # requests decided together before the measurement

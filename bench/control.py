@@ -14,14 +14,14 @@ from typing import Any, Literal, NamedTuple
 import uvloop
 
 from bench.centralised import measure_centralised
-from bench.processes.cpu import CpuMeter
 from bench.load.arrivals import Arrival, arrival_times
 from bench.load.fairness import measure_fairness, p99_factor
 from bench.load.generator import CallKind, LoadGenerator, LoadResult
 from bench.load.lone import lone_ratios, measure_lone
 from bench.load.traffic import Traffic
-from bench.report import Progress, Report, Row
+from bench.processes.cpu import CpuMeter
 from bench.processes.service import running_url
+from bench.report import Progress, Report, Row
 from bench.workload import Distribution
 from sdn.network.topologies import topology
 

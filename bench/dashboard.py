@@ -20,13 +20,13 @@ from urllib.parse import urlsplit
 import uvloop
 
 from bench.control import PARTITIONS, TOPOLOGY, processor_columns
-from bench.processes.cpu import CpuMeter
-from bench.processes.forked import MeasurementFailed
 from bench.load.generator import LoadGenerator
 from bench.load.http_client import HttpClient
 from bench.load.traffic import Traffic
-from bench.report import Progress, Report, Row
+from bench.processes.cpu import CpuMeter
+from bench.processes.forked import MeasurementFailed
 from bench.processes.service import running_url
+from bench.report import Progress, Report, Row
 from sdn.network.topologies import topology
 
 

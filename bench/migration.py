@@ -89,12 +89,14 @@ async def _measure_move(
     (before,) = (each for each in await _partitions(client) if each.id == name)
     target = next(each for each in configurators if each != before.configurator)
     held_before, count_before = await _held(client)
-    stop = asyncio.Event()
+    stop, sent = asyncio.Event(), asyncio.Event()
     waits: list[Wait] = []
     async with asyncio.TaskGroup() as group:
-        group.create_task(_request_until(stop, client, request_body(wanted), waits))
+        group.create_task(_request_until(stop, client, request_body(wanted), waits, sent))
         while len(waits) < BEFORE:
             await asyncio.sleep(EVERY)
+        sent.clear()
+        await sent.wait()  # a move may be over before the next request: one is in progress now
         body = msgspec.json.encode({"to": target, "wait": 60})
         began = time.perf_counter()
         tries = 0
@@ -120,21 +122,25 @@ async def _measure_move(
 
 
 async def _request_until(
-    stop: asyncio.Event, client: HttpClient, body: bytes, waits: list[Wait]
+    stop: asyncio.Event, client: HttpClient, body: bytes, waits: list[Wait], sent: asyncio.Event
 ) -> None:
-    """Begin a subscription at fixed times, and remove each as soon as it is acknowledged."""
+    """Begin a subscription at fixed times, and remove each as soon as it is acknowledged.
+
+    `sent` is set with each request.
+    """
 
     async def come_and_go() -> None:
         made = await send("/subscribe", body, "active")
         await send("/unsubscribe", removal_body(made.id), "removed")
 
     async def send(path: str, body: bytes, state: str) -> _Record:
-        sent = time.perf_counter()
+        began = time.perf_counter()
+        sent.set()
         reply = await client.call("POST", path, body)
         record = msgspec.json.decode(reply.body, type=_Record)
         if record.state != state:
             raise LoadFailed(f"{path} was answered {reply.status}: {reply.body[:300]!r}")
-        waits.append(Wait(sent, time.perf_counter()))
+        waits.append(Wait(began, time.perf_counter()))
         return record
 
     due = time.perf_counter()

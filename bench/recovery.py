@@ -18,16 +18,16 @@ import msgspec
 import uvloop
 
 from api.start.up import Service
-from bench.processes.components import COMPONENTS, Component, ComponentName, Status, read_status
 from bench.control import KINDS
-from bench.processes.cpu import CpuMeter
 from bench.load.generator import LoadFailed, LoadGenerator
 from bench.load.http_client import HttpClient
 from bench.load.probes import Prober, ProbeResult
 from bench.load.traffic import Traffic
 from bench.migration import measure_moves, summary
-from bench.report import Progress, Report, Row
+from bench.processes.components import COMPONENTS, Component, ComponentName, Status, read_status
+from bench.processes.cpu import CpuMeter
 from bench.processes.service import running_service
+from bench.report import Progress, Report, Row
 from sdn.network.topologies import topology
 
 Mode = Literal["sna", "sea"]

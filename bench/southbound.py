@@ -2,37 +2,32 @@
 
 The limit is a stream that was encoded ahead, with the same barriers. It is compared with the
 driver's `apply` (which encodes), `ovs-ofctl add-flows` with and without `--bundle`, and os-ken's
-encoder.
+encoder. Besides: how long it takes until 102 switches are found (`start_up.py`).
 """
 
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench.report import Progress, Report, Row
+from bench import start_up
 from bench.processes.switches import wait_until_up
+from bench.raw_stream import TIMEOUT, raw_stream
+from bench.report import Progress, Report, Row
 from dzflow.address import Scope
 from dzflow.region import Region
-from sdn.emulator import EmulatedNetwork
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.lab import Lab
-from sdn.network.events import LinkChanged, SwitchUp
-from sdn.openflow.driver import DriverOptions, OpenFlowDriver
-from sdn.openflow.protocol.codec import barrier, encode_ops
-from sdn.openflow.protocol.constants import V1_4
-from sdn.openflow.protocol.session import Session
-from sdn.outcomes import Acknowledged
-from sdn.tables.pipeline import MATCH_PRIORITY, Pipeline
 from sdn.network.topologies import topology
-from sdn.network.topology import Link, Topology
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
+from sdn.outcomes import Acknowledged
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
+from sdn.tables.pipeline import MATCH_PRIORITY, Pipeline
 
-Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 BATCHES = (1, 10, 100, 1_000)
 SWITCHES = (1, 10)
+SOUTHBOUND = (1, 3)  # processes that find 102 switches together
 PARTITIONS = 16  # concurrent batches, one per partition
-TIMEOUT = 60.0  # seconds
 
 
 def run(quick: bool, progress: Progress) -> Report:
@@ -40,6 +35,8 @@ def run(quick: bool, progress: Progress) -> Report:
     count = 20_000 if quick else 100_000
     report = Report("southbound", {"quick": quick, "flow_mods": count, "partitions": PARTITIONS})
     report.rows = asyncio.run(_measure(count, progress))
+    for southbound in SOUTHBOUND:
+        report.rows.append(start_up.measure_service(progress, southbound))
     rates = {
         (row["method"], row["switches"], row["batch"]): row["flow_mods_per_s"]
         for row in report.rows
@@ -77,7 +74,7 @@ async def _measure(count: int, progress: Progress) -> list[Row]:
                     rows.append(_rate_row("apply", switches, batch, part, took))
                     if switches == 1 and batch == 100:
                         rows += await _measure_latency(driver)
-            took = await raw_stream(network, batch, part)
+            took = await raw_stream(network, uniform_flow_mods(part, names), batch)
             rows.append(_rate_row("raw stream", switches, batch, part, took))
             if switches == 1 and batch == 100:
                 progress("os-ken's encoder")
@@ -87,7 +84,7 @@ async def _measure(count: int, progress: Progress) -> list[Row]:
     progress("ovs-ofctl")
     rows += _measure_ofctl(count)
     progress("102 emulated switches")
-    rows.append(await _measure_start_up())
+    rows.append(await start_up.measure_driver())
     return rows
 
 
@@ -114,6 +111,12 @@ def _ops(count: int) -> list[FlowOp]:
         )
         for n in range(count)
     ]  # fmt: skip
+
+
+def uniform_flow_mods(count: int, switches: Sequence[str]) -> dict[str, list[FlowOp]]:
+    """Additions of distinct entries to one table with one mask, the same number for each switch."""
+    ops, share = _ops(count), count // len(switches)
+    return {name: ops[n * share : (n + 1) * share] for n, name in enumerate(switches)}
 
 
 def _cut(ops: list[FlowOp], switches: list[str], batch: int) -> Iterator[dict[str, list[FlowOp]]]:
@@ -161,95 +164,6 @@ async def _measure_latency(driver: OpenFlowDriver) -> list[Row]:
     ]
 
 
-async def raw_stream(network: Topology, batch: int, count: int) -> float:
-    """The seconds to stream encoded flow-mods to all switches at once, one connection each."""
-    names = [switch.id for switch in network.switches]
-    streams: list[list[bytes]] = [[] for _ in names]
-    for part in _cut(_ops(count), names, batch):
-        for n, ops in enumerate(part.values()):
-            xid = 1_000 + len(streams[n]) * (batch + 1)
-            streams[n].append(encode_ops(V1_4, ops, xid) + barrier(V1_4, xid + len(ops)))
-    arrived: asyncio.Queue[Peer] = asyncio.Queue()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await arrived.put((reader, writer))
-
-    # A refused switch reconnects only seconds later, so the backlog is long.
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=4 * len(names) + 16)
-    async with server, asyncio.timeout(TIMEOUT):
-        with Lab(network, f"tcp:127.0.0.1:{server.sockets[0].getsockname()[1]}"):
-            alive: dict[asyncio.Task[None], Peer] = {}
-            while len(alive) < len(names):
-                peer = await arrived.get()
-                if session := await _shake_hands(*peer):
-                    task = asyncio.create_task(_keep_alive(session, *peer))
-                    alive[task] = peer
-                    task.add_done_callback(lambda task: alive.pop(task, None))
-            peers = list(alive.values())
-            for task in list(alive):
-                task.cancel()
-            began = time.perf_counter()
-            await asyncio.gather(
-                *(_stream(*peer, stream) for peer, stream in zip(peers, streams, strict=True))
-            )
-            took = time.perf_counter() - began
-            for _, writer in peers:
-                writer.close()
-    return took
-
-
-async def _shake_hands(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> Session | None:
-    """Shake hands with a switch; None if it closes the connection."""
-    session = Session()
-    while not session.ready:
-        writer.write(session.outgoing())
-        if not (received := await _receive(reader)):
-            writer.close()
-            return None
-        session.feed(received)
-    return session
-
-
-async def _keep_alive(
-    session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
-    """Answer echo requests until the stream begins, or the switch closes the connection."""
-    while received := await _receive(reader):
-        session.feed(received)
-        writer.write(session.outgoing())
-    writer.close()
-
-
-async def _receive(reader: asyncio.StreamReader) -> bytes:
-    """Received bytes; empty if the connection is closed."""
-    try:
-        return await reader.read(1 << 16)
-    except ConnectionError:
-        return b""
-
-
-async def _stream(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: list[bytes]
-) -> None:
-    async def send() -> None:
-        for part in stream:
-            writer.write(part)
-            await writer.drain()
-
-    async def count_replies() -> None:
-        left = len(stream)
-        while left:
-            header = await reader.readexactly(8)
-            length = int.from_bytes(header[2:4], "big")
-            if length > 8:
-                await reader.readexactly(length - 8)
-            left -= header[1] == 21  # a barrier reply
-
-    await asyncio.gather(send(), count_replies())
-
-
 def _encode_with_os_ken(count: int) -> float:
     """The seconds to build and serialise flow-mods with os-ken's classes; nothing is sent."""
     from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser
@@ -294,33 +208,3 @@ def _measure_ofctl(count: int) -> list[Row]:
                 lab.ofctl("s1", "add-flows", str(file), *options)
                 rows.append(_rate_row(method, 1, count, count, time.perf_counter() - began))
     return rows
-
-
-async def _measure_start_up() -> Row:
-    """The time from the start of 102 emulated switches until the driver has discovered all links.
-
-    The driver discovers links here. In the service no setting turns discovery on yet.
-    """
-    network = topology("fat-tree:102")
-    pipeline = Pipeline().extended(network)
-    async with OpenFlowDriver(
-        network, pipeline, lambda _: "bench", {}, DriverOptions(port=0)
-    ) as driver:
-        began = time.perf_counter()
-        async with EmulatedNetwork(network, controllers=[("127.0.0.1", driver.port)]):
-            up: set[str] = set()
-            links: set[Link] = set()
-            async with asyncio.timeout(TIMEOUT):
-                while len(up) < len(network.switches) or len(links) < len(network.links):
-                    event = await driver.events.get()
-                    if isinstance(event, SwitchUp):
-                        up.add(event.switch)
-                    elif isinstance(event, LinkChanged) and event.up:
-                        links.add(event.link)
-            took = time.perf_counter() - began
-    return {
-        "measure": "start-up",
-        "switches": len(network.switches),
-        "links": len(network.links),
-        "seconds": took,
-    }

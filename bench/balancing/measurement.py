@@ -11,13 +11,13 @@ import uvloop
 from msgspec import Struct
 
 from bench.balancing.cases import Case, Scale
-from bench.processes.components import read_status
 from bench.load.arrivals import arrival_times
 from bench.load.generator import CONNECTIONS, LoadFailed, LoadGenerator
 from bench.load.http_client import HttpClient
 from bench.load.traffic import Traffic
-from bench.report import Row
+from bench.processes.components import read_status
 from bench.processes.service import running_url
+from bench.report import Row
 from sdn.network.topologies import topology
 
 _READY = 60.0  # seconds until all parts of a service work

@@ -19,11 +19,11 @@ from configurators.engine.partials import Partial, Request
 from configurators.engine.partition_map import route
 from dzflow.address import Scope
 from dzflow.index import Index
-from sdn.tables.pipeline import Pipeline, PlanName
-from sdn.tables.plans import make_plan
 from sdn.network.routes import Routes
 from sdn.network.topologies import topology
 from sdn.network.trees import spanning_tree
+from sdn.tables.pipeline import Pipeline, PlanName
+from sdn.tables.plans import make_plan
 
 LOADED_TOGETHER = 5_000
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from api.start.logs import log_folder
 from api.start.up import Service
-from bench.processes.cpu import process_tree
 from bench.load.http_client import CallFailed, HttpClient
+from bench.processes.cpu import process_tree
 
 ComponentName = Literal[
     "configurator", "southbound", "network", "api", "etcd", "ray_head", "workers"

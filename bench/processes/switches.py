@@ -11,8 +11,8 @@ import uvloop
 from configurators.gc_tuning import tune_garbage_collector
 from sdn.emulator import EmulatedNetwork, SwitchModel
 from sdn.network.events import SwitchUp
-from sdn.openflow.driver import OpenFlowDriver
 from sdn.network.topologies import topology
+from sdn.openflow.driver import OpenFlowDriver
 
 STOP_TIMEOUT = 10.0  # seconds
 CONNECT_TIMEOUT = 60.0  # seconds
@@ -21,7 +21,14 @@ CONNECT_TIMEOUT = 60.0  # seconds
 @contextmanager
 def emulated_switches(name: str, port: int, acknowledge_after: float = 0.0) -> Iterator[int]:
     """Run the switches of a topology, which connect to this port; yields the process id."""
-    command = [sys.executable, "-m", "bench.processes.switches", name, str(port), str(acknowledge_after)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.processes.switches",
+        name,
+        str(port),
+        str(acknowledge_after),
+    ]
     # The process ends when its standard input closes, so also when this process dies.
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:  # noqa: S603
         try:

@@ -11,12 +11,12 @@ from configurators.engine.engine import Engine, Ordering
 from configurators.engine.partials import Partial, Request
 from configurators.engine.partition_map import route
 from dzflow.region import Region
-from sdn.tables.flows import Change, FlowEntry, count, difference
-from sdn.tables.pipeline import Pipeline
-from sdn.tables.plans import make_plan
 from sdn.network.routes import Routes
 from sdn.network.topology import Topology
 from sdn.network.trees import spanning_tree
+from sdn.tables.flows import Change, FlowEntry, count, difference
+from sdn.tables.pipeline import Pipeline
+from sdn.tables.plans import make_plan
 from spark.report.skew import skew_of
 
 

@@ -23,8 +23,8 @@ from bench.load.arrivals import arrival_times
 from bench.load.generator import LoadFailed, LoadGenerator, LoadResult
 from bench.load.http_client import HttpClient
 from bench.load.traffic import SPACE, Traffic
-from bench.report import Progress, Row
 from bench.processes.service import running_url
+from bench.report import Progress, Row
 from bench.trace_jobs.children import run_measured
 from bench.trace_jobs.equal_maps import equal_map
 from bench.trace_jobs.jobs import COMMAND

@@ -44,7 +44,7 @@ def test_a_small_run_in_parts_reports_all_ratios(
     sea = control.run(True, steps.append, ["sea"])
     report = control.combined(read(tmp_path / "out.json"), sea)
     names = {"requests_per_s", "latency_over_central", "fairness_p99"}
-    names |= {"lone_ms", "lone_over_two_writes"}
+    names |= {"lone_ms", "lone_over_two_writes", "lone_over_two_writes_after_rest"}
     assert report.ratios.keys() >= names | {f"sea_{name}" for name in names}
     assert {row["measure"] for row in report.rows} == {
         "centralised",
@@ -117,7 +117,7 @@ def test_ratios_are_those_of_the_reference_case() -> None:
         row("saturation", **fast, requests_per_s=1_500.0) | {"mode": "sea"},
         row("fairness", beside="nobody", p99_ms=20.0),
         row("fairness", beside="flood", p99_ms=80.0),
-        row("lone", p50_ms=5.0, etcd_write_ms=1.25),
+        row("lone", p50_ms=5.0, etcd_write_ms=1.25, etcd_write_after_rest_ms=2.5),
     ]
     assert control.ratios(rows) == {
         "requests_per_s": 2_500.0,
@@ -126,6 +126,7 @@ def test_ratios_are_those_of_the_reference_case() -> None:
         "fairness_p99": 4.0,
         "lone_ms": 5.0,
         "lone_over_two_writes": 2.0,
+        "lone_over_two_writes_after_rest": 1.0,
         "sea_requests_per_s": 1_500.0,
         "sea_requests_per_s_over_central": 3.0,
     }

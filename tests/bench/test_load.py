@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from bench.processes.cpu import CpuMeter, kind_of
 from bench.load.arrivals import (
     arrival_times,
     extrapolate,
@@ -20,6 +19,7 @@ from bench.load.arrivals import (
 from bench.load.generator import LoadFailed, LoadGenerator
 from bench.load.http_client import CallFailed, HttpClient
 from bench.load.traffic import Traffic, batch_body, removal_body, request_body
+from bench.processes.cpu import CpuMeter, kind_of
 from bench.workload import Workload, make_space
 from dzflow.filters import parse_filter
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bench import recovery
-from bench.processes.components import Partition, Status, last_start
 from bench.load.probes import Probe, ProbeResult, choose_probes
 from bench.migration import Wait, wait_columns
+from bench.processes.components import Partition, Status, last_start
 from bench.recovery import ratios, service_columns
 from bench.report import Report
 from bench.workload import make_space

@@ -33,12 +33,12 @@ from configurators.state.spaces import new_space
 from configurators.state.trace_spaces import decode_footer, encode_footer
 from dzflow.address import Scope
 from dzflow.cli import bench as command
+from sdn.network.topologies import topology
+from sdn.network.topology import Topology
 from sdn.tables.flows import Change, difference
 from sdn.tables.flows import count as count_operations
 from sdn.tables.pipeline import Pipeline, PlanName
 from sdn.tables.simulate import SimulatedNetwork
-from sdn.network.topologies import topology
-from sdn.network.topology import Topology
 from spark.workload.file import BadWorkload, write_workload
 from spark.workload.model import LeftOut, WorkloadAbout, WorkloadRequest
 from tests.oracle import receivers
