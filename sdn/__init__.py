@@ -1,1 +1,1 @@
-"""Network model, flow model and table plans, and the drivers and emulators of switches."""
+"""The network: its model, the tables of its switches, and the drivers and emulators of switches."""

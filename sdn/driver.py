@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from sdn.network.findings import Findings
-from sdn.tables.flows import Batch, FlowEntry
 from sdn.network.events import NetworkEvent
+from sdn.network.findings import Findings
+from sdn.network.topology import Topology
 from sdn.outcomes import Outcome
+from sdn.tables.flows import Batch, FlowEntry
 from sdn.tables.pipeline import Pipeline, SwitchNumbers
 from sdn.tables.readings import Reading, TableUse
-from sdn.network.topology import Topology
 
 
 class SwitchDriver(Protocol):

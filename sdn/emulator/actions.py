@@ -18,10 +18,10 @@ from sdn.emulator.refused import (
     ErrorCode,
     Refused,
 )
-from sdn.tables.flows import Output, ToGroup
 from sdn.openflow.protocol.constants import ActionType, InstructionType
 from sdn.openflow.protocol.layouts import APPLY, BUCKET, GOTO, OUTPUT, TO_GROUP
 from sdn.openflow.protocol.wire import TYPE_LENGTH, MalformedMessage, read
+from sdn.tables.flows import Output, ToGroup
 
 IN_PORT = 0xFFFFFFF8
 TABLE = 0xFFFFFFF9  # in packet-outs only

@@ -23,7 +23,6 @@ from sdn.emulator.refused import (
     Refused,
 )
 from sdn.emulator.rules import Changed, Selection
-from sdn.tables.flows import Output
 from sdn.openflow.protocol.codec import decode_flow_mod, encode_flow_stats
 from sdn.openflow.protocol.constants import (
     ALL_TABLES,
@@ -38,6 +37,7 @@ from sdn.openflow.protocol.constants import (
 )
 from sdn.openflow.protocol.messages import Port
 from sdn.openflow.protocol.wire import HEADER, MULTIPART, MalformedMessage, message, read
+from sdn.tables.flows import Output
 
 _GET_CONFIG, _SET_CONFIG, _PORT_MOD, _TABLE_MOD = 7, 9, 16, 17
 _DESCRIPTION = 0  # a multipart request

@@ -11,9 +11,9 @@ from sdn.emulator import frames
 from sdn.emulator.actions import ALL_PORTS, FLOOD, IN_PORT, TABLE, SetField, Steps
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.tables import Tables
-from sdn.tables.flows import Output
 from sdn.openflow.protocol.constants import CONTROLLER_PORT
 from sdn.openflow.protocol.messages import Port
+from sdn.tables.flows import Output
 
 NO_COOKIE = 0xFFFFFFFFFFFFFFFF
 

@@ -13,11 +13,13 @@ ICMPV6_TYPE, ICMPV6_CODE, ND_TARGET = 29, 30, 31
 IN_PORT = 0  # a match field that is not in the frame itself
 
 ETH_IPV4 = 0x0800
+LLDP = bytes.fromhex("88cc")
 TCP, UDP, ICMPV6 = 6, 17, 58
 
 _IPV6 = ETH_IPV6.to_bytes(2, "big")
 _EVENT_PORTS = EVENT_PORT.to_bytes(2, "big") * 2
 _SOLICITATION, _ADVERTISEMENT = 135, 136
+_ECHO_REQUEST = 128
 _OVERRIDE = 0x20000000
 _ALL_NODES = 0xFF02 << 112 | 1
 _HOP_LIMIT = 255
@@ -60,6 +62,13 @@ def neighbour_solicitation(mac: bytes, address: int, target: int) -> bytes:
     body = bytes((_SOLICITATION, 0, 0, 0)) + bytes(4)
     body += target.to_bytes(16, "big") + bytes((1, 1)) + mac
     return _ipv6(mac, address, group, ICMPV6, body)
+
+
+def asks_all(frame: bytes) -> int | None:
+    """The sender of a ping to all hosts of a cable; None if the frame is something else."""
+    if ipv6_destination(frame) != _ALL_NODES or frame[20] != ICMPV6 or len(frame) <= _TRANSPORT:
+        return None
+    return int.from_bytes(frame[22:38], "big") if frame[_TRANSPORT] == _ECHO_REQUEST else None
 
 
 def link_local(mac: bytes) -> int:

@@ -91,6 +91,9 @@ class EmulatedHost:
         event = frames.read_event(frame)
         if event is not None:
             self._deliver(*event)
+        elif (asker := frames.asks_all(frame)) is not None:
+            # It would answer, if it knew the MAC of the sender.
+            self._send(self.host, frames.neighbour_solicitation(self.mac, self.address, asker))
 
     def _deliver(self, destination: bytes, payload: bytes) -> None:
         if self._wire is None:

@@ -13,9 +13,9 @@ from sdn.emulator.refused import (
     DUPLICATE_FIELD,
     Refused,
 )
-from sdn.tables.flows import FlowKey
 from sdn.openflow.protocol.constants import ETH_IPV6
 from sdn.openflow.protocol.decode import match_fields
+from sdn.tables.flows import FlowKey
 
 Fields = dict[int, tuple[int, int]]
 """Value and mask of each field of a match that fixes something, by the field's number."""

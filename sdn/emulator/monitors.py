@@ -17,9 +17,9 @@ from sdn.emulator.refused import (
 )
 from sdn.emulator.rules import Changed, ForeignKey, Rule, Selection
 from sdn.emulator.tables import Tables
-from sdn.tables.flows import FlowKey
 from sdn.openflow.protocol.constants import ALL_TABLES, FlowEvent
 from sdn.openflow.protocol.wire import MULTIPART, read
+from sdn.tables.flows import FlowKey
 
 _REQUEST = Struct("!IIIHBB")
 _ADD, _MODIFY, _DELETE = 0, 1, 2

@@ -9,12 +9,13 @@ from typing import Self
 from dzflow.errors import DzflowError
 from sdn.emulator.agent import Address, Agent, Dialling
 from sdn.emulator.datapath import Frames
+from sdn.emulator.frames import LLDP
 from sdn.emulator.hosts import EmulatedHost
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
+from sdn.network.topology import Host, Link, Switch, Topology, UnknownLink
 from sdn.openflow.protocol.constants import VERSIONS
 from sdn.openflow.protocol.messages import Port
-from sdn.network.topology import Host, Link, Switch, Topology, UnknownLink
 
 
 class NotReached(DzflowError):
@@ -64,6 +65,7 @@ class EmulatedNetwork:
         self._numbered = len(self.hosts)
         # What is at the other end of each port.
         self._far: dict[tuple[str, int], tuple[str, int] | EmulatedHost] = {}
+        self._without_lldp: set[tuple[str, int]] = set()  # ports at such links
         for link in topology.links:
             one, other = link.ends
             self._far[one], self._far[other] = other, one
@@ -183,6 +185,12 @@ class EmulatedNetwork:
         for end in link.ends:
             del self._far[end]
 
+    def hide(self, link: Link) -> None:
+        """Let no LLDP through a link from now on, as some media converters do."""
+        if link not in self.topology.links:
+            raise UnknownLink(f"there is no link {link}", link)
+        self._without_lldp.update(link.ends)
+
     def recable(self, link: Link, new: Link) -> None:
         """Unplug a cable, and plug one in elsewhere; a port that a switch lacks is added."""
         self.set_link(link, up=False)
@@ -217,6 +225,8 @@ class EmulatedNetwork:
                     self.on_frame(far.host.id, frame)
                 far.receive(frame)
             elif far is not None:
+                if (switch, port) in self._without_lldp and frame[12:14] == LLDP:
+                    continue
                 name, in_port = far
                 hops += 1
                 if hops > self._most_hops:

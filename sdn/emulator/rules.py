@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from sdn.emulator.actions import Steps
 from sdn.emulator.matching import Fields, fields_of_key, parse_match, within
-from sdn.tables.flows import FlowEntry, FlowKey, Output, ToGroup
 from sdn.openflow.protocol.constants import ALL_TABLES, ANY
 from sdn.openflow.protocol.decode import decode_entry
 from sdn.openflow.protocol.layouts import FLOW_MOD_READ, MASKED_MATCH, MASKED_MATCH_SIZE
 from sdn.openflow.protocol.messages import FlowMod, FlowStat, Foreign
 from sdn.openflow.protocol.wire import pad8
+from sdn.tables.flows import FlowEntry, FlowKey, Output, ToGroup
 
 _MATCH_AT = FLOW_MOD_READ.size
 

@@ -19,11 +19,11 @@ from sdn.emulator.model import SOFTWARE, Pace, SwitchModel
 from sdn.emulator.refused import NO_PERMISSION, ErrorCode
 from sdn.emulator.rules import Rule
 from sdn.emulator.tables import Tables
-from sdn.tables.flows import FlowEntry, FlowOp, GroupOp
 from sdn.openflow.protocol.codec import decode_flow_mod, encode_group_ops, encode_ops
 from sdn.openflow.protocol.constants import V1_4, VERSIONS, Type
 from sdn.openflow.protocol.messages import Foreign, Port
 from sdn.openflow.protocol.wire import message
+from sdn.tables.flows import FlowEntry, FlowOp, GroupOp
 
 MAX_WORK = 16_384
 """Messages that wait to be carried out beyond which no more should be fed."""

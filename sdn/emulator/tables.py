@@ -45,8 +45,6 @@ from sdn.emulator.rules import (
     selection_of,
     split_flow_mod,
 )
-from sdn.tables.flow_table import FlowTable
-from sdn.tables.flows import FlowEntry, FlowKey, Output, ToGroup
 from sdn.openflow.protocol.codec import decode_group_mod
 from sdn.openflow.protocol.constants import (
     ALL_TABLES,
@@ -59,6 +57,8 @@ from sdn.openflow.protocol.constants import (
 )
 from sdn.openflow.protocol.layouts import GROUP_MOD
 from sdn.openflow.protocol.messages import FlowMod
+from sdn.tables.flow_table import FlowTable
+from sdn.tables.flows import FlowEntry, FlowKey, Output, ToGroup
 
 # Plain numbers: members of an enum are slow to get.
 _ADD, _MODIFY, _MODIFY_STRICT = (

@@ -35,5 +35,10 @@ class SwitchLimits(Struct, frozen=True, omit_defaults=True, kw_only=True):
                 raise ValueError(f"{name}: the first number, {numbers[0]}, is above the last")
 
 
+def limits_alone(more: SwitchLimits) -> SwitchLimits:
+    """The limits of something that has more members than these."""
+    return SwitchLimits(**{name: getattr(more, name) for name in SwitchLimits.__struct_fields__})
+
+
 AS_ALL = SwitchLimits()
 """Nothing differs from the settings."""

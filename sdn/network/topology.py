@@ -26,11 +26,15 @@ T = TypeVar("T")
 
 
 class Switch(Struct, frozen=True, omit_defaults=True):
-    """An OpenFlow switch: our name for it, the datapath id it reports itself, what it can take."""
+    """An OpenFlow switch: our name for it, the datapath id it reports itself, what it can take.
+
+    `label` is what people call it; unlike the id, it can change at any time.
+    """
 
     id: str
     dpid: int
     limits: SwitchLimits = AS_ALL
+    label: str = ""
 
 
 class Link(Struct, frozen=True):
@@ -191,11 +195,13 @@ class Topology:
     """Switches, links and hosts that fit together; never changed, made by `Topology.build`.
 
     Each of the three is in natural order (s2 before s10), so that equal networks are equal objects.
+    Nothing that discovery sends passes the links that are `unprobed`.
     """
 
     switches: tuple[Switch, ...]
     links: tuple[Link, ...]
     hosts: tuple[Host, ...]
+    unprobed: frozenset[Link]
     _wiring: _Wiring = field(compare=False, repr=False)
     _edge: _Edge = field(compare=False, repr=False)
 
@@ -207,16 +213,19 @@ class Topology:
         hosts: Iterable[Host],
         *,
         partial: bool = False,
+        unprobed: Iterable[Link] = (),
     ) -> Topology:
         """The topology of these parts; raises a `TopologyError` that says what is wrong.
 
-        A `partial` one is still being discovered: it may have no switch, or lack links.
+        A `partial` one is still being discovered: it may have no switch, or lack links. Links that
+        are `unprobed`, and not among the others, do not count.
         """
         wiring = _wire(switches, links, partial)
         edge = _attach(wiring, hosts)
         in_order = tuple(sorted(set(wiring.links.values()), key=_link_key))
         known = tuple(wiring.switches.values())
-        return cls(known, in_order, tuple(edge.hosts.values()), wiring, edge)
+        hidden = frozenset(unprobed).intersection(in_order)
+        return cls(known, in_order, tuple(edge.hosts.values()), hidden, wiring, edge)
 
     def switch(self, switch: str) -> Switch:
         """The switch of this id."""

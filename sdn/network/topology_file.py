@@ -7,13 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from sdn.network.switch_limits import SwitchLimits
+from sdn.network.switch_limits import SwitchLimits, limits_alone
 from sdn.network.topology import Host, Link, NoSwitches, Switch, Topology, TopologyError
 
+MAX_LABEL = 200  # characters of a switch's label
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 32  # of values inside values; a topology needs four
 MAX_MEMBERS = MAX_FILE_BYTES // 4  # of all mappings: a file cannot hold more without merges
@@ -47,6 +48,7 @@ class YamlMissing(BadTopologyFile):
 class _SwitchEntry(SwitchLimits, forbid_unknown_fields=True, frozen=True, kw_only=True):
     id: str
     dpid: int | None = None
+    label: Annotated[str, msgspec.Meta(max_length=MAX_LABEL)] = ""
 
 
 class _LinkEntry(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,6 +56,7 @@ class _LinkEntry(msgspec.Struct, forbid_unknown_fields=True):
     b: str
     a_port: int | None = None
     b_port: int | None = None
+    lldp: bool = True
 
 
 class _HostEntry(msgspec.Struct, forbid_unknown_fields=True):
@@ -110,6 +113,7 @@ def parse_topology(document: object, source: str = "topology") -> Topology:
         )
         for entry in link_entries
     ]
+    hidden = [link for link, entry in zip(links, link_entries, strict=True) if not entry.lldp]
     hosts = [
         Host(
             entry.id,
@@ -121,7 +125,7 @@ def parse_topology(document: object, source: str = "topology") -> Topology:
         for entry in host_entries
     ]
     try:
-        return Topology.build(switches, links, hosts)
+        return Topology.build(switches, links, hosts, unprobed=hidden)
     except TopologyError as error:
         place = _place(error, {"switches": switches, "links": links, "hosts": hosts})
         # A text from the file may have half of a surrogate pair, which cannot be printed.
@@ -133,16 +137,18 @@ def dump_topology(topology: Topology) -> dict[str, list[dict[str, Any]]]:
     """The topology as `parse_topology` takes it, with nothing left to choose."""
     switches = [
         {"id": switch.id, "dpid": switch.dpid, **msgspec.to_builtins(switch.limits)}
+        | ({"label": switch.label} if switch.label else {})
         for switch in topology.switches
     ]
-    members = {"links": topology.links, "hosts": topology.hosts}
-    return {"switches": switches} | {
-        section: [
-            {name: value for name, value in msgspec.structs.asdict(x).items() if value is not None}
-            for x in elements
-        ]
-        for section, elements in members.items()
-    }
+    links = [
+        msgspec.structs.asdict(link) | ({"lldp": False} if link in topology.unprobed else {})
+        for link in topology.links
+    ]
+    hosts = [
+        {name: value for name, value in msgspec.structs.asdict(host).items() if value is not None}
+        for host in topology.hosts
+    ]
+    return {"switches": switches, "links": links, "hosts": hosts}
 
 
 def _read(path: Path) -> str:
@@ -292,11 +298,10 @@ def _entry(place: str, element: object, kind: type[T], expected: str) -> T:
 def _switches(entries: Sequence[_SwitchEntry]) -> list[Switch]:
     given = {entry.dpid for entry in entries}
     free = (dpid for dpid in count(1) if dpid not in given)
-    return [Switch(x.id, next(free) if x.dpid is None else x.dpid, _limits(x)) for x in entries]
-
-
-def _limits(entry: _SwitchEntry) -> SwitchLimits:
-    return SwitchLimits(**{name: getattr(entry, name) for name in SwitchLimits.__struct_fields__})
+    return [
+        Switch(x.id, next(free) if x.dpid is None else x.dpid, limits_alone(x), x.label)
+        for x in entries
+    ]
 
 
 def _given_ports(

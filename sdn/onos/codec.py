@@ -13,7 +13,6 @@ import msgspec
 from dzflow.address import ALL, DELIVERY, DELIVERY_MAC, Match
 from dzflow.errors import BadInput
 from dzflow.region import is_prefix
-from sdn.tables.flows import Action, FlowEntry, Output, ToGroup
 from sdn.onos.wire import (
     ETH_IPV6,
     Criterion,
@@ -25,6 +24,7 @@ from sdn.onos.wire import (
     number,
     port_number,
 )
+from sdn.tables.flows import Action, FlowEntry, Output, ToGroup
 
 NOBODY = ToGroup(0)
 """The group of a copy that is rewritten for a host at a port without one."""

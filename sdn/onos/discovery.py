@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from ipaddress import IPv6Address
 
+from sdn.network.topology import Host, Link, Switch, Topology, natural_key
 from sdn.onos.wire import (
     Device,
     Devices,
@@ -13,7 +14,6 @@ from sdn.onos.wire import (
     dpid_of,
     port_number,
 )
-from sdn.network.topology import Host, Link, Switch, Topology, natural_key
 
 
 def build(devices: Devices, links: Links, hosts: Hosts, known: Topology | None = None) -> Topology:

@@ -14,19 +14,19 @@ from typing import Self
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import BadInput
 from sdn.fence import Fence
-from sdn.network.findings import Findings
-from sdn.tables.flows import Batch, FlowEntry
 from sdn.network.events import NetworkEvent, RefusalChanged, Repaired, SwitchDown, SwitchUp
+from sdn.network.findings import Findings
+from sdn.network.topology import Topology, UnknownSwitch
 from sdn.onos import discovery
 from sdn.onos.client import OnosAccess, OnosClient, OnosError, parsed
 from sdn.onos.options import OnosOptions
 from sdn.onos.reconciler import OnosReconciler, SwitchLayout, layout_of
 from sdn.onos.wire import Devices, Hosts, Links, device_id
 from sdn.outcomes import Failed, Outcome, Undefined
+from sdn.tables.flows import Batch, FlowEntry
 from sdn.tables.pipeline import Pipeline, SwitchNumbers
 from sdn.tables.readings import Reading, TableUse
 from sdn.tables.shadow import PartitionOf
-from sdn.network.topology import Topology, UnknownSwitch
 
 log = logging.getLogger(__name__)
 

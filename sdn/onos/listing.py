@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sdn.tables.flows import FlowEntry, FlowKey
 from sdn.onos import codec
 from sdn.onos.client import OnosClient, OnosNotFound, parsed
 from sdn.onos.wire import ADDED, PENDING_REMOVE, REMOVED, Device, Flows
+from sdn.tables.flows import FlowEntry, FlowKey
 
 _FLOWS = parsed(Flows)
 _DEVICE = parsed(Device)

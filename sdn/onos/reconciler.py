@@ -10,7 +10,7 @@ import msgspec
 
 from dzflow.errors import DzflowError
 from sdn.fence import Fence
-from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, in_safe_order
+from sdn.network.topology import Switch, Topology
 from sdn.onos import codec
 from sdn.onos.client import Gate, OnosClient, OnosError, OnosRefused
 from sdn.onos.entry_locks import EntryLocks, TooManyWaiting
@@ -20,9 +20,9 @@ from sdn.onos.rounds import Round, RuleOp, split
 from sdn.onos.trees import Trees
 from sdn.onos.wire import ADDED, FAILED, FlowName, FlowNames, NewFlows, device_id
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
+from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, in_safe_order
 from sdn.tables.pipeline import Pipeline
 from sdn.tables.shadow import BASE, PartitionOf, Shadow
-from sdn.network.topology import Switch, Topology
 
 # A deletion removes other rules with the same id, too; the next pass puts them back.
 _PASSES = 4

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from dzflow.address import ALL, MAX_TREE, TREE_MASK, Match, on_all_trees, on_tree, tree_of
 from dzflow.errors import BadInput
 from dzflow.region import FULL, is_prefix
-from sdn.tables.flows import FlowEntry
 from sdn.onos.codec import UnsupportedEntry
+from sdn.tables.flows import FlowEntry
 
 EVERY_TREE = tuple(range(MAX_TREE + 1))
 

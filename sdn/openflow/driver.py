@@ -10,9 +10,9 @@ from typing import Self
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
 from sdn.fence import Fence, StaleEpoch, always
-from sdn.network.findings import Findings
-from sdn.tables.flows import Batch, FlowEntry
 from sdn.network.events import MastershipLost, NetworkEvent, SwitchDown, SwitchUp
+from sdn.network.findings import Findings
+from sdn.network.topology import Topology
 from sdn.openflow.connections.connection import ConnectionLost, SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.options import DriverOptions
@@ -20,10 +20,10 @@ from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.reconciler import Control
 from sdn.openflow.switches.server import SwitchServer
 from sdn.outcomes import Outcome
+from sdn.tables.flows import Batch, FlowEntry
 from sdn.tables.pipeline import Pipeline, SwitchNumbers
 from sdn.tables.readings import Counts, Reading, TableUse
 from sdn.tables.shadow import PartitionOf
-from sdn.network.topology import Topology
 
 __all__ = ["DriverOptions", "OpenFlowDriver"]
 
@@ -59,7 +59,11 @@ class OpenFlowDriver:
         self._log = LimitedLog(log, logging.INFO, self.options.admission.log_every)
         key = self.options.discovery_key or secrets.token_bytes(32)
         first = secrets.randbits(62)
-        discovery = Discovery(key, first_nonce=first) if self.options.discover else None
+        discovery = (
+            Discovery(key, first_nonce=first, ask_hosts=self.options.learn_hosts)
+            if self.options.discover
+            else None
+        )
         self._switches = ManagedSwitches(
             topology,
             pipeline,

@@ -49,4 +49,5 @@ class DriverOptions(Struct, frozen=True):
     queue: int = 1_000
     rate: float | None = None
     discover: bool = True  # probe for links, learn hosts
+    learn_hosts: bool = False  # ask for hosts, and report them as found; only if it discovers
     discovery_key: bytes | None = None  # of all processes that share the switches; None: a new one

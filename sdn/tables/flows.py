@@ -15,13 +15,13 @@ NORMAL = 0xFFFFFFFA
 """The port that stands for a switch's own forwarding (OFPP_NORMAL)."""
 
 
-class Output(Struct, frozen=True, gc=False, tag="output"):
+class Output(Struct, frozen=True, gc=False, cache_hash=True, tag="output"):
     """Send a copy out of a port (never the one the packet came in by)."""
 
     port: int
 
 
-class ToGroup(Struct, frozen=True, gc=False, tag="group"):
+class ToGroup(Struct, frozen=True, gc=False, cache_hash=True, tag="group"):
     """Hand a copy to a group."""
 
     group: int

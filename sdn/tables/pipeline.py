@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from dzflow.address import PREFIX, match_prefix
 from dzflow.errors import BadInput
-from sdn.tables.flows import NORMAL, Action, FlowEntry, GroupEntry, Output, ToGroup
 from sdn.network.topology import Leg, ToHost, Topology, ToSwitch
+from sdn.tables.flows import NORMAL, Action, FlowEntry, GroupEntry, Output, ToGroup
 
 PlanName = Literal["legs", "lpm"]
 OtherTraffic = Literal["leave", "normal"]

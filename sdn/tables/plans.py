@@ -7,14 +7,15 @@ and of those that cover it. Both follow from the set alone; the order of request
 """
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from dzflow.address import Match, Scope
 from dzflow.errors import BadInput
 from dzflow.region import Region
-from sdn.tables.flows import Action, Batch, Change, FlowEntry, FlowOp, in_safe_order
-from sdn.tables.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline, PlanName
 from sdn.network.routes import EdgeSlot, LegSlot, Routes, bits
+from sdn.tables.flows import Action, Batch, Change, FlowEntry, FlowOp
+from sdn.tables.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline, PlanName
 
 
 class NotADz(BadInput):
@@ -29,21 +30,42 @@ ALL = -1  # every slot there is, as a set
 
 
 class Changes:
-    """Operations of one step, gathered in any order, handed out by switch in a safe one."""
+    """Operations of one step, gathered in any order, handed out by switch in a safe one.
+
+    `in_safe_order` (`sdn.tables.flows`) says which order is safe.
+    """
+
+    __slots__ = ("adds", "deletes", "modifies")
 
     def __init__(self) -> None:
-        self.adds: list[tuple[str, FlowOp]] = []
-        self.modifies: list[tuple[str, FlowOp]] = []
-        self.deletes: list[tuple[str, FlowOp]] = []
+        self.adds: Batch = {}
+        self.modifies: Batch = {}
+        self.deletes: Batch = {}
 
     def append_to(self, batch: Batch) -> None:
         """Append the operations to a batch."""
-        for switch, op in in_safe_order(self.adds, self.modifies, self.deletes):
-            ops = batch.get(switch)
-            if ops is None:
-                batch[switch] = [op]
-            else:
-                ops.append(op)
+        for ops in self.adds.values():
+            ops.sort(key=_priority, reverse=True)
+        for ops in self.deletes.values():
+            ops.sort(key=_priority)
+        for noted in (self.adds, self.modifies, self.deletes):
+            for switch, ops in noted.items():
+                there = batch.get(switch)
+                if there is None:
+                    batch[switch] = ops
+                else:
+                    there += ops
+
+
+_priority = attrgetter("entry.priority")
+
+
+def _note(noted: Batch, switch: str, op: FlowOp) -> None:
+    ops = noted.get(switch)
+    if ops is None:
+        noted[switch] = [op]
+    else:
+        ops.append(op)
 
 
 class Plan(Protocol):
@@ -121,8 +143,7 @@ class _SitePlan:
         actions = (tables.action(slot.switch, slot.leg),)
         return _Site(slot.switch, table, MATCH_PRIORITY, actions, table + 1, None, slot.tree)
 
-    def _slot_entries(self, region: Region, slots: int) -> list[tuple[str, FlowEntry]]:
-        found = []
+    def _slot_entries(self, region: Region, slots: int) -> Iterator[tuple[str, FlowEntry]]:
         matches: dict[int | None, Match] = {}  # one per tree, shared by all switches
         while slots:
             low = slots & -slots
@@ -132,17 +153,32 @@ class _SitePlan:
             match = matches.get(tree)
             if match is None:
                 match = matches[tree] = self.scope.match(region, tree)
-            found.append((switch, FlowEntry(table, priority, match, actions, goto, in_port)))
-        return found
+            yield switch, FlowEntry(table, priority, match, actions, goto, in_port)
 
     def _slot_change(self, region: Region, before: int, after: int, changes: Changes) -> None:
         added, gone = after & ~before, before & ~after
         if added:
-            for switch, entry in self._slot_entries(region, added):
-                changes.adds.append((switch, FlowOp(Change.ADD, entry)))
+            self._note_slots(region, added, Change.ADD, changes.adds)
         if gone:
-            for switch, entry in self._slot_entries(region, gone):
-                changes.deletes.append((switch, FlowOp(Change.DELETE, entry)))
+            self._note_slots(region, gone, Change.DELETE, changes.deletes)
+
+    def _note_slots(self, region: Region, slots: int, change: Change, noted: Batch) -> None:
+        # As with `_slot_entries`, but written out: most of a decision is spent here.
+        sites = self._sites
+        matches: dict[int | None, Match] = {}
+        while slots:
+            low = slots & -slots
+            slots ^= low
+            switch, table, priority, actions, goto, in_port, tree = sites[low.bit_length() - 1]
+            match = matches.get(tree)
+            if match is None:
+                match = matches[tree] = self.scope.match(region, tree)
+            op = FlowOp(change, FlowEntry(table, priority, match, actions, goto, in_port))
+            ops = noted.get(switch)
+            if ops is None:
+                noted[switch] = [op]
+            else:
+                ops.append(op)
 
 
 class LegsPlan(_SitePlan):
@@ -221,13 +257,13 @@ class LpmPlan(_SitePlan):
             old = had.pop(together, None)
             if old is None:
                 switch, entry = self._forward(region, legs)
-                changes.adds.append((switch, FlowOp(Change.ADD, entry)))
+                _note(changes.adds, switch, FlowOp(Change.ADD, entry))
             elif old != legs:
                 switch, entry = self._forward(region, legs)
-                changes.modifies.append((switch, FlowOp(Change.MODIFY, entry)))
+                _note(changes.modifies, switch, FlowOp(Change.MODIFY, entry))
         for legs in had.values():
             switch, entry = self._forward(region, legs)
-            changes.deletes.append((switch, FlowOp(Change.DELETE, entry)))
+            _note(changes.deletes, switch, FlowOp(Change.DELETE, entry))
 
     def _legs(self, now: Contribution) -> dict[int, int]:
         """By the slots of a switch taken together: those that the region's entry there sends to."""

@@ -101,9 +101,11 @@ class Shadow:
         before: Before = []
         self.declared.add(partition)
         held, sizes, delete = self._held, self._sizes, _DELETE
-        for op in ops:  # the innermost loop of the driver: each look-up counts
+        new, kind = tuple.__new__, FlowKey
+        for op in ops:  # the innermost loop of the driver: each look-up and each call counts
             entry = op.entry
-            key = entry.key
+            # `entry.key`, written out
+            key = new(kind, (entry.table, entry.priority, entry.in_port, entry.match))
             was = held.get(key)
             before.append((key, was))
             if op.change is not delete:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from dzflow.errors import DzflowError
+from sdn.network.topology import Host, Link, Topology
 from sdn.tables.flow_table import FlowTable
 from sdn.tables.flows import (
     Action,
@@ -19,7 +20,6 @@ from sdn.tables.flows import (
     difference,
 )
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topology import Host, Link, Topology
 
 
 class OperationRefused(DzflowError):

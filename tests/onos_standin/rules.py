@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from dzflow.address import Match
 from dzflow.errors import BadInput
-from sdn.tables.flows import FlowKey
 from sdn.onos.wire import (
     ETH_IPV6,
     PENDING_ADD,
@@ -23,6 +22,7 @@ from sdn.onos.wire import (
     number,
     port_number,
 )
+from sdn.tables.flows import FlowKey
 
 _ETHER = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _PREFIX = re.compile(r"([0-9A-Fa-f:.]+)/([0-9]{1,3})")

@@ -18,9 +18,9 @@ import msgspec
 
 from sdn.emulator.network import EmulatedNetwork
 from sdn.emulator.refused import Refused
-from sdn.tables.flows import FlowKey
-from sdn.onos.wire import ADDED, FAILED, PENDING_ADD, PENDING_REMOVE, device_id
 from sdn.network.topology import Host
+from sdn.onos.wire import ADDED, FAILED, PENDING_ADD, PENDING_REMOVE, device_id
+from sdn.tables.flows import FlowKey
 from tests.onos_standin import switches
 from tests.onos_standin.http_server import HttpServer, Reply, Request
 from tests.onos_standin.rules import BadRequest, Rule, read_named, read_posted

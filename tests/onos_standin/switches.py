@@ -3,10 +3,10 @@
 import struct
 
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.tables.flows import Change, FlowEntry, FlowOp
 from sdn.openflow.protocol.codec import encode_ops
 from sdn.openflow.protocol.constants import V1_4, ActionType, InstructionType, Oxm
 from sdn.openflow.protocol.layouts import APPLY, GOTO, OUTPUT
+from sdn.tables.flows import Change, FlowEntry, FlowOp
 from tests.onos_standin.rules import Rule, SendOut, SetEther, Step
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from dzflow.errors import DzflowError
-from sdn.tables.flows import FlowOp, GroupOp
 from sdn.openflow.connections.arrivals import Arrival
 from sdn.openflow.connections.certificates import named_dpids
 from sdn.openflow.connections.reading_pace import ReadingPace
@@ -28,6 +27,7 @@ from sdn.openflow.protocol.events import (
 from sdn.openflow.protocol.messages import FlowStat, GroupDesc
 from sdn.openflow.protocol.pending import TooManyRequests
 from sdn.openflow.protocol.session import Sent, Session
+from sdn.tables.flows import FlowOp, GroupOp
 
 _HIGH_WATER = 1 << 18  # bytes that the socket has not taken
 _GRACE = 0.2  # seconds to read what came while this process itself stood still

@@ -17,6 +17,11 @@ different switches, can relay each other's probes both ways in real time: they l
 and discovery trusts their ports. And a host that uses the MAC of another looks like that host after
 a move. An operator prevents the first by declaring the hosts or, with `closed`, the links, and the
 second by declaring the hosts with their MACs.
+
+Hosts may be asked to announce themselves. An answer counts only at the port that was asked, because
+switches may forward it. Before a switch is connected, it may forward a question, or its machine may
+answer it. So a port where hosts have only answered can still become a link. That adds nothing to
+the first attack: those hosts could as well have said nothing.
 """
 
 import logging
@@ -25,12 +30,13 @@ from itertools import count
 
 from dzflow.errors import BadInput
 from sdn.network.events import HostSeen, LinkChanged, NetworkEvent
+from sdn.network.findings import SeenHost
+from sdn.network.topology import MAX_PORT, Host, Link, Topology
 from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, Settings
 from sdn.openflow.discovery.ports import PortTable
 from sdn.openflow.discovery.probing import KnownLink, LinkState, ProbedPort
-from sdn.network.topology import MAX_PORT, Host, Link, Topology
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +53,17 @@ class Discovery(PortTable):
 
     Processes that share switches have the same key. Each counts its nonces from another random
     number on, so that probes of an earlier process are not accepted. Times are seconds of one clock
-    that does not go back.
+    that does not go back. With `ask_hosts`, hosts that are silent are asked to announce themselves.
     """
 
-    def __init__(self, key: bytes, settings: Settings | None = None, first_nonce: int = 1) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        settings: Settings | None = None,
+        first_nonce: int = 1,
+        *,
+        ask_hosts: bool = False,
+    ) -> None:
         if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
             raise BadKey(
                 f"a key of {len(key)} bytes; take {SHORTEST_KEY} to {LONGEST_KEY} random ones"
@@ -64,6 +77,7 @@ class Discovery(PortTable):
         self._probe_budget = Budget(self.settings.probe_rate, self.settings.probe_burst)
         self._total_budget = Budget(self.settings.total_rate, self.settings.total_burst)
         self._nonces = count(first_nonce)
+        self._ask_hosts = ask_hosts
 
     # Results
 
@@ -75,6 +89,10 @@ class Discovery(PortTable):
     def hosts(self) -> tuple[Host, ...]:
         """The hosts that were learned."""
         return self._hosts.hosts()
+
+    def seen_hosts(self) -> tuple[SeenHost, ...]:
+        """The same with times, and declared hosts that were heard at a port that is not theirs."""
+        return self._hosts.seen()
 
     def crossed(self, now: float) -> dict[End, End]:
         """The ports at which probes arrive of a port that should lead elsewhere."""
@@ -91,7 +109,6 @@ class Discovery(PortTable):
                 ends.add(end)
                 assert not self._hosts.is_host_port(end), f"{end} has a host"
         for host in self.hosts():
-            assert self._hosts.is_host_port((host.switch, host.port))
             assert (host.switch, host.port) not in ends
         for end in self._deadlines:
             known = self._ports[end].link
@@ -120,11 +137,13 @@ class Discovery(PortTable):
         *,
         closed: bool = False,
         expected: Iterable[Link] = (),
+        unprobed: Collection[Link] = frozenset(),
     ) -> list[NetworkEvent]:
         """The same for hosts and links that need not be a whole topology.
 
         Links that are only `expected` are reported to be down if they carry no probes; after that,
-        their ports may lead elsewhere.
+        their ports may lead elsewhere. Links of the declared ones that are `unprobed` are never
+        reported to be down: no probes have to pass them.
         """
         self._hosts.declare(hosts)
         self._closed = closed
@@ -133,6 +152,7 @@ class Discovery(PortTable):
         events: list[NetworkEvent] = []
         for known in dict.fromkeys(p.link for _, p in sorted(self._ports.items()) if p.link):
             was_up, known.declared = known.state is LinkState.UP, known.link in wanted
+            known.unprobed = known.unprobed and known.declared and known.link in unprobed
             taken = any(end in reserved or self._hosts.is_declared(end) for end in known.link.ends)
             if known.declared or (was_up and not taken and not closed):
                 continue
@@ -140,7 +160,7 @@ class Discovery(PortTable):
             if was_up:
                 events.append(LinkChanged(known.link, up=False))
         for link in wanted:
-            events += self._reserve(link)
+            events += self._reserve(link, link in unprobed)
         for link in expected:
             self._expect(link)
         return events
@@ -232,6 +252,8 @@ class Discovery(PortTable):
             self._schedule.put_off(end, port, now)
             if wanted:
                 found.append((*end, self._probe(end, port, now)))
+                if self._is_to_be_asked(port) and self._probe_budget.take(now):
+                    found.append((*end, frames.build_question(frames.asker_at(*end))))
         return found
 
     def tick(self, now: float) -> list[NetworkEvent]:
@@ -261,6 +283,11 @@ class Discovery(PortTable):
         # A switch that is not connected here may be another process's.
         return self._is_watched(peer) or peer not in self._connected
 
+    def _is_to_be_asked(self, port: ProbedPort) -> bool:
+        """Whether hosts at a port are asked now: not before a link would have been found."""
+        missed = port.unanswered
+        return self._ask_hosts and port.link is None and (2 <= missed <= 4 or missed % 10 == 0)
+
     def _is_watched(self, switch: str) -> bool:
         return switch in self._connected and switch not in self._busy
 
@@ -281,7 +308,7 @@ class Discovery(PortTable):
     def _must_answer(self, end: End, link: KnownLink) -> bool:
         """Whether a link is down if its probes are missing."""
         watched = link.shared or self._is_watched(link.peer(end)[0])
-        return watched and link.state is not LinkState.DOWN
+        return watched and not link.unprobed and link.state is not LinkState.DOWN
 
     def _probe_arrived(
         self, end: End, at: ProbedPort, data: bytes, now: float
@@ -356,8 +383,7 @@ class Discovery(PortTable):
         self._deadlines.pop(end, None)
         link = at.link
         if link is None:
-            link = KnownLink(Link(*end, *origin), declared=False)
-            at.link = self._known(origin).link = link
+            link = self._new_link(Link(*end, *origin))
         link.shared = True
         was, link.state = link.state, LinkState.UP
         return [] if was is LinkState.UP else [LinkChanged(link.link, up=True)]
@@ -380,7 +406,7 @@ class Discovery(PortTable):
             self._schedule.hasten(end, at, now)  # our answer, without waiting for the next round
             return []
         if link is None:
-            link = at.link = sender.link = KnownLink(Link(*end, *origin), declared=False)
+            link = self._new_link(Link(*end, *origin))
         link.state = LinkState.UP
         return [LinkChanged(link.link, up=True)]
 
@@ -407,5 +433,10 @@ class Discovery(PortTable):
         if said is None:
             self.counters.neighbour_malformed += 1
             return []
-        host = self._hosts.learn(end, said, now)
+        answers = frames.is_asker(said.wanted)
+        if answers and said.wanted != frames.asker_at(*end):
+            # Switches have forwarded it from the port that was asked.
+            self.counters.neighbour_elsewhere += 1
+            return []
+        host = self._hosts.learn(end, said, now, answers=answers)
         return [HostSeen(host)] if host else []

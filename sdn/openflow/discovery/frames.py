@@ -13,6 +13,7 @@ from sdn.openflow.protocol.constants import ETH_IPV6
 ETH_LLDP = 0x88CC
 ICMPV6 = 58
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
+ECHO_REQUEST = 128
 
 MAX_FRAME = 256
 """Longer frames are ignored without being read."""
@@ -39,6 +40,8 @@ _UNSPECIFIED = bytes(16)
 _LOOPBACK = bytes(15) + b"\x01"
 _SOLICITED_NODE = bytes.fromhex("ff0200000000000000000001ff")
 _SOURCE_MAC, _TARGET_MAC = 1, 2
+_ASKER = bytes.fromhex("fe80" + 6 * "00" + "d2f10001")
+_ALL_NODES = bytes.fromhex("ff02" + 13 * "00" + "01")
 
 
 class Probe(NamedTuple):
@@ -57,10 +60,11 @@ class Probe(NamedTuple):
 
 
 class Announced(NamedTuple):
-    """What a host announces: its MAC and one of its IPv6 addresses."""
+    """What a host announces: its MAC, one of its IPv6 addresses, and whose MAC it wants, if any."""
 
     mac: bytes
     address: bytes
+    wanted: bytes = b""
 
 
 def build_probe(key: bytes, switch: str, port: int, nonce: int, heard: int = 0) -> bytes:
@@ -79,6 +83,31 @@ def build_probe(key: bytes, switch: str, port: int, nonce: int, heard: int = 0) 
     ethernet = _NEAREST_BRIDGE + _PROBE_MAC + LLDP_TYPE
     signed = ethernet + shown + _tlv_head(_OWN, len(ours) + _TAG) + ours
     return signed + _tag(key, signed) + _tlv(_END, b"")
+
+
+def build_question(asker: bytes) -> bytes:
+    """A ping to all hosts of a cable; they ask for the MAC of the sender before they answer.
+
+    So they announce themselves, and say which question it is about: `asker` is the address of the
+    sender, which does not exist (`asker_at`).
+    """
+    addresses = asker + _ALL_NODES
+    body = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, 0, 0)
+    total: int = sum(struct.unpack(f"!{len(addresses + body) // 2}H", addresses + body))
+    checksum = 0xFFFF - (total + len(body) + ICMPV6) % 0xFFFF
+    ethernet = b"\x33\x33" + _ALL_NODES[12:] + _PROBE_MAC + IPV6_TYPE
+    header = struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, _HOP_LIMIT)
+    return ethernet + header + addresses + body[:2] + checksum.to_bytes(2, "big") + body[4:]
+
+
+def asker_at(switch: str, port: int) -> bytes:
+    """The link-local address from which hosts at a port are asked; another one for each port."""
+    return _ASKER + blake2b(f"{switch}:{port}".encode(), digest_size=4, person=_PERSON).digest()
+
+
+def is_asker(address: bytes) -> bool:
+    """Whether hosts at some port are asked from an address."""
+    return address.startswith(_ASKER)
 
 
 def read_probe(frame: bytes) -> Probe | None:
@@ -122,14 +151,14 @@ def read_announcement(frame: bytes) -> Announced | None:
             # Only a host that checks whether its address is free sends this.
             asks_all = destination.startswith(_SOLICITED_NODE)
             return Announced(mac, target) if asks_all and _SOURCE_MAC not in options else None
-        said, address = options.get(_SOURCE_MAC, mac), source
+        said, address, wanted = options.get(_SOURCE_MAC, mac), source, target
     elif kind == NEIGHBOUR_ADVERTISEMENT:
         if destination[0] == 0xFF and frame[_ICMP + 4] & 0x40:  # it cannot be solicited
             return None
-        said, address = options.get(_TARGET_MAC, mac), target
+        said, address, wanted = options.get(_TARGET_MAC, mac), target, b""
     else:
         return None
-    return Announced(mac, address) if said == mac and _is_host(source) else None
+    return Announced(mac, address, wanted) if said == mac and _is_host(source) else None
 
 
 def is_link_local(address: bytes) -> bool:

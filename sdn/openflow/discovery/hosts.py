@@ -3,20 +3,22 @@
 from collections.abc import Iterable
 from ipaddress import IPv6Address
 
+from sdn.network.findings import SeenHost
+from sdn.network.topology import Host
 from sdn.openflow.discovery.frames import Announced, is_link_local
 from sdn.openflow.discovery.limits import DiscoveryCounters, Settings
-from sdn.network.topology import Host
 
 End = tuple[str, int]
 """A port of a switch."""
 
 
 class _Learned:
-    __slots__ = ("address", "at", "moved")
+    __slots__ = ("address", "at", "moved", "since")
 
-    def __init__(self, address: bytes, at: End) -> None:
+    def __init__(self, address: bytes, at: End, since: float) -> None:
         self.address = address
         self.at = at
+        self.since = since  # when it was first heard at this port
         self.moved = float("-inf")
 
 
@@ -31,10 +33,14 @@ class HostTable:
         self._declared_macs: frozenset[bytes] = frozenset()
         self._declared_ids: frozenset[str] = frozenset()
         self._declared_ports: frozenset[End] = frozenset()
+        self._elsewhere: dict[bytes, _Learned] = {}  # declared hosts, at ports that are not theirs
+        self._only_answers: set[End] = set()  # ports where hosts have spoken when asked only
+        self._seen: tuple[SeenHost, ...] | None = None  # until something changes
 
     def declare(self, hosts: Iterable[Host]) -> None:
-        """The operator declares these hosts; forget everything that was learned about them."""
+        """The operator declares these hosts: nothing learned about them counts any more."""
         hosts = list(hosts)
+        self._seen = None
         self._declared_ports = frozenset((host.switch, host.port) for host in hosts)
         self._declared_ids = frozenset(host.id for host in hosts)
         self._declared_macs = frozenset(
@@ -43,29 +49,41 @@ class HostTable:
         for end in sorted(self._declared_ports):
             self.forget(end)
         for mac in [mac for mac in self._learned if self._is_declared(mac)]:
-            del self._learned[mac]
+            self._elsewhere[mac] = self._learned.pop(mac)
+        for mac in [mac for mac in self._elsewhere if not self._is_declared(mac)]:
+            del self._elsewhere[mac]
 
     def is_host_port(self, end: End) -> bool:
-        """Whether a host was declared or seen at a port."""
-        return end in self._declared_ports or end in self._at
+        """Whether a host was declared at a port, or has spoken there by itself."""
+        spoke = end in self._at and end not in self._only_answers
+        return end in self._declared_ports or spoke
 
     def is_declared(self, end: End) -> bool:
         """Whether a host was declared at a port."""
         return end in self._declared_ports
 
-    def learn(self, end: End, said: Announced, now: float) -> Host | None:
-        """Learn a host; returned if it is new, has moved, or has a better address."""
+    def learn(self, end: End, said: Announced, now: float, *, answers: bool = False) -> Host | None:
+        """Learn a host; returned if it is new, has moved, or has a better address.
+
+        `answers`: it was asked to speak, so that its port is not known to be a host's.
+        """
+        if not answers:
+            self._only_answers.discard(end)
+        elif end not in self._at:
+            self._only_answers.add(end)
         here = self._at.setdefault(end, set())
         if self._is_declared(said.mac):
             self._counters.neighbour_declared += 1
-            if len(here) < self._settings.hosts_per_port:
+            if len(here) < self._settings.hosts_per_port or said.mac in here:
                 here.add(said.mac)
+                self._note_elsewhere(end, said, now)
             return None
         known = self._learned.get(said.mac)
         if known is not None and known.at == end:
             if not _is_better(said.address, known.address):
                 return None
             known.address = said.address
+            self._seen = None
         elif len(here) >= self._settings.hosts_per_port:
             self._counters.hosts_refused += 1
             return None
@@ -76,31 +94,54 @@ class HostTable:
             self._counters.hosts_refused += 1
             return None
         else:
-            self._learned[said.mac] = known = _Learned(said.address, end)
+            self._learned[said.mac] = known = _Learned(said.address, end, now)
         here.add(said.mac)
+        self._seen = None
         return _host(said.mac, known)
 
     def forget(self, end: End) -> None:
         """Forget the hosts at a port: it went down, or its host is declared."""
+        self._only_answers.discard(end)
         for mac in self._at.pop(end, ()):
-            known = self._learned.get(mac)
-            if known is not None and known.at == end:
-                del self._learned[mac]
+            for table in (self._learned, self._elsewhere):
+                known = table.get(mac)
+                if known is not None and known.at == end:
+                    del table[mac]
+                    self._seen = None
 
     def hosts(self) -> tuple[Host, ...]:
         """All hosts that were learned, by MAC."""
         return tuple(_host(mac, self._learned[mac]) for mac in sorted(self._learned))
 
+    def seen(self) -> tuple[SeenHost, ...]:
+        """The same with times, and declared hosts that were heard at a port that is not theirs."""
+        if self._seen is None:
+            found = sorted({**self._learned, **self._elsewhere}.items())
+            self._seen = tuple(SeenHost(_host(mac, known), known.since) for mac, known in found)
+        return self._seen
+
     def validate(self) -> None:
         """Assert the invariants of the table; for tests."""
+        cached, self._seen = self._seen, None
+        assert cached is None or cached == self.seen()
+        assert self._only_answers <= self._at.keys()
         for end, macs in self._at.items():
             assert len(macs) <= self._settings.hosts_per_port, f"too many hosts at {end}"
         for mac, known in self._learned.items():
+            assert mac in self._at[known.at]
+        for mac, known in self._elsewhere.items():
+            assert self._is_declared(mac)
             assert mac in self._at[known.at]
 
     def _is_declared(self, mac: bytes) -> bool:
         # The id as well: a learned host must never take the place of a declared one.
         return mac in self._declared_macs or _id(mac) in self._declared_ids
+
+    def _note_elsewhere(self, end: End, said: Announced, now: float) -> None:
+        known = self._elsewhere.get(said.mac)
+        if known is None or known.at != end:
+            self._elsewhere[said.mac] = _Learned(said.address, end, now)
+            self._seen = None
 
     def _move(self, known: _Learned, said: Announced, end: End, now: float) -> bool:
         if now - known.moved < self._settings.move_every:
@@ -110,7 +151,9 @@ class HostTable:
         left.discard(said.mac)
         if not left:
             del self._at[known.at]
-        known.at, known.moved = end, now
+            self._only_answers.discard(known.at)
+        known.at = end
+        known.moved = known.since = now
         if not _is_better(known.address, said.address):
             known.address = said.address
         self._counters.host_moves += 1

@@ -4,10 +4,10 @@ from collections.abc import Collection
 from itertools import count
 
 from sdn.network.events import LinkChanged, NetworkEvent
+from sdn.network.topology import Link
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Settings
 from sdn.openflow.discovery.probing import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
-from sdn.network.topology import Link
 
 
 class PortTable:
@@ -36,6 +36,8 @@ class PortTable:
 
     def _port_up(self, end: End, now: float = LONG_AGO) -> None:
         port = self._known(end)
+        if not port.up:
+            port.unanswered = 0
         port.up = True
         self._schedule.hasten(end, port, now)
 
@@ -62,7 +64,7 @@ class PortTable:
 
     # Links
 
-    def _reserve(self, link: Link) -> list[NetworkEvent]:
+    def _reserve(self, link: Link, unprobed: bool) -> list[NetworkEvent]:
         """Reserve the ports of a declared link."""
         ports = [self._known(end) for end in link.ends]
         for end in link.ends:
@@ -71,11 +73,23 @@ class PortTable:
         if known is None:
             known = ports[0].link = ports[1].link = KnownLink(link, declared=True)
             ports[0].unanswered = ports[1].unanswered = 0
+        new, known.unprobed = unprobed and not known.unprobed, unprobed
+        if new:
+            self._forget_deadlines(known)
+            if known.state is LinkState.DOWN:
+                known.state = LinkState.UNKNOWN
+            return [LinkChanged(link, up=True)]  # it may have been reported to be down before
+        if unprobed:
+            return []
         missing = any(
             end[0] in self._connected and not port.up
             for end, port in zip(link.ends, ports, strict=True)
         )
         return self._down(known) if missing else []
+
+    def _forget_deadlines(self, known: KnownLink) -> None:
+        for end in known.link.ends:
+            self._deadlines.pop(end, None)
 
     def _expect(self, link: Link) -> None:
         """A link should be there, unless its ports have shown something else."""
@@ -83,16 +97,27 @@ class PortTable:
             return
         ports = [self._known(end) for end in link.ends]
         if all(port.link is None for port in ports):
-            ports[0].link = ports[1].link = KnownLink(link, declared=False)
+            self._new_link(link)
+
+    def _new_link(self, link: Link) -> KnownLink:
+        """A link that nobody has declared; hosts that were asked at its ports are behind it."""
+        known = KnownLink(link, declared=False)
+        for end in link.ends:
+            self._known(end).link = known
+            self._hosts.forget(end)
+        return known
 
     def _down(self, known: KnownLink) -> list[NetworkEvent]:
         """Take a link down; an undeclared one frees its ports."""
         was = known.state
         known.state = LinkState.DOWN
+        self._forget_deadlines(known)
         for end in known.link.ends:
             port = self._ports[end]
             port.reach = port.heard = None
-            self._deadlines.pop(end, None)
             if not known.declared:
                 port.link = None
+        if known.unprobed:
+            known.state = LinkState.UNKNOWN  # its ports say whether it is there
+            return []
         return [] if was is LinkState.DOWN else [LinkChanged(known.link, up=False)]

@@ -4,9 +4,9 @@ import heapq
 from enum import Enum
 from itertools import count
 
+from sdn.network.topology import Link
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Budget, Settings
-from sdn.network.topology import Link
 
 LONG_AGO = float("-inf")
 
@@ -25,15 +25,17 @@ class LinkState(Enum):
 class KnownLink:
     """A link that was declared or is expected, or was found and not lost since.
 
-    A `shared` one leads to a switch of another process, which probes it from there.
+    A `shared` one leads to a switch of another process, which probes it from there. Of an
+    `unprobed` one, no probes are expected: it is there as long as its ports are up.
     """
 
-    __slots__ = ("declared", "link", "shared", "state")
+    __slots__ = ("declared", "link", "shared", "state", "unprobed")
 
     def __init__(self, link: Link, declared: bool) -> None:
         self.link = link
         self.declared = declared
         self.shared = False
+        self.unprobed = False
         self.state = LinkState.UNKNOWN
 
     def peer(self, end: End) -> End:

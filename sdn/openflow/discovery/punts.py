@@ -11,7 +11,6 @@ nothing.
 
 import struct
 
-from sdn.tables.flows import COOKIE_MARK, NORMAL
 from sdn.openflow.discovery.frames import (
     ETH_LLDP,
     ICMPV6,
@@ -32,6 +31,7 @@ from sdn.openflow.protocol.constants import (
 )
 from sdn.openflow.protocol.layouts import APPLY, FLOW_MOD, OUTPUT
 from sdn.openflow.protocol.wire import TYPE_LENGTH
+from sdn.tables.flows import COOKIE_MARK, NORMAL
 
 PUNT_MARK = COOKIE_MARK - 1
 """The first 16 bits of the cookies of these entries."""

@@ -9,7 +9,6 @@ from functools import lru_cache
 from struct import Struct
 
 from dzflow.address import ALL, Match
-from sdn.tables.flows import Action, FlowEntry, FlowKey, Output, ToGroup
 from sdn.openflow.protocol.constants import (
     ETH_IPV6,
     GROUP_ALL,
@@ -37,6 +36,7 @@ from sdn.openflow.protocol.layouts import (
 )
 from sdn.openflow.protocol.messages import FlowMod, FlowStat, Foreign, GroupDesc, GroupMod
 from sdn.openflow.protocol.wire import TYPE_LENGTH, MalformedMessage, pad8, read
+from sdn.tables.flows import Action, FlowEntry, FlowKey, Output, ToGroup
 
 # Plain numbers: members of an enum are slow to get.
 _IN_PORT, _ETH_TYPE = int(Oxm.IN_PORT), int(Oxm.ETH_TYPE)

@@ -10,7 +10,6 @@ from struct import Struct
 
 from dzflow.address import ALL, Match
 from dzflow.errors import BadInput
-from sdn.tables.flows import Action, Change, FlowEntry, FlowOp, GroupOp, Output, cookie_of
 from sdn.openflow.protocol.constants import (
     ANY,
     GROUP_ALL,
@@ -43,6 +42,7 @@ from sdn.openflow.protocol.layouts import (
 )
 from sdn.openflow.protocol.messages import FlowStat, Foreign
 from sdn.openflow.protocol.wire import MAX_MESSAGE, MULTIPART, TYPE_LENGTH, message, multipart
+from sdn.tables.flows import Action, Change, FlowEntry, FlowOp, GroupOp, Output, cookie_of
 
 _ANYWHERE = struct.pack("!III", NO_BUFFER, ANY, ANY)
 _ANY_IPV6 = Match(0, 0)

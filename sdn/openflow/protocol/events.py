@@ -2,7 +2,6 @@
 
 from msgspec import Struct
 
-from sdn.tables.flows import Change, FlowEntry
 from sdn.openflow.protocol.constants import (
     OUT_OF_GROUPS,
     STALE_GENERATION,
@@ -12,6 +11,7 @@ from sdn.openflow.protocol.constants import (
     Role,
 )
 from sdn.openflow.protocol.messages import FlowStat, Foreign, GroupDesc, Port, TableFeature
+from sdn.tables.flows import Change, FlowEntry
 
 
 class Ready(Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from sdn.tables.flows import FlowEntry, FlowKey
 from sdn.openflow.protocol.constants import MAX_PORT
+from sdn.tables.flows import FlowEntry, FlowKey
 
 
 class Foreign(Struct, frozen=True, gc=False):

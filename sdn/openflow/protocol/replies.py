@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from sdn.tables.flows import Change, FlowEntry
 from sdn.openflow.protocol.constants import (
     GROUP_ALL,
     V1_3,
@@ -36,6 +35,7 @@ from sdn.openflow.protocol.wire import (
     printable,
     read,
 )
+from sdn.tables.flows import Change, FlowEntry
 
 _BITMAP = Struct("!I")
 _FEATURES = Struct("!QIBB2xI")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from dzflow.errors import BadInput, DzflowError
-from sdn.tables.flows import FlowOp, GroupOp
 from sdn.openflow.protocol import requests
 from sdn.openflow.protocol.codec import (
     NotEncodable,
@@ -33,6 +32,7 @@ from sdn.openflow.protocol.outbox import Outbox
 from sdn.openflow.protocol.pending import Pending
 from sdn.openflow.protocol.receiver import Receiver
 from sdn.openflow.protocol.wire import MAX_MESSAGE, message
+from sdn.tables.flows import FlowOp, GroupOp
 
 T = TypeVar("T")
 Build = Callable[[int, int], bytes]

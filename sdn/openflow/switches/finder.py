@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
-from sdn.network.findings import End
 from sdn.network.events import NetworkEvent
+from sdn.network.findings import End, SeenHost
+from sdn.network.topology import Link, Topology
 from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.punts import punt_mods
 from sdn.openflow.protocol.constants import Type
 from sdn.openflow.protocol.wire import HEADER
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topology import Link, Topology
 
 
 class Finder:
@@ -32,14 +32,23 @@ class Finder:
         self.declare(topology)
 
     def declare(self, topology: Topology, *, fixed: bool = True) -> None:
-        """The operator has declared these hosts and, if the network is `fixed`, these links."""
-        declared, expected = (topology.links, ()) if fixed else ((), topology.links)
+        """The operator has declared these hosts and, if the network is `fixed`, these links.
+
+        Otherwise the links that are unprobed are declared, as discovery cannot find them.
+        """
+        hidden = topology.unprobed
+        declared = topology.links if fixed else tuple(hidden)
+        expected = () if fixed else [link for link in topology.links if link not in hidden]
         declare = self.discovery.declare_parts
-        self._report_all(declare(topology.hosts, declared, expected=expected))
+        self._report_all(declare(topology.hosts, declared, expected=expected, unprobed=hidden))
 
     def links(self) -> tuple[Link, ...]:
         """The links that carry probes both ways."""
         return self.discovery.links()
+
+    def hosts(self) -> tuple[SeenHost, ...]:
+        """The hosts that were learned, and declared ones that were heard elsewhere."""
+        return self.discovery.seen_hosts()
 
     def crossed(self) -> dict[End, End]:
         """The ports at which probes arrive of a port that should lead elsewhere."""

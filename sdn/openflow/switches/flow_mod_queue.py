@@ -16,14 +16,15 @@ from enum import Enum, auto
 from typing import Protocol
 
 from sdn.fence import Fence, StaleEpoch
-from sdn.tables.flows import Change, FlowKey, FlowOp
 from sdn.openflow.connections.connection import ConnectionLost, Run, SwitchConnection
 from sdn.openflow.protocol.codec import NotEncodable
+from sdn.openflow.switches.groups import Groups, without_gone_groups
 from sdn.openflow.switches.jobs import Job, Part, Settle
 from sdn.openflow.switches.limits import Limits, beyond_capacity
 from sdn.openflow.switches.make_before_break import hold_from
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
+from sdn.tables.flows import Change, FlowKey, FlowOp
 from sdn.tables.shadow import Shadow
 
 PIECE = 200  # operations with one barrier; a slow switch takes seconds for them
@@ -66,8 +67,8 @@ class QueueOwner(Protocol):
 class FlowModQueue:
     """The queue of one switch. It is closed until it gets a connection.
 
-    `load` is the number of operations in progress, `last_answer` the loop time of the switch's last
-    answer (or of the first operations after a pause).
+    `groups` are those of its hosts, `load` is the number of operations in progress, `last_answer`
+    the loop time of its last answer (or of the first operations after a pause).
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class FlowModQueue:
     ) -> None:
         self.state = QueueState.CLOSED
         self.limits = limits
+        self.groups = Groups()
         self.load = 0
         self.last_answer = 0.0
         self._switch = switch
@@ -331,6 +333,7 @@ class FlowModQueue:
         job.started = True
         self._under_way[job] = None
         if not job.repair:
+            job.ops = without_gone_groups(job.ops, self.groups)
             job.before = self._shadow.note(job.partition, job.ops)
             job.send_until = self._send_until(job.ops)
         if self._touched is not None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from sdn.fence import StaleEpoch
-from sdn.tables.flows import Change, FlowOp
 from sdn.outcomes import Outcome
+from sdn.tables.flows import Change, FlowOp
 from sdn.tables.shadow import Before, Shadow
 
 Settle = Callable[[str, Outcome | StaleEpoch], None]

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from sdn.tables.flows import Change, FlowOp
-from sdn.openflow.options import DriverOptions
-from sdn.tables.shadow import Shadow
 from sdn.network.switch_limits import SwitchLimits
+from sdn.openflow.options import DriverOptions
+from sdn.tables.flows import Change, FlowOp
+from sdn.tables.shadow import Shadow
 
 
 class Limits(Struct, frozen=True):

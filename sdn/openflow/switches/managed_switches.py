@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dzflow.aio import BackgroundTasks
 from dzflow.process.limited_log import LimitedLog
 from sdn.fence import Fence
-from sdn.network.findings import Findings
 from sdn.network.events import (
     ConnectionChanged,
     FindingsChanged,
@@ -18,6 +17,8 @@ from sdn.network.events import (
     SwitchUnusable,
     SwitchUp,
 )
+from sdn.network.findings import Findings
+from sdn.network.topology import Topology, UnknownSwitch
 from sdn.openflow.connections.claims import ClaimRefused, Claims
 from sdn.openflow.connections.connection import ConnectionLost, RequestRefused, SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
@@ -46,7 +47,6 @@ from sdn.openflow.switches.strangers import Strangers
 from sdn.outcomes import Failed, Undefined
 from sdn.tables.pipeline import Pipeline
 from sdn.tables.shadow import PartitionOf
-from sdn.network.topology import Topology, UnknownSwitch
 
 log = logging.getLogger(__name__)
 
@@ -118,9 +118,14 @@ class ManagedSwitches:
         return {name for name, one in self.reconcilers.items() if one.usable}
 
     def ports_down(self) -> list[tuple[str, int]]:
-        """The ports of links and hosts (switch, number) that are down, of usable switches."""
+        """The ports of links and hosts (switch, number) that are down, of usable switches.
+
+        Of links that are not probed, also the ports that switches do not have.
+        """
         at = self._topology.at
-        return [
+        hidden = {end for link in self._topology.unprobed for end in link.ends}
+        absent = [end for end in self._absent_ports() if end in hidden] if hidden else []
+        return absent + [
             (name, number)
             for name, peer in self._peers.items()
             if (known := self.reconcilers.get(name)) and known.control is Control.OURS
@@ -139,6 +144,7 @@ class ManagedSwitches:
             self._finder.crossed(),
             self._refused.reasons(),
             tuple(sorted(self._absent_ports())),
+            self._finder.hosts() if self._options.learn_hosts else (),
         )
 
     def _absent_ports(self) -> Iterator[tuple[str, int]]:
@@ -200,6 +206,9 @@ class ManagedSwitches:
             removed = self.reconcilers.pop(name)
             if removed.connection:
                 removed.connection.close("the switch is no longer part of the network")
+        for name, peer in self._peers.items():
+            if peer.ready and self._names.get(peer.ready.dpid) != name:
+                peer.connection.close("another switch has taken its place")
         for switch in self._topology.switches:
             limits = limits_of(self._options, switch.limits)
             if switch.id not in self.reconcilers:

@@ -9,18 +9,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from sdn.fence import Fence
-from sdn.tables.flows import (
-    NORMAL,
-    Change,
-    FlowEntry,
-    FlowKey,
-    FlowOp,
-    GroupEntry,
-    GroupOp,
-    Output,
-    ToGroup,
-)
 from sdn.network.events import MastershipLost, NetworkEvent, RefusalChanged, Repaired
+from sdn.network.topology import Topology
 from sdn.openflow.connections.connection import (
     ConnectionLost,
     RequestRefused,
@@ -30,15 +20,31 @@ from sdn.openflow.connections.connection import (
 from sdn.openflow.protocol.messages import FlowStat, Foreign
 from sdn.openflow.switches.flow_mod_queue import FlowModQueue, QueueState
 from sdn.openflow.switches.flow_monitor import FlowMonitor
+from sdn.openflow.switches.groups import (
+    Groups,
+    group_repairs,
+    groups_in_use,
+    without_missing_groups,
+)
 from sdn.openflow.switches.limits import Limits
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
+from sdn.tables.flows import (
+    NORMAL,
+    Change,
+    FlowEntry,
+    FlowKey,
+    FlowOp,
+    GroupEntry,
+    GroupOp,
+    Output,
+)
 from sdn.tables.pipeline import Pipeline, SwitchNumbers
 from sdn.tables.shadow import BASE, PartitionOf, Shadow
-from sdn.network.topology import Topology
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a switch without room is audited again
 _NOT_CONNECTED_YET = "it has not connected yet"
+_ACKNOWLEDGED = Acknowledged()
 _NOT_PERMITTED = "this process may not change switches now"
 
 
@@ -178,6 +184,8 @@ class SwitchReconciler:
     def _forget_partitions(self) -> None:
         self.shadow.clear()
         self.shadow.declare(BASE, self._base)
+        self._cancel_retry()
+        self._note_refusal(_ACKNOWLEDGED)  # it does not lack what is not expected any more
 
     # What the switch should hold
 
@@ -201,6 +209,7 @@ class SwitchReconciler:
         groups = pipeline.base_groups(topology, self.switch)
         self._groups = {group.group: group for group in groups}
         self._group_range = pipeline.groups_of(self.switch)
+        self.queue.groups = Groups(self._group_range, self._groups.keys())
 
     # Audits
 
@@ -236,10 +245,9 @@ class SwitchReconciler:
                 if isinstance(stat.entry, Foreign) or stat.entry.key not in base:
                     used.add(table)
         # What it should hold, too: a switch that has lost entries gets them again.
-        for key, entry in self.shadow.entries.items():
-            if key not in base:
-                used.add(key.table)
-                there |= {action.group for action in entry.actions if isinstance(action, ToGroup)}
+        kept = [entry for key, entry in self.shadow.entries.items() if key not in base]
+        used |= {entry.table for entry in kept}
+        there |= groups_in_use(kept)
         return SwitchNumbers(numbers.tables - used, numbers.groups - there)
 
     async def _audit_in_turn(self) -> Outcome:
@@ -266,11 +274,14 @@ class SwitchReconciler:
 
     def room_made(self) -> None:
         """There may be room now for the entries that did not fit: try them again."""
+        self._cancel_retry()
+        if self.lacks_room and self.up:
+            self._audit_soon(self.switch)
+
+    def _cancel_retry(self) -> None:
         if self._retry:
             self._retry.cancel()
             self._retry = None
-        if self.lacks_room and self.up:
-            self._audit_soon(self.switch)
 
     async def _audit_now(self) -> Outcome:
         connection = self.connection
@@ -293,53 +304,46 @@ class SwitchReconciler:
     async def _compare_and_repair(self, connection: SwitchConnection) -> Outcome:
         if not self._fence.permits():
             return self._undefined(_NOT_PERMITTED)
-        unused_groups = await self._repair_groups(connection)
+        groups = await self._repair_groups(connection)
         with self.queue.touched_keys() as touched:
             stats = await connection.flow_stats()
         found, odd, broken = _sort_out(stats)
         repairs = self.shadow.repair(found, touched)
         repairs += self._overwrites(broken, touched, {op.entry.key for op in repairs})
-        outcome: Outcome = Acknowledged()
+        changed = touched | {op.entry.key for op in repairs}
+        repairs = without_missing_groups(repairs, groups, found)
+        outcome: Outcome = _ACKNOWLEDGED
         if repairs:
             # If there was no room to add before deleting, unwanted entries have to go first.
             outcome = await self.queue.repair(repairs, at_once=self.lacks_room)
             if isinstance(outcome, Failed):
                 outcome = _explained(outcome, repairs)
-        if (odd or unused_groups) and not self._fence.permits():
+        if not self._fence.permits():
             return self._undefined(_NOT_PERMITTED)
         if odd:
             _raise_first(await connection.removals(odd))
+        unused_groups: set[int] = set()
+        if idle := groups.intersection(self._group_range) - self._groups.keys():
+            # Entries of partitions that were not declared yet may use a group of a host that left.
+            kept = [entry for entry in found if entry.key not in changed]
+            unused_groups = idle - groups_in_use([*kept, *self.shadow.entries.values()])
         if unused_groups:
-            deletions = [GroupOp(Change.DELETE, group) for group in unused_groups]
+            deletions = [
+                GroupOp(Change.DELETE, GroupEntry(n, "", 0)) for n in sorted(unused_groups)
+            ]
             _raise_first(await connection.group_ops(deletions))
         if isinstance(outcome, Acknowledged) and (repairs or odd or unused_groups):
             operations = len(repairs) + len(odd) + len(unused_groups)
             self._report(Repaired(self.switch, operations))
         return outcome
 
-    async def _repair_groups(self, connection: SwitchConnection) -> list[GroupEntry]:
-        """Add and change groups; returns those to delete when no entry uses them any more."""
+    async def _repair_groups(self, connection: SwitchConnection) -> set[int]:
+        """Add and change groups; returns all that are there then."""
         have = {g.group: g.port for g in await connection.group_descs()}
-        ops = []
-        for number, group in self._groups.items():
-            if number not in have:
-                ops.append(GroupOp(Change.ADD, group))
-            elif have[number] != group.port:
-                ops.append(GroupOp(Change.MODIFY, group))
-        if ops:
-            _raise_first(await connection.group_ops(ops))
-        # When a group is deleted, the switch deletes the entries that use it, too.
-        used = {
-            action.group
-            for entry in self.shadow.entries.values()
-            for action in entry.actions
-            if isinstance(action, ToGroup)
-        }
-        return [
-            GroupEntry(number, "", 0)
-            for number in have
-            if number in self._group_range and number not in self._groups and number not in used
-        ]
+        wanted = self._groups
+        if repairs := group_repairs(wanted.values(), have):
+            _raise_first(await connection.group_ops(repairs))
+        return have.keys() | wanted.keys()
 
     def _overwrites(
         self, broken: Iterable[FlowKey], ignored: set[FlowKey], known: set[FlowKey]

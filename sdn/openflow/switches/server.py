@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import Protocol
 
 from dzflow.aio import BackgroundTasks
-from sdn.tables.flows import Change
 from sdn.openflow.connections.arrivals import Arrival, Arrivals
 from sdn.openflow.connections.claims import ClaimRefused
 from sdn.openflow.connections.connection import ConnectionLost, RequestRefused, SwitchConnection
 from sdn.openflow.connections.listener import SwitchListener
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.protocol.events import Event, PortChanged, Ready
+from sdn.tables.flows import Change
 
 MAX_PORTS = 10_000  # of a switch that have come or changed since the handshake
 

@@ -11,12 +11,12 @@ from dzflow import host_protocol
 from dzflow.address import ALL, Match
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
 from sdn.openflow.protocol.constants import V1_3, V1_4, FlowCommand
 from sdn.openflow.protocol.encode import encode_ops
 from sdn.openflow.protocol.events import BarrierReply, Event, FlowStats, Ready, SwitchError
 from sdn.openflow.protocol.messages import FlowStat, Port
 from sdn.openflow.protocol.session import Session
+from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
 from tests.sdn.openflow.reference import Datapath
 
 E = TypeVar("E")

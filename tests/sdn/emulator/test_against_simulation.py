@@ -13,10 +13,10 @@ from configurators.engine.partials import Request
 from dzflow.address import DELIVERY
 from dzflow.filters import Filter, parse_filter
 from sdn.emulator import EmulatedNetwork
-from sdn.tables.flows import Change, GroupOp, difference
-from sdn.tables.pipeline import PlanName
 from sdn.network.topologies import topology
 from sdn.network.topology import Topology
+from sdn.tables.flows import Change, GroupOp, difference
+from sdn.tables.pipeline import PlanName
 from tests.plant import Plant
 from tests.sdn.emulator.support import Application, Controller, Peer
 from tests.strategies import COMBINATIONS, INDEXES, SPACES, events, filters, topologies

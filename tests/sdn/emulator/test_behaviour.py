@@ -5,10 +5,10 @@ import pytest
 from sdn.emulator.model import HARDWARE, PRESETS, SwitchModel
 from sdn.emulator.refused import TABLE_FULL
 from sdn.emulator.switch import MAX_WORK
-from sdn.tables.flows import Change, FlowOp
 from sdn.openflow.protocol.constants import OUR_COOKIES, FlowCommand
 from sdn.openflow.protocol.events import BarrierReply, EchoReply, Event, FlowStats, SwitchError
 from sdn.openflow.protocol.messages import FlowMod
+from sdn.tables.flows import Change, FlowOp
 from tests.sdn.emulator.support import Wired, add, delete, entry, group
 
 ENTRIES = [entry(n) for n in range(10)]

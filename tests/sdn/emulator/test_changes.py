@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from dzflow.address import DELIVERY, Scope
 from sdn.emulator import Dialling, EmulatedNetwork
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
-from sdn.openflow.protocol.events import PortChanged
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, PortTaken
+from sdn.openflow.protocol.events import PortChanged
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from tests.sdn.emulator.support import Application, Controller
 
 LINE = topology("line:3")

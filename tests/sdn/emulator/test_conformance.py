@@ -7,11 +7,11 @@ import pytest
 
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.openflow.protocol import requests
 from sdn.openflow.protocol.constants import ANY, V1_3, V1_4, Role, Type
 from sdn.openflow.protocol.encode import barrier, encode_group_ops, encode_ops
 from sdn.openflow.protocol.wire import message
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from tests.sdn.emulator.support import PORTS, add, entry, group
 from tests.sdn.openflow.peer import split
 from tests.sdn.openflow.reference import Datapath

@@ -17,11 +17,11 @@ from dzflow.host_protocol import (
     parse,
 )
 from sdn.emulator import EmulatedNetwork
-from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupOp, Output, ToGroup
-from sdn.openflow.protocol.events import PacketIn
-from sdn.tables.pipeline import Pipeline
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, Switch, Topology
+from sdn.openflow.protocol.events import PacketIn
+from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupOp, Output, ToGroup
+from sdn.tables.pipeline import Pipeline
 from tests.sdn.emulator.support import Application, Controller, to_controller
 from tests.support import until
 

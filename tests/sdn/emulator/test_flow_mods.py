@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from dzflow.address import ALL, Match
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.refused import TABLE_FULL
-from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, Output, ToGroup
 from sdn.openflow.protocol.constants import ALL_TABLES, OUR_COOKIES, V1_3
+from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, Output, ToGroup
 from tests.sdn.emulator.support import OURS, Wired, add, delete, entry, group, not_strict
 
 WIDE, NARROW, OTHER = entry(0b0, 1), entry(0b00, 2), entry(0b1, 1)

@@ -10,9 +10,9 @@ from dzflow.address import DELIVERY, DELIVERY_MAC, Match
 from sdn.emulator import frames
 from sdn.emulator.datapath import UnknownPort
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.openflow.protocol.constants import CONTROLLER_PORT, V1_4
 from sdn.openflow.protocol.events import PacketIn
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from tests.sdn.emulator.support import OURS, PORTS, Wired, add, entry, group
 from tests.sdn.openflow.reference import Datapath
 

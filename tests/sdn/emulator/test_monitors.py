@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from sdn.emulator import refused
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.openflow.protocol.constants import ALL_TABLES, ANY, V1_4, FlowEvent, Multipart, Type
 from sdn.openflow.protocol.events import (
     Event,
@@ -17,6 +16,7 @@ from sdn.openflow.protocol.events import (
     SwitchError,
 )
 from sdn.openflow.protocol.wire import multipart
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from tests.sdn.emulator.support import Wired, add, delete, entry, group, not_strict
 from tests.sdn.openflow.peer import split
 from tests.sdn.openflow.reference import Datapath

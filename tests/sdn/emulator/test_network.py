@@ -13,7 +13,8 @@ from sdn.emulator import Dialling, EmulatedNetwork, SwitchModel
 from sdn.emulator.connection import MAX_OUT
 from sdn.emulator.network import NotReached
 from sdn.emulator.switch import MAX_WORK
-from sdn.tables.flows import Change, FlowOp
+from sdn.network.topologies import topology
+from sdn.network.topology import Link, UnknownLink
 from sdn.openflow.protocol.constants import V1_3, V1_4, Role
 from sdn.openflow.protocol.events import (
     BarrierReply,
@@ -23,8 +24,7 @@ from sdn.openflow.protocol.events import (
     RoleChanged,
     RoleReply,
 )
-from sdn.network.topologies import topology
-from sdn.network.topology import Link, UnknownLink
+from sdn.tables.flows import Change, FlowOp
 from tests.certificates import Keys
 from tests.sdn.clock import leap
 from tests.sdn.emulator.support import Controller, add, delete, entry, group, to_controller

@@ -13,11 +13,11 @@ from dzflow.address import Match
 from sdn.emulator import refused
 from sdn.emulator.model import BadModel, SwitchModel
 from sdn.emulator.refused import ErrorCode
-from sdn.tables.flows import Change, FlowOp, ToGroup
 from sdn.openflow.protocol.constants import ALL_TABLES, ANY, V1_3, V1_4, Multipart, Role, Type
 from sdn.openflow.protocol.encode import encode_ops
 from sdn.openflow.protocol.events import EchoReply, SwitchError
 from sdn.openflow.protocol.wire import message, multipart
+from sdn.tables.flows import Change, FlowOp, ToGroup
 from tests.sdn.emulator.support import Wired, add, entry, group
 from tests.sdn.openflow.reference import Datapath
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from dzflow.address import DELIVERY, DELIVERY_MAC, Match
-from sdn.tables.flows import FlowEntry, GroupEntry, Output
 from sdn.lab import Lab, missing_prerequisites
 from sdn.lab.namespaces import path_of
 from sdn.lab.processes import all_processes, arguments
-from sdn.tables.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline
 from sdn.network.topology import Leg
+from sdn.tables.flows import FlowEntry, GroupEntry, Output
+from sdn.tables.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline
 
 SECONDS = 20.0  # long enough for anything on a busy machine
 

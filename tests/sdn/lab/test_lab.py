@@ -19,9 +19,9 @@ from sdn.lab import HOST_INTERFACE, Lab
 from sdn.lab.errors import LabCommandFailed, LabError
 from sdn.lab.namespaces import NamespaceThread
 from sdn.lab.plan import Command, Plan
-from sdn.tables.pipeline import Pipeline
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, Link, Switch, ToHost, Topology, ToSwitch, UnknownHost
+from sdn.tables.pipeline import Pipeline
 from tests.sdn.lab.support import (
     SECONDS,
     admit,

@@ -277,19 +277,22 @@ LIMITED = """
 switches:
 - {id: s1, rate: 45, window: 10, timeout: 30, echo_every: 5.5, capacity: 2000}
 - {id: s2, tables: [10, 40], groups: [1, 500], rate: 0}
-- s3
-links: [[s1, s2], [s2, s3]]
+- {id: s3, label: "rack 3, top"}
+links: [[s1, s2], {a: s2, b: s3, lldp: false}]
 """
 
 
-def test_a_switch_may_have_limits_of_its_own(tmp_path: Path) -> None:
+def test_a_switch_may_have_limits_and_a_label_of_its_own_and_a_link_no_lldp(tmp_path: Path) -> None:
     net = load_topology(written(tmp_path, LIMITED))
     first = SwitchLimits(rate=45, window=10, timeout=30, echo_every=5.5, capacity=2000)
     assert net.switch("s1").limits == first
     assert net.switch("s2").limits == SwitchLimits(tables=(10, 40), groups=(1, 500), rate=0)
     assert net.switch("s3").limits == SwitchLimits()
+    assert net.switch("s3").label == "rack 3, top"
+    assert net.unprobed == {net.links[1]}
     shown = dump_topology(net)
-    assert shown["switches"][2] == {"id": "s3", "dpid": 3}
+    assert shown["switches"][2] == {"id": "s3", "dpid": 3, "label": "rack 3, top"}
+    assert [link.get("lldp") for link in shown["links"]] == [None, False]
     assert parse_topology(json.loads(json.dumps(shown))) == net
 
 

@@ -14,15 +14,15 @@ from dzflow.address import DELIVERY, Scope, read_match
 from dzflow.region import Region
 from sdn.emulator import frames
 from sdn.emulator.network import EmulatedNetwork
-from sdn.tables.flows import Action, Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.network.events import NetworkEvent
+from sdn.network.topologies import topology
+from sdn.network.topology import Topology
 from sdn.onos.client import OnosAccess
 from sdn.onos.driver import OnosDriver
 from sdn.onos.options import OnosOptions
 from sdn.outcomes import Acknowledged, Outcome, Undefined
+from sdn.tables.flows import Action, Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.tables.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline
-from sdn.network.topologies import topology
-from sdn.network.topology import Topology
 from tests.onos_standin import OnosStandIn
 from tests.support import until
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from dzflow.address import ALL, Match, Scope
 from dzflow.region import Region
-from sdn.tables.flows import Action, FlowEntry, Output, ToGroup
 from sdn.onos.codec import NOBODY, UnsupportedEntry, canonical, decode, encode
 from sdn.onos.wire import (
     Criterion,
@@ -20,6 +19,7 @@ from sdn.onos.wire import (
     dpid_of,
     port_number,
 )
+from sdn.tables.flows import Action, FlowEntry, Output, ToGroup
 
 DEVICE = "of:00000000000000d2"
 PORTS: dict[int, int | None] = {100: 5, 101: 6, 102: 7, 103: None}

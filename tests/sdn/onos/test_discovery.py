@@ -2,6 +2,7 @@
 
 import pytest
 
+from sdn.network.topology import Host, Link, NotConnected, Switch, Topology
 from sdn.onos.discovery import build
 from sdn.onos.wire import (
     Device,
@@ -14,7 +15,6 @@ from sdn.onos.wire import (
     Location,
     device_id,
 )
-from sdn.network.topology import Host, Link, NotConnected, Switch, Topology
 
 S1, S2, S3 = (device_id(dpid) for dpid in (1, 2, 300))
 MAC = "02:00:00:00:00:0A"

@@ -8,15 +8,15 @@ from msgspec.structs import replace
 from dzflow.address import ALL, Match, Scope
 from dzflow.errors import BadInput
 from dzflow.region import Region
-from sdn.tables.flows import FlowEntry, ToGroup
+from sdn.network.topologies import topology
+from sdn.network.topology import UnknownSwitch
 from sdn.onos.codec import UnsupportedEntry
 from sdn.onos.driver import LegsNotPossible, OnosDriver
 from sdn.onos.options import OnosOptions
 from sdn.onos.trees import TreeNotInUse
 from sdn.outcomes import Acknowledged
+from sdn.tables.flows import FlowEntry, ToGroup
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topologies import topology
-from sdn.network.topology import UnknownSwitch
 from tests.onos_standin import Behaviour
 from tests.sdn.onos.support import (
     DELIVER,

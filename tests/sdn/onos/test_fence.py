@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from sdn.fence import StaleEpoch
-from sdn.tables.flows import FlowOp
 from sdn.onos.driver import OnosDriver
 from sdn.outcomes import Acknowledged, Outcome
+from sdn.tables.flows import FlowOp
 from tests.onos_standin import Behaviour
 from tests.sdn.onos.support import (
     LINE,

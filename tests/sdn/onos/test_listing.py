@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from sdn.driver import SwitchDriver
+from sdn.network.topologies import topology
 from sdn.onos.client import OnosBroken
 from sdn.onos.listing import read
-from sdn.network.topologies import topology
 from tests.sdn.onos.support import stage
 
 OURS = {

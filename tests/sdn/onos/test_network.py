@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Topology
 from sdn.onos.client import OnosUnreachable
 from sdn.onos.trees import TreeNotInUse
 from sdn.outcomes import Acknowledged, Undefined
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topologies import topology
-from sdn.network.topology import Host, Topology
 from tests.onos_standin import Behaviour
 from tests.sdn.onos.support import (
     DELIVER,

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from dzflow.address import Scope
 from sdn.network.events import RefusalChanged, Repaired, SwitchDown, SwitchUp
+from sdn.network.topologies import topology
 from sdn.onos.client import OnosUnauthorized, OnosUnreachable
 from sdn.onos.driver import OnosDriver
 from sdn.onos.wire import ADDED
 from sdn.outcomes import Acknowledged, Failed, Undefined
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topologies import topology
 from tests.onos_standin import Behaviour, OnosStandIn
 from tests.sdn.clock import leap
 from tests.sdn.onos.support import (

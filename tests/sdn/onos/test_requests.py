@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from configurators.engine.partials import Request
-from sdn.tables.flows import Batch
-from sdn.outcomes import Acknowledged
 from sdn.network.topology import Topology
+from sdn.outcomes import Acknowledged
+from sdn.tables.flows import Batch
 from tests.oracle import receivers
 from tests.plant import Plant
 from tests.sdn.onos.support import QUICK, Stage, stage

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dzflow.region import Region
-from sdn.tables.flows import Change, FlowEntry, FlowOp, difference
+from sdn.network.topologies import topology
 from sdn.onos.rounds import RuleOp, split
+from sdn.tables.flows import Change, FlowEntry, FlowOp, difference
 from sdn.tables.pipeline import Pipeline
 from sdn.tables.simulate import SimulatedSwitch
-from sdn.network.topologies import topology
 from tests.sdn.onos.support import SCOPE, add, delete, forward, modify, out
 
 PIPELINE = Pipeline(plan="lpm").extended(topology("line:2"))

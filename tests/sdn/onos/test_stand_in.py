@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import requests
 
-from sdn.onos.wire import PENDING_ADD, PENDING_REMOVE
 from sdn.network.topologies import topology
+from sdn.onos.wire import PENDING_ADD, PENDING_REMOVE
 from tests.onos_standin import Behaviour, OnosStandIn, stand_in_process
 from tests.sdn.onos.support import network_of
 from tests.support import until

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from dzflow.address import ALL, MAX_TREE, Match, Scope
 from dzflow.errors import BadInput
 from dzflow.region import Region, is_prefix
-from sdn.tables.flows import FlowEntry, Output
+from sdn.network.topologies import topology
 from sdn.onos.codec import UnsupportedEntry
 from sdn.onos.trees import EVERY_TREE, TreeNotInUse, Trees
+from sdn.tables.flows import FlowEntry, Output
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topologies import topology
 from tests.sdn.onos.support import SCOPE, admit, forward
 
 PIPELINE = Pipeline(plan="lpm", first_table=3).extended(topology("line:2"))

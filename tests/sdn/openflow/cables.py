@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from os_ken.lib.packet import ethernet, icmpv6, ipv6, packet
 
 from sdn.network.events import HostSeen, LinkChanged, NetworkEvent
+from sdn.network.topology import Host, Link, Topology
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Settings
-from sdn.network.topology import Host, Link, Topology
 
 KEY = bytes(range(32))
 MAC = "02:00:00:00:00:11"
@@ -23,9 +23,11 @@ class Cables:
     What leaves by a port without a cable, or one to a host, is kept in `heard`.
     """
 
-    def __init__(self, topology: Topology, settings: Settings | None = None) -> None:
+    def __init__(
+        self, topology: Topology, settings: Settings | None = None, *, ask_hosts: bool = False
+    ) -> None:
         self.topology = topology
-        self.discovery = Discovery(KEY, settings)
+        self.discovery = Discovery(KEY, settings, ask_hosts=ask_hosts)
         self.now = 1000.0
         self.cut: set[Link] = set()
         self.one_way: set[End] = set()  # nothing leaves by these ports

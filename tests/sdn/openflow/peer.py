@@ -7,7 +7,6 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sdn.tables.flows import FlowEntry
 from sdn.openflow.protocol.codec import encode_flow_stats
 from sdn.openflow.protocol.constants import (
     ANY,
@@ -20,6 +19,7 @@ from sdn.openflow.protocol.constants import (
 )
 from sdn.openflow.protocol.messages import FlowStat
 from sdn.openflow.protocol.wire import MULTIPART, message, multipart
+from sdn.tables.flows import FlowEntry
 
 
 def split(data: bytes) -> list[bytes]:

@@ -13,6 +13,7 @@ from os_ken.ofproto import (
 )
 
 from dzflow.address import ALL, DELIVERY_MAC, Match
+from sdn.openflow.protocol.constants import OUR_COOKIE_MASK, V1_3, V1_4
 from sdn.tables.flows import (
     Action,
     Change,
@@ -23,7 +24,6 @@ from sdn.tables.flows import (
     Output,
     ToGroup,
 )
-from sdn.openflow.protocol.constants import OUR_COOKIE_MASK, V1_3, V1_4
 
 versions = st.sampled_from([V1_3, V1_4])
 xids = st.integers(0, 0xFFFFFFFF)

@@ -3,7 +3,6 @@
 import struct
 
 from dzflow.address import ALL, Match
-from sdn.tables.flows import Change, FlowEntry, GroupEntry, GroupOp, Output, ToGroup
 from sdn.openflow.protocol.codec import encode_flow_stats, encode_group_ops
 from sdn.openflow.protocol.constants import (
     OUR_COOKIES,
@@ -18,6 +17,7 @@ from sdn.openflow.protocol.events import Ready
 from sdn.openflow.protocol.messages import FlowStat
 from sdn.openflow.protocol.session import Session
 from sdn.openflow.protocol.wire import message
+from sdn.tables.flows import Change, FlowEntry, GroupEntry, GroupOp, Output, ToGroup
 from tests.sdn.openflow import peer
 
 MATCH = Match(0xFF1E << 112, ALL ^ (ALL >> 16))

@@ -3,7 +3,6 @@
 import pytest
 
 from dzflow.address import ALL, Match
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.openflow.protocol.constants import (
     OUR_COOKIES,
     V1_3,
@@ -15,6 +14,7 @@ from sdn.openflow.protocol.events import (
 )
 from sdn.openflow.protocol.messages import FlowStat, Port
 from sdn.openflow.protocol.session import NotReady, Session
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from tests.sdn.openflow import peer
 from tests.sdn.openflow.peer import header, split
 

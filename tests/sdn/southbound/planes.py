@@ -19,8 +19,8 @@ from dzflow.region import WIDTH, Region
 from sdn.driver import SwitchDriver
 from sdn.emulator.agent import Dialling
 from sdn.emulator.network import EmulatedNetwork
-from sdn.tables.flows import FlowEntry
 from sdn.lab import Certificates, Lab
+from sdn.network.topology import Topology
 from sdn.onos.client import OnosAccess
 from sdn.onos.driver import OnosDriver
 from sdn.onos.options import OnosOptions
@@ -29,9 +29,9 @@ from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.options import RoleName
 from sdn.openflow.protocol.constants import V1_4
 from sdn.outcomes import Acknowledged
+from sdn.tables.flows import FlowEntry
 from sdn.tables.pipeline import OtherTraffic, Pipeline, PlanName
 from sdn.tables.shadow import PartitionOf
-from sdn.network.topology import Topology
 from tests.certificates import Keys, sign
 from tests.onos_standin import OnosStandIn
 from tests.oracle import receivers

@@ -10,19 +10,19 @@ from dzflow.region import Region
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.network import EmulatedNetwork
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.network.events import (
     NetworkEvent,
     SwitchDown,
     SwitchUp,
 )
+from sdn.network.topologies import topology
+from sdn.network.topology import Topology
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.protocol.constants import V1_4
 from sdn.openflow.protocol.messages import FlowMod
 from sdn.outcomes import Outcome
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.tables.pipeline import MATCH_PRIORITY, Pipeline
-from sdn.network.topologies import topology
-from sdn.network.topology import Topology
 
 WAIT = 20.0
 E = TypeVar("E", bound=NetworkEvent)

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from sdn.fence import StaleEpoch
-from sdn.tables.flows import COOKIE_MARK, Change, FlowEntry, FlowOp, Output
 from sdn.network.events import (
     Repaired,
 )
 from sdn.openflow.protocol.constants import ALL_TABLES, V1_4
 from sdn.outcomes import Acknowledged, Undefined
+from sdn.tables.flows import COOKIE_MARK, Change, FlowEntry, FlowOp, Output
 from tests.sdn.southbound.support import (
     adds,
     drop_events,

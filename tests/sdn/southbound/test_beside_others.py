@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from sdn.emulator.network import EmulatedNetwork
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.network.events import MastershipLost, SwitchDown
+from sdn.network.topologies import topology
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.options import RoleName
 from sdn.openflow.protocol.constants import V1_3, V1_4, Role
 from sdn.openflow.protocol.events import Ready, RoleReply
 from sdn.openflow.protocol.session import Session
 from sdn.outcomes import Acknowledged, Undefined
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topologies import topology
 from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.planes import LabPlane, Round, lab_plane
 from tests.sdn.southbound.support import LINE, NAMES, WAIT, adds, all_up, entry, next_event

@@ -7,13 +7,13 @@ import pytest
 from configurators.engine.partials import Request
 from dzflow.region import Region
 from sdn.emulator.network import EmulatedNetwork
-from sdn.tables.flows import Change, FlowOp
 from sdn.network.events import (
     SwitchDown,
     SwitchUp,
 )
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.outcomes import Acknowledged, Undefined
+from sdn.tables.flows import Change, FlowOp
 from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.planes import EmulatedPlane, Round, lab_plane
 from tests.sdn.southbound.support import (

@@ -5,10 +5,10 @@ import pytest
 from sdn.emulator.network import EmulatedNetwork
 from sdn.lab import Lab
 from sdn.network.events import HostSeen, LinkChanged
-from sdn.openflow.driver import DriverOptions, OpenFlowDriver
-from sdn.tables.pipeline import Pipeline
 from sdn.network.topologies import topology
 from sdn.network.topology import Link, Topology
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
+from sdn.tables.pipeline import Pipeline
 from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.support import WAIT, next_event
 

@@ -6,12 +6,13 @@ import pytest
 
 from sdn.emulator.model import SwitchModel
 from sdn.fence import StaleEpoch
-from sdn.tables.flows import Change, FlowOp
 from sdn.network.events import RefusalChanged, Repaired
 from sdn.outcomes import Acknowledged, Failed, Undefined
+from sdn.tables.flows import Change, FlowOp
 from tests.sdn.southbound.support import (
     FlowModsReceived,
     adds,
+    all_up,
     coarse,
     deletes,
     entry,
@@ -142,3 +143,20 @@ async def test_a_full_table_is_repaired_with_a_gap_only_if_it_has_no_room() -> N
         # As that did not do, what is there goes first when it is tried again.
         assert isinstance(await next_event(r.driver, Repaired), Repaired)
         await r.agrees("s2", coarse())
+
+
+async def test_a_switch_that_was_assigned_to_another_process_meanwhile_lacks_nothing() -> None:
+    small = {"s2": SwitchModel(table_capacity=3)}  # one is the miss entry
+    async with rig(models=small) as r:
+        assert await r.apply("s2", adds(1, 2)) == Acknowledged()
+        await r.driver.declare("p", 1, {"s2": [coarse()]}, ["s2"])
+        assert isinstance((await r.driver.audit("s2"))["s2"], Failed)
+        assert (await next_event(r.driver, RefusalChanged)).switch == "s2"
+        r.driver.assign(["s1", "s3"], 2)
+        assert await next_event(r.driver, RefusalChanged) == RefusalChanged("s2", "")
+        r.driver.assign(["s1", "s2", "s3"], 3)
+        await all_up(r.driver, ["s2"])
+        # It is the first time again: what is there is kept.
+        await r.driver.declare("p", 1, {"s2": [coarse()]}, ["s2"])
+        assert isinstance((await r.driver.audit("s2"))["s2"], Failed)
+        assert {entry(1), entry(2)} <= set(await r.driver.read("s2"))

@@ -3,9 +3,9 @@
 from sdn.network.events import (
     PortStateChanged,
 )
-from sdn.outcomes import Acknowledged
 from sdn.network.topologies import topology
 from sdn.network.topology import Host
+from sdn.outcomes import Acknowledged
 from tests.sdn.southbound.support import LINE, entry, next_event, reconcile, rig
 
 

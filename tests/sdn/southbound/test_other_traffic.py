@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from dzflow.address import match_prefix
 from sdn.emulator.network import EmulatedNetwork
-from sdn.tables.flows import NORMAL, FlowEntry, Output
 from sdn.lab import HOST_INTERFACE, Lab
 from sdn.network.events import SwitchUnusable
-from sdn.openflow.driver import DriverOptions, OpenFlowDriver
-from sdn.tables.pipeline import Pipeline, PlanName
 from sdn.network.topologies import topology
 from sdn.network.trees import spanning_trees
+from sdn.openflow.driver import DriverOptions, OpenFlowDriver
+from sdn.tables.flows import NORMAL, FlowEntry, Output
+from sdn.tables.pipeline import Pipeline, PlanName
 from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.planes import LabPlane, Round, lab_plane
 from tests.sdn.southbound.support import LINE, WAIT, next_event

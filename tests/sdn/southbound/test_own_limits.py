@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from sdn.tables.flows import Change, FlowEntry, FlowOp
 from sdn.network.events import SwitchDown
+from sdn.network.switch_limits import SwitchLimits
+from sdn.network.topology import Topology
 from sdn.openflow.options import DriverOptions
 from sdn.openflow.switches.limits import Limits, limits_of
 from sdn.outcomes import Acknowledged, Failed, Undefined
-from sdn.network.switch_limits import SwitchLimits
-from sdn.network.topology import Topology
+from sdn.tables.flows import Change, FlowEntry, FlowOp
 from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.planes import EmulatedPlane, LabPlane, Round, emulated_plane, lab_plane
 from tests.sdn.southbound.support import LINE, adds, deletes, entry, next_event, rig

@@ -10,12 +10,12 @@ import pytest
 
 from sdn.lab import Certificates, Lab
 from sdn.network.events import SwitchDown
+from sdn.network.topologies import topology
+from sdn.network.topology import Topology
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.openflow.options import Admission
 from sdn.outcomes import Acknowledged
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topologies import topology
-from sdn.network.topology import Topology
 from tests.certificates import make_as_written
 from tests.robustness.proxy import Proxy
 from tests.sdn.lab.support import needs_lab

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from sdn.network.topologies import topology
+from sdn.network.topology import Topology
 from sdn.openflow.protocol.constants import V1_3, V1_4
 from sdn.tables.pipeline import Pipeline, PlanName
 from sdn.tables.shadow import PartitionOf
-from sdn.network.topologies import topology
-from sdn.network.topology import Topology
 from tests.certificates import make_keys
 from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.planes import Plane, Round, emulated_plane, lab_plane, onos_plane

@@ -6,14 +6,14 @@ import pytest
 
 from sdn.emulator.model import SwitchModel
 from sdn.emulator.network import EmulatedNetwork
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.network.events import (
     SwitchUnusable,
 )
+from sdn.network.topologies import topology
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.outcomes import Acknowledged, Failed
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topologies import topology
 from tests.sdn.southbound.support import (
     LINE,
     WAIT,

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 
 from sdn.emulator.model import SwitchModel
-from sdn.tables.flows import FlowEntry, FlowOp, Output
 from sdn.openflow.connections.connection import Finished, Run
 from sdn.openflow.switches.flow_mod_queue import BARRIERS, PIECE
 from sdn.outcomes import Acknowledged, Failed
+from sdn.tables.flows import FlowEntry, FlowOp, Output
 from tests.sdn.southbound.support import WAIT, Rig, adds, deletes, entry, rig
 
 

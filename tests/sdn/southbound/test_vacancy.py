@@ -2,10 +2,10 @@
 
 import pytest
 
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.network.events import SwitchDown
 from sdn.openflow.connections.connection import ConnectionLost
 from sdn.outcomes import Acknowledged
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.tables.pipeline import MATCH_PRIORITY, SwitchNumbers
 from tests.sdn.southbound.support import LINE, Rig, entry, next_event, reconcile, rig
 

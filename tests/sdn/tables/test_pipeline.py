@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
-from sdn.tables.pipeline import OutOfGroups, OutOfTables, Pipeline, PlanName, SwitchNumbers
-from sdn.tables.simulate import AmbiguousMatch, OperationRefused, SimulatedNetwork, SimulatedSwitch
 from sdn.network.switch_limits import SwitchLimits
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, Leg, ToHost, Topology, ToSwitch
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
+from sdn.tables.pipeline import OutOfGroups, OutOfTables, Pipeline, PlanName, SwitchNumbers
+from sdn.tables.simulate import AmbiguousMatch, OperationRefused, SimulatedNetwork, SimulatedSwitch
 
 LINE = topology("line:3")
 

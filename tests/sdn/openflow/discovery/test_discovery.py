@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdn.network.events import LinkChanged
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Link, Topology
 from sdn.openflow.discovery import discovery
 from sdn.openflow.discovery.discovery import BadKey, Discovery
 from sdn.openflow.discovery.limits import BadSettings, Settings
-from sdn.network.topologies import topology
-from sdn.network.topology import Host, Link, Topology
 from tests.sdn.openflow.cables import KEY, Cables, advertisement, hosts_of, links_of
 from tests.strategies import topologies
 from tests.support import warnings_of

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from sdn.network.events import NetworkEvent
+from sdn.network.topologies import topology
 from sdn.openflow.discovery import discovery
 from sdn.openflow.discovery.discovery import MAX_WARNINGS, Discovery
 from sdn.openflow.discovery.frames import build_probe, read_probe
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Settings
-from sdn.network.topologies import topology
 from tests.sdn.openflow.cables import (
     ADDRESS,
     KEY,

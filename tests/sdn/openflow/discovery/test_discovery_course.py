@@ -5,8 +5,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdn.openflow.discovery.hosts import End
 from sdn.network.topology import Link, Topology
+from sdn.openflow.discovery.hosts import End
 from tests.sdn.openflow.cables import Cables, links_of
 from tests.strategies import topologies
 

@@ -1,14 +1,19 @@
 """Hosts: learned from neighbour discovery at ports that lead to no switch, within bounds."""
 
+from ipaddress import IPv6Address
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sdn.network.events import HostSeen
-from sdn.openflow.discovery.hosts import End
-from sdn.openflow.discovery.limits import Budget, Settings
+from sdn.network.findings import SeenHost
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, Topology
+from sdn.openflow.discovery.frames import IPV6_TYPE, asker_at
+from sdn.openflow.discovery.hosts import End
+from sdn.openflow.discovery.limits import Budget, Settings
 from tests.sdn.openflow.cables import (
     ADDRESS,
     MAC,
@@ -162,6 +167,137 @@ def test_a_host_that_was_declared_elsewhere_once_is_where_it_was_learned() -> No
     assert cables.arrive(PORTS[0], advertisement()) == [HostSeen(SEEN)]
     cables.port(PORTS[1], up=False)
     assert cables.discovery.hosts() == (SEEN,)
+
+
+def test_a_declared_host_that_is_heard_elsewhere_is_not_learned_but_reported() -> None:
+    cables = ready()
+    cables.discovery.declare_parts([Host("h2", "s9", 1, mac=mac(1))])
+    cables.arrive(PORTS[0], advertisement(mac(1)))
+    heard = cables.now
+    cables.run(1)
+    cables.arrive(PORTS[0], advertisement(mac(1), "fd00::99"))  # nothing new
+    cables.arrive(PORTS[1], advertisement())
+    assert cables.discovery.hosts() == (replace(SEEN, port=PORTS[1][1], switch=PORTS[1][0]),)
+    stray = Host(f"host-{mac(1).replace(':', '')}", *PORTS[0], mac=mac(1), ipv6=ADDRESS)
+    assert [one.host for one in cables.discovery.seen_hosts()] == [
+        stray,
+        *cables.discovery.hosts(),
+    ]
+    assert cables.discovery.seen_hosts()[0].since == heard
+    cables.arrive(PORTS[2], advertisement(mac(1)))
+    [stray, _] = [one.host for one in cables.discovery.seen_hosts()]
+    assert (stray.switch, stray.port) == PORTS[2]
+    cables.port(PORTS[2], up=False)
+    assert [one.host.mac for one in cables.discovery.seen_hosts()] == [MAC]
+    cables.arrive(PORTS[2], advertisement(mac(1)))
+    cables.discovery.declare_parts(())
+    assert [one.host.mac for one in cables.discovery.seen_hosts()] == [MAC]
+
+
+def test_a_host_that_is_declared_elsewhere_after_it_was_learned_is_reported() -> None:
+    cables = ready()
+    cables.arrive(PORTS[0], advertisement())
+    cables.discovery.declare_parts([Host("h1", "s9", 1, mac=MAC)])
+    assert cables.discovery.hosts() == ()
+    assert [one.host for one in cables.discovery.seen_hosts()] == [SEEN]
+    cables.discovery.declare_parts([Host("h1", *PORTS[0], mac=MAC)])
+    assert cables.discovery.seen_hosts() == ()
+
+
+def test_a_host_is_where_it_is_since_it_has_moved_there() -> None:
+    cables = ready()
+    cables.arrive(PORTS[0], advertisement(address=LOCAL))
+    first = cables.now
+    cables.run(5)
+    cables.arrive(PORTS[0], advertisement())  # with a better address
+    assert cables.discovery.seen_hosts() == (SeenHost(SEEN, first),)
+    cables.run(5)
+    cables.arrive(PORTS[1], advertisement())
+    [moved] = cables.discovery.seen_hosts()
+    assert moved.since == cables.now
+
+
+def asked(cables: Cables, end: End) -> int:
+    return sum(frame[12:14] == IPV6_TYPE for frame in cables.heard.get(end, ()))
+
+
+def test_hosts_that_say_nothing_are_asked_at_ports_that_lead_to_no_switch() -> None:
+    cables = Cables(NETWORK, ask_hosts=True)
+    cables.connect()
+    cables.run(1)
+    assert not any(asked(cables, end) for end in PORTS)  # a link would show itself first
+    cables.rounds(5)
+    assert [asked(cables, end) for end in PORTS] == [3, 3, 3]
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+    assert cables.discovery.counters.neighbour_at_link == 0  # links are not asked
+    cables.arrive(PORTS[0], advertisement())
+    cables.discovery.declare_parts([Host("h2", *PORTS[1])])
+    cables.rounds(20)
+    # More and more seldom, and only where no host is known.
+    assert [asked(cables, end) for end in PORTS] == [3, 3, 5]
+
+
+def answer(end: End, mac: str = MAC) -> bytes:
+    return solicitation(mac, target=str(IPv6Address(asker_at(*end))))
+
+
+def test_an_answer_counts_at_the_port_that_was_asked_only() -> None:
+    cables = Cables(NETWORK, ask_hosts=True)
+    cables.connect()
+    cables.rounds()
+    # Switches that forward other traffic send the answer to all ports.
+    for end in PORTS:
+        cables.arrive(end, answer(PORTS[1]))
+    [host] = cables.discovery.hosts()
+    assert (host.switch, host.port) == PORTS[1]
+    assert cables.discovery.counters.neighbour_elsewhere == 2
+
+
+def test_a_port_where_hosts_have_only_answered_can_still_be_found_to_be_a_link() -> None:
+    cables = Cables(NETWORK, ask_hosts=True)
+    end = NETWORK.links[0].ends[0]
+    cables.connect("s1")
+    cables.rounds()
+    # The other switch is not connected yet; it has passed the question on, or answered it itself.
+    assert asked(cables, end) == 0  # the cable carries it
+    assert hosts_of(cables.arrive(end, answer(end)))
+    assert cables.discovery.hosts()
+    cables.connect()
+    cables.rounds()
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+    assert cables.discovery.hosts() == ()
+
+
+def test_a_host_that_speaks_by_itself_after_an_answer_keeps_its_port() -> None:
+    cables = Cables(NETWORK, ask_hosts=True)
+    end = NETWORK.links[0].ends[0]
+    cables.connect("s1")
+    cables.rounds()
+    cables.arrive(end, answer(end))
+    cables.arrive(end, solicitation())
+    cables.arrive(end, answer(end))
+    cables.connect()
+    cables.rounds(5)
+    assert NETWORK.links[0] not in cables.discovery.links()
+
+
+def test_a_port_that_comes_up_again_is_not_asked_before_a_link_would_have_been_found() -> None:
+    cables = Cables(NETWORK, ask_hosts=True)
+    cables.connect()
+    cables.rounds(9.4)
+    cables.port(PORTS[0], up=False)
+    before = asked(cables, PORTS[0])
+    cables.port(PORTS[0], up=True)
+    cables.run(1)
+    assert asked(cables, PORTS[0]) == before
+    cables.rounds(1)
+    assert asked(cables, PORTS[0]) == before + 1
+
+
+def test_nobody_is_asked_if_no_hosts_are_to_be_learned() -> None:
+    cables = ready()
+    cables.rounds(30)
+    assert not any(asked(cables, end) for end in PORTS)
 
 
 def test_a_host_cannot_take_the_id_of_a_declared_one() -> None:

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdn.network.events import LinkChanged, NetworkEvent
+from sdn.network.topologies import topology
+from sdn.network.topology import Host, Link, Topology
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.frames import build_probe, read_probe
 from sdn.openflow.discovery.hosts import End
-from sdn.network.topologies import topology
-from sdn.network.topology import Host, Link, Topology
 from tests.sdn.openflow.cables import KEY
 from tests.strategies import topologies
 

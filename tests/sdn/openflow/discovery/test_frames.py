@@ -1,16 +1,20 @@
 import struct
+from ipaddress import IPv6Address
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from os_ken.lib.packet import lldp, packet
+from os_ken.lib.packet import ethernet, icmpv6, ipv6, lldp, packet
 
 from sdn.emulator import frames as emulated
 from sdn.openflow.discovery.frames import (
     MAX_FRAME,
     Announced,
+    asker_at,
     build_probe,
+    build_question,
+    is_asker,
     is_link_local,
     read_announcement,
     read_probe,
@@ -86,8 +90,10 @@ def test_long_frames_are_not_looked_into() -> None:
 
 @pytest.mark.parametrize("frame", [advertisement(), solicitation(), address_check()])
 def test_a_host_says_its_mac_and_address(frame: bytes) -> None:
-    assert read_announcement(frame) == SAID
-    assert read_announcement(frame + b"\0\0") == SAID  # what Ethernet puts behind it
+    said = read_announcement(frame)
+    assert said
+    assert said._replace(wanted=b"") == SAID
+    assert read_announcement(frame + b"\0\0") == said  # what Ethernet puts behind it
 
 
 @given(st.binary(min_size=6, max_size=6), st.integers(1, 2**120), st.integers(1, 2**120))
@@ -96,17 +102,20 @@ def test_emulated_hosts_are_understood(mac: bytes, low: int, target: int) -> Non
     address = 0xFD << 120 | low
     said = Announced(mac, address.to_bytes(16, "big"))
     assert read_announcement(emulated.neighbour_advertisement(mac, address)) == said
-    asked = emulated.neighbour_solicitation(mac, address, 0xFD << 120 | target)
-    assert read_announcement(asked) == said
+    wanted = 0xFD << 120 | target
+    asked = emulated.neighbour_solicitation(mac, address, wanted)
+    assert read_announcement(asked) == said._replace(wanted=wanted.to_bytes(16, "big"))
 
 
 def test_whatever_byte_of_a_checked_announcement_is_changed_it_says_nothing_else() -> None:
     for frame in (advertisement(), solicitation()):
+        said = read_announcement(frame)
+        assert said
         for at in range(len(frame)):
             for bit in range(8):
                 changed = bytearray(frame)
                 changed[at] ^= 1 << bit
-                assert read_announcement(bytes(changed)) in (None, SAID), (at, bit)
+                assert read_announcement(bytes(changed)) in (None, said), (at, bit)
         assert not any(read_announcement(frame[:length]) for length in range(len(frame)))
 
 
@@ -164,3 +173,32 @@ def test_the_tools_of_the_tests_agree() -> None:
     assert SAID.mac.hex(":") == MAC
     parsed: Any = packet.Packet(advertisement())
     assert parsed.protocols[1].src == ADDRESS
+
+
+def test_a_question_to_hosts_is_a_ping_to_all_nodes_from_an_address_of_the_port() -> None:
+    asker = asker_at("s1", 3)
+    frame = build_question(asker)
+    found = packet.Packet(frame)
+    [asked] = found.get_protocols(icmpv6.icmpv6)
+    [header] = found.get_protocols(ipv6.ipv6)
+    [lower] = found.get_protocols(ethernet.ethernet)
+    assert asked.type_ == icmpv6.ICMPV6_ECHO_REQUEST
+    assert (header.dst, header.hop_limit) == ("ff02::1", 255)
+    assert IPv6Address(header.src).packed == asker
+    assert lower.dst == "33:33:00:00:00:01"
+    assert with_checksum(frame) == frame
+    assert read_announcement(frame) is None
+    assert is_link_local(asker)
+    assert is_asker(asker)
+    assert not is_asker(IPv6Address("fe80::1").packed)
+    assert len({asker, asker_at("s1", 4), asker_at("s2", 3)}) == 3
+
+
+def test_a_host_that_is_asked_says_by_whom() -> None:
+    asker = IPv6Address(asker_at("s1", 3))
+    said = read_announcement(solicitation(target=str(asker)))
+    assert said is not None
+    assert said.wanted == asker.packed
+    said = read_announcement(advertisement())
+    assert said is not None
+    assert not said.wanted

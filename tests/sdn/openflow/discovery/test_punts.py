@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sdn.tables.flows import COOKIE_MARK
 from sdn.openflow.discovery.frames import MAX_FRAME, build_probe
 from sdn.openflow.discovery.punts import PUNT_PRIORITY, PUNTS, is_punt, punt_mods
 from sdn.openflow.protocol.constants import OUR_COOKIE_MASK, OUR_COOKIES, V1_3, V1_4
 from sdn.openflow.protocol.decode import decode_flow_mod
 from sdn.openflow.protocol.messages import Foreign
 from sdn.openflow.protocol.wire import HEADER
+from sdn.tables.flows import COOKIE_MARK
 from sdn.tables.pipeline import DROP_PRIORITY, MISS_PRIORITY
 from tests.sdn.openflow.reference import Datapath, versions
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dzflow.address import ALL, Match
-from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output, ToGroup
 from sdn.openflow.protocol.codec import (
     NotEncodable,
     decode_flow_mod,
@@ -32,6 +31,7 @@ from sdn.openflow.protocol.constants import (
 )
 from sdn.openflow.protocol.messages import FlowStat, Foreign, GroupDesc, GroupMod
 from sdn.openflow.protocol.wire import MULTIPART, MalformedMessage
+from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output, ToGroup
 from tests.sdn.openflow.peer import split
 from tests.sdn.openflow.reference import (
     SHAPES,

@@ -3,7 +3,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dzflow.address import ALL, Match
-from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
 from sdn.openflow.protocol.codec import (
     NotEncodable,
     barrier,
@@ -11,6 +10,7 @@ from sdn.openflow.protocol.codec import (
     encode_ops,
 )
 from sdn.openflow.protocol.constants import V1_3, V1_4
+from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
 from tests.sdn.openflow.reference import SHAPES, Datapath, group_ops, ops, versions, xids
 
 MATCH = Match(0xFF1E << 112, ALL ^ (ALL >> 16))

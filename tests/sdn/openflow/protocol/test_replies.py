@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from dzflow.address import ALL, Match
-from sdn.tables.flows import Change, FlowEntry, GroupEntry, GroupOp, Output
 from sdn.openflow.protocol import replies
 from sdn.openflow.protocol.codec import decode_group_descs, encode_group_ops
 from sdn.openflow.protocol.constants import OUR_COOKIES, V1_3, V1_4, FlowEvent, Multipart, Role
@@ -23,6 +22,7 @@ from sdn.openflow.protocol.events import (
 from sdn.openflow.protocol.messages import Foreign, GroupDesc, Port, TableFeature
 from sdn.openflow.protocol.refusals import in_words
 from sdn.openflow.protocol.wire import MULTIPART, MalformedMessage
+from sdn.tables.flows import Change, FlowEntry, GroupEntry, GroupOp, Output
 from tests.sdn.openflow import peer
 from tests.sdn.openflow.reference import Datapath
 

@@ -2,7 +2,6 @@ import struct
 
 import pytest
 
-from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp
 from sdn.openflow.protocol import requests
 from sdn.openflow.protocol.codec import (
     NotEncodable,
@@ -39,6 +38,7 @@ from sdn.openflow.protocol.events import (
 from sdn.openflow.protocol.messages import FlowStat, GroupDesc
 from sdn.openflow.protocol.session import NotSupported, Sent
 from sdn.openflow.protocol.wire import message
+from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp
 from tests.sdn.openflow import peer
 from tests.sdn.openflow.peer import header, split
 from tests.sdn.openflow.sessions import MATCH, OPS, STATS, both, connect

@@ -3,7 +3,6 @@ from collections.abc import Callable
 
 import pytest
 
-from sdn.tables.flows import Change
 from sdn.openflow.protocol import requests
 from sdn.openflow.protocol.constants import (
     V1_3,
@@ -22,6 +21,7 @@ from sdn.openflow.protocol.events import (
 from sdn.openflow.protocol.messages import Port
 from sdn.openflow.protocol.session import NotReady, Session
 from sdn.openflow.protocol.wire import message
+from sdn.tables.flows import Change
 from tests.sdn.openflow import peer
 from tests.sdn.openflow.peer import header, split
 from tests.sdn.openflow.sessions import OPS, both, closing, connect

@@ -8,7 +8,6 @@ import pytest
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.fence import Fence, StaleEpoch
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.openflow.connections.connection import Finished, Run, SwitchConnection
 from sdn.openflow.protocol.session import Sent
 from sdn.openflow.switches.flow_mod_queue import FlowModQueue
@@ -16,6 +15,7 @@ from sdn.openflow.switches.limits import Limits
 from sdn.openflow.switches.make_before_break import hold_from
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.outcomes import Acknowledged, Outcome
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.tables.pipeline import MATCH_PRIORITY
 from sdn.tables.shadow import Shadow
 from tests.support import until

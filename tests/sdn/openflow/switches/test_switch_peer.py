@@ -1,6 +1,5 @@
 """Which ports of a switch are remembered."""
 
-from sdn.tables.flows import Change
 from sdn.openflow.connections.arrivals import Arrival
 from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.options import DriverOptions
@@ -8,6 +7,7 @@ from sdn.openflow.protocol.constants import V1_3
 from sdn.openflow.protocol.events import PortChanged, Ready
 from sdn.openflow.protocol.messages import Port
 from sdn.openflow.switches.server import MAX_PORTS, SwitchPeer
+from sdn.tables.flows import Change
 from tests.sdn.openflow.connections.quiet_owner import QuietOwner
 
 
