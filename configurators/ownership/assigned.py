@@ -6,7 +6,7 @@ starts claims the keys that name it, and takes over the partitions of configurat
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 _TUNE_FROM = 1000  # loaded requests from which the garbage collector is tuned
 _RETRY = 0.25  # seconds until a lost partition is taken over again, if it is still assigned
+_LOOK_AGAIN = 2.0  # seconds until switches that may lack entries are asked again at the latest
+_NOT_HELD = "a request was in progress when the former owner ended; not yet compared: "
+_NAMED = 5  # switches that a reason names
 _LOADED_AT_ONCE = 500  # requests; then other tasks of the loop run, keep-alives above all
 
 
@@ -204,13 +207,53 @@ class AssignedOwnership:
         if self._options.tune_gc and sum(map(len, found.values())) > _TUNE_FROM:
             tune_garbage_collector(second_generation=50)
         ours = [worker for name, worker in workers.items() if partitions.loaded.get(name) is worker]
-        for worker in ours:
+        unsure = [worker for worker in ours if any(one.unsure for one in found[worker.name])]
+        sure = [worker for worker in ours if worker not in unsure]
+        for worker in sure:
             self._start(worker)
-        await self._southbound.declare(ours)
-        for worker in workers.values():
-            worker.ready = True
+        compared = await self._southbound.declare(ours)
+        self._note_ready(sure)
+        if unsure:
+            await self._wait_until_held(unsure, compared)
+            for worker in unsure:
+                if partitions.owned.get(worker.name) is worker:
+                    self._start(worker)
+            self._note_ready(unsure)
         log.info("%d partitions are taken over", len(workers))
-        partitions.changed()
+
+    async def _wait_until_held(
+        self, workers: Collection[PartitionWorker], compared: set[str]
+    ) -> None:
+        """Wait until all switches hold what they should of declared partitions, or are lost.
+
+        An operation was in progress when the former owner ended. So switches may lack entries that
+        the engine has, and a request that one of them covers would be done without any switch
+        having said so. `compared` are the switches that have it already, or refuse it.
+        """
+        while missing := self._not_compared(workers, compared):
+            for worker in workers:
+                worker.say_why(_NOT_HELD + ", ".join(sorted(missing)[:_NAMED]))
+            await asyncio.sleep(_RETRY)
+            await self._southbound.usable(missing, _LOOK_AGAIN)
+            workers = [each for each in workers if self._partitions.owned.get(each.name) is each]
+            compared |= await self._southbound.declare(workers, missing)
+        for worker in workers:
+            if worker.reason and worker.reason.startswith(_NOT_HELD):
+                worker.say_why(None)
+
+    def _not_compared(
+        self, workers: Iterable[PartitionWorker], compared: Collection[str]
+    ) -> set[str]:
+        """The switches with entries of partitions that are not lost, and were not compared."""
+        assert self._known.network is not None
+        there = {switch.id for switch in self._known.network.topology.switches}
+        needed = {s for worker in workers for s in worker.switches() if s in there}
+        return self._southbound.without_lost(needed.difference(compared))
+
+    def _note_ready(self, workers: Iterable[PartitionWorker]) -> None:
+        for worker in workers:
+            worker.ready = True
+        self._partitions.changed()
 
     async def _own_copies(self, copies: Sequence[PartitionCopy]) -> None:
         """Become the owner of partitions that were copied; no switch is read if all is in order."""
@@ -231,10 +274,8 @@ class AssignedOwnership:
                 missing.append(worker)
         if missing:
             await self._southbound.declare(missing)
-        for worker in workers.values():
-            worker.ready = True
+        self._note_ready(workers.values())
         log.info("%d partitions have moved here, %d are compared", len(workers), len(missing))
-        partitions.changed()
 
     async def _know_network(self, workers: Iterable[PartitionWorker]) -> None:
         """Bring workers that do not run yet to the network that southbound processes have.

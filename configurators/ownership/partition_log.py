@@ -201,7 +201,7 @@ def _is_open(stored: Stored) -> bool:
 
 
 def _without_trace(task: Task) -> Task:
-    """A task as it is logged: whoever reads it is not part of the request's trace."""
+    """A task as it is logged: its readers are not part of the request's trace."""
     return replace(task, trace=b"") if task.trace else task
 
 

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from api.start.network_process import address_of
 from api.start.parts.network import switch_model
 from api.start.settings.sources import load
 from api.start.up import Service
@@ -20,6 +19,7 @@ from configurators.store.etcd.client import Access, Etcd
 from configurators.store.etcd.endpoints import socket_path
 from configurators.store.etcd.errors import StoreError
 from configurators.store.server.server import EtcdFailed, EtcdServer, free_ports
+from configurators.streams.addresses import split_address
 from sdn.emulator import EmulatedNetwork
 from sdn.lab import Lab
 from sdn.network.topologies import topology
@@ -72,7 +72,7 @@ class System:
                 page = await etcd.range(_PREFIXES[role])
         except StoreError:
             return []  # etcd is away, too
-        return [address_of(decode_process(item.value).address)[1] for item in page.items]
+        return [split_address(decode_process(item.value).address)[1] for item in page.items]
 
 
 def _below(root: int | None) -> dict[int, str]:

@@ -22,8 +22,8 @@ from configurators.store.etcd.client import Access, Etcd
 from configurators.store.model import Record, SpaceDoc
 from configurators.streams.packing import unpack_regions
 from dzflow.address import Scope
-from sdn.tables.flows import FlowEntry, Output
 from sdn.network.trees import legs
+from sdn.tables.flows import FlowEntry, Output
 from tests.oracle import expected_entries
 from tests.robustness.record import Stored
 

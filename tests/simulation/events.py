@@ -11,8 +11,8 @@ from configurators.state.spaces import LoadedSpace, LoadedVersion
 from configurators.store.model import NetworkDoc, RecordKind
 from dzflow.filters import parse_filter
 from dzflow.region import Region
-from sdn.tables.simulate import AmbiguousMatch, OperationRefused
 from sdn.network.trees import Tree, legs
+from sdn.tables.simulate import AmbiguousMatch, OperationRefused
 from tests.robustness.checker import Violation
 from tests.simulation.world import Shape, World, documents
 

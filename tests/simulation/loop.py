@@ -14,6 +14,7 @@ from typing import Any
 
 _START = 1000.0
 _TRIES = 20
+_THREAD = 0.001, 0.02  # seconds that a thread takes
 _STEPS = 400_000  # callbacks of one run, after which it counts as caught in a loop
 
 
@@ -89,6 +90,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
+
+    def run_in_executor(  # type: ignore[override]
+        self, _: object, work: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Do what a thread would do; a real one would end at any time of the virtual clock."""
+        done = self.create_future()
+
+        def run() -> None:
+            if done.cancelled():
+                return
+            try:
+                done.set_result(work(*args))
+            except Exception as error:
+                done.set_exception(error)
+
+        self.call_later(self.random.uniform(*_THREAD), run)
+        return done
 
     def resume(self, node: Node) -> None:
         """Let a paused process continue; the callbacks that it missed come first."""

@@ -29,9 +29,9 @@ from dispatcher.requests.delivery.push import PushDelivery
 from dispatcher.requests.intake.planning import Planner
 from sdn.driver import SwitchDriver
 from sdn.fence import Fence, StaleEpoch
+from sdn.network.topology import Topology
 from sdn.tables.pipeline import Pipeline, SwitchNumbers
 from sdn.tables.shadow import Shadow
-from sdn.network.topology import Topology
 from tests.simulation.world import Mode
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from configurators.southbound.drivers import DriverFactory, OpenDriver
 from dzflow.aio import BackgroundTasks
-from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp, ToGroup
+from sdn.network.topology import Topology
 from sdn.openflow.connections.arrivals import Arrival
 from sdn.openflow.connections.connection import (
     ConnectionLost,
@@ -40,15 +40,16 @@ from sdn.openflow.protocol.messages import FlowStat, GroupDesc
 from sdn.openflow.protocol.session import Sent
 from sdn.openflow.switches.managed_switches import ManagedSwitches
 from sdn.openflow.switches.server import SwitchServer
+from sdn.tables.flows import Change, FlowEntry, FlowKey, FlowOp, GroupOp, ToGroup
 from sdn.tables.pipeline import Pipeline
 from sdn.tables.shadow import PartitionOf
 from sdn.tables.simulate import SimulatedSwitch
-from sdn.network.topology import Topology
 from tests.simulation.loop import NOWHERE, Node, VirtualLoop, this_node
 
 _V1_3 = 4
 _SLAVE = SwitchError(0, ErrorType.BAD_REQUEST, BadRequest.IS_SLAVE, "not the master")
 _FULL = SwitchError(0, ErrorType.FLOW_MOD_FAILED, TABLE_FULL, "the table is full")
+_NO_GROUP = SwitchError(0, ErrorType.BAD_ACTION, 9, "there is no such group")
 _STALE = SwitchError(0, ErrorType.ROLE_REQUEST_FAILED, STALE_GENERATION, "stale generation")
 
 Serve = Callable[[int | None], Any]
@@ -151,15 +152,23 @@ class SimSwitch:
             if op.change is Change.DELETE:
                 if there:
                     table.remove(key)
-            elif op.change is Change.ADD:
+            elif op.change is Change.ADD or there:
+                if not self._has_groups(op.entry):
+                    refused[place] = _NO_GROUP
+                    continue
                 if self.room is not None and not there and len(table.entries) >= self.room:
                     refused[place] = _FULL
                     continue
                 table.put(key, op.entry)
-            elif there:
-                table.put(key, op.entry)
             self.watch()
         return refused
+
+    def _has_groups(self, entry: FlowEntry) -> bool:
+        return all(
+            action.group in self.tables.groups
+            for action in entry.actions
+            if isinstance(action, ToGroup)
+        )
 
     def carry_out_groups(self, by: "SimConnection", ops: Sequence[GroupOp]) -> dict[int, Any]:
         """Carry out group operations."""

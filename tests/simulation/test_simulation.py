@@ -78,13 +78,18 @@ def test_seeds_with_hosts_that_come_and_go_run_without_a_violation(run: Run, mod
         ("sna", "1462"),
         ("sna", "1478"),
         ("sna", "3015"),
+        ("sea", "520"),
         ("sea", "1601"),
+        ("sea --guests", "67"),
+        ("sea --guests", "163"),
+        ("sea --guests", "187"),
+        ("sna --guests", "275"),
     ],
 )
 def test_seeds_that_once_showed_a_bug_run_without_a_violation(
     run: Run, mode: str, seed: str
 ) -> None:
-    done = run("--from", seed, "--seeds", "1", "--mode", mode)
+    done = run("--from", seed, "--seeds", "1", "--mode", *mode.split())
     assert done.returncode == 0, done.stdout
 
 

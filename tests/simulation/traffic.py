@@ -119,7 +119,7 @@ class Traffic:
                 d, kind, host, filter, label, f"key-{label}", 0.0 if hasty else _WAIT
             )
         )
-        ending: asyncio.Task[None] | None = None
+        ending: asyncio.Task[Outcome] | None = None
         if told.outcome == "ok" and told.record is not None:
             known = Known(label, told.record.id, kind, host)
             self.known.append(known)
@@ -197,8 +197,8 @@ class Traffic:
         self._changed.add(known.label)
         self.events.stable.pop(known.label, None)
 
-    async def end(self, known: Known) -> None:
-        """End a record."""
+    async def end(self, known: Known) -> Outcome:
+        """End a record; returns whether that was done."""
         if known in self.known:
             self.known.remove(known)
         self._change(known)
@@ -211,6 +211,7 @@ class Traffic:
         if told.outcome == "ok" and told.record is not None:
             told = await self._settle(told, lambda r: r.state == "removed")
         self._write("end", known.label, known.kind, known.host, None, told, known.id)
+        return told.outcome
 
     async def _read(self, known: Known) -> None:
         async def read(d: Dispatcher) -> Answer:

@@ -43,10 +43,10 @@ from dispatcher.dispatcher import Dispatcher
 from dispatcher.options import DispatcherOptions
 from monitor.balancing.balancer import BalancerOptions
 from monitor.monitor import Monitor
-from sdn.tables.pipeline import PlanName
-from sdn.tables.simulate import SimulatedNetwork
 from sdn.network.topologies import topology
 from sdn.network.topology import Topology
+from sdn.tables.pipeline import PlanName
+from sdn.tables.simulate import SimulatedNetwork
 from tests.simulation.loop import NOWHERE, VirtualLoop
 from tests.simulation.loop import Node as ProcessNode
 from tests.simulation.store import SimEtcd, Store

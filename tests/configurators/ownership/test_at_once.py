@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from configurators.ownership.ownership import Mode
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.streams.messages import Done, Task
-from sdn.tables.flows import Batch
 from sdn.outcomes import Outcome
+from sdn.tables.flows import Batch
 from tests.configurators.cluster import Cluster, cluster
 from tests.etcd import TestEtcd
 from tests.support import WAIT, until

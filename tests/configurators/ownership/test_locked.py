@@ -22,9 +22,9 @@ from configurators.store.locks import Lock, Locks
 from configurators.store.model import NextFilter, Record
 from configurators.streams.addresses import split_address
 from sdn.fence import Fence
-from sdn.tables.flows import Batch, FlowEntry
-from sdn.outcomes import Outcome
 from sdn.network.topology import Host
+from sdn.outcomes import Outcome
+from sdn.tables.flows import Batch, FlowEntry
 from tests.configurators.cluster import Cluster, cluster
 from tests.etcd import TestEtcd
 from tests.support import WAIT, until
