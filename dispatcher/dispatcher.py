@@ -63,7 +63,8 @@ class Dispatcher:
         self.workers = parts.workers
         self.status = parts.status
         self.hosts = parts.hosts
-        self.removal = parts.removal
+        self.network_parts = parts.network_parts
+        self.host_proposals = parts.host_proposals
         self.event_keys = parts.event_keys
         self.scaling = parts.scaling
         self._monotonic = environment.clock.monotonic
@@ -111,6 +112,7 @@ class Dispatcher:
             self._run(stack, self._check_etcd(), "etcd check")
             self._run(stack, parts.healer.run(), "network healer")
             self._run(stack, parts.discovery.run(), "network discovery")
+            self._run(stack, parts.host_proposals.run(), "acceptance of hosts")
             self._run(stack, parts.table_reuse.run(), "reuse of tables")
             self._run(stack, parts.usage.run(), "count of records")
             self._run(stack, parts.intake.mark_slow_operations(), "marking of slow operations")
@@ -193,6 +195,10 @@ class Dispatcher:
     async def record(self, id: str, kind: RecordKind | None = None) -> views.RecordView:
         """A record, also one that was removed or has failed lately; NotFound if there is none."""
         return await self._parts.records.record(id, kind)
+
+    async def host_of(self, id: str, kind: RecordKind) -> str:
+        """The host that a record belongs to, which never changes; NotFound if there is none."""
+        return await self._parts.records.host_of(id, kind)
 
     async def records(
         self,

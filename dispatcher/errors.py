@@ -4,6 +4,7 @@ import re
 
 from msgspec import Struct
 
+from configurators.state.declared import BadDeclaration
 from configurators.state.spaces import UnknownSpace
 from configurators.store.keys import BadRecordId
 from dzflow.attribute import BadSchema, FieldError
@@ -159,4 +160,6 @@ def _field(error: DzflowError) -> str | None:
         return error.member or error.attribute
     if isinstance(error, ExprSyntaxError):
         return "filter"
+    if isinstance(error, BadDeclaration):
+        return error.field
     return error.attribute if isinstance(error, FieldError) else None

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from configurators.state.learned_hosts import HostMode
 from configurators.store.retention import Bound, GroupKind
 from dispatcher.changes.damping import Patience
 from dispatcher.knowledge.usage import Quotas
@@ -64,6 +65,8 @@ class DispatcherOptions(Struct, frozen=True):
     reuse_from: int = 8  # legs that are gone from a switch; then others may have their tables
     patience: Patience = Patience()  # with switches and links that fail
     settled_after: float = 5.0  # seconds without a new switch or link, before trees get better
+    hosts: HostMode = "declared"  # or learned
+    accept_after: float = 30.0  # seconds alone at a port until a host is accepted by itself
     traces: str | None = None  # a folder or an address for traces; without one, none are written
     traces_bytes: int = 2 << 30  # of traces in a folder; the oldest files are deleted beyond it
     traces_roll: float = 300.0  # seconds until a file of traces is closed, and the next one begun

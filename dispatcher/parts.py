@@ -13,10 +13,11 @@ from dispatcher.changes.discovery import NetworkDiscovery
 from dispatcher.changes.event_keys import EventKeys
 from dispatcher.changes.expiry import Expiry
 from dispatcher.changes.healer import Healer
+from dispatcher.changes.host_proposals import HostProposals
 from dispatcher.changes.hosts import Hosts
 from dispatcher.changes.index_change import IndexChanges
+from dispatcher.changes.network_parts import NetworkParts
 from dispatcher.changes.reindexing import Reindexing
-from dispatcher.changes.removal import Removal
 from dispatcher.changes.retention import Retention
 from dispatcher.changes.scaling import Scaling
 from dispatcher.changes.spaces import SpaceChanges
@@ -48,6 +49,7 @@ from dispatcher.requests.intake.routing import Routing
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.pipeline import RequestPipeline
 from dispatcher.requests.writing.record_writer import RecordWriter
+from dispatcher.requests.writing.settled_records import SettledRecords
 
 
 class DispatcherParts:
@@ -109,6 +111,7 @@ class DispatcherParts:
         )
         rates = Rates(options.rate, options.rate_per_host, options.burst_s)
         work = WorkRates(options.work, options.work_per_host, options.burst_s)
+        settled = SettledRecords()
         self.pipeline = pipeline = RequestPipeline(
             me,
             catalogue,
@@ -116,6 +119,7 @@ class DispatcherParts:
             reachability,
             planner,
             writer,
+            settled,
             replies,
             admission,
             rates,
@@ -133,6 +137,7 @@ class DispatcherParts:
             etcd,
             catalogue,
             pipeline,
+            settled,
             record_views,
             replies,
             followed,
@@ -181,6 +186,17 @@ class DispatcherParts:
         self.discovery = NetworkDiscovery(
             etcd, me, siblings, catalogue, fleet, options.settled_after, clock
         )
+        self.host_proposals = HostProposals(
+            etcd,
+            me,
+            siblings,
+            catalogue,
+            fleet,
+            hosts,
+            options.hosts,
+            options.accept_after,
+            clock,
+        )
         self.table_reuse = TableReuse(
             etcd, me, siblings, catalogue, fleet, reachability, options.reuse_from
         )
@@ -197,8 +213,16 @@ class DispatcherParts:
 
         # Reports
         self.status = status = Status(catalogue, fleet, hosts, workers)
-        self.removal = Removal(hosts, status.switch, lambda: status.topology().links)
+        self.network_parts = NetworkParts(hosts, status.switches, status.links)
         self.flows = FlowReader(etcd, catalogue, fleet, status, clock.cpu)
         self.change_feed = ChangeFeed(
-            etcd, catalogue, fleet, workers, siblings, writer, status, record_views
+            etcd,
+            catalogue,
+            fleet,
+            workers,
+            siblings,
+            writer,
+            status,
+            record_views,
+            self.host_proposals,
         )

@@ -32,7 +32,7 @@ class BadAddress(BadInput):
     """The address, or a part of it, is not one of dzflow."""
 
 
-class Match(msgspec.Struct, frozen=True, order=True, gc=False):
+class Match(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """Addresses that agree with `address` where `mask` is set."""
 
     address: int

@@ -152,6 +152,23 @@ def declare_hosts(net, port):
         _call(port, f"/hosts/{host['id']}", place)
 
 
+def accept_hosts(net, port):
+    """Accept the hosts that the service has heard, under the names that Mininet gives them."""
+    for host in describe(net)["hosts"]:
+        heard = f"host-{host['mac'].replace(':', '')}"
+        until(
+            lambda heard=heard: heard in {one["id"] for one in proposals(port)["items"]},
+            f"the service hears {host['id']}",
+        )
+        where = {name: host[name] for name in ("id", "switch", "port")}
+        _call(port, f"/host-proposals/{heard}/accept", where, "POST")
+
+
+def proposals(port):
+    """The hosts that the service has heard, and what it does with them."""
+    return _call(port, "/host-proposals")
+
+
 @contextmanager
 def api_in_hosts(net, port):
     """Make 127.0.0.1:`port` of this machine answer at the same address in every host."""
@@ -232,12 +249,12 @@ def is_ready(port):
         return False
 
 
-def _call(port, path, body=None):
-    """What the service answers; a body is put there."""
+def _call(port, path, body=None, method="PUT"):
+    """What the service answers; a body is put there (or posted)."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
-    method = "GET" if body is None else "PUT"
-    request = Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)
+    url = f"http://127.0.0.1:{port}{path}"
+    request = Request(url, data, headers, method="GET" if body is None else method)
     with urlopen(request, timeout=30) as answer:
         return json.load(answer)
 
@@ -289,7 +306,10 @@ def main():
             print(f'    make run ARGS="--data-plane external{more}"\n', flush=True)
         until(partial(is_ready, given.port), "the service is ready", given.patience)
         until(partial(is_found, net, given.port), "the service has found all switches and links")
-        declare_hosts(net, given.port)
+        if proposals(given.port)["mode"] == "propose":
+            accept_hosts(net, given.port)
+        else:
+            declare_hosts(net, given.port)
         stack.enter_context(api_in_hosts(net, given.port))
         complete = send_quotes(net, given.port, given.count)
         if given.cli:

@@ -7,12 +7,12 @@ from dzflow.address import Scope
 from dzflow.filters import conjunction_text, parse_filter
 from dzflow.index import build_index
 from dzflow.space import Space
-from sdn.tables.pipeline import Pipeline
-from sdn.tables.plans import make_plan
 from sdn.network.routes import Routes
-from sdn.tables.simulate import SimulatedNetwork
 from sdn.network.topologies import topology
 from sdn.network.trees import spanning_tree
+from sdn.tables.pipeline import Pipeline
+from sdn.tables.plans import make_plan
+from sdn.tables.simulate import SimulatedNetwork
 
 space = Space.from_json(
     "stocks",

@@ -14,7 +14,7 @@ from configurators.store.model import MapPlan
 from dispatcher.dispatcher import Dispatcher
 from dzflow.aio import BackgroundTasks
 from monitor.balancing.balancer import Balancer, BalancerOptions, Observation
-from monitor.balancing.policy import PastMove, Policy
+from monitor.balancing.policy import LOOK_BACK, PastMove, Policy
 from monitor.balancing.predictive import PredictivePolicy
 from monitor.history.recorder import DEFAULT_SIZE, HistoryRecorder
 from monitor.jobs.results import JobResults
@@ -35,7 +35,6 @@ from monitor.views import PlanView, show_plan
 log = logging.getLogger(__name__)
 
 _RETRY = 0.5  # seconds
-_LOOK_BACK = 240.0  # seconds of load that policies may look at
 
 
 class Monitor:
@@ -199,7 +198,7 @@ class Monitor:
         alive = dispatcher.fleet.configurators.processes
         leaving = dispatcher.scaling.view("configurators").leaving
         return Observation(
-            self.load.history.since(self._clock.wall() - _LOOK_BACK).samples,
+            self.load.history.finest_since(self._clock.wall() - LOOK_BACK),
             self._owners(),
             frozenset(alive).difference(leaving) or frozenset(alive),
         )

@@ -85,7 +85,7 @@ def local_size(path: str) -> int | None:
         events = found.parent / "events"  # sampled events, which some jobs read, too
         folders = (found, events) if found.name == "requests" and events.is_dir() else (found,)
         return sum(f.stat().st_size for each in folders for f in each.iterdir())
-    except OSError:  # such as a file that is deleted now; whoever reads them says what is wrong
+    except OSError:  # such as a file that is deleted now; the job says what is wrong
         return None
 
 

@@ -1,6 +1,7 @@
 """Clients that send requests or events all the time, in threads of their own."""
 
 import threading
+import time
 from collections import Counter
 from types import TracebackType
 from typing import Self
@@ -19,6 +20,7 @@ class RequestLoop:
     def __init__(self, url: str, token: str | None = None) -> None:
         self.kept: list[str] = []
         self.done = 0
+        self.slowest = 0.0  # seconds until a subscription was acknowledged
         self._url, self._token = url, token
         self._error: BaseException | None = None
         self._stop = threading.Event()
@@ -51,7 +53,9 @@ class RequestLoop:
             with Rest(self._url, self._token, timeout=LIMIT) as rest:
                 while not self._stop.is_set():
                     for price in (self.done % 900, self.done % 700 + 100):
+                        begun = time.monotonic()
                         made = rest.begin("subscription", "h1", "stocks", f"price > {price}")
+                        self.slowest = max(self.slowest, time.monotonic() - begun)
                         self.kept.append(made["id"])
                         self.done += 1
                     rest.end("subscription", self.kept.pop(0))

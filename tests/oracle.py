@@ -6,10 +6,10 @@ from configurators.engine.partials import Request
 from configurators.engine.partition_map import PartitionMap
 from dzflow.address import Scope
 from dzflow.region import Region
-from sdn.tables.flows import Action, FlowEntry, Output, ToGroup
-from sdn.tables.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline
 from sdn.network.topology import Leg, Topology, ToSwitch
 from sdn.network.trees import Tree, legs
+from sdn.tables.flows import Action, FlowEntry, Output, ToGroup
+from sdn.tables.pipeline import ADMIT_PRIORITY, MATCH_PRIORITY, Pipeline
 
 
 def receivers(active: Iterable[Request], publisher: str, point: int) -> set[str]:

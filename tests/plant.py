@@ -13,13 +13,13 @@ from configurators.engine.recut import recut
 from configurators.engine.validation import validate
 from dzflow.address import Scope
 from dzflow.region import Region
+from sdn.network.routes import Routes
+from sdn.network.topology import Topology
+from sdn.network.trees import Tree, spanning_trees
 from sdn.tables.flows import Batch
 from sdn.tables.pipeline import OtherTraffic, Pipeline, PlanName
 from sdn.tables.plans import Plan, make_plan
-from sdn.network.routes import Routes
 from sdn.tables.simulate import SimulatedNetwork
-from sdn.network.topology import Topology
-from sdn.network.trees import Tree, spanning_trees
 from tests.oracle import expected_entries
 
 Watch = Callable[[], None]

@@ -29,6 +29,7 @@ from configurators.ownership.ownership import Mode
 from configurators.process import ConfiguratorOptions, ConfiguratorProcess
 from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
+from configurators.state.learned_hosts import HostMode
 from configurators.state.network import first_network, undiscovered_network
 from configurators.store import keys
 from configurators.store.documents import encode
@@ -43,8 +44,8 @@ from monitor.jobs.scheduler import JobOptions
 from monitor.monitor import Monitor
 from monitor.moves.decision import MoveLimits
 from sdn.emulator import EmulatedNetwork
-from sdn.tables.pipeline import OtherTraffic, PlanName
 from sdn.network.topologies import topology
+from sdn.tables.pipeline import OtherTraffic, PlanName
 from tests.support import until
 
 T = TypeVar("T")
@@ -62,13 +63,15 @@ _TIMEOUT = 60.0
 class StackOptions(Struct, frozen=True):
     """The parts of a stack.
 
-    With an address `openflow`, switches of others connect there, and the network is discovered;
-    otherwise the stack has emulated switches.
+    With an address `openflow`, switches of others connect there, and the network is discovered, or
+    compared with `topology` if it is `described`; otherwise the stack has emulated switches.
     """
 
     topology: str = "line:3"
     openflow: str = ""
+    described: bool = False
     other_traffic: OtherTraffic = "leave"
+    hosts: HostMode = "declared"
     mode: Mode = "sna"
     plan: PlanName = "legs"
     trees: int = 1
@@ -150,7 +153,7 @@ class Stack:
         options = self.options
         around = Environment(tracer=options.tracer)
         async with Etcd(self.access) as etcd, asyncio.TaskGroup() as group:
-            if options.openflow:
+            if options.openflow and not options.described:
                 doc = undiscovered_network(options.plan, options.trees)
             else:
                 doc = first_network(topology(options.topology), options.plan, options.trees)
@@ -163,7 +166,10 @@ class Stack:
                     f"southbound-{i}",
                     "127.0.0.1:0",
                     options.openflow or "127.0.0.1:0",
-                    options=SouthboundOptions(discover=bool(options.openflow)),
+                    options=SouthboundOptions(
+                        discover=bool(options.openflow) or options.hosts != "declared",
+                        learn_hosts=options.hosts != "declared",
+                    ),
                     environment=around,
                 )
                 group.create_task(southbound.run(self._stop))
@@ -188,6 +194,7 @@ class Stack:
                 partitions=options.partitions,
                 grace=options.grace,
                 patience=options.patience,
+                hosts=options.hosts,
                 # On a busy machine, filters may take longer than hosts are allowed.
                 **{"work": None, "work_per_host": None} | options.more,
             )
@@ -202,7 +209,8 @@ class Stack:
     def _is_ready(self) -> bool:
         health = self.dispatcher.health()
         known = len(self.dispatcher.status.configurators())
-        return health.ready and not health.impaired and known >= self.options.configurators
+        whole = not health.impaired or self.options.described  # whose switches come later
+        return health.ready and whole and known >= self.options.configurators
 
     async def _serve(self) -> None:
         await until(self._is_ready, _TIMEOUT)

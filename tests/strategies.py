@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from dzflow.filters import Filter, parse_filter
 from dzflow.index import build_index
 from dzflow.space import Space
-from sdn.tables.pipeline import PlanName
 from sdn.network.topology import Host, Link, Switch, Topology
 from sdn.network.topology_file import FreePorts
+from sdn.tables.pipeline import PlanName
 
 
 @st.composite

@@ -59,7 +59,10 @@ class CertificateFolder:
 
         CertificateFolderError if there is one of these files already.
         """
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unusable(self.path, error) from None
         with self._locked():
             files = [self.certificate(each.border, each.file) for each in wanted]
             for file in files:
@@ -71,7 +74,7 @@ class CertificateFolder:
                         )
             made: list[Path] = []
             borders = dict.fromkeys(each.border for each in wanted)
-            known = {border: self._known_authority(border) for border in borders}
+            known = {border: self._valid_authority(border) for border in borders}
             signers: dict[Border, Authority] = {}
             for border, authority in known.items():
                 if authority is None:
@@ -137,6 +140,16 @@ class CertificateFolder:
             raise CertificateFolderError(f"{missing} is missing; nothing was renewed")
         return found
 
+    def _valid_authority(self, border: Border) -> Authority | None:
+        """The authority of a border, which has not ended; None if it was never made."""
+        found = self._known_authority(border)
+        if found is not None and found.certificate.not_valid_after_utc <= self._now:
+            raise CertificateFolderError(
+                f"{self.authority_certificate(border)} has ended; nothing was made. Renew it first:"
+                f" `dzflow certs renew {self.path}`"
+            )
+        return found
+
     def _known_authority(self, border: Border) -> Authority | None:
         """The authority of a border; None if it was never made."""
         certificate, key = self.authority_certificate(border), self.authority_key(border)
@@ -164,7 +177,7 @@ class CertificateFolder:
         try:
             handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise CertificateFolderError(f"{self.path} cannot be used: {error.strerror}") from None
+            raise _unusable(self.path, error) from None
         try:
             status = os.fstat(handle)
             if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
@@ -176,6 +189,10 @@ class CertificateFolder:
             yield
         finally:
             os.close(handle)
+
+
+def _unusable(path: Path, error: OSError) -> CertificateFolderError:
+    return CertificateFolderError(f"{path} cannot be used: {error.strerror}")
 
 
 def _stored(path: Path, border: Border, authority: bool) -> StoredCertificate:

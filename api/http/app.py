@@ -34,6 +34,7 @@ from api.http.readiness import Readiness
 from api.http.routes import (
     about,
     event_keys,
+    host_proposals,
     load,
     network,
     partitions,
@@ -43,9 +44,9 @@ from api.http.routes import (
     spaces,
     workers,
 )
-from api.http.schema.models import SettingsOut
 from api.http.schema.openapi import make_document
 from api.http.schema.pages import add_pages
+from api.http.schema.service import SettingsOut
 from configurators.tracing import Tracer
 from dispatcher.errors import problem_of
 from dispatcher.views import Part
@@ -58,6 +59,7 @@ ROUTERS = (
     spaces.router,
     event_keys.router,
     network.router,
+    host_proposals.router,
     publishing.router,
     partitions.router,
     load.router,

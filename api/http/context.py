@@ -8,7 +8,7 @@ from api.http.border.key_memory import KeyMemory
 from api.http.live_stream import Streams
 from api.http.metrics.registry import Metrics
 from api.http.readiness import Readiness
-from api.http.schema.models import SettingsOut
+from api.http.schema.service import SettingsOut
 from dispatcher.dispatcher import Dispatcher
 from monitor.monitor import Monitor
 

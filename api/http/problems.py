@@ -40,6 +40,7 @@ KINDS: Mapping[str, tuple[int, str]] = {
 `/problems/KIND`."""
 
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$", re.DOTALL)
+_NAMED = re.compile(r"([a-z_]+): ")  # at the beginning of what a body itself found wrong
 _MEMBER = re.compile(r"field `([^`]*)`")
 
 
@@ -75,6 +76,8 @@ def invalid(text: str) -> Problem:
     detail = text[: at.start()] if at else text
     if member := _MEMBER.search(detail):
         path = f"{path}.{member[1]}" if path else member[1]
+    elif not path and (member := _NAMED.match(detail)):
+        path = member[1]
     return problem("invalid", detail, path or "body")
 
 

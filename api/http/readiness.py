@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
-from api.http.schema.models import ImpairedCounts, ImpairmentOut, ReadyOut
+from api.http.schema.service import ImpairedCounts, ImpairmentOut, ReadyOut
 from configurators.environment import Clock
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import Impairment, Part

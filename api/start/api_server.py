@@ -15,7 +15,7 @@ import msgspec
 from api.http.app import make_app
 from api.http.border.server import Server
 from api.http.context import Backend
-from api.http.schema.models import SettingsOut
+from api.http.schema.service import SettingsOut
 from api.start import child
 from api.start.parts import common
 from api.start.parts.api import (
@@ -109,7 +109,7 @@ async def _serve(
     async def end() -> None:
         await stop.wait()
         app.state.context.readiness.draining = True
-        # Whoever sends callers here learns first that this process ends.
+        # A load balancer in front of callers learns first that this process ends.
         await asyncio.sleep(self.settings.times.drain_delay)
         app.state.context.streams.stop()
         server.should_exit = True

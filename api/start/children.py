@@ -88,9 +88,8 @@ class ChildProcess:
         return bool(self._reason)
 
     def start(self) -> None:
-        """Start it, without waiting."""
+        """Start it, without waiting; OSError if that is not possible now."""
         self.ready.clear()
-        self.exited.clear()
         self.registered = None
         self._reason, self._rest = "", b""
         if self._output.exists() and self._output.stat().st_size > _OUTPUT_LIMIT:
@@ -98,7 +97,7 @@ class ChildProcess:
         reading, writing = os.pipe()
         try:
             with self._open_output() as output:
-                self._process = subprocess.Popen(  # noqa: S603 - our own module
+                process = subprocess.Popen(  # noqa: S603 - our own module
                     # Name and place are for people who read the list of processes.
                     [sys.executable, "-m", self._module, str(writing), *self._title],
                     stdin=subprocess.PIPE,
@@ -113,15 +112,23 @@ class ChildProcess:
             raise
         finally:
             os.close(writing)
+        try:
+            handle = os.pidfd_open(process.pid)
+        except OSError:
+            os.close(reading)
+            process.kill()
+            process.wait()
+            raise
+        self._process = process
+        self.exited.clear()
         loop = asyncio.get_running_loop()
         os.set_blocking(reading, False)
         loop.add_reader(reading, self._read, reading)
-        handle = os.pidfd_open(self._process.pid)
         loop.add_reader(handle, self._gone, handle)
-        assert self._process.stdin is not None
+        assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has died already, which `_gone` notices
-            self._process.stdin.write(json.dumps(self._orders).encode() + b"\n")
-            self._process.stdin.flush()
+            process.stdin.write(json.dumps(self._orders).encode() + b"\n")
+            process.stdin.flush()
 
     def _open_output(self) -> IO[bytes]:
         if self._to_stderr:
@@ -246,7 +253,19 @@ async def keep_running(
             removals.append(_try(unregister, child.registered, unregister_within))
         await asyncio.gather(asyncio.sleep(pause), *removals)
         pause = min(2 * pause, LONGEST_PAUSE)
+        while not _try_to_start(child, tell):
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _try_to_start(child: ChildProcess, tell: Callable[[str], None]) -> bool:
+    """Start a child, or tell why that is not possible now."""
+    try:
         child.start()
+    except OSError as error:
+        tell(f"{child.name} cannot be started now: {error}")
+        return False
+    return True
 
 
 async def _try(unregister: Callable[[str], Awaitable[None]], key: str, seconds: float) -> None:

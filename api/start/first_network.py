@@ -5,7 +5,12 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from api.start.settings.settings import BadSettings, Settings
-from configurators.state.network import first_network, topology_of, undiscovered_network
+from configurators.state.network import (
+    first_network,
+    in_order,
+    topology_of,
+    undiscovered_network,
+)
 from configurators.store import keys
 from configurators.store.documents import decode_network, encode
 from configurators.store.etcd.client import Etcd, Put, absent, unchanged
@@ -62,9 +67,8 @@ def _up_to_date(doc: NetworkDoc, settings: Settings) -> NetworkDoc:
     OutOfTables or OutOfGroups if switches may not use as many any more as they need.
     """
     if "topology" in settings.model_fields_set:
-        limits = {switch.id: switch.limits for switch in topology(settings.topology).switches}
-        switches = [replace(switch, limits=limits[switch.id]) for switch in doc.switches]
-        doc = replace(doc, switches=tuple(switches))
+        given = topology(settings.topology)  # whose switches and links are those of the document
+        doc = replace(doc, switches=given.switches, unprobed=in_order(given.unprobed))
     pipeline = replace(doc.pipeline, other_traffic=settings.openflow.other_traffic)
     return replace(doc, pipeline=pipeline.extended(topology_of(doc)))
 

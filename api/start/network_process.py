@@ -27,14 +27,13 @@ from configurators.store.documents import (
 from configurators.store.etcd.client import Etcd, StoreUnavailable
 from configurators.store.mirror import Snapshot, follow, follow_key
 from configurators.store.model import NetworkDoc
-from dzflow.errors import DzflowError
+from configurators.streams.addresses import split_address
+from dzflow.errors import BadInput, DzflowError
 from sdn.emulator import EmulatedNetwork
 from sdn.lab import Lab
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.5  # seconds until etcd is tried again after it did not answer
-
-Address = tuple[str, int]
 
 
 class NoNetwork(DzflowError):
@@ -64,7 +63,7 @@ async def emulate(
 
     async def follow_controllers() -> None:
         async for controllers in _controllers(etcd):
-            network.set_controllers([address_of(each) for each in controllers])
+            network.set_controllers([split_address(each) for each in controllers])
 
     async with network, asyncio.TaskGroup() as group:
         await _store_wires(etcd, network)
@@ -90,8 +89,8 @@ async def _controllers(etcd: Etcd) -> AsyncIterator[list[str]]:
             if change.value is not None:
                 try:
                     address = decode_process(change.value).openflow
-                    address_of(address)
-                except (BadDocument, ValueError) as error:
+                    split_address(address)
+                except (BadDocument, BadInput) as error:
                     _log.error("southbound process %s is ignored: %s", change.name, error)
                 else:
                     alive[change.name] = address
@@ -124,12 +123,6 @@ async def _former_ports(etcd: Etcd) -> dict[str, int]:
     stored = await etcd.get(keys.WIRES)
     wires = decode_wires(stored.value) if stored else {}
     return {host: port for host, (_, port) in wires.items()}
-
-
-def address_of(text: str) -> Address:
-    """The parts of `host:port`."""
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 async def _lab(self: child.Child, etcd: Etcd, stop: asyncio.Event) -> None:

@@ -50,38 +50,37 @@ class ReadyWait:
 
         Gives what is still impaired, as a text. StartFailed if no request can be served in time.
         """
-        seconds = _ALONE_SECONDS if self._alone else START_SECONDS
-        try:
-            async with (
-                httpx.AsyncClient(
-                    base_url=self._url,
-                    headers=self._headers,
-                    verify=False,  # noqa: S501 - ourselves
-                    trust_env=False,
-                ) as client,
-                asyncio.timeout(seconds),
-            ):
-                return await self._poll(client)
-        except TimeoutError:
-            if self._alone:
-                return f"not ready yet, see /readyz: {self._answer}"
-            raise StartFailed(f"not ready within {seconds:.0f} s: {self._answer}") from None
+        async with httpx.AsyncClient(
+            base_url=self._url,
+            headers=self._headers,
+            verify=False,  # noqa: S501 - ourselves
+            trust_env=False,
+        ) as client:
+            return await self._poll(client)
 
     async def _poll(self, client: httpx.AsyncClient) -> str:
         loop = asyncio.get_running_loop()
-        whole_until: float | None = None
+        seconds = _ALONE_SECONDS if self._alone else START_SECONDS
+        until, served = loop.time() + seconds, False
         while True:
             found = await self._ask(client)
             if found is not None:
-                whole_until = whole_until or loop.time() + _WHOLE_SECONDS
+                if not served:
+                    served = True
+                    until = loop.time() + (_ALONE_SECONDS if self._alone else _WHOLE_SECONDS)
                 impaired = self._impaired(found)
-                if not impaired or loop.time() > whole_until:
+                if not impaired or loop.time() > until:
                     return impaired
                 self._tell(impaired)
+            elif loop.time() > until:
+                break
             for child in self._children:
                 if child.exited.is_set():
                     raise StartFailed(f"{child.name}: {child.last_words()}")
             await asyncio.sleep(_LOOK_EVERY)
+        if self._alone:
+            return f"not ready yet, see /readyz: {self._answer}"
+        raise StartFailed(f"not ready within {seconds:.0f} s: {self._answer}")
 
     async def _ask(self, client: httpx.AsyncClient) -> Any:
         """The answer of `/readyz`, None if requests cannot be served yet."""

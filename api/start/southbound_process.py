@@ -26,7 +26,7 @@ async def _work(self: child.Child, stop: asyncio.Event) -> None:
 
         async def end() -> None:
             await stop.wait()
-            # Whoever sends switches here learns first that this process ends.
+            # A load balancer in front of switches learns first that this process ends.
             await asyncio.sleep(settings.times.drain_delay)
             ending.set()
 

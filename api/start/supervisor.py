@@ -41,7 +41,7 @@ from api.start.settings.cluster_token import find_cluster_token
 from api.start.settings.description import describe
 from api.start.settings.settings import Part, Settings
 from api.start.workers.ray_environment import environment, folder_of
-from api.start.workers.wanted import find_other_counts, load_or_store_counts
+from api.start.workers.wanted import find_other_counts, forget_uncounted, load_or_store_counts
 from configurators.store.etcd.client import Etcd
 from configurators.store.etcd.errors import StoreError, StoreUnavailable
 from configurators.store.model import NetworkDoc
@@ -137,8 +137,10 @@ class Supervisor:
             await asyncio.to_thread(self.etcd.wait)
         async with Etcd(common.access(self.settings)) as etcd:
             self.network = await self._load_network(etcd)
-            if self._role.workers in ("own", "detached") or self._role.southbound:
+            if self._role.workers in ("own", "detached"):
                 await self._store_counts(etcd)
+            elif self._role.southbound:
+                await forget_uncounted(etcd, self.settings)
         self._update(plan=self.network.pipeline.plan, trees=self.network.tree_count)
         if self._role.southbound:
             module = "api.start.southbound_process"

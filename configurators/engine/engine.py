@@ -46,7 +46,7 @@ class Decision(Struct, frozen=True, eq=False):
 
 
 class _Undo(NamedTuple):
-    """How to take the pending decision back."""
+    """What the pending decision did, and what was there before, to take it back."""
 
     steps: list[Step]
     active: dict[str, Active | None]
@@ -176,8 +176,7 @@ class Engine:
                 changes.append_to(batch)
             if batch:
                 rounds.append(batch)
-        undo = [step._replace(sign=-step.sign) for step in second + first]
-        return self._pend(Decision(tuple(rounds)), _Undo(undo, before, self.plan))
+        return self._pend(Decision(tuple(rounds)), _Undo(second + first, before, self.plan))
 
     def rewire(self, plan: Plan) -> Decision:
         """Decide to go over to other routes: with a tree added or removed, a host moved or gone.
@@ -219,7 +218,8 @@ class Engine:
         rounds = []
         for sign in (1, -1):
             changes, batch = Changes(), Batch()
-            self._apply([step for step in undo.steps if step.sign == sign], changes)
+            back = [step._replace(sign=sign) for step in undo.steps if step.sign == -sign]
+            self._apply(back, changes)
             changes.append_to(batch)
             if batch:
                 rounds.append(batch)

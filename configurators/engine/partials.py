@@ -8,7 +8,10 @@ from dzflow.region import Region
 
 
 class Kind(Enum):
-    """What a partial asks for."""
+    """What a partial asks for.
+
+    `removes` says whether entries can only become fewer, so that fine regions go first.
+    """
 
     SUBSCRIBE = "subscribe"
     UNSUBSCRIBE = "unsubscribe"
@@ -16,10 +19,10 @@ class Kind(Enum):
     UNADVERTISE = "unadvertise"
     UPDATE = "update"
 
-    @property
-    def removes(self) -> bool:
-        """Whether entries can only become fewer, so that fine regions go first."""
-        return self in (Kind.UNSUBSCRIBE, Kind.UNADVERTISE)
+    removes: bool
+
+    def __init__(self, name: str) -> None:
+        self.removes = name.startswith("un")
 
 
 class Partial(Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from dzflow.region import Region
 from dzflow.region_map import RegionMap
-from sdn.tables.plans import Changes, Contribution, Plan
 from sdn.network.routes import bits
+from sdn.tables.plans import Changes, Contribution, Plan
 
 
 class RegionState:

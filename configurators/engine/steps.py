@@ -6,8 +6,8 @@ from typing import NamedTuple
 from configurators.engine.partials import Kind, Partial
 from dzflow.errors import BadInput
 from dzflow.region import Region
-from sdn.tables.plans import Plan
 from sdn.network.routes import Routes
+from sdn.tables.plans import Plan
 
 
 class DuplicateId(BadInput):

@@ -164,6 +164,10 @@ class PartitionWorker:
         """What some switches should hold of this partition, see `DecisionPusher.declaration`."""
         return self._pusher.declaration(switches)
 
+    def switches(self) -> set[str]:
+        """The switches that should hold entries of this partition."""
+        return {switch for switch, entries in self.engine.entries().items() if entries}
+
     def say_why(self, reason: str | None) -> None:
         """Show in `load` why the partition waits, or (None) that it no longer waits."""
         self.reason = reason

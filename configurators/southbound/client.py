@@ -19,8 +19,8 @@ from configurators.streams.packing import pack_entries
 from configurators.streams.stream import RemoteError, Stream, StreamClosed, TooLarge
 from configurators.tracing import Tracer
 from sdn.fence import StaleEpoch
-from sdn.tables.flows import FlowEntry
 from sdn.outcomes import Failed, Outcome, Undefined
+from sdn.tables.flows import FlowEntry
 
 log = logging.getLogger(__name__)
 
@@ -101,28 +101,32 @@ class SouthboundClient:
 
     async def declare(
         self, partitions: Collection[OwnedPartition], switches: Collection[str]
-    ) -> bool:
-        """Declare what switches should hold of partitions; False if the stream has ended."""
+    ) -> set[str] | None:
+        """Declare what switches should hold of partitions; None if the stream has ended.
+
+        The result are the switches that were compared: they hold that by now, or refuse it.
+        """
         if self._tracer is None:
             return await self._declare(partitions, switches)
         about = {"dzflow.partitions": len(partitions), "dzflow.switches": len(switches)}
         span = self._tracer.begin("declare", about)  # no request asks for it: a trace of its own
         if span is None:
             return await self._declare(partitions, switches)
-        done = False
+        compared: set[str] | None = None
         try:
-            done = await self._declare(partitions, switches, span.context)
+            compared = await self._declare(partitions, switches, span.context)
         finally:
-            span.end("" if done else "the stream has ended")
-        return done
+            span.end("the stream has ended" if compared is None else "")
+        return compared
 
     async def _declare(
         self,
         partitions: Collection[OwnedPartition],
         switches: Collection[str],
         trace: bytes = b"",
-    ) -> bool:
+    ) -> set[str] | None:
         sent: dict[str, set[str]] = {}  # the partitions that have entries, by switch
+        compared: set[str] = set()
         for message in _declarations(partitions, switches, trace):
             for name, entries in message.entries.items():
                 for switch, packed in entries.items():
@@ -130,11 +134,13 @@ class SouthboundClient:
                         sent.setdefault(switch, set()).add(name)
             answer = await self._ask(message, Applied)
             if not answer:
-                return False
+                return None
             if answer.stale:
                 log.warning("southbound process %s: %s", self.name, answer.stale)
                 return await self._declare_others(message, partitions, switches, answer.stale)
             for switch, outcome in answer.outcomes.items():
+                if message.check and not isinstance(outcome, Undefined):
+                    compared.add(switch)
                 # The last report is newer than the outcome: it may have taken them meanwhile.
                 if isinstance(outcome, Failed) and switch in self.refusing:
                     reason = f"switch {switch} does not take what it should hold: {outcome}"
@@ -142,7 +148,7 @@ class SouthboundClient:
                     for partition in partitions:
                         if partition.name in sent.get(switch, ()):
                             partition.note_refusal(switch, reason)
-        return True
+        return compared
 
     async def apply(self, message: Apply) -> dict[str, Outcome]:
         """Carry out operations; one outcome per switch. StaleEpoch if the epoch is over."""
@@ -160,15 +166,15 @@ class SouthboundClient:
         partitions: Collection[OwnedPartition],
         switches: Collection[str],
         reason: str,
-    ) -> bool:
+    ) -> set[str] | None:
         """Find out which partitions of a refused declaration are stale, and declare the others."""
         if not await self.raise_epochs(refused.epochs):
-            return False
+            return None
         ours = self._epochs()
         left = [p for p in partitions if ours.get(p.name) == p.epoch]
         if len(left) == len(partitions):
             self.stream.close(f"the southbound process contradicts itself: {reason}")
-            return False
+            return None
         return await self.declare(left, switches)
 
     async def _ask(self, message: Struct, expected: type[A]) -> A | None:

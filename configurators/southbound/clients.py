@@ -21,13 +21,13 @@ from configurators.store.etcd.client import Etcd
 from configurators.store.keys import SOUTHBOUND
 from configurators.streams.listener import Connect, connect
 from configurators.streams.messages import Apply, FromSouthbound, SwitchReport
-from configurators.streams.packing import pack_ops
+from configurators.streams.packing import pack_batch
 from configurators.streams.peers import Peers
 from configurators.streams.stream import Stream
 from configurators.tracing import Tracer
 from dzflow.aio import BackgroundTasks
-from sdn.tables.flows import Batch
 from sdn.outcomes import Acknowledged, Outcome, Undefined
+from sdn.tables.flows import Batch
 
 log = logging.getLogger(__name__)
 
@@ -100,16 +100,16 @@ class SouthboundClients:
     ) -> dict[str, Outcome]:
         """Carry out operations; one outcome per switch. StaleEpoch if another process owns it."""
         outcomes: dict[str, Outcome] = {}
-        groups: dict[SouthboundClient, dict[str, bytes]] = {}
+        groups: dict[SouthboundClient, Batch] = {}
         for switch, ops in batch.items():
             client = self._usable.get(switch)
             if client is None:
                 outcomes[switch] = Undefined(f"switch {switch}: {self._why_unusable(switch)}")
             else:
-                groups.setdefault(client, {})[switch] = pack_ops(ops)
+                groups.setdefault(client, {})[switch] = ops
         parts = [
-            self._apply(client, Apply(partition, epoch, packed, trace))
-            for client, packed in groups.items()
+            self._apply(client, Apply(partition, epoch, pack_batch(group), trace))
+            for client, group in groups.items()
         ]
         # Mostly there is one southbound process, and a task for it costs more than it is worth.
         answers = [await parts[0]] if len(parts) == 1 else await asyncio.gather(*parts)
@@ -166,10 +166,23 @@ class SouthboundClients:
                 return undeclared
             await self._changed.wait()
 
-    async def declare(self, partitions: Collection[OwnedPartition]) -> None:
-        """Declare new partitions at all southbound processes that have our epochs."""
+    async def declare(
+        self, partitions: Collection[OwnedPartition], switches: Collection[str] | None = None
+    ) -> set[str]:
+        """Declare partitions at all southbound processes that have our epochs.
+
+        They are declared for these switches (default: all). The result are those that were
+        compared: they hold what they should by now, or refuse it.
+        """
         fenced = [client for client in self._clients.values() if client.fenced]
-        await asyncio.gather(*(self._declare_new(client, partitions) for client in fenced))
+        compared = await asyncio.gather(
+            *(self._declare_new(client, partitions, switches) for client in fenced)
+        )
+        return set().union(*compared)
+
+    def without_lost(self, switches: Iterable[str]) -> set[str]:
+        """These switches, except for those that are lost."""
+        return set(switches) - self._lost
 
     async def wait_for_network(self, revision: int) -> None:
         """Wait until all southbound processes have taken up a network."""
@@ -209,7 +222,7 @@ class SouthboundClients:
         """Whether these switches, except lost ones, have what our partitions should have there."""
         return (
             self.all_in_use
-            and self.all_caught_up
+            and self._behind | self._catching_up <= self._lost
             and not any(client.refusing for client in self._clients.values())
             and all(switch in self._usable or switch in self._lost for switch in switches)
         )
@@ -286,7 +299,7 @@ class SouthboundClients:
         self._catching_up |= behind
         done = False
         try:
-            done = await client.declare(list(self._owned()), switches)
+            done = await client.declare(list(self._owned()), switches) is not None
         finally:
             self._catching_up -= behind
             if not done:
@@ -294,10 +307,16 @@ class SouthboundClients:
         return done
 
     async def _declare_new(
-        self, client: SouthboundClient, partitions: Collection[OwnedPartition]
-    ) -> None:
+        self,
+        client: SouthboundClient,
+        partitions: Collection[OwnedPartition],
+        switches: Collection[str] | None,
+    ) -> set[str]:
         async with client.declaring:
-            await client.declare(partitions, self._wanted(client))
+            wanted = self._wanted(client)
+            if switches is not None:
+                wanted &= set(switches)
+            return await client.declare(partitions, wanted) or set()
 
     async def _apply(self, client: SouthboundClient, message: Apply) -> dict[str, Outcome]:
         outcomes = await client.apply(message)

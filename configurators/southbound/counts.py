@@ -5,9 +5,9 @@ from time import time
 
 from configurators.histogram import Histogram
 from configurators.streams.messages import SouthboundCounters, SwitchCounters
-from sdn.tables.flows import Batch
 from sdn.network.events import NetworkEvent, Repaired, SwitchUp
 from sdn.outcomes import Acknowledged, Failed, Outcome
+from sdn.tables.flows import Batch
 
 
 class OutcomeCounts:

@@ -12,11 +12,11 @@ from configurators.streams.addresses import join_address, split_address
 from dzflow.errors import BadInput
 from sdn.driver import SwitchDriver
 from sdn.fence import always
+from sdn.network.topology import Topology
 from sdn.onos.driver import OnosDriver
 from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.tables.pipeline import Pipeline
 from sdn.tables.shadow import PartitionOf
-from sdn.network.topology import Topology
 
 
 class OpenDriver(NamedTuple):
@@ -72,6 +72,7 @@ def openflow_driver(
             queue=options.queue,
             rate=options.rate,
             discover=options.discover,
+            learn_hosts=options.learn_hosts,
             discovery_key=key,
         )
         given = topology, pipeline, partition_of, epochs, settings

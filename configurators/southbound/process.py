@@ -46,6 +46,7 @@ from sdn.network.events import (
     LinkChanged,
     MastershipLost,
     NetworkEvent,
+    PortStateChanged,
     SwitchUp,
 )
 
@@ -114,7 +115,9 @@ class SouthboundProcess:
                 driver.let_join(doc.discovered)
                 clock = self._environment.clock
                 counts = SouthboundCounts(self.id, clock.wall)
-                reporter = Reporter(self.id, driver, revision, known_spaces.revision, counts)
+                reporter = Reporter(
+                    self.id, driver, revision, known_spaces.revision, counts, clock.wall
+                )
                 handler = RequestHandler(
                     driver,
                     spaces.recut,
@@ -151,6 +154,7 @@ class SouthboundProcess:
                         _handle_events(driver.events, responsibility, reporter, counts),
                         reporter.run(),
                         reporter.run_findings(),
+                        reporter.run_hosts(),
                         sweeper.run(driver, lambda: handler.switches),
                         leftovers.run(),
                     )
@@ -345,8 +349,8 @@ async def _handle_events(
                 reporter.found()
             case FindingsChanged():
                 reporter.found()
-            case HostSeen(host):
-                log.info("host %s was seen at switch %s", host.id, host.switch)
+            case HostSeen() | PortStateChanged():
+                reporter.hosts_changed()
         reporter.schedule()
 
 

@@ -2,14 +2,22 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from time import time
 
 from msgspec.structs import replace
 
 from configurators.southbound.counts import SouthboundCounts
-from configurators.streams.messages import FoundNetwork, SouthboundCounters, SwitchReport
+from configurators.streams.messages import (
+    FoundHosts,
+    FoundNetwork,
+    SouthboundCounters,
+    SwitchReport,
+)
 from configurators.streams.stream import Stream, StreamClosed
 from dzflow.aio import OncePerTurn
 from sdn.driver import SwitchDriver
+from sdn.network.findings import SeenHost
 from sdn.network.topology import Link
 
 log = logging.getLogger(__name__)
@@ -18,6 +26,8 @@ log = logging.getLogger(__name__)
 _COUNTERS_EVERY = 1.0  # seconds
 _FOUND_EVERY = 0.1  # seconds between two reports of what was found, at least
 _FOUND_AGAIN = 2.0  # seconds until it is looked again what was found
+_HOSTS_EVERY = 0.2  # seconds between two reports of hosts, at least
+_PAUSE_PER_HOST = 0.002  # seconds that each of them adds, so that strangers cannot cause much work
 
 
 class Reporter:
@@ -33,6 +43,7 @@ class Reporter:
         network: int,
         spaces: int,
         counts: SouthboundCounts | None = None,
+        wall: Callable[[], float] = time,
     ) -> None:
         self.network = network  # the revision of the network that the driver has
         self.spaces = spaces  # the revision up to which spaces are known
@@ -45,6 +56,9 @@ class Reporter:
         self._sent: SwitchReport | None = None
         self._sending = OncePerTurn(self.send)
         self._found = asyncio.Event()
+        self._hosts_changed = asyncio.Event()
+        # From the clock of the driver to that of the wall, the same for all reports.
+        self._wall_offset = wall() - asyncio.get_running_loop().time()
 
     def add(self, stream: Stream) -> None:
         """Send the current report to a stream that has just opened, and later ones, too."""
@@ -54,6 +68,8 @@ class Reporter:
         self._send(stream, self._report())
         if self._driver.found().active:
             self._send(stream, self._findings())
+        if hosts := self._hosts():
+            self._send(stream, hosts)
         self._send(stream, self._counters())
 
     async def run(self) -> None:
@@ -71,6 +87,10 @@ class Reporter:
         """Report soon what discovery has found: that has changed."""
         self._found.set()
 
+    def hosts_changed(self) -> None:
+        """Report soon which hosts were heard: that may have changed."""
+        self._hosts_changed.set()
+
     async def run_findings(self) -> None:
         """Send what discovery has found whenever it has changed, until cancelled."""
         sent: FoundNetwork | None = None
@@ -87,6 +107,24 @@ class Reporter:
                 for stream in list(self._streams):
                     self._send(stream, findings)
             await asyncio.sleep(_FOUND_EVERY)
+        await asyncio.Event().wait()
+
+    async def run_hosts(self) -> None:
+        """Send which hosts were heard whenever that has changed, until cancelled."""
+        sent: FoundHosts | None = None
+        while self._driver.found().active:
+            try:
+                async with asyncio.timeout(_FOUND_AGAIN):
+                    await self._hosts_changed.wait()
+            except TimeoutError:
+                pass  # that a host is declared, or its port is down, is no event of discovery
+            self._hosts_changed.clear()
+            hosts = self._hosts()
+            if hosts != sent and (hosts or sent):
+                sent = hosts or FoundHosts(self._southbound, ())
+                for stream in list(self._streams):
+                    self._send(stream, sent)
+            await asyncio.sleep(_HOSTS_EVERY + _PAUSE_PER_HOST * len(sent.hosts if sent else ()))
         await asyncio.Event().wait()
 
     def schedule(self) -> None:
@@ -133,11 +171,17 @@ class Reporter:
             found.absent,
         )
 
+    def _hosts(self) -> FoundHosts | None:
+        """The hosts that were heard; None if there is none."""
+        seen = self._driver.found().hosts
+        hosts = (SeenHost(one.host, one.since + self._wall_offset) for one in seen)
+        return FoundHosts(self._southbound, tuple(hosts)) if seen else None
+
     def _counters(self) -> SouthboundCounters:
         return replace(self._counts.current(), tables=self._driver.table_use())
 
     def _send(
-        self, stream: Stream, report: SwitchReport | FoundNetwork | SouthboundCounters
+        self, stream: Stream, report: SwitchReport | FoundNetwork | FoundHosts | SouthboundCounters
     ) -> None:
         try:
             stream.tell(report)

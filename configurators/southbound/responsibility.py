@@ -62,7 +62,7 @@ class Responsibility:
         self._generation = 0
         self._changing = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._news = asyncio.Event()  # of other processes, or of what they hold
+        self._others_changed = asyncio.Event()  # other processes, or what they hold
         self._settling: asyncio.TimerHandle | None = None
         self._tasks = BackgroundTasks()
         self._reclaiming = False
@@ -78,8 +78,8 @@ class Responsibility:
         """Keep the right share, and tell the others what they need to know, until cancelled."""
         self._registration = registration
         try:
-            # Before the processes: whoever does not know the connections of the others would take
-            # switches from them. They may be newer than the processes, never older.
+            # Before the processes: a process that does not know the connections of the others
+            # would take switches from them. They may be newer than the processes, never older.
             connections, count = await self._connections.refresh(), await self._count.refresh()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._connections.run(connections))
@@ -118,8 +118,8 @@ class Responsibility:
         try:
             async with asyncio.timeout(within):
                 while not self._is_handed_over(before):
-                    self._news.clear()
-                    await self._news.wait()
+                    self._others_changed.clear()
+                    await self._others_changed.wait()
         except TimeoutError:
             log.warning("%s ends before it has handed over its switches", self._me)
         log.info("%s ends with %d switches", self._me, len(self._handler.switches))
@@ -150,7 +150,7 @@ class Responsibility:
     # What etcd has
 
     def _process_changed(self, name: str, stored: bytes | None, revision: int) -> None:
-        self._news.set()
+        self._others_changed.set()
         if stored is None:
             self._alive.discard(name)
         else:
@@ -177,7 +177,7 @@ class Responsibility:
 
     def _connections_changed(self, *_: object) -> None:
         """Share again soon: when a switch restarts, all processes say so within a short time."""
-        self._news.set()
+        self._others_changed.set()
         if self._settling is None:
             loop = asyncio.get_running_loop()
             self._settling = loop.call_later(SETTLE, self._settled)

@@ -59,7 +59,7 @@ class StableConnections:
         return name in held or now >= self._due(self._known[name])
 
     def _due(self, known: _Connection) -> float:
-        """When a connection counts, whoever is responsible."""
+        """When a connection counts, whichever process is responsible for the switch."""
         assert known.since is not None
         wait = self._stable_after * 2.0 ** min(known.losses, 60)
         return known.since + min(wait, self._longest)

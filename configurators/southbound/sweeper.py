@@ -17,10 +17,10 @@ from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.keys import SPACES, PartitionName
 from dzflow.address import BadAddress, read_match
 from sdn.driver import SwitchDriver
-from sdn.tables.flows import FlowEntry
-from sdn.outcomes import Acknowledged
-from sdn.tables.shadow import NOBODY
 from sdn.network.topology import UnknownSwitch
+from sdn.outcomes import Acknowledged
+from sdn.tables.flows import FlowEntry
+from sdn.tables.shadow import NOBODY
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from configurators.state.healing import coming, free_number, is_good, links_gone, more_trees, retire
 from configurators.state.network import topology_of, tree_doc, tree_of
 from configurators.store.model import Lost, NetworkDoc, TreeDoc
-from sdn.tables.pipeline import Pipeline
 from sdn.network.topology import Leg, Link, Switch, ToSwitch
 from sdn.network.trees import Tree, extended_tree
+from sdn.tables.pipeline import Pipeline
 
 MAX_SWITCHES = 1_000
 """Switches that join by themselves: whoever may connect could claim any number of them."""

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from configurators.state.network import topology_of, tree_doc, tree_of
+from configurators.state.removal import without_links
 from configurators.store.model import Lost, NetworkDoc, TreeDoc
 from dzflow.address import MAX_TREE
 from sdn.network.topology import Link
-from sdn.network.trees import Parts, Tree, spanning_forest
+from sdn.network.trees import Parts, Tree, extended_tree, spanning_forest
 
 
 def next_network(
@@ -23,10 +24,15 @@ def next_network(
     """The next network; the same one if there is nothing to do.
 
     `taken_up` says that all configurators have installed this one; `now` and `grace` are seconds.
+    Links that an operator has withdrawn count as lost; they are removed once no tree uses them.
     """
     changed = _without_retired(doc, now, grace)
     if taken_up:
         changed = _with_coming(changed, now)
+    if changed.withdrawn:
+        changed = _without_withdrawn(changed)
+        gone = {*lost.links, *changed.withdrawn}
+        lost = Lost(lost.switches, tuple(link for link in changed.links if link in gone))
     return _heal(changed, lost, now)
 
 
@@ -79,12 +85,21 @@ def _with_coming(doc: NetworkDoc, now: float) -> NetworkDoc:
     return retire(changed, good | needed, doc.usable - good, now)
 
 
+def _without_withdrawn(doc: NetworkDoc) -> NetworkDoc:
+    in_trees = {link for tree in doc.trees.values() for link in tree.links}
+    unused = [link for link in doc.withdrawn if link not in in_trees]
+    return without_links(doc, unused) if unused else doc
+
+
 def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
     if lost == doc.lost:
         return doc
     wanted = doc.tree_count
     # Trees that were to be outdone are kept: the better ones may be broken by now.
     doc = replace(doc, lost=lost, wanted=wanted, outdone=())
+    if doc.discovered:
+        # What has come back joins trees as what is found does: they keep their numbers.
+        doc = replace(doc, trees=_grown(doc))
     new = coming(doc)
     bad = {n for n, tree in doc.trees.items() if not is_good(doc, tree)}
     kept = doc.usable - bad
@@ -102,6 +117,17 @@ def _heal(doc: NetworkDoc, lost: Lost, now: float) -> NetworkDoc:
     doc = replace(doc, trees=trees, current=tuple(sorted(doc.usable)), last=last)
     # If another tree is intact, publishers leave the broken ones at once.
     return retire(doc, kept, doc.usable - kept, now) if kept else doc
+
+
+def _grown(doc: NetworkDoc) -> dict[int, TreeDoc]:
+    """The trees; those with nothing that is gone reach all that they can now."""
+    topology, gone = topology_of(doc), links_gone(doc)
+    return {
+        number: tree_doc(extended_tree(tree_of(tree), topology, gone))
+        if gone.isdisjoint(tree.links)
+        else tree
+        for number, tree in doc.trees.items()
+    }
 
 
 def retire(
@@ -136,10 +162,10 @@ def is_good(doc: NetworkDoc, tree: TreeDoc) -> bool:
 
 
 def links_gone(doc: NetworkDoc) -> frozenset[Link]:
-    """Links that are down, or lead to a switch that is."""
+    """Links that are down or withdrawn, or lead to a switch that is down."""
     switches = frozenset(doc.lost.switches)
     ends = (link for link in doc.links if link.a in switches or link.b in switches)
-    return frozenset((*doc.lost.links, *ends))
+    return frozenset((*doc.lost.links, *doc.withdrawn, *ends))
 
 
 def _spanning(doc: NetworkDoc, gone: frozenset[Link]) -> int:

@@ -25,10 +25,14 @@ _RETRY = 0.5
 
 
 class Loaded(Struct, frozen=True, gc=False):
-    """What a partition has of an active record, and the number of the last task for it."""
+    """What a partition has of an active record, and the number of the last task for it.
+
+    `unsure`: switches may lack some of it, because an operation on the record is in progress.
+    """
 
     partial: Partial
     seq: int
+    unsure: bool = False
 
 
 def counts(record: Record) -> bool:
@@ -73,7 +77,7 @@ def partials(
         seq = last_seq(record)
         for shares in found:
             for name, partial in shares.items():
-                yield name, Loaded(partial, seq)
+                yield name, Loaded(partial, seq, record.open)
 
 
 def _routed(record: Record, view: LoadedVersion, settled: bool) -> dict[str, Partial]:

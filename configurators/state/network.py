@@ -1,6 +1,6 @@
 """The network as it is stored, and what follows from it: topology, trees, routes, plans."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from msgspec.structs import replace
@@ -9,11 +9,11 @@ from configurators.store.documents import BadDocument, decode_network
 from configurators.store.model import NetworkDoc, TreeDoc
 from dzflow.address import MAX_TREE, Scope
 from dzflow.errors import BadInput
-from sdn.tables.pipeline import Pipeline, PlanName
-from sdn.tables.plans import Plan, make_plan
 from sdn.network.routes import Routes
 from sdn.network.topology import Host, Leg, Link, ToHost, Topology, ToSwitch
 from sdn.network.trees import BadTreeCount, Tree, spanning_trees
+from sdn.tables.pipeline import Pipeline, PlanName
+from sdn.tables.plans import Plan, make_plan
 
 
 class Network:
@@ -119,7 +119,9 @@ def tree_of(doc: TreeDoc) -> Tree:
 
 def topology_of(doc: NetworkDoc) -> Topology:
     """The switches, links and hosts of a document."""
-    return Topology.build(doc.switches, doc.links, doc.hosts, partial=doc.discovered)
+    return Topology.build(
+        doc.switches, doc.links, doc.hosts, partial=doc.discovered, unprobed=doc.unprobed
+    )
 
 
 def first_network(
@@ -144,6 +146,7 @@ def first_network(
         {number: tree_doc(tree) for number, tree in enumerate(different.values())},
         wanted=len(different),
         last=len(different) - 1,
+        unprobed=in_order(topology.unprobed),
     )
 
 
@@ -169,5 +172,9 @@ def _with_topology(doc: NetworkDoc, topology: Topology) -> NetworkDoc:
 
 def tree_doc(tree: Tree) -> TreeDoc:
     """The document of a tree."""
-    links = sorted(tree.links, key=lambda link: link.ends)
-    return TreeDoc(tuple(links), tree.root, tree.more_roots)
+    return TreeDoc(in_order(tree.links), tree.root, tree.more_roots)
+
+
+def in_order(links: Iterable[Link]) -> tuple[Link, ...]:
+    """Links in the order in which documents list them."""
+    return tuple(sorted(links, key=lambda link: link.ends))

@@ -1,5 +1,7 @@
 """Removes switches and links of a discovered network that are gone for good. Pure."""
 
+from collections.abc import Collection, Iterable
+
 from msgspec.structs import replace
 
 from configurators.state.network import topology_of, tree_doc, tree_of
@@ -22,7 +24,7 @@ def without_switch(doc: NetworkDoc, name: str) -> NetworkDoc:
 
     StillNeeded while the switch is not lost, has hosts, or trees lead over it.
     """
-    _check_discovered(doc)
+    check_discovered(doc)
     reasons = []
     if name not in doc.lost.switches:
         reasons.append("it is not lost: if it is connected, disconnect it, or it is found again")
@@ -36,12 +38,20 @@ def without_switch(doc: NetworkDoc, name: str) -> NetworkDoc:
     lost = Lost(tuple(one for one in doc.lost.switches if one != name), doc.lost.links)
     trees = {number: tree_of(tree) for number, tree in doc.trees.items()}
     kept = {n: tree_doc(other) for n, tree in trees.items() if (other := _without_root(tree, name))}
-    return _without_links(replace(doc, switches=left, lost=lost, trees=kept), gone)
+    return without_links(replace(doc, switches=left, lost=lost, trees=kept), gone)
 
 
 def without_link(doc: NetworkDoc, link: Link) -> NetworkDoc:
-    """The network without a link; StillNeeded while it is not lost, or trees use it."""
-    _check_discovered(doc)
+    """The network without a link; StillNeeded while it is not lost, or trees use it.
+
+    A link that is not probed need not be lost; while trees use it, it is only withdrawn: other
+    trees take their place, and then it goes.
+    """
+    check_discovered(doc)
+    if link in doc.unprobed:
+        if _trees_with(doc, [link]):
+            return replace(doc, withdrawn=tuple(dict.fromkeys((*doc.withdrawn, link))))
+        return without_links(doc, [link])
     reasons = []
     at_lost = {link.a, link.b} & set(doc.lost.switches)
     if link not in doc.lost.links and not at_lost:
@@ -49,12 +59,16 @@ def without_link(doc: NetworkDoc, link: Link) -> NetworkDoc:
     if used := _trees_with(doc, [link]):
         reasons.append(f"trees use it: {used}; they are being replaced")
     _refuse(f"link {link}", reasons)
-    return _without_links(doc, [link])
+    return without_links(doc, [link])
 
 
-def _check_discovered(doc: NetworkDoc) -> None:
+def check_discovered(doc: NetworkDoc) -> None:
+    """Described if the network is one that was described at the first start."""
     if not doc.discovered:
-        raise Described("a topology file describes this network; only a discovered one changes")
+        raise Described(
+            "this network was described at the first start (by --topology, or because the service"
+            " makes its switches itself); only a network that is discovered changes"
+        )
 
 
 def _trees_with(doc: NetworkDoc, links: list[Link]) -> str:
@@ -74,10 +88,19 @@ def _without_root(tree: Tree, name: str) -> Tree | None:
     return Tree.build(tree.links, roots[0], roots[1:]) if roots else None
 
 
-def _without_links(doc: NetworkDoc, gone: list[Link]) -> NetworkDoc:
-    links = tuple(link for link in doc.links if link not in gone)
-    lost = Lost(doc.lost.switches, tuple(link for link in doc.lost.links if link not in gone))
-    changed = replace(doc, links=links, lost=lost)
+def without_links(doc: NetworkDoc, gone: Collection[Link]) -> NetworkDoc:
+    """The network without links that no tree uses."""
+
+    def left(links: Iterable[Link]) -> tuple[Link, ...]:
+        return tuple(link for link in links if link not in gone)
+
+    changed = replace(
+        doc,
+        links=left(doc.links),
+        lost=Lost(doc.lost.switches, left(doc.lost.links)),
+        unprobed=left(doc.unprobed),
+        withdrawn=left(doc.withdrawn),
+    )
     if not doc.trees:
         changed = replace(changed, current=None, retired={}, outdone=())
     topology_of(changed)  # which raises if it is none

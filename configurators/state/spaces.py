@@ -353,7 +353,7 @@ class Spaces:
     def partitions_beside(self, entry: FlowEntry) -> tuple[str, ...]:
         """All partitions of the version that an entry belongs to, by its match.
 
-        None while switches may lack entries of partitions that the last change of the map added:
+        Empty while switches may lack entries of partitions that the last change of the map added:
         an entry that no partition wants may be needed in their place.
         """
         found = self._find(entry)

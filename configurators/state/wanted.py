@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from configurators.store.documents import BadDocument, decode_wanted
+from configurators.store.model import Wanted
 
 log = logging.getLogger(__name__)
 
@@ -20,10 +21,16 @@ _NUMBER = re.compile(r"\d+$")
 
 def read_count(stored: bytes | None) -> int | None:
     """How many workers are wanted; None if nothing is stored, or nothing that can be read."""
+    wanted = read_wanted(stored)
+    return wanted.count if wanted else None
+
+
+def read_wanted(stored: bytes | None) -> Wanted | None:
+    """What is stored about the workers that are wanted; None as for `read_count`."""
     if stored is None:
         return None
     try:
-        return decode_wanted(stored).count
+        return decode_wanted(stored)
     except BadDocument as error:
         log.error("it is not known how many workers are wanted, so all stay: %s", error)
         return None

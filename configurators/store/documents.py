@@ -40,6 +40,8 @@ Wires: TypeAlias = dict[str, tuple[str, int]]
 """Where applications reach each host of an emulated network: address and port."""
 Delays: TypeAlias = dict[WorkerKind, dict[str, str]]
 """Why workers that should start or end have not done so yet, by kind and id."""
+RejectedHosts: TypeAlias = tuple[str, ...]
+"""The MACs of hosts that an operator has rejected, the last one at the end."""
 D = TypeVar("D")
 
 
@@ -61,9 +63,10 @@ _wires = msgpack.Decoder(Wires)
 _wanted = msgpack.Decoder(Wanted)
 _connections = msgpack.Decoder(Connections)
 _delays = msgpack.Decoder(Delays)
+_rejected_hosts = msgpack.Decoder(RejectedHosts)
 
 
-def encode(document: Document | Wires | Delays) -> bytes:
+def encode(document: Document | Wires | Delays | RejectedHosts) -> bytes:
     """The bytes to be stored."""
     return _encoder.encode(document)
 
@@ -116,6 +119,11 @@ def decode_group(data: bytes) -> Group:
 def decode_wires(data: bytes) -> Wires:
     """Where each host is reached; BadDocument if the bytes are something else."""
     return _decoded(_wires, data)
+
+
+def decode_rejected_hosts(data: bytes) -> RejectedHosts:
+    """The MACs of rejected hosts; BadDocument if the bytes are something else."""
+    return _decoded(_rejected_hosts, data)
 
 
 def decode_wanted(data: bytes) -> Wanted:

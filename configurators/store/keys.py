@@ -24,6 +24,7 @@
 | `connections/ID` | `Connections` of a southbound process, leased like its registration |
 | `generation` | put to get a new generation: the revision of the put |
 | `wires` | where applications reach each host of an emulated network: host -> [address, port] |
+| `rejected-hosts` | MACs of hosts that an operator has rejected, the last one at the end |
 | `leader` | the id of the API process whose monitor acts, leased; see `monitor/leader.py` |
 | `job` | the last run of the scheduled Spark job, as JSON: `JobState` in `monitor/jobs/state.py` |
 | `ray` | `Process` that started or joined Ray and watches over the workers, leased |
@@ -63,6 +64,7 @@ WANTED = "wanted/"
 CONNECTIONS = "connections/"
 GENERATION = "generation"
 WIRES = "wires"
+REJECTED_HOSTS = "rejected-hosts"
 LEADER = "leader"
 JOB = "job"
 RAY = "ray"

@@ -5,8 +5,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from configurators.engine.partition_map import PartitionMap
-from sdn.tables.pipeline import Pipeline
 from sdn.network.topology import Host, Link, Switch
+from sdn.tables.pipeline import Pipeline
 
 State = Literal["pending", "active", "removing", "removed", "failed"]
 RecordKind = Literal["subscription", "advertisement"]
@@ -127,7 +127,8 @@ class NetworkDoc(Struct, frozen=True, array_like=True):
 
     All `trees` have entries. Publishers use the `current` numbers (None: all). `retired` trees are
     removed after a while; the others are not announced until all their entries are installed. Those
-    that are `outdone` are retired then: better ones take their place.
+    that are `outdone` are retired then: better ones take their place. Links that are `withdrawn`
+    are removed when no tree uses them any more.
     """
 
     switches: tuple[Switch, ...]
@@ -142,6 +143,8 @@ class NetworkDoc(Struct, frozen=True, array_like=True):
     last: int = -1  # the number that was assigned last
     discovered: bool = False  # switches and links join as they are found
     outdone: tuple[int, ...] = ()
+    unprobed: tuple[Link, ...] = ()  # that discovery cannot find, as an operator says
+    withdrawn: tuple[Link, ...] = ()
 
     @property
     def tree_count(self) -> int:
@@ -238,9 +241,13 @@ class MapPlan(Struct, frozen=True, array_like=True):
 
 
 class Wanted(Struct, frozen=True, array_like=True):
-    """How many workers of a kind there should be: those with a higher number are to leave."""
+    """How many workers of a kind there should be: those with a higher number are to leave.
+
+    `given` is the number in the settings that were applied last; None if they named none.
+    """
 
     count: int
+    given: int | None = None
 
 
 class Connections(Struct, frozen=True, array_like=True):

@@ -9,11 +9,11 @@ from typing import Literal
 from msgspec import Struct, field
 
 from configurators.histogram import HistogramCounts
-from sdn.network.findings import End
+from sdn.network.findings import End, SeenHost
+from sdn.network.topology import Link
 from sdn.outcomes import Outcome
 from sdn.tables.pipeline import SwitchNumbers
 from sdn.tables.readings import Counts, TableUse
-from sdn.network.topology import Link
 
 # Between dispatcher and configurator
 
@@ -333,6 +333,17 @@ class FoundNetwork(Struct, frozen=True, array_like=True, tag="found"):
     absent: tuple[End, ...] = ()
 
 
+class FoundHosts(Struct, frozen=True, array_like=True, tag="hosts"):
+    """The hosts that the discovery of a southbound process has heard: on changes, as a whole.
+
+    `since` is in seconds since 1970. Only dispatchers have a use for it. The longer it is, the more
+    seldom it is sent.
+    """
+
+    southbound: str
+    hosts: tuple[SeenHost, ...]
+
+
 class SwitchCounters(Struct, frozen=True, array_like=True, gc=False):
     """What a southbound process has counted of one switch since it started."""
 
@@ -364,5 +375,12 @@ FromConfigurator = Dones | Waiting | Load | Take
 FromCopySource = CopyPart | CopyEnd | Load  # a configurator sends its load to all its peers
 ToSouthbound = Apply | RaiseEpochs | Declare | ReadFlows | FindVacant
 FromSouthbound = (
-    Applied | Raised | Flows | Vacant | SwitchReport | FoundNetwork | SouthboundCounters
+    Applied
+    | Raised
+    | Flows
+    | Vacant
+    | SwitchReport
+    | FoundNetwork
+    | FoundHosts
+    | SouthboundCounters
 )

@@ -7,7 +7,7 @@ unpacked, and are cached, so that equal ones are one object.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from struct import Struct
 
@@ -50,7 +50,8 @@ def unpack_regions(data: bytes) -> tuple[Region, ...]:
     size = REGION_BYTES
     if len(data) % size:
         raise BadPacking(f"{len(data)} bytes are not regions of {size} bytes each")
-    return tuple(_region(data[at : at + size]) for at in range(0, len(data), size))
+    known = _region
+    return tuple([known(data[at : at + size]) for at in range(0, len(data), size)])
 
 
 @lru_cache(_REMEMBERED)
@@ -65,13 +66,44 @@ def _region(data: bytes) -> Region:
 # Operations and entries
 
 
-def pack_ops(ops: Sequence[FlowOp]) -> bytes:
-    """Operations in order."""
+def pack_batch(batch: Mapping[str, Iterable[FlowOp]]) -> dict[str, bytes]:
+    """The operations of each switch, in order."""
+    written: dict[Match, bytes] = {}  # most matches are on many switches
+    return {switch: pack_ops(ops, written) for switch, ops in batch.items()}
+
+
+def pack_ops(ops: Iterable[FlowOp], written: dict[Match, bytes] | None = None) -> bytes:
+    """Operations in order; `written` has matches that were packed before, and gets the others."""
+    written = {} if written is None else written
     add, modify = Change.ADD, Change.MODIFY
-    return _pack(
-        [0 if op.change is add else 1 if op.change is modify else 2 for op in ops],
-        [op.entry for op in ops],
-    )
+    numbers: dict[Tail, int] = {}
+    records: list[bytes] = []
+    pack = _RECORD.pack
+    try:
+        for op in ops:
+            change, entry = op.change, op.entry
+            flags = 0 if change is add else 1 if change is modify else 2
+            tail = entry.actions, entry.goto
+            number = numbers.get(tail)
+            if number is None:
+                number = numbers[tail] = len(numbers)
+            match, port = entry.match, entry.in_port
+            raw: bytes | None = b""
+            if match is not None:
+                flags |= _MATCHED
+                raw = written.get(match)
+                if raw is None:
+                    raw = match.address.to_bytes(16, "big") + match.mask.to_bytes(16, "big")
+                    written[match] = raw
+            if port is None:
+                port = 0
+            else:
+                flags |= _PORTED
+            records.append(pack(flags, entry.table, entry.priority, port, number, raw))
+        tails = b"".join(map(_pack_tail, numbers))
+        return b"".join((_HEAD.pack(len(tails)), tails, *records))
+    except (struct.error, OverflowError) as error:
+        raise BadPacking(f"an entry has a number that is out of range: {error}") from error
 
 
 def unpack_ops(data: bytes) -> list[FlowOp]:
@@ -93,37 +125,12 @@ def unpack_ops(data: bytes) -> list[FlowOp]:
 
 def pack_entries(entries: Iterable[FlowEntry]) -> bytes:
     """Entries in order."""
-    listed = list(entries)
-    return _pack([0] * len(listed), listed)
+    return pack_ops(FlowOp(Change.ADD, entry) for entry in entries)
 
 
 def unpack_entries(data: bytes) -> list[FlowEntry]:
     """The entries that were packed."""
     return [op.entry for op in unpack_ops(data)]
-
-
-def _pack(changes: list[int], entries: list[FlowEntry]) -> bytes:
-    numbers: dict[Tail, int] = {}
-    records: list[bytes] = []
-    pack = _RECORD.pack
-    try:
-        for flags, entry in zip(changes, entries, strict=True):
-            tail = entry.actions, entry.goto
-            number = numbers.setdefault(tail, len(numbers))
-            match, port = entry.match, entry.in_port
-            address = b""
-            if match is not None:
-                flags |= _MATCHED
-                address = match.address.to_bytes(16, "big") + match.mask.to_bytes(16, "big")
-            if port is None:
-                port = 0
-            else:
-                flags |= _PORTED
-            records.append(pack(flags, entry.table, entry.priority, port, number, address))
-        tails = b"".join(map(_pack_tail, numbers))
-        return b"".join((_HEAD.pack(len(tails)), tails, *records))
-    except (struct.error, OverflowError) as error:
-        raise BadPacking(f"an entry has a number that is out of range: {error}") from error
 
 
 def _split(data: bytes) -> tuple[tuple[Tail, ...], memoryview]:

@@ -42,6 +42,7 @@ class _Part(Struct):
     down: bool | None = None  # None: not known
     since: float = 0.0  # when that began
     seen: bool = False  # up, by the process that reports it now
+    ever: bool = False  # up, at any time
     lost: bool = False
     silent: bool = False  # of a link: its ports are up, but it carries no probes
     times: int = 0  # how often it was lost lately
@@ -55,6 +56,7 @@ class Damper:
         self._patience = patience
         self._switches: dict[str, _Part] = {}
         self._links: dict[Link, _Part] = {}
+        self._present: list[_Part] = []  # those of the network when it was observed last
         self._most_away_at = -inf  # when more than half of the switches were away last
 
     def observe(self, doc: NetworkDoc, observed: Observation, now: float) -> None:
@@ -73,6 +75,11 @@ class Damper:
             part = _of(self._links, link, link in doc.lost.links, now)
             part.silent = silent and not port_down
             _note(part, down, now)
+        self._present = [self._switches[switch.id] for switch in doc.switches]
+        self._present += [self._links[link] for link in doc.links]
+        since = now - self._patience.longest
+        _forget(self._switches, {switch.id for switch in doc.switches}, since)
+        _forget(self._links, set(doc.links), since)
 
     def lost(self, doc: NetworkDoc, now: float) -> Lost:
         """The switches and links that count as lost now."""
@@ -96,17 +103,20 @@ class Damper:
         return {s.id: self._switches[s.id] for s in doc.switches if s.id in self._switches}
 
     def _note_if_most_are_away(self, doc: NetworkDoc, now: float) -> None:
-        """If most switches are away, it is more likely that the southbound process is cut off."""
-        switches = self._known(doc)
-        away = sum(part.lost or part.down is True for part in switches.values())
-        if 2 * away > len(switches):
+        """If most switches are away, it is more likely that the southbound process is cut off.
+
+        Switches that are lost and were never there, such as those that an operator has declared
+        before they are connected, say nothing about that.
+        """
+        known = [part for part in self._known(doc).values() if part.ever or not part.lost]
+        away = sum(part.lost or part.down is True for part in known)
+        if 2 * away > len(known):
             self._most_away_at = now
 
     @property
     def calm(self) -> bool:
         """Whether nothing is lost or about to be, so that time alone changes nothing."""
-        parts = (*self._switches.values(), *self._links.values())
-        return not any(part.lost or part.down for part in parts)
+        return not any(part.lost or part.down for part in self._present)
 
     def _judge(self, part: _Part, limit: float, now: float) -> None:
         patience = self._patience
@@ -130,5 +140,13 @@ def _of(parts: dict[T, _Part], name: T, lost: bool, now: float) -> _Part:
 def _note(part: _Part, down: bool | None, now: float) -> None:
     if down is not part.down:
         part.down, part.since = down, now
+        part.ever = part.ever or down is False
         if down is not True:
             part.seen = down is False
+
+
+def _forget(parts: dict[T, _Part], present: set[T], since: float) -> None:
+    """Forget what the network no longer has, unless it was lost lately: it may come back."""
+    for name in parts.keys() - present:
+        if parts[name].lost_at < since:
+            del parts[name]

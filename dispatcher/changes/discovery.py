@@ -60,10 +60,10 @@ class NetworkDiscovery:
             try:
                 await self._decide()
                 await asyncio.sleep(_BATCH)
+                await self._wait()
             except StoreError as error:
                 _log.warning("what was found cannot join the network yet: %s", error)
                 await asyncio.sleep(_PAUSE)
-            await self._wait()
 
     async def _wait(self) -> None:
         """Wait for a change, or until the network has settled."""

@@ -61,10 +61,10 @@ class Healer:
         while True:
             try:
                 await self._decide()
+                await self._wait()
             except StoreError as error:
                 _log.warning("the network cannot be changed: %s", error)
                 await asyncio.sleep(_PAUSE)
-            await self._wait()
 
     def _observe(self) -> None:
         """Note the present state at once, so that no short failure is missed."""
@@ -80,7 +80,8 @@ class Healer:
 
     async def _wait(self) -> None:
         doc = self._catalogue.network_doc
-        restless = doc and (not self._damper.calm or doc.retired or coming(doc))
+        waiting = doc and (doc.retired or doc.withdrawn or coming(doc))
+        restless = waiting or not self._damper.calm
         try:
             async with asyncio.timeout(_TICK if restless else None):
                 await self._changed.wait()
@@ -99,8 +100,8 @@ class Healer:
         if self._me != min(self._siblings.alive):
             return
         impatient = now - self._since[1] > _IMPATIENT
-        applied = impatient or self._reachability.network_applied()
-        changed = next_network(doc, lost, applied, self._clock.wall(), self._grace)
+        installed = impatient or self._reachability.network_installed()
+        changed = next_network(doc, lost, installed, self._clock.wall(), self._grace)
         if changed == doc:
             return
         _log.warning(

@@ -15,8 +15,8 @@ from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.requests.writing.stored_records import scan
 from dispatcher.views import HostView
-from sdn.tables.pipeline import OutOfTables
 from sdn.network.topology import Host
+from sdn.tables.pipeline import OutOfTables
 
 _TRIES = 10
 _NAMED = 20

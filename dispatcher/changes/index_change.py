@@ -217,21 +217,21 @@ class IndexChanges:
 
     async def _without(self, doc: SpaceDoc, version: int) -> list[StoredRecord]:
         """Some records that are not in a version; none if all are in it, now and later."""
-        found: list[StoredRecord] = []
-        waits = False
-        async for _, stored in scan(self._etcd, f"{RECORDS}{doc.number:x}/"):
-            if version in stored.record.regions or stored.record.state == "removing":
-                continue
-            if stored.record.open:
-                waits = True  # its operation installs it in both versions
-            else:
-                found.append(stored)
-                if len(found) == _INSTALLED_AT_ONCE:
-                    return found
-        if waits and not found:
+        while True:
+            found: list[StoredRecord] = []
+            waits = False
+            async for _, stored in scan(self._etcd, f"{RECORDS}{doc.number:x}/"):
+                if version in stored.record.regions or stored.record.state == "removing":
+                    continue
+                if stored.record.open:
+                    waits = True  # its operation installs it in both versions
+                else:
+                    found.append(stored)
+                    if len(found) == _INSTALLED_AT_ONCE:
+                        break
+            if found or not waits:
+                return found
             await asyncio.sleep(_PAUSE)
-            return await self._without(doc, version)
-        return found
 
     async def _strip(self, doc: SpaceDoc, revision: int) -> bool:
         """Remove what is left of versions that are gone: owners (configurators then empty the

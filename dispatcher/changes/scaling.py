@@ -1,6 +1,6 @@
 """Changes how many workers there should be; the process that places them on Ray follows."""
 
-from configurators.state.wanted import leaving, read_count
+from configurators.state.wanted import leaving, read_wanted
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd, Put, unchanged
 from configurators.store.keys import RAY, wanted_key
@@ -17,7 +17,7 @@ _TRIES = 10
 class Scaling:
     """Changes the wanted numbers; there are at most `southbound_limit` southbound processes.
 
-    If these are `placed_outside`, whoever starts them decides how many there are.
+    If these are `placed_outside`, an operator or Kubernetes decides how many there are.
     """
 
     def __init__(
@@ -52,10 +52,12 @@ class Scaling:
                     " wait until /readyz says that ray can be used"
                 )
             stored = await self._etcd.get(wanted_key(kind))
-            if stored and read_count(stored.value) == count:
+            wanted = read_wanted(stored.value if stored else None)
+            if wanted and wanted.count == count:
                 return self._view(kind, count)
             compare = unchanged(wanted_key(kind), stored.revision if stored else 0)
-            put = Put(wanted_key(kind), encode(Wanted(count)))
+            given = wanted.given if wanted else None
+            put = Put(wanted_key(kind), encode(Wanted(count, given)))
             if (await self._etcd.transact([compare], [put])).succeeded:
                 return self._view(kind, count)
         raise Unavailable("other calls are changing the number at the same time; try again")

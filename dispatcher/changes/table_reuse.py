@@ -5,8 +5,8 @@ of the network, at which the host is gone, and the transaction that frees the nu
 revision:
 
 1. All processes that are registered in etcd have taken up that network, and every partition has an
-   owner that has its entries there. Whoever comes later begins with a network at least as new:
-   owners of partitions and southbound processes see to that.
+   owner that has its entries there. Processes and owners that come later begin with a
+   network at least as new; they see to that themselves.
 2. The switch is up, and its southbound process has found the table without entries, except for
    its miss, and no such group: neither on the switch, nor among what it should hold.
 
@@ -31,8 +31,8 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.knowledge.siblings import Siblings
-from sdn.tables.pipeline import Pipeline, SwitchNumbers
 from sdn.network.topology import Topology
+from sdn.tables.pipeline import Pipeline, SwitchNumbers
 
 _log = logging.getLogger(__name__)
 

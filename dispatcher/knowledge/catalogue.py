@@ -7,14 +7,16 @@ from configurators.state.network import Network, read_network
 from configurators.state.spaces import LoadedSpace, Spaces
 from configurators.store.documents import (
     BadDocument,
+    RejectedHosts,
     Wires,
     decode_move,
     decode_plan,
+    decode_rejected_hosts,
     decode_space,
     decode_wires,
 )
 from configurators.store.etcd.client import Compare, Etcd, unchanged
-from configurators.store.keys import MOVES, NETWORK, PLANS, SPACES, WIRES
+from configurators.store.keys import MOVES, NETWORK, PLANS, REJECTED_HOSTS, SPACES, WIRES
 from configurators.store.mirror import Mirror
 from configurators.store.model import MapPlan, Move, NetworkDoc, SpaceDoc
 from dispatcher.errors import Unavailable
@@ -34,6 +36,8 @@ class Catalogue:
         self.network_doc: NetworkDoc | None = None
         self.network_revision = 0
         self.wires: dict[str, tuple[str, int]] = {}
+        self.rejected_hosts: RejectedHosts = ()
+        self.rejected_hosts_changed: Signal[()] = Signal()
         self.space_changed: Signal[str] = Signal()
         """Emitted with the name of a space that was made, changed or deleted."""
         self.network_changed: Signal[()] = Signal()
@@ -58,9 +62,13 @@ class Catalogue:
         self._moves = Mirror(etcd, MOVES, decode_move, self._move_stored)
         self._plans = Mirror(etcd, PLANS, decode_plan, self._plan_stored)
         self._network_key = Mirror(etcd, NETWORK, read_network, self._network_stored)
+        self._rejected_key = Mirror(
+            etcd, REJECTED_HOSTS, decode_rejected_hosts, self._rejected_stored
+        )
         self._mirrors: list[Mirror[Any]] = [
             self._network_key,
             Mirror(etcd, WIRES, decode_wires, self._wires_stored),
+            self._rejected_key,
             self._spaces,
             self._owners.mirror,
             self._moves,
@@ -92,6 +100,10 @@ class Catalogue:
     async def refresh_network(self) -> None:
         """Read now what has changed about the network."""
         await self._network_key.refresh()
+
+    async def refresh_rejected_hosts(self) -> None:
+        """Read now which hosts were rejected."""
+        await self._rejected_key.refresh()
 
     async def refresh_owners(self) -> None:
         """Read now who owns the partitions of all spaces."""
@@ -193,6 +205,11 @@ class Catalogue:
     def _wires_stored(self, key: str, value: Wires | None, revision: int) -> None:  # noqa: ARG002
         if not key:
             self.wires = value or {}
+
+    def _rejected_stored(self, key: str, value: RejectedHosts | None, revision: int) -> None:  # noqa: ARG002
+        if not key:
+            self.rejected_hosts = value or ()
+            self.rejected_hosts_changed.emit()
 
     def _move_stored(self, partition: str, move: Move | None, revision: int) -> None:
         if move is None:

@@ -10,6 +10,7 @@ from configurators.store.keys import CONFIGURATORS, SOUTHBOUND
 from configurators.streams.listener import Connect, connect
 from configurators.streams.messages import (
     Dones,
+    FoundHosts,
     FoundNetwork,
     FromConfigurator,
     FromSouthbound,
@@ -34,6 +35,7 @@ class Fleet:
         self.switch_reports: dict[str, SwitchReport] = {}
         self.southbound_counters: dict[str, SouthboundCounters] = {}
         self.found: dict[str, FoundNetwork] = {}
+        self.hosts: dict[str, FoundHosts] = {}
         self.tasks_done: Signal[Dones, str] = Signal()
         """Emitted with the answers to tasks, and the id of the configurator."""
         self.tasks_waiting: Signal[Waiting] = Signal()
@@ -48,6 +50,8 @@ class Fleet:
         """Emitted when southbound processes come, go, or report which switches they have."""
         self.found_changed: Signal[()] = Signal()
         """Emitted when southbound processes report what they have found of the network."""
+        self.hosts_changed: Signal[()] = Signal()
+        """Emitted when southbound processes report which hosts they have heard."""
         self.registrations_changed: Signal[()] = Signal()
         """Emitted when a configurator or southbound process was registered, or is gone."""
         self.configurators = Peers(
@@ -123,6 +127,9 @@ class Fleet:
         elif isinstance(message, FoundNetwork):
             self.found[message.southbound] = message
             self.found_changed.emit()
+        elif isinstance(message, FoundHosts):
+            self.hosts[message.southbound] = message
+            self.hosts_changed.emit()
         elif isinstance(message, SouthboundCounters):
             self.southbound_counters[message.southbound] = message
         else:
@@ -141,6 +148,7 @@ class Fleet:
         self.switch_reports.pop(id, None)
         self.southbound_counters.pop(id, None)
         self.found.pop(id, None)
+        self.hosts.pop(id, None)
         self.switches_changed.emit()
 
     def _configurators_changed(self) -> None:

@@ -76,3 +76,11 @@ class Reachability:
         return partitions <= owners.keys() and all(
             (name, epoch) in ready for name, (_, epoch) in owners.items()
         )
+
+    def network_installed(self) -> bool:
+        """Whether that is so, and switches that are not lost have taken all these entries.
+
+        A new owner has the network at once, but switches may refuse what it declares to them.
+        """
+        loads = self._fleet.loads.values()
+        return self.network_applied() and all(load.declared for load in loads if load.partitions)

@@ -11,6 +11,7 @@ from configurators.store.documents import BadDocument, decode_record
 from configurators.store.etcd.client import Etcd, StoreUnavailable
 from configurators.store.keys import FINISHED, RECORDS
 from configurators.store.mirror import Changes, follow
+from dispatcher.changes.host_proposals import HostProposals
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.siblings import Siblings
@@ -102,12 +103,14 @@ class ChangeFeed:
         writer: RecordWriter,
         status: Status,
         views: RecordViews,
+        proposals: HostProposals,
     ) -> None:
         self._etcd = etcd
         self._catalogue = catalogue
         self._siblings = siblings
         self._status = status
         self._views = views
+        self._proposals = proposals
         self._readers: set[_Reader] = set()
         self._watching: list[asyncio.Task[None]] = []
         self._tasks = BackgroundTasks()
@@ -118,6 +121,7 @@ class ChangeFeed:
         fleet.found_changed.subscribe(self._network_changed)
         fleet.configurator_changed.subscribe(self._configurator_changed)
         workers.changed.subscribe(self._workers_changed)
+        proposals.changed.subscribe(self._proposals_changed)
         siblings.joined.subscribe(self._sibling_joined)
         writer.written.subscribe(self._records_written)
 
@@ -195,6 +199,7 @@ class ChangeFeed:
         for space in self._status.spaces():
             yield space.name, Change("space", space)
         yield "", Change("network", self._network())
+        yield "", Change("proposals", self._proposals.summary())
         for switch in self._status.switches(use=False):
             yield switch.id, Change("switch", switch)
         for configurator in self._status.configurators():
@@ -202,6 +207,10 @@ class ChangeFeed:
         for (kind, name), data in list(self._last.items()):
             if kind in ("plan", "job"):
                 yield name, Change(kind, data)
+
+    def _proposals_changed(self) -> None:
+        if any("proposals" in reader.types for reader in self._readers):
+            self._publish("proposals", "", self._proposals.summary())
 
     def _network(self) -> dict[str, Any]:
         return {

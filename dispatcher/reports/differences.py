@@ -49,9 +49,14 @@ def _crossed(topology: Topology, crossed: dict[End, End]) -> Iterator[Difference
 def _missing(
     doc: NetworkDoc, up: Collection[str], found: Collection[Link], told: Collection[End]
 ) -> Iterator[DifferenceView]:
-    """Links that are not found, but for those of which a port is told to be wrong."""
+    """Links that are not found, but could be; without those of which a port is told to be wrong."""
     for link in doc.links:
-        if link in found or not {link.a, link.b} <= set(up) or not set(told).isdisjoint(link.ends):
+        if (
+            link in doc.unprobed
+            or link in found
+            or not {link.a, link.b} <= set(up)
+            or not set(told).isdisjoint(link.ends)
+        ):
             continue
         one, other = link.ends
         text = f"no cable is found between {_port(one)} and {_port(other)}"

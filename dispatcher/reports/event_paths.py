@@ -13,9 +13,9 @@ from dispatcher.views import EventPath, HopTarget, HopView
 from dzflow.errors import BadInput
 from dzflow.filters import STORED_WORK, parse_filter
 from dzflow.intervals import Key
+from sdn.network.topology import Host, Link, Topology, natural_key
 from sdn.tables.flows import Change, FlowEntry, FlowOp
 from sdn.tables.simulate import Hop, SimulatedNetwork
-from sdn.network.topology import Host, Link, Topology, natural_key
 
 _log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from dispatcher.views import (
 from dzflow.address import BadAddress, read_match
 from dzflow.filters import conjunction_text, parse_filter
 from dzflow.intervals import Key
+from sdn.network.topology import Host, Link
 from sdn.tables.flows import NORMAL, Action, FlowEntry, Output
 from sdn.tables.readings import Counts, Reading
-from sdn.network.topology import Host, Link
 
 _REQUEST = "explained"  # the id of a request that is only looked at
 

@@ -37,10 +37,9 @@ class Status:
     def topology(self) -> views.TopologyView:
         """Switches, links, hosts, and trees with their broken parts."""
         doc = self._catalogue.network_doc
-        down = self._ports_down()
         return views.TopologyView(
             self.switches(),
-            [_link(link, down) for link in doc.links] if doc else [],
+            self.links(),
             self._hosts.views(),
             self.trees(),
             {space.name: self.usable_trees() for space in self._catalogue.spaces},
@@ -63,10 +62,10 @@ class Status:
         doc = self._catalogue.network_doc
         if doc is None:
             return []
-        down, lost = self._ports_down(), self._lost()
+        down, lost, hidden = self._ports_down(), self._lost(), set(doc.unprobed)
         found = []
         for number, tree in sorted(doc.trees.items()):
-            links = [_link(link, down) for link in tree.links]
+            links = [_link(link, down, hidden) for link in tree.links]
             broken = [
                 f"{link.a}:{link.a_port} - {link.b}:{link.b_port}" for link in links if not link.up
             ]
@@ -129,15 +128,23 @@ class Status:
                 held.fullest if held else None,
                 held.capacity if held else None,
                 operations.get(switch.id),
+                switch.label,
+                switch.limits,
             )
             found.append(view)
         return found
 
+    def links(self) -> list[views.LinkView]:
+        """All links, and whether each is up."""
+        doc, down = self._catalogue.network_doc, self._ports_down()
+        if doc is None:
+            return []
+        hidden = set(doc.unprobed)
+        return [_link(link, down, hidden) for link in doc.links]
+
     def links_down(self) -> list[views.LinkView]:
         """The links of which a port is down."""
-        doc, down = self._catalogue.network_doc, self._ports_down()
-        links = doc.links if doc else ()
-        return [_link(link, down) for link in links if down & set(link.ends)]
+        return [link for link in self.links() if not link.up]
 
     def switch(self, name: str) -> views.SwitchView:
         """One switch; NotFound if there is none of this name."""
@@ -421,5 +428,6 @@ def _why_not_up(view: views.ConfiguratorView) -> str:
     return f"it is registered, but does not answer at {view.address}"
 
 
-def _link(link: Link, down: set[tuple[str, int]]) -> views.LinkView:
-    return views.LinkView(link.a, link.a_port, link.b, link.b_port, not down & set(link.ends))
+def _link(link: Link, down: set[tuple[str, int]], hidden: Collection[Link]) -> views.LinkView:
+    up = down.isdisjoint(link.ends)
+    return views.LinkView(link.a, link.a_port, link.b, link.b_port, up, link not in hidden)

@@ -106,6 +106,7 @@ class Operation:
         "received",
         "record",
         "reindex",
+        "remembered",
         "repeatable",
         "restricted",
         "resumed",
@@ -145,6 +146,7 @@ class Operation:
         self.stored: StoredRecord | None = None  # the record that is changed
         self.filter: Any = None  # the new filter of an update
         self.reindex = False  # an update to the same filter, which no caller has asked for
+        self.remembered = False  # the stored record was not read just now: it may be outdated
         self.only_if: Sequence[Compare] = ()  # what else must hold in etcd when it is written
         self.limited = False  # a caller asks for it, so that limits of bytes hold
         self.restricted = False  # a host asks for it, which may do what it is permitted only
@@ -239,6 +241,7 @@ class Operation:
         """Change the record as it is stored now."""
         self.stored = stored
         self.revision = stored.revision
+        self.remembered = False
 
     def enter(self, stage: Stage) -> None:
         """Go to another stage; IllegalTransition if it cannot follow the present one."""

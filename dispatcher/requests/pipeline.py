@@ -33,6 +33,7 @@ from dispatcher.requests.operation import Ending, Operation, Stage
 from dispatcher.requests.spans import end_span
 from dispatcher.requests.writing.first_write import OperationWriter
 from dispatcher.requests.writing.record_writer import RecordWriter
+from dispatcher.requests.writing.settled_records import SettledRecords
 from dispatcher.requests.writing.settling import Settling
 from dispatcher.requests.writing.wait_reasons import WaitReasons
 from dzflow.aio import BackgroundTasks
@@ -55,6 +56,7 @@ class RequestPipeline:
         reachability: Reachability,
         planner: Planner,
         writer: RecordWriter,
+        settled: SettledRecords,
         replies: Replies,
         admission: Admission[Operation],
         rates: Rates,
@@ -104,6 +106,7 @@ class RequestPipeline:
             in_flight,
             delivery,
             reasons,
+            settled,
             self,
             tasks,
             clock,

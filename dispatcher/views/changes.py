@@ -8,6 +8,7 @@ ChangeType = Literal[
     "record",
     "space",
     "network",
+    "proposals",
     "switch",
     "configurator",
     "plan",
@@ -40,6 +41,7 @@ class Change(Struct, frozen=True):
     | record | RecordView |
     | space | SpaceView, or SpaceGone |
     | network | {"revision", "trees": [TreeView], "down": [LinkView]} |
+    | proposals | ProposalsSummary |
     | switch | SwitchView |
     | configurator | ConfiguratorView |
     | plan | the monitor's view of a plan for a partition map |

@@ -4,6 +4,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from configurators.state.learned_hosts import HostMode
+from sdn.network.switch_limits import AS_ALL, SwitchLimits
+
 
 class HostView(Struct, frozen=True):
     """The switch and port of a host; `wire` is its address on an emulated network.
@@ -20,14 +23,45 @@ class HostView(Struct, frozen=True):
     unreachable: str | None = None
 
 
+class ProposalView(Struct, frozen=True):
+    """A host that was heard at a port and is not in the network, since when (seconds since 1970).
+
+    Its id follows from its MAC. A `problem` keeps it from joining; with a `doubt`, it does not join
+    by itself. A rejected one can still be accepted.
+    """
+
+    id: str
+    switch: str
+    port: int
+    mac: str
+    ipv6: str | None
+    since: float
+    state: Literal["proposed", "rejected"]
+    problem: str | None = None
+    doubt: str | None = None
+
+
+class ProposalsSummary(Struct, frozen=True):
+    """How many hosts are proposed and were rejected; `version` changes whenever the list does.
+
+    `mode` is the setting `discovery.hosts`.
+    """
+
+    mode: HostMode
+    proposed: int
+    rejected: int
+    version: int
+
+
 class LinkView(Struct, frozen=True):
-    """A link between two switches."""
+    """A link between two switches; discovery cannot find it if it does not carry `lldp`."""
 
     a: str
     a_port: int
     b: str
     b_port: int
     up: bool
+    lldp: bool = True
 
 
 class TreeView(Struct, frozen=True):
@@ -47,6 +81,8 @@ class TreeView(Struct, frozen=True):
 class SwitchView(Struct, frozen=True):
     """A switch: whether it can be used, by which southbound process, and why not.
 
+    `label` is what people call it, `limits` has what differs from the settings for all switches.
+
     `entries` are those that it should hold, `fullest_table` those of its fullest table, into which
     `table_capacity` fit, if the switch says so. `operations` counts the flow operations that it has
     acknowledged since the southbound processes started. These four change all the time: the stream
@@ -64,6 +100,8 @@ class SwitchView(Struct, frozen=True):
     fullest_table: int | None = None
     table_capacity: int | None = None
     operations: int | None = None
+    label: str = ""
+    limits: SwitchLimits = AS_ALL
 
 
 DifferenceKind = Literal["crossed", "host-at-link", "missing", "unexpected", "no-port", "refused"]

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from dzflow.cli import bench, certs, etcd, lab, token, trace, up
 from dzflow.cli.demo import command as demo_command
-from dzflow.cli.service import events, history, partitions, records, top, views, workers
+from dzflow.cli.service import events, history, hosts, partitions, records, top, views, workers
 from dzflow.cli.tables import plain_lines
 from dzflow.errors import DzflowError
 
@@ -24,6 +24,7 @@ app.command()(demo_command.demo)
 events.add_to(app)
 records.add_to(app)
 views.add_to(app)
+hosts.add_to(app)
 app.command()(top.top)
 partitions.add_to(app)
 history.add_to(app)

@@ -25,8 +25,8 @@ def _others(number: int) -> list[int]:
         if entry.name.isdecimal() and int(entry.name) != number:
             try:
                 stat = (entry / "stat").read_text(errors="replace")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue  # it has ended, or belongs to another user, and is hidden (`hidepid`)
             # The name in parentheses may hold anything.
             state, _, _, session = stat.rpartition(")")[2].split()[:4]
             if int(session) == number and state not in "ZX":

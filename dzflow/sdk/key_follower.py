@@ -94,7 +94,7 @@ class KeyFollower:
                 uses.records[record.kind].remove(record)
 
     async def run(self) -> None:
-        """Keep all keys and advertisements up to date, for ever."""
+        """Keep all keys and advertisements up to date, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY):

@@ -49,7 +49,7 @@ class Reporter:
                 self._samples[place] = _sample(space, event)
 
     async def run(self) -> None:
-        """Send reports, for ever."""
+        """Send reports, until cancelled."""
         while True:
             await asyncio.sleep(REPORT_EVERY)
             try:

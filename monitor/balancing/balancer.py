@@ -33,7 +33,7 @@ class Mover(Protocol):
 
     @property
     def moving(self) -> Collection[str]:
-        """The partitions that are moving now, whoever wanted it."""
+        """The partitions that are moving now, also those that users or plans move."""
 
     async def move(self, partition: str, target: str, reason: str, cause: MoveCause) -> bool:
         """Move a partition; returns when that has ended, and whether the target owns it."""
@@ -57,7 +57,7 @@ class Leader(Protocol):
 class Observation(Struct, frozen=True):
     """What the balancer is told of the control plane."""
 
-    history: Sequence[Sample]  # one sample per second, the oldest first; it does not change
+    history: Sequence[Sample]  # as in `Situation`; it does not change
     owners: Mapping[str, str]  # the configurator of each partition
     targets: Collection[str]  # configurators that are alive and not leaving
 

@@ -7,6 +7,9 @@ from msgspec import Struct
 
 from monitor.load.samples import Sample
 
+LOOK_BACK = 360.0
+"""Seconds of history that policies get, if it is known for so long."""
+
 
 class ProposedMove(Struct, frozen=True):
     """A partition that should move, and why."""
@@ -31,7 +34,7 @@ class Situation(Struct, frozen=True):
     """What a policy decides from. Nothing else counts: no clock, no state of its own."""
 
     now: float  # seconds since 1970
-    history: Sequence[Sample]  # one sample per second, the oldest first
+    history: Sequence[Sample]  # the oldest first; those of the last seconds are a second long
     owners: Mapping[str, str]  # the configurator of each partition
     targets: Collection[str]  # configurators that may get partitions
     past: Sequence[PastMove] = ()  # of the last hour, the oldest first

@@ -24,7 +24,7 @@ class SizingOptions(Struct, frozen=True):
     target: float = 0.5  # how busy configurators should be
     grow_at: float = 0.7  # how busy they are when there should be more; above `target`
     pause: float = 60.0  # seconds after a change before there may be more
-    patience: float = 300.0  # seconds after a change, and of little load, before there may be fewer
+    patience: float = 300.0  # seconds of little load before there may be fewer; below LOOK_BACK
     forecast: ForecastOptions = ForecastOptions()
 
 

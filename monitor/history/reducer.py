@@ -1,4 +1,4 @@
-"""From what a process hears to what has happened. Pure: each method takes news and gives events.
+"""Turns the states that a process hears of into events. Pure: each method takes one new state.
 
 What is heard first is where things stand; only changes of it are events.
 """
@@ -38,7 +38,7 @@ class _Running:
 
 
 class HistoryReducer:
-    """Remembers where things stand. Runs of the job before `began` are no news."""
+    """Remembers where things stand. Runs of the job before `began` lead to no events."""
 
     def __init__(self, began: float) -> None:
         self._began = began

@@ -73,18 +73,18 @@ async def run_command(
 async def _finish(work: Callable[[*Ts], None], *subjects: *Ts) -> None:
     """Do something in a thread, and wait for its end even if this task is cancelled.
 
-    The cancellation is raised afterwards.
+    The cancellation is raised afterwards, also if the work has failed.
     """
     ending = asyncio.get_running_loop().run_in_executor(None, work, *subjects)
     cancelled: asyncio.CancelledError | None = None
     while not ending.done():
         try:
-            await asyncio.shield(ending)
+            await asyncio.wait([ending])
         except asyncio.CancelledError as error:
             cancelled = error
-    ending.result()
     if cancelled:
-        raise cancelled
+        raise cancelled from ending.exception()
+    ending.result()
 
 
 async def _wait_for_end(pid: int) -> None:

@@ -114,7 +114,7 @@ class _Ring:
         return int((sample.at - sample.seconds / 2) // self.resolution)
 
 
-class History:
+class LoadHistory:
     """The newest samples, about one per second, and their combinations into longer intervals.
 
     A longer interval ends at a multiple of its length. Its sample is there when the next finer
@@ -145,3 +145,20 @@ class History:
         rings = [ring for ring in self._rings if ring.resolution >= resolution]
         chosen = next((ring for ring in rings if ring.reaches(time)), self._rings[-1])
         return Excerpt(chosen.resolution, chosen.since(time))
+
+    def finest_since(self, time: float) -> list[Sample]:
+        """The samples that end after a time: the newest by second, older ones as fine as they are.
+
+        No two of them overlap. A part that is shorter than a coarse sample may be missing where
+        finer ones begin.
+        """
+        found: list[Sample] = []
+        for ring in self._rings:
+            samples = ring.since(time)
+            if found:
+                begin = found[0].at - found[0].seconds
+                samples = [sample for sample in samples if sample.at <= begin]
+            found = samples + found
+            if ring.reaches(time):
+                break
+        return found

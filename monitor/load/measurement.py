@@ -7,7 +7,7 @@ from configurators.environment import Clock
 from dispatcher.knowledge.fleet import Fleet
 from dzflow.aio import pause_until
 from monitor.load.collector import Collector
-from monitor.load.history import History
+from monitor.load.history import LoadHistory
 from monitor.load.rates import LoadPage, show_load
 from monitor.load.samples import Sample
 
@@ -25,7 +25,7 @@ class LoadMeasurement:
     def __init__(
         self, fleet: Fleet, clock: Clock, on_sample: Callable[[Sample], None] | None = None
     ) -> None:
-        self.history = History()
+        self.history = LoadHistory()
         self._fleet = fleet
         self._clock = clock
         self._on_sample = on_sample

@@ -72,11 +72,10 @@ class Mover:
         self._progress.clear()
         while True:
             self._changed.clear()
-            try:
-                for partition, (move, revision) in list(self._catalogue.moves.items()):
-                    await self._advance(partition, move, revision, lead)
-            except StoreError as error:
-                log.warning("moves of partitions wait: %s", error)
+            failed = False
+            for partition, (move, revision) in list(self._catalogue.moves.items()):
+                failed |= await self._fails(partition, move, revision, lead)
+            if failed:
                 await asyncio.sleep(_PAUSE)
                 continue
             try:
@@ -84,6 +83,18 @@ class Mover:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    async def _fails(self, partition: str, move: Move, revision: int, lead: Compare) -> bool:
+        """Whether work on one move fails: that must not hold up other moves, or plans."""
+        try:
+            await self._advance(partition, move, revision, lead)
+        except StoreError as error:
+            log.warning("the move of partition %s waits: %s", partition, error)
+        except Exception:
+            log.exception("the move of partition %s has failed, and is tried again", partition)
+        else:
+            return False
+        return True
 
     async def _advance(self, partition: str, move: Move, revision: int, lead: Compare) -> None:
         now = self._clock.monotonic()

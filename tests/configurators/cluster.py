@@ -39,10 +39,10 @@ from configurators.streams.stream import Stream, StreamOptions
 from configurators.streams.task_numbers import Phase, task_number
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
-from sdn.tables.flows import FlowEntry
-from sdn.tables.pipeline import PlanName
 from sdn.network.topologies import topology
 from sdn.network.topology import Host
+from sdn.tables.flows import FlowEntry
+from sdn.tables.pipeline import PlanName
 from tests.configurators.child import ConfiguratorChild, configurator_child
 from tests.support import WAIT, running, until
 

@@ -16,16 +16,16 @@ from configurators.state.network import with_host, without_host
 from configurators.state.spaces import LoadedSpace, new_version, with_current, without_version
 from configurators.store import keys
 from configurators.store.documents import decode_process, encode
-from configurators.store.model import Record
+from configurators.store.model import NextFilter, Record
 from configurators.store.registration import Superseded
 from configurators.streams.addresses import split_address
 from configurators.streams.listener import connect
 from configurators.streams.messages import Applied, Apply, FromSouthbound
 from configurators.streams.packing import pack_ops
 from sdn.emulator.model import SOFTWARE
+from sdn.network.topology import Host
 from sdn.tables.flows import Change, FlowEntry, FlowOp
 from sdn.tables.pipeline import PlanName
-from sdn.network.topology import Host
 from tests.configurators.cluster import SCHEMA, TOKEN, Cluster, cluster
 from tests.etcd import TestEtcd, running
 from tests.support import WAIT
@@ -133,6 +133,37 @@ async def _apply(it: Cluster, partition: str, epoch: int, entry: FlowEntry) -> A
         await stream.closed.wait()
     assert isinstance(answer, Applied)
     return answer
+
+
+async def test_after_a_restart_nothing_counts_as_done_that_a_switch_may_lack(
+    etcd_server: TestEtcd,
+) -> None:
+    async with cluster(etcd_server.access(), partitions=1) as it:
+        async with it.configurator():
+            await it.ready()
+            changed = it.subscribe("x < 10")
+            await it.do(it.advertise("x >= 0"), changed)
+        # Meanwhile an update has begun, and no switch knows of it.
+        target = it.subscribe("x < 10 or x >= 200")
+        changed = replace(
+            changed, seq=changed.seq + 1, next=NextFilter(target.filter, target.regions)
+        )
+        it.records[changed.id] = changed
+        await it.etcd.put(keys.record_key(changed.id), encode(changed))
+        it.network.agents["s3"].drop()
+        async with it.configurator():
+            await it.until(lambda: "c1" in it.loads and bool(it.loads["c1"].partitions))
+            covered = it.subscribe("x > 220")
+            tasks = it.tasks([replace(changed, regions=target.regions), covered])
+            sending = asyncio.create_task(it.send(tasks))
+            await it.until(lambda: "s3" in (it.loads["c1"].partitions[0].reason or ""))
+            assert not sending.done()
+            it.network.agents["s3"].come_back()
+            async with asyncio.timeout(WAIT):
+                assert {done.outcome for done in await sending} == {"done"}
+            it.records[covered.id] = covered
+            it.check()
+            await it.ready()
 
 
 async def test_the_later_of_two_processes_with_one_id_supersedes_the_other(

@@ -26,8 +26,8 @@ from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import Problem
 from dispatcher.options import DispatcherOptions
 from dispatcher.views import RecordView
-from sdn.tables.pipeline import PlanName
 from sdn.network.topologies import topology
+from sdn.tables.pipeline import PlanName
 from tests.support import WAIT
 
 TOKEN = b"a shared secret"

@@ -66,6 +66,19 @@ async def test_both_end_the_same_and_both_are_told_it_is_removed(etcd_server: Te
         assert w.installed() == {}
 
 
+async def test_what_one_remembers_of_a_record_may_be_outdated(etcd_server: TestEtcd) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d1, w.dispatcher() as d2:
+        begun = views(await d1.begin("subscription", specs(3), wait=TIMEOUT))
+        changed, ended, kept = [record.id for record in begun]
+        await d2.update("subscription", changed, {"price": {"gte": 500}}, wait=TIMEOUT)
+        await d2.end("subscription", [ended], wait=TIMEOUT)
+        answers = await d1.end("subscription", [changed, ended, kept], wait=TIMEOUT)
+        assert [answer.status for answer in answers] == [200, 404, 200]
+        again = await d1.end("subscription", [changed, ended, kept], wait=TIMEOUT)
+        assert [answer.status for answer in again] == [404, 404, 404]
+        assert w.installed() == {}
+
+
 @pytest.mark.parametrize("action", ["begin", "end", "update"])
 async def test_what_a_dead_dispatcher_left_is_taken_over(
     etcd_server: TestEtcd, action: str

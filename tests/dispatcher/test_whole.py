@@ -12,8 +12,8 @@ from dispatcher.errors import Conflict, NotFound, Problem
 from dispatcher.views import ChangeType, SpaceGone
 from dzflow.errors import BadInput
 from sdn.emulator.model import SwitchModel
-from sdn.tables.pipeline import PlanName
 from sdn.network.topology import Host
+from sdn.tables.pipeline import PlanName
 from tests.dispatcher.support import SCHEMA, TIMEOUT, random_filter, views
 from tests.dispatcher.whole import Mode, whole
 from tests.etcd import TestEtcd

@@ -20,9 +20,9 @@ from dispatcher.options import DispatcherOptions
 from dispatcher.views import FlowView
 from sdn.emulator.model import SOFTWARE, SwitchModel
 from sdn.emulator.network import EmulatedNetwork
-from sdn.tables.pipeline import PlanName
 from sdn.network.topologies import topology
 from sdn.network.topology import Topology
+from sdn.tables.pipeline import PlanName
 from tests.dispatcher.support import TIMEOUT, TOKEN, UNLIMITED
 from tests.support import until
 
@@ -49,6 +49,12 @@ class Whole:
         self.network = network
         self.openflow = openflow  # where switches connect
         self._configurators = configurators
+
+    def connect(self, *switches: str) -> None:
+        """Have these switches connect, or all."""
+        for number, (name, agent) in enumerate(self.network.agents.items()):
+            if not switches or name in switches:
+                agent.set_controllers([self.openflow[number % len(self.openflow)]])
 
     @asynccontextmanager
     async def dispatcher(self, **options: Any) -> AsyncIterator[Dispatcher]:
@@ -92,23 +98,25 @@ async def whole(
     discovered: bool = False,
     cabled: Topology | None = None,
     southbound: int = 1,
+    connect: bool = True,
+    learn_hosts: bool = False,
 ) -> AsyncIterator[Whole]:
     """A small network and all processes that a dispatcher needs.
 
     If it is to be `discovered`, nothing is known of it at first. If it is `cabled` in another way,
-    discovery compares. With several southbound processes,
-    each switch connects to one of them, by turns.
+    discovery compares. Hosts may be learned. With several southbound processes, each switch
+    connects to one of them, by turns; without `connect`, when the test says so.
     """
     async with AsyncExitStack() as stack:
         etcd = await stack.enter_async_context(Etcd(access))
-        made = (
+        first = (
             undiscovered_network(plan, trees)
             if discovered
             else first_network(topology(shape), plan, trees)
         )
-        await etcd.put(NETWORK, encode(made))
+        await etcd.put(NETWORK, encode(first))
         probing = discovered or cabled is not None
-        how_south = SouthboundOptions(discover=probing)
+        how_south = SouthboundOptions(discover=probing, learn_hosts=learn_hosts)
         addresses = []
         for number in range(southbound):
             south = SouthboundProcess(
@@ -120,13 +128,14 @@ async def whole(
             addresses.append(split_address(south.openflow))
         network = EmulatedNetwork(cabled or topology(shape), model=model)
         await stack.enter_async_context(network)
-        for number, agent in enumerate(network.agents.values()):
-            agent.set_controllers([addresses[number % southbound]])
         for number in range(configurators):
             how = replace(options, mode=mode)
             process = ConfiguratorProcess(access, TOKEN, f"c{number + 1}", "127.0.0.1:0", how)
             await stack.enter_async_context(_running(process.run))
-        yield Whole(access, etcd, network, mode, configurators, addresses)
+        made = Whole(access, etcd, network, mode, configurators, addresses)
+        if connect:
+            made.connect()
+        yield made
 
 
 @asynccontextmanager

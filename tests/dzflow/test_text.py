@@ -39,7 +39,7 @@ def test_json_keeps_its_meaning(value: Any) -> None:
 # All answers of a control plane that repeats what evil callers have given it.
 
 _RECORD = {"id": EVIL, "host": EVIL, "space": EVIL, "filter": EVIL, "state": EVIL, "label": EVIL}
-_LINK = {"a": EVIL, "a_port": 1, "b": EVIL, "b_port": 2, "up": True}
+_LINK = {"a": EVIL, "a_port": 1, "b": EVIL, "b_port": 2, "up": True, "lldp": True}
 _WORK = dict.fromkeys(
     (
         *("queued", "oldest_s", "undefined", "arrivals_per_s", "done_per_s", "wait_ms"),
@@ -72,6 +72,28 @@ _ANSWERS: dict[str, Any] = {
         "links": [_LINK],
         "trees": [{"number": 0, "root": EVIL, "links": [_LINK], "whole": False, "broken": [EVIL]}],
         "differences": [{"kind": EVIL, "text": EVIL}],
+    },
+    "/hosts": {
+        "items": [
+            {"id": "h1", "switch": EVIL, "port": 1, "wire": None, "unreachable": None},
+            {"id": EVIL, "switch": EVIL, "port": 1, "wire": EVIL, "unreachable": EVIL},
+        ]
+    },
+    "/host-proposals": {
+        "mode": "propose",
+        "items": [
+            {
+                "id": EVIL,
+                "switch": EVIL,
+                "port": 1,
+                "mac": EVIL,
+                "ipv6": EVIL,
+                "since": 0.0,
+                "state": "proposed",
+                "problem": EVIL,
+                "doubt": None,
+            }
+        ],
     },
     "/switches": {"items": [{"id": EVIL, "state": EVIL, "reason": EVIL}]},
     "/switches/s1/flows": {"items": [{"match": EVIL, "actions": [EVIL]}]},
@@ -115,6 +137,8 @@ _FILTER = ["--space", "x", "--filter", "x > 1"]
 COMMANDS = [
     ["status"],
     ["topology"],
+    ["hosts"],
+    ["hosts", "proposals"],
     ["switches"],
     ["flows", "s1"],
     ["partitions"],

@@ -94,7 +94,7 @@ class Driver:
 
 
 def start_service(stack, folder, net):
-    """Start the service, wait until it has found the network, and tell it where the hosts are."""
+    """Start the service; when it has found the network, accept the hosts that it hears."""
     python = example.DZFLOW.with_name("python")
     service = subprocess.Popen(
         [python, "-m", "tests.end_to_end.mininet_service", folder, str(API), str(OPENFLOW)],
@@ -107,7 +107,7 @@ def start_service(stack, folder, net):
     stack.callback(service.stdin.close)
     example.until(lambda: example.is_ready(API), "the service is ready", PATIENCE)
     example.until(lambda: example.is_found(net, API), "all switches and links are found", PATIENCE)
-    example.declare_hosts(net, API)
+    example.accept_hosts(net, API)
 
 
 def main(folder):

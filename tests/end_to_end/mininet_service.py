@@ -15,6 +15,7 @@ def main(folder: Path, port: int, openflow: int) -> None:
     options = StackOptions(
         openflow=f"127.0.0.1:{openflow}",
         other_traffic="normal",
+        hosts="propose",
         patience=SOON,
         more={"settled_after": 0.5},
     )

@@ -12,8 +12,8 @@ import httpx
 from configurators.store.etcd.client import Access
 from configurators.store.server.server import free_ports
 from sdn.lab import Lab
-from sdn.tables.pipeline import PlanName
 from sdn.network.topologies import topology
+from sdn.tables.pipeline import PlanName
 from tests.end_to_end.crowd import WAIT, Crowd, here
 from tests.service import running
 

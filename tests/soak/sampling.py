@@ -7,9 +7,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from api.start.workers.ray_environment import folder_of
-from bench.processes.cpu import CpuMeter, kind_of, process_tree
 from bench.load.arrivals import percentile
 from bench.load.generator import LoadResult
+from bench.processes.cpu import CpuMeter, kind_of, process_tree
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.keys import FINISHED, KEYS, RECORDS
 

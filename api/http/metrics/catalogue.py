@@ -245,6 +245,13 @@ _SWITCHES = (
         "system",
     ),
     _gauge(
+        "dzflow_host_proposals",
+        "hosts",
+        "Hosts that were heard and are not in the network, by state: proposed or rejected.",
+        "state",
+        "system",
+    ),
+    _gauge(
         "dzflow_switch_up",
         "0 or 1",
         "Whether a switch is connected and holds what it should.",
@@ -388,6 +395,7 @@ LABELS = {
     "southbound": "a southbound process that is connected",
     "space": "a space that exists",
     "stage": "a stage of a request, as in the `timing` of its record",
+    "state": "of hosts that were heard: `proposed`, `rejected`",
     "status": "an HTTP status",
     "switch": "a switch of the network",
     "type": "the type of a problem, as in the answer to the caller",

@@ -109,6 +109,9 @@ class ControlPlane(Collector):
         found = Counter(one.kind for one in self._dispatcher.status.differences())
         kinds = get_args(DifferenceKind)
         yield family("dzflow_network_differences", {(kind,): found[kind] for kind in kinds})
+        heard = self._dispatcher.host_proposals.summary()
+        hosts = {("proposed",): heard.proposed, ("rejected",): heard.rejected}
+        yield family("dzflow_host_proposals", hosts)
         views = self._dispatcher.status.switches()
         up = {(view.id,): float(view.state == "up") for view in views}
         yield family("dzflow_switch_up", up)

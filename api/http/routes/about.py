@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from api.http.border.route import ApiRequest, new_router
 from api.http.dependencies import DispatcherDep
-from api.http.schema.models import AboutOut, SettingsOut
 from api.http.schema.msgspec_types import Json
 from api.http.schema.openapi import answer
+from api.http.schema.service import AboutOut, SettingsOut
 from configurators.store.etcd.maintenance import MemberState
 
 router = new_router("service")

@@ -9,16 +9,28 @@ from api.http.schema.models import (
     FlowsOut,
     HostIn,
     HostsOut,
+    LinkIn,
     SwitchesOut,
+    SwitchIn,
 )
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example, link, problems
-from api.http.schema.parameters import HostPath, LinkPath, NewHostPath, SourceQuery, SwitchPath
+from api.http.schema.parameters import (
+    HostPath,
+    LinkPath,
+    NewHostPath,
+    NewLinkPath,
+    NewSwitchPath,
+    SourceQuery,
+    SwitchPath,
+)
 from dispatcher.views import HostView, LinkView, SwitchView, TopologyView
+from sdn.network.switch_limits import limits_alone
 from sdn.network.topology import Host
 
 router = new_router()
 
+_SWITCH_LINKS = link("listFlows", id="/id")
 _HOST_LINKS = {**link("putHost", id="/id"), **link("deleteHost", id="/id")}
 
 
@@ -59,7 +71,7 @@ async def put_host(
 )
 async def delete_host(id: HostPath, dispatcher: DispatcherDep) -> Json[HostView]:
     """Remove a host that has no subscriptions and advertisements."""
-    return await dispatcher.hosts.delete(id)
+    return await dispatcher.host_proposals.remove(id)
 
 
 @router.get("/topology", tags=["network"], responses={200: answer("The network.")})
@@ -78,6 +90,32 @@ async def list_switches(dispatcher: DispatcherDep) -> Json[SwitchesOut]:
     return SwitchesOut(dispatcher.status.switches())
 
 
+@router.put(
+    "/switches/{id}",
+    tags=["network"],
+    responses={
+        200: answer("The switch existed."),
+        201: answer("The switch is new.", Json[SwitchView], links=_SWITCH_LINKS),
+        **problems(409),
+    },
+    openapi_extra=example({"dpid": 7, "label": "rack 3, top", "rate": 45}),
+)
+async def put_switch(
+    id: NewSwitchPath, switch: JsonBody[SwitchIn], dispatcher: DispatcherDep, response: Response
+) -> Json[SwitchView]:
+    """Add a switch to a discovered network before it connects, or change its label and limits.
+
+    What is left out gets its default, but for `dpid`, which stays. `rate`, `window` and `capacity`
+    hold at once, `timeout` and `echo_every` from the next connection on. 409 if the network was
+    described at the first start, or if a connected switch would get another datapath id, or entries
+    other tables.
+    """
+    parts, limits = dispatcher.network_parts, limits_alone(switch)
+    view, new = await parts.put_switch(id, switch.dpid, limits, switch.label)
+    response.status_code = 201 if new else 200
+    return view
+
+
 @router.delete(
     "/switches/{id}",
     tags=["network"],
@@ -89,20 +127,50 @@ async def delete_switch(id: SwitchPath, dispatcher: DispatcherDep) -> Json[Switc
     409 while it is connected, hosts are declared there, or trees lead over it; the problem names
     all reasons. If it connects again, it joins again.
     """
-    return await dispatcher.removal.remove_switch(id)
+    return await dispatcher.network_parts.remove_switch(id)
+
+
+@router.put(
+    "/links/{id}",
+    tags=["network"],
+    responses={
+        200: answer("The link existed."),
+        201: answer("The link is new.", Json[LinkView], links={}),
+        **problems(404, 409),
+    },
+    openapi_extra=example({"lldp": False}),
+)
+async def put_link(
+    id: NewLinkPath, link: JsonBody[LinkIn], dispatcher: DispatcherDep, response: Response
+) -> Json[LinkView]:
+    """Add a link to a discovered network that discovery cannot find, or change one.
+
+    409 if the network was described at the first start.
+    """
+    view, new = await dispatcher.network_parts.put_link(id, probed=link.lldp)
+    response.status_code = 201 if new else 200
+    return view
 
 
 @router.delete(
     "/links/{id}",
     tags=["network"],
-    responses={200: answer("The link as it was."), **problems(404, 409)},
+    responses={
+        200: answer("The link as it was."),
+        202: answer("The link as it was; it goes when no tree uses it any more.", Json[LinkView]),
+        **problems(404, 409),
+    },
 )
-async def delete_link(id: LinkPath, dispatcher: DispatcherDep) -> Json[LinkView]:
-    """Remove a lost link from a discovered network.
+async def delete_link(
+    id: LinkPath, dispatcher: DispatcherDep, response: Response
+) -> Json[LinkView]:
+    """Remove a lost link, or one that carries no LLDP, from a discovered network.
 
-    409 while it is not lost, or trees use it; the problem names all reasons.
+    409 while another one is not lost, or trees use it; the problem names all reasons.
     """
-    return await dispatcher.removal.remove_link(id)
+    view, gone = await dispatcher.network_parts.remove_link(id)
+    response.status_code = 200 if gone else 202
+    return view
 
 
 @router.get(

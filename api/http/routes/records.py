@@ -109,8 +109,8 @@ async def _own(
 async def _check_owner(request: ApiRequest, kind: RecordKind, record_id: str) -> None:
     """Refuse (403) a record that belongs to another host; a record's host never changes."""
     if request.caller.host is not None:
-        record = await request.dispatcher.record(record_id, kind)
-        request.caller.must_act_for(record.host, "id")
+        host = await request.dispatcher.host_of(record_id, kind)
+        request.caller.must_act_for(host, "id")
 
 
 def _is_id(kind: RecordKind | None, record_id: str) -> bool:

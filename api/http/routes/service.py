@@ -15,17 +15,11 @@ from api.http.live_stream import EventStream
 from api.http.metrics.registry import MEDIA_TYPE as METRICS_TYPE
 from api.http.problems import ApiProblem
 from api.http.routes.spaces import space_out
-from api.http.schema.models import (
-    HealthOut,
-    ReadyOut,
-    ReportedOut,
-    ReportedSpace,
-    ReportIn,
-    ReportOut,
-)
+from api.http.schema.models import ReportedOut, ReportedSpace, ReportIn, ReportOut
 from api.http.schema.msgspec_types import Json, JsonBody
 from api.http.schema.openapi import answer, example
 from api.http.schema.parameters import HostQuery, MostQuery, TypesQuery
+from api.http.schema.service import HealthOut, ReadyOut
 from dispatcher.views import Change, ChangeType, Compaction, Restored, SpaceView
 
 router = new_router("service")

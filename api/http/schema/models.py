@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from configurators.state.learned_hosts import HostMode
 from configurators.state.wanted import MAX_WORKERS
 from configurators.store.model import Authentication
 from dispatcher.calls import MAX_LABEL, MAX_TTL, MIN_TTL
@@ -11,17 +12,17 @@ from dispatcher.views import (
     ConfiguratorView,
     FlowView,
     HostView,
-    Part,
     PartitionView,
+    ProposalView,
     RecordView,
     SouthboundView,
-    StoreView,
     SwitchView,
 )
 from dzflow.address import MAX_VERSION
 from monitor.balancing.balancer import BalancerStatus, Decision
 from monitor.jobs.state import JobKind, JobMode, JobState
 from monitor.views import MapView, MoveView
+from sdn.network.switch_limits import SwitchLimits
 
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
 SPACE_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
@@ -34,6 +35,7 @@ LinkId = Annotated[
     str,
     Meta(
         max_length=150,
+        pattern=r"^[A-Za-z0-9_.-]{1,64}:[0-9]{1,5}-[A-Za-z0-9_.-]{1,64}:[0-9]{1,5}$",
         description="A link, by its ends: SWITCH:PORT-SWITCH:PORT.",
         examples=["s1:1-s2:1"],
     ),
@@ -164,6 +166,40 @@ class HostIn(In, frozen=True):
     port: Annotated[int, Meta(ge=1, le=0xFEFF)]
     mac: Annotated[str, Meta(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")] | None = None
     ipv6: Annotated[str, Meta(max_length=45)] | None = None
+
+
+class SwitchIn(SwitchLimits, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A switch, and how it is treated where that differs from the settings for all switches."""
+
+    dpid: (
+        Annotated[
+            int, Meta(ge=1, description="Its datapath id, below 2^64; needed if the switch is new.")
+        ]
+        | None
+    ) = None
+    label: Annotated[str, Meta(max_length=MAX_LABEL, description="What people call it.")] = ""
+
+
+class LinkIn(In, frozen=True):
+    """A link between two switches."""
+
+    lldp: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Whether it carries LLDP, so that discovery finds it. If not, it counts as up while"
+                " its ports are up."
+            )
+        ),
+    ] = False
+
+
+class AcceptIn(In, frozen=True):
+    """The id that a host is to have (default: its own), and where it was when that was decided."""
+
+    id: HostId | None = None
+    switch: SwitchId | None = None
+    port: Annotated[int, Meta(ge=1, le=0xFEFF)] | None = None
 
 
 class MigrateIn(In, frozen=True):
@@ -315,6 +351,13 @@ class HostsOut(Struct, frozen=True):
     next: str | None = None
 
 
+class ProposalsOut(Struct, frozen=True):
+    """Hosts that were heard and are not in the network; `mode` is the setting `discovery.hosts`."""
+
+    mode: HostMode
+    items: list[ProposalView]
+
+
 class SwitchesOut(Struct, frozen=True):
     """All switches."""
 
@@ -378,58 +421,6 @@ class ReportOut(Struct, frozen=True):
     events: int
 
 
-class HealthOut(Struct, frozen=True):
-    """The process is alive."""
-
-    status: Literal["ok"] = "ok"
-
-
-class ImpairmentOut(Struct, frozen=True):
-    """A switch, partition, process or stored document that cannot be used.
-
-    `since` is seconds since the epoch.
-    """
-
-    kind: Literal["switch", "partition", "process", "document"]
-    id: str
-    reason: str
-    since: float
-
-
-class ImpairedCounts(Struct, frozen=True, omit_defaults=True):
-    """How many switches, partitions, processes and stored documents cannot be used."""
-
-    switches: int
-    partitions: int
-    processes: int
-    total: int
-    documents: int = 0
-
-
-class ReadyOut(Struct, frozen=True, omit_defaults=True):
-    """Whether requests can be served, and each part that this depends on.
-
-    `degraded`: requests are served, but those that concern what is impaired have to wait.
-    `not ready`: no request can be served, for the `reasons` given.
-
-    If the service has tokens, only operators get `reasons`, `impaired`, `parts` and `store`, which
-    says how full etcd's database is. `impaired` has at most 100 elements; `impaired_counts` counts
-    all.
-    """
-
-    status: Literal["ready", "degraded", "not ready"]
-    ready: bool
-    impaired_counts: ImpairedCounts
-    switches_up: int
-    switches: int
-    partitions_ready: int
-    partitions: int
-    reasons: list[str] | None = None
-    impaired: list[ImpairmentOut] | None = None
-    parts: list[Part] | None = None
-    store: StoreView | None = None
-
-
 class ReportedSpace(Struct, frozen=True):
     """What applications have counted in a space."""
 
@@ -450,50 +441,3 @@ class ReportedOut(Struct, frozen=True):
     items: list[ReportedSpace]
     host: str | None = None
     last: float | None = None
-
-
-class SettingOut(Struct, frozen=True):
-    """A setting. `set` says whether it differs from its default.
-
-    The value and the default of a `secret` are never given.
-    """
-
-    name: str
-    variable: str
-    meaning: str
-    value: Any
-    default: Any
-    set: bool
-    secret: bool = False
-
-
-class SettingsGroup(Struct, frozen=True):
-    """Settings that belong together; the first group has no name."""
-
-    name: str
-    meaning: str
-    items: list[SettingOut]
-
-
-class SettingsOut(Struct, frozen=True):
-    """What the service was started with, in the order of docs/reference/configuration.md."""
-
-    groups: list[SettingsGroup]
-
-
-class AboutOut(Struct, frozen=True):
-    """Versions, and who the caller is.
-
-    `etcd` has the versions of all members that answer, `packages` those of libraries. `role` is
-    that of the caller's token, `host` the one that it acts for. Without tokens, everybody is an
-    operator. `lab` says whether the data plane is the Open vSwitch lab.
-    """
-
-    dzflow: str
-    python: str
-    system: str
-    etcd: list[str]
-    packages: dict[str, str]
-    role: Literal["operator", "host"]
-    host: str | None = None
-    lab: bool = False

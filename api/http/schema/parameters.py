@@ -80,6 +80,8 @@ PartitionPath = Annotated[str, schema_of(PartitionId), Path()]
 
 NewSpacePath = Annotated[str, Checked(SpaceName), Path()]
 NewHostPath = Annotated[str, Checked(HostId), Path()]
+NewSwitchPath = Annotated[str, Checked(SwitchId), Path()]
+NewLinkPath = Annotated[str, Checked(LinkId), Path()]
 
 HostQuery = Annotated[str | None, Checked(HostId), Query()]
 SpaceQuery = Annotated[str | None, Checked(SpaceName), Query()]

@@ -111,6 +111,8 @@ def dispatcher_options(settings: Settings, node: str) -> DispatcherOptions:
             longest=times.back_after_longest,
         ),
         settled_after=settings.discovery.settled_after,
+        hosts=settings.discovery.hosts,
+        accept_after=settings.discovery.accept_after,
         traces=trace_place(settings),
         traces_bytes=limits.traces,
     )

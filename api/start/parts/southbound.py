@@ -43,6 +43,7 @@ def southbound_options(settings: Settings, node: str, alone: bool = False) -> So
         queue=switches.queue,
         rate=switches.rate or None,
         discover=settings.discovers,
+        learn_hosts=settings.discovery.hosts != "declared",
         cert=str(tls.cert) if tls.cert else None,
         key=str(tls.key) if tls.key else None,
         ca=str(tls.ca) if tls.ca else None,

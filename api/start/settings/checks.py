@@ -54,6 +54,7 @@ def check_settings(settings: Settings, only: Only | None) -> None:
             "openflow.allow_plain: emulated switches connect to the nodes of Ray beyond loopback,"
             " without TLS; allow it with openflow.allow_plain = true in a network that you trust"
         )
+    _check_learning(settings)
     _check_permissions(settings)
     _check_traces(settings)
     if settings.jobs.every and role.api and find_spec("pyspark") is None:
@@ -103,6 +104,22 @@ def _check_role(settings: Settings, only: Only | None) -> None:
         raise BadSettings(
             f"data_plane: --only network is for emulated and ovs, and not for"
             f" {settings.data_plane}: those switches are yours"
+        )
+
+
+def _check_learning(settings: Settings) -> None:
+    hosts = settings.discovery.hosts
+    if hosts == "declared":
+        return
+    if settings.data_plane == "onos":
+        raise BadSettings(
+            f"discovery.hosts: {hosts} is for switches that connect to dzflow itself; behind ONOS,"
+            ' declare hosts by PUT /hosts, and set "declared"'
+        )
+    if not settings.discovers:
+        raise BadSettings(
+            f"discovery.hosts: {hosts} needs to know which ports lead to switches; set"
+            ' discovery.links = "on"'
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
-from api.http.schema.models import SettingOut, SettingsGroup, SettingsOut
+from api.http.schema.service import SettingOut, SettingsGroup, SettingsOut
 from api.start.settings.secret_values import secrets_of
 from api.start.settings.settings import PREFIX, Settings
 

@@ -88,10 +88,10 @@ class Settings(BaseSettings):
         description="line:N, ring:N, tree:D,F, fat-tree:10 or 102, or a file",
     )
     configurators: WorkerCount = Field(
-        default=2, description="workers that decide flow changes; at the first start"
+        default=2, description="workers that decide flow changes; counts when it changes"
     )
     southbound: WorkerCount = Field(
-        default=1, description="workers that hold the switch connections; at the first start"
+        default=1, description="workers that hold the switch connections; counts when it changes"
     )
     southbound_placed: Literal["ray", "outside"] = Field(
         default="ray",

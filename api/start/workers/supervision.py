@@ -56,7 +56,10 @@ async def supervise(self: child.Child, stop: asyncio.Event) -> None:
 
 
 async def end_all(self: child.Child, stop: asyncio.Event) -> None:
-    """End all configurators, whoever supervises them; none is started until a count is stored."""
+    """End all configurators, also those that another process supervises.
+
+    None is started until a count is stored.
+    """
     async with Etcd(common.access(self.settings)) as etcd, asyncio.TaskGroup() as group:
         registration = _registration(self, etcd, replace=True)
         registered = group.create_task(registration.keep())
@@ -117,37 +120,40 @@ async def _act(
     stop: asyncio.Event,
     on_ready: Callable[[], None],
 ) -> None:
-    """Supervise the configurators while this process is registered, until `stop` is set."""
+    """Join Ray, register, and supervise the configurators until `stop` is set.
+
+    Superseded if another process has registered by then. A process that cannot join Ray does not
+    register: another one may be able to.
+    """
 
     def registered_by(name: str, value: bytes | None, revision: int) -> None:
         if not name and value is not None:
             registration.observe(decode_process(value), revision)
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(registration.keep()),
-            group.create_task(Mirror(etcd, keys.RAY, bytes, registered_by).run()),
-        ]
-        await registration.known.wait()
-        cluster = DetachedCluster(self.settings)
+    cluster = DetachedCluster(self.settings)
+    try:
         await unless_set(stop, _join(self, cluster))
-        try:
-            if stop.is_set():
-                return
-            for text in await asyncio.to_thread(cluster.adopt):
-                self.report(event=text)
-            on_ready()
-            await unless_set(stop, read_counts(etcd, placed_kinds(self.settings)))
-            scaling = WorkerScaling(
-                cluster,
-                etcd,
-                registration,
-                self.settings.mode,
-                lambda text: self.report(event=text),
-                one_of_several=True,
-            )
-            await scaling.run(stop)
-        finally:
-            await asyncio.to_thread(cluster.leave)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(registration.keep()),
+                group.create_task(Mirror(etcd, keys.RAY, bytes, registered_by).run()),
+            ]
+            await unless_set(stop, registration.known.wait())
+            if not stop.is_set():
+                for text in await asyncio.to_thread(cluster.adopt):
+                    self.report(event=text)
+                on_ready()
+                await unless_set(stop, read_counts(etcd, placed_kinds(self.settings)))
+                scaling = WorkerScaling(
+                    cluster,
+                    etcd,
+                    registration,
+                    self.settings.mode,
+                    lambda text: self.report(event=text),
+                    one_of_several=True,
+                )
+                await scaling.run(stop)
             for task in tasks:
                 task.cancel()
+    finally:
+        await asyncio.to_thread(cluster.leave)

@@ -1,4 +1,9 @@
-"""The workers that a service wants: the settings say how many at the first start, then etcd."""
+"""How many workers a service wants: what was said last, by the settings or while it runs.
+
+The settings count when they name a number for the first time, or another one than the last time. So
+a changed setting scales the service at its next start, and a setting that stays the same does not
+undo what `POST /configurators` has done.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,9 +12,9 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from api.start.settings.settings import BadSettings, Part, Settings
-from configurators.state.wanted import read_count
+from configurators.state.wanted import read_count, read_wanted
 from configurators.store.documents import encode
-from configurators.store.etcd.client import Etcd, Put, absent
+from configurators.store.etcd.client import Etcd, Put, unchanged
 from configurators.store.keys import wanted_key
 from configurators.store.mirror import follow_key
 from configurators.store.model import Wanted, WorkerKind
@@ -55,28 +60,46 @@ def placed_kinds(settings: Settings) -> tuple[WorkerKind, ...]:
 
 
 async def load_or_store_counts(etcd: Etcd, settings: Settings) -> Counts:
-    """The stored counts; where there is none, that of the settings is stored.
+    """The wanted counts, after the settings have been applied.
 
     Nobody counts workers that are not placed on Ray: all that are there are wanted. BadSettings if
-    the settings have too few ports for the stored count.
+    the settings have too few ports for the count.
     """
-    counts: dict[WorkerKind, int] = {}
+    await forget_uncounted(etcd, settings)
+    return {kind: await _apply(etcd, settings, kind) for kind in placed_kinds(settings)}
+
+
+async def forget_uncounted(etcd: Etcd, settings: Settings) -> None:
+    """Delete the counts of kinds that are not placed on Ray."""
     for kind in KINDS:
         if kind not in placed_kinds(settings):
             await etcd.delete(wanted_key(kind))
-            continue
-        first = _setting(settings, kind)
-        put = Put(wanted_key(kind), encode(Wanted(first)))
-        await etcd.transact([absent(wanted_key(kind))], [put])
+
+
+async def _apply(etcd: Etcd, settings: Settings, kind: WorkerKind) -> int:
+    while True:
         stored = await etcd.get(wanted_key(kind))
-        counts[kind] = read_count(stored.value if stored else None) or first
-    ports = settings.openflow.ports
-    if ports and len(ports) < counts.get("southbound", 0):
-        raise BadSettings(
-            f"openflow.ports: there are {len(ports)}, but {counts['southbound']} southbound"
-            " processes are wanted by now (`dzflow southbound scale`); give one for each"
-        )
-    return counts
+        old = read_wanted(stored.value if stored else None)
+        new = apply_setting(old, _setting(settings, kind), kind in settings.model_fields_set)
+        ports = settings.openflow.ports if kind == "southbound" else ()
+        if ports and len(ports) < new.count:
+            raise BadSettings(
+                f"openflow.ports: there are {len(ports)}, but {new.count} southbound processes"
+                " are wanted by now (`dzflow southbound scale`); give one for each"
+            )
+        compare = unchanged(wanted_key(kind), stored.revision if stored else 0)
+        put = Put(wanted_key(kind), encode(new))
+        if new == old or (await etcd.transact([compare], [put])).succeeded:
+            return new.count
+
+
+def apply_setting(stored: Wanted | None, setting: int, named: bool) -> Wanted:
+    """What is wanted after a start with this setting; `named` says whether it is not a default."""
+    if stored is None:
+        return Wanted(setting, setting if named else None)
+    if named and setting != stored.given:
+        return Wanted(setting, setting)
+    return stored
 
 
 async def read_counts(etcd: Etcd, kinds: Iterable[WorkerKind] = KINDS) -> Counts:
@@ -92,11 +115,11 @@ async def read_counts(etcd: Etcd, kinds: Iterable[WorkerKind] = KINDS) -> Counts
 
 
 def find_other_counts(settings: Settings, counts: Counts) -> list[str]:
-    """Remarks on counts that are given explicitly, but are not the stored ones."""
+    """Remarks on counts that are given explicitly, but were changed while the service ran."""
     return [
-        f"{count} {_words(kind)} are started, not {_setting(settings, kind)}: from the second start"
-        f" on, the stored number counts. Change it with `dzflow {kind} scale"
-        f" {_setting(settings, kind)}`"
+        f"{count} {_words(kind)} are started, not {_setting(settings, kind)}: the number was"
+        " changed since the settings last named it. Change it with"
+        f" `dzflow {kind} scale {_setting(settings, kind)}`"
         for kind, count in counts.items()
         if kind in settings.model_fields_set and count != _setting(settings, kind)
     ]

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from configurators.engine.engine import Decision
 from configurators.environment import Clock
-from sdn.tables.flows import Batch, Change, FlowOp
 from sdn.outcomes import Acknowledged, Failed, Outcome
+from sdn.tables.flows import Batch, Change, FlowOp
 
 
 class Push:
@@ -86,16 +86,9 @@ def ops_of(decision: Decision, switch: str) -> list[FlowOp]:
 
 def tally(decision: Decision) -> tuple[int, int, int]:
     """How many operations of a decision add, modify and delete."""
-    total = adds = deletes = 0
-    for batch in decision.rounds:
-        for ops in batch.values():
-            total += len(ops)
-            for op in ops:
-                if op.change is Change.ADD:
-                    adds += 1
-                elif op.change is Change.DELETE:
-                    deletes += 1
-    return adds, total - adds - deletes, deletes
+    changes = [op.change for batch in decision.rounds for ops in batch.values() for op in ops]
+    adds, deletes = changes.count(Change.ADD), changes.count(Change.DELETE)
+    return adds, len(changes) - adds - deletes, deletes
 
 
 def shares(total: int, parts: int) -> list[int]:

@@ -15,8 +15,8 @@ from configurators.environment import Clock
 from configurators.partition.options import PartitionOptions
 from configurators.partition.slices.push import Backoff, Push, ops_of, sort_outcomes, tally
 from configurators.partition.slices.undo import way_back
-from sdn.tables.flows import Batch, Change, FlowEntry, FlowKey, FlowOp
 from sdn.outcomes import Outcome
+from sdn.tables.flows import Batch, Change, FlowEntry, FlowKey, FlowOp
 
 log = logging.getLogger(__name__)
 

@@ -24,6 +24,7 @@ from dispatcher.requests.operation import Action, Operation
 from dispatcher.requests.pipeline import RequestPipeline
 from dispatcher.requests.spans import begin_span
 from dispatcher.requests.writing.first_write import REINDEXED
+from dispatcher.requests.writing.settled_records import SettledRecords
 from dispatcher.requests.writing.stored_records import StoredRecord, list_records, read_many
 from dispatcher.views import RecordView
 from dzflow.aio import PauseByTime
@@ -49,6 +50,7 @@ class Records:
         etcd: Etcd,
         catalogue: Catalogue,
         pipeline: RequestPipeline,
+        settled: SettledRecords,
         views: RecordViews,
         replies: Replies,
         followed: FollowedRecords,
@@ -62,6 +64,7 @@ class Records:
         self._etcd = etcd
         self._catalogue = catalogue
         self._pipeline = pipeline
+        self._known = settled
         self._views = views
         self._replies = replies
         self._followed = followed
@@ -239,9 +242,14 @@ class Records:
         span: Span | None = None,
     ) -> list[Answer]:
         """Unsubscribe or unadvertise; waits so many seconds for the switches to acknowledge."""
+        received = self._clock.monotonic()
         reply = PendingReply(len(ids))
         wanted = _valid(reply, ids)
-        live = await read_many(self._etcd, list(wanted.values()))
+        live: dict[str, StoredRecord] = {}
+        if key is None:
+            live = {id: known for id in wanted.values() if (known := self._known.get(id))}
+        remembered = frozenset(live)
+        live |= await read_many(self._etcd, [id for id in wanted.values() if id not in live])
         finished: dict[str, StoredRecord] = {}
         if key is not None:
             mark = fingerprint(f"end {kind}", ids)
@@ -254,7 +262,6 @@ class Records:
                 earlier = await self._earlier_use(name, mark)
             if earlier:
                 finished = await read_many(self._etcd, list(wanted.values()), finished=True)
-        now = self._clock.monotonic()
         for place, id in wanted.items():
             stored = live.get(id)
             if stored and stored.record.kind == kind:
@@ -262,7 +269,8 @@ class Records:
                 if stored.record.state == "removing":
                     self._replies.follow(caller, "end", stored.record)
                 else:
-                    operation = Operation.end(stored, now, caller)
+                    operation = Operation.end(stored, received, caller)
+                    operation.remembered = id in remembered
                     if span is not None:
                         begin_span(operation, span, place)
                     self._pipeline.intake.add(operation)
@@ -334,11 +342,18 @@ class Records:
     async def record(self, id: str, kind: RecordKind | None = None) -> RecordView:
         """A record, also one that was removed or has failed lately; NotFound if there is none."""
         record = await self._read_also_finished(id)
-        if kind and record.kind != kind:
-            raise NotFound(f"there is no {kind} {id!r}; it is an {record.kind}")
+        if kind:
+            _check_kind(record, kind)
         operation = self._pipeline.in_flight.get(id)
         current = operation if operation and operation.record.seq == record.seq else None
         return self._views.view(record, current)
+
+    async def host_of(self, id: str, kind: RecordKind) -> str:
+        """The host that a record belongs to, which never changes; NotFound if there is none."""
+        known = self._known.get(id)
+        record = known.record if known else await self._read_also_finished(id)
+        _check_kind(record, kind)
+        return record.host
 
     async def records(
         self,
@@ -429,6 +444,11 @@ def _valid(reply: PendingReply, elements: Sequence[T | Problem]) -> dict[int, T]
         else:
             found[place] = element
     return found
+
+
+def _check_kind(record: Record, kind: RecordKind) -> None:
+    if record.kind != kind:
+        raise NotFound(f"there is no {kind} {record.id!r}; it is an {record.kind}")
 
 
 def _is_settled_or_removing(record: Record) -> bool:

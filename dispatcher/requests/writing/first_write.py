@@ -155,7 +155,12 @@ class OperationWriter:
             self._in_doubt |= self._is_unattended(stored.record)
         if operation.only_if or (operation.resumed and operation.caller is None):
             self._steps.hand_over(operation, None)  # the dispatcher that changed it goes on
-        elif stored is None and operation.action == "end" and operation.stored:
+        elif (
+            stored is None
+            and operation.action == "end"
+            and operation.stored
+            and not operation.remembered
+        ):
             # It ended meanwhile, perhaps because the caller has asked twice.
             self._steps.hand_over(operation, operation.stored.record)
         elif stored is None:

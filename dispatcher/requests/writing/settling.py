@@ -22,6 +22,7 @@ from dispatcher.requests.steps import Steps
 from dispatcher.requests.timers import call_after
 from dispatcher.requests.timing import timing_of
 from dispatcher.requests.writing.record_writer import RecordWriter
+from dispatcher.requests.writing.settled_records import SettledRecords
 from dispatcher.requests.writing.wait_reasons import WaitReasons
 from dispatcher.requests.writing.writes import Write, WriteResult
 from dzflow.aio import BackgroundTasks
@@ -47,11 +48,13 @@ class Settling:
         in_flight: InFlight,
         delivery: Delivery,
         reasons: WaitReasons,
+        settled: SettledRecords,
         steps: Steps,
         tasks: BackgroundTasks,
         clock: Clock,
     ) -> None:
         self._catalogue = catalogue
+        self._settled = settled
         self._reachability = reachability
         self._planner = planner
         self._writer = writer
@@ -169,6 +172,11 @@ class Settling:
         if operation.ended:
             return
         if result is WriteResult.WRITTEN:
+            document = write.document
+            if settled.state == "active" and document is not None:
+                self._settled.keep(settled.id, document, write.revision)
+            else:
+                self._settled.forget(settled.id)
             ending = Ending.FAILED if operation.rollout.refusal else Ending.DONE
             self._steps.end(operation, settled, ending)
         elif result is WriteResult.CHANGED:

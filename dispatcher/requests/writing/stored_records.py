@@ -33,7 +33,7 @@ class StoredRecord(NamedTuple):
 async def read_many(
     etcd: Etcd, ids: Sequence[str], finished: bool = False
 ) -> dict[str, StoredRecord]:
-    """The records with these ids, those of them that exist."""
+    """The records with these ids, those of them that exist and can be decoded."""
     keys = []
     for id in dict.fromkeys(ids):
         try:
@@ -48,8 +48,8 @@ async def read_many(
     for result in results:
         for items in result.gets:
             for item in items:
-                stored = StoredRecord.decode(item)
-                found[stored.record.id] = stored
+                if stored := _decode(item):
+                    found[stored.record.id] = stored
     return found
 
 
@@ -69,18 +69,24 @@ async def scan(
         limit = page_size if most is None else min(page_size, most - looked)
         page = await etcd.range(under, after=after, limit=limit)
         for item in page.items:
-            try:
-                stored = StoredRecord.decode(item)
-                if not item.key.endswith(f"/{stored.record.id}"):
-                    raise BadDocument(f"it has the id {stored.record.id[:32]!r}")
-            except BadDocument as error:
-                _log.error("%s is left out: %s", item.key, error)
-                continue
-            yield item.key, stored
+            if stored := _decode(item):
+                yield item.key, stored
         if not page.more or not page.items:
             return
         looked += len(page.items)
         after = page.items[-1].key
+
+
+def _decode(item: Stored) -> StoredRecord | None:
+    """A record; None if something else than dzflow has written it, which the log says."""
+    try:
+        stored = StoredRecord.decode(item)
+        if not item.key.endswith(f"/{stored.record.id}"):
+            raise BadDocument(f"it has the id {stored.record.id[:32]!r}")
+    except BadDocument as error:
+        _log.error("%s is left out: %s", item.key, error)
+        return None
+    return stored
 
 
 class Listed(NamedTuple):

@@ -1,4 +1,4 @@
-"""`dzflow topology`: show the network, or write it to a file."""
+"""`dzflow topology`: show the network, write it to a file, declare or forget parts of it."""
 
 import json as json_lib
 from collections.abc import Sequence
@@ -15,13 +15,19 @@ from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, state
 from dzflow.errors import BadInput
 
-app = typer.Typer(help="Show the network, or write it to a file.")
+app = typer.Typer(help="Show the network, write it to a file, declare or forget parts of it.")
 
+CREATED, ACCEPTED = 201, 202
+DPID_DIGITS = 16
 SUFFIXES = (".json", ".yaml", ".yml")
 
 
 class NoExport(BadInput):
     """The network cannot be written to this file."""
+
+
+class BadOption(BadInput):
+    """An option has no value that makes sense, or does not go with the others."""
 
 
 @app.callback(invoke_without_command=True)
@@ -44,9 +50,10 @@ def show(
     for host in found["hosts"]:
         row = (host["id"], host["switch"], host["port"], host.get("wire") or "")
         hosts.add_row(*map(plain, row))
-    links = Table("link", "state", title="links", title_justify="left")
+    links = Table("link", "state", "discovery", title="links", title_justify="left")
     for link in found["links"]:
-        links.add_row(plain(_link(link)), state("up" if link["up"] else "down"))
+        hidden = "" if link["lldp"] else "not probed"
+        links.add_row(plain(_link(link)), state("up" if link["up"] else "down"), hidden)
     trees = Table("tree", "root", "links", "whole", title="trees", title_justify="left")
     for tree in found["trees"]:
         whole = "yes" if tree["whole"] else f"no: {', '.join(tree['broken'])}"
@@ -79,7 +86,7 @@ def export(
         "hosts": ("id", "switch", "port", "mac", "ipv6"),
     }
     document = {
-        section: [_chosen(one, names) for one in found[section]]
+        section: [_chosen(one, names) | _treatment(one) for one in found[section]]
         for section, names in members.items()
     }
     try:
@@ -92,6 +99,59 @@ def export(
 
 
 @app.command()
+def declare(
+    name: Annotated[str, typer.Argument(help="A switch, such as s7, or a link: s1:2-s7:1.")],
+    dpid: Annotated[
+        str | None,
+        typer.Option(help="Datapath id of a switch: 7, 0x7 or 16 hexadecimal digits; if new."),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="What people call the switch.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Flow-mods per second; 0: no limit.")] = None,
+    window: Annotated[int | None, typer.Option(help="Flow-mods without an answer yet.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds until it is given up.")] = None,
+    echo_every: Annotated[float | None, typer.Option(help="Seconds between two echos.")] = None,
+    capacity: Annotated[int | None, typer.Option(help="Entries of each table.")] = None,
+    tables: Annotated[str | None, typer.Option(help="Tables that may be used: 60-90.")] = None,
+    groups: Annotated[str | None, typer.Option(help="Groups that may be used: 1-500.")] = None,
+    lldp: Annotated[
+        bool | None,
+        typer.Option("--lldp", help="The link carries LLDP, so that discovery finds it."),
+    ] = None,
+    url: Url = URL,
+    token: Token = None,
+    ca: Ca = None,
+) -> None:
+    """Add a switch or a link to a discovered network, or change how it is treated.
+
+    A switch before it connects, a link that discovery cannot find. What is left out gets its
+    default, but for the datapath id of a switch that there is.
+    """
+    given = {
+        "dpid": None if dpid is None else _dpid(dpid),
+        "label": label,
+        "rate": rate,
+        "window": window,
+        "timeout": timeout,
+        "echo_every": echo_every,
+        "capacity": capacity,
+        "tables": None if tables is None else _range("tables", tables),
+        "groups": None if groups is None else _range("groups", groups),
+        "lldp": lldp,
+    }
+    body = {option: value for option, value in given.items() if value is not None}
+    is_link = ":" in name
+    wrong = [option for option in body if (option == "lldp") is not is_link]
+    if wrong:
+        kind, names = "link" if is_link else "switch", ", ".join(wrong).replace("_", "-")
+        raise BadOption(f"{plain(name)} is a {kind}, which has no {names}")
+    kind = "links" if is_link else "switches"
+    with interruptible(), open_client(url, token, ca) as client:
+        answer = checked(client.put(f"/{kind}/{quote(name, safe='')}", json=body))
+    done = "added" if answer.status_code == CREATED else "changed"
+    Console(stderr=True).print(f"{plain(name)} is {done}", highlight=False)
+
+
+@app.command()
 def forget(
     name: Annotated[str, typer.Argument(help="A switch, such as s7, or a link: s1:2-s7:1.")],
     url: Url = URL,
@@ -101,8 +161,37 @@ def forget(
     """Remove a switch or a link that is gone for good from a discovered network."""
     kind = "links" if ":" in name else "switches"
     with interruptible(), open_client(url, token, ca) as client:
-        checked(client.delete(f"/{kind}/{quote(name, safe='')}"))
-    Console(stderr=True).print(f"{plain(name)} is removed", highlight=False)
+        answer = checked(client.delete(f"/{kind}/{quote(name, safe='')}"))
+    later = "will be removed when no tree uses it any more"
+    done = later if answer.status_code == ACCEPTED else "is removed"
+    Console(stderr=True).print(f"{plain(name)} {done}", highlight=False)
+
+
+def _dpid(text: str) -> int:
+    """A datapath id as people write it; with all its 16 digits, it is hexadecimal."""
+    is_hex = text.lower().startswith("0x") or len(text) == DPID_DIGITS
+    try:
+        return int(text, 16 if is_hex else 10)
+    except ValueError:
+        raise BadOption(f"dpid: {plain(text)} is no number such as 7 or 0x7") from None
+
+
+def _range(option: str, text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    try:
+        return [int(first), int(last)]
+    except ValueError:
+        raise BadOption(f"{option}: {plain(text)} is no range such as 1-90") from None
+
+
+def _treatment(one: dict[str, Any]) -> dict[str, Any]:
+    """How a switch or link is treated, where that is not the default."""
+    found: dict[str, Any] = dict(one.get("limits", {}))
+    if one.get("label"):
+        found["label"] = one["label"]
+    if not one.get("lldp", True):
+        found["lldp"] = False
+    return found
 
 
 def _chosen(one: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

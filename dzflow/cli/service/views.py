@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -69,8 +70,8 @@ def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca =
     _show(
         get(url, token, ca, "/switches"),
         json,
-        ("id", "dpid", "state", "southbound", "hosts", "links", "reason"),
-        ("dpid", "links", "hosts"),
+        ("id", "label", "dpid", "state", "southbound", "hosts", "links", "reason"),
+        ("dpid", "links", "hosts", "label"),
     )
 
 
@@ -86,7 +87,7 @@ def flows(
     ca: Ca = None,
 ) -> None:
     """Show the flow entries of a switch."""
-    found = get(url, token, ca, f"/switches/{switch}/flows", source=source)
+    found = get(url, token, ca, f"/switches/{quote(switch, safe='')}/flows", source=source)
     columns = ("table", "priority", "match", "in_port", "actions", "goto", "space", "partition")
     _show(found, json, columns, ("goto", "table", "in_port", "space"))
 

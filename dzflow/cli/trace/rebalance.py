@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from spark.rebalance.options import RebalanceOptions
     from spark.session import SparkOptions
     from spark.shapes.model import Proposal
+
+T = TypeVar("T")
 
 _MOST_PARTITIONS = 4096  # that the service accepts
 
@@ -157,32 +159,27 @@ def parse_speeds(given: list[str]) -> dict[str, float]:
 
 def read_owners(file: Path) -> dict[str, str]:
     """The configurator of each partition by id; BadOption if the file does not say that."""
-    import msgspec
-
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, str])
-    except OSError as error:
-        raise BadOption(f"--owners {file} cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadOption(
-            f"--owners takes a JSON object of configurators by partition; {file}: {error}"
-        ) from None
+    what = "a JSON object of configurators by partition"
+    return _read("--owners", file, dict[str, str], what)
 
 
 def read_shapes(file: Path) -> "Proposal":
     """The shapes that `dzflow trace shapes --shapes` has written; BadOption if they are not."""
-    import msgspec
-
     from spark.shapes.model import Proposal
 
+    return _read("--shapes", file, Proposal, "a file of `dzflow trace shapes --shapes`")
+
+
+def _read(option: str, file: Path, kind: type[T], what: str) -> T:
+    """The JSON value in a file that an option names; BadOption if it is not of this kind."""
+    import msgspec
+
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Proposal)
+        return msgspec.json.decode(file.read_bytes(), type=kind)
     except OSError as error:
-        raise BadOption(f"--shapes {file} cannot be read: {error.strerror}") from None
+        raise BadOption(f"{option} {file} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadOption(
-            f"--shapes takes a file of `dzflow trace shapes --shapes`; {file}: {error}"
-        ) from None
+        raise BadOption(f"{option} takes {what}; {file}: {error}") from None
 
 
 def with_service(options: "RebalanceOptions", client: "httpx.Client") -> "RebalanceOptions":

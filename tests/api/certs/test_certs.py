@@ -192,6 +192,29 @@ def test_no_certificate_outlives_its_authority(tmp_path: Path) -> None:
     assert {each.ends for each in folder.certificates()} == {NOW + MONTH}
 
 
+@pytest.mark.parametrize("late", [timedelta(minutes=1), DAY])
+def test_an_authority_that_has_ended_signs_nothing_until_it_is_renewed(
+    late: timedelta, tmp_path: Path
+) -> None:
+    folder = made(tmp_path)
+    before = contents(folder)
+    ended = at(folder, NOW + DECADE + late)
+    wanted = wanted_certificates([], [], ["rack2=3"])
+    with pytest.raises(CertificateFolderError, match=r"ca\.pem has ended; nothing was made"):
+        ended.make(wanted, YEAR, DECADE)
+    assert contents(folder) == before
+    ended.renew(MONTH, YEAR, DECADE)
+    ended.make(wanted, YEAR, DECADE)
+    rack = ended.certificate("openflow", "rack2")
+    assert certificate(rack).not_valid_after_utc == NOW + DECADE + late + YEAR
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "certs").write_text("a file")
+    with pytest.raises(CertificateFolderError, match="certs cannot be used: File exists"):
+        made(tmp_path)
+
+
 def test_a_renewed_authority_still_stands_for_what_it_signed(tmp_path: Path) -> None:
     folder = CertificateFolder(tmp_path / "certs", NOW)
     folder.make(wanted_certificates(["m1"], [], ["rack1=1"]), YEAR, 20 * DAY)

@@ -5,7 +5,7 @@ from typing import cast
 import msgspec
 
 from api.http.readiness import MAX_IMPAIRED, Readiness
-from api.http.schema.models import ImpairedCounts, ReadyOut
+from api.http.schema.service import ImpairedCounts, ReadyOut
 from configurators.environment import Clock
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.views import Health, Impairment, Part

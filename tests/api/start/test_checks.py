@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from api.start.parts.api import dispatcher_options, job_options
+from api.start.parts.southbound import southbound_options
 from api.start.settings import checks
 from api.start.settings.checks import check_settings, find_hints
 from api.start.settings.settings import BadSettings, Part, Settings
@@ -155,3 +156,24 @@ def test_with_the_role_equal_there_is_one_southbound_process(
 ) -> None:
     limit = dispatcher_options(load(None, options, {}), "n1").southbound_limit
     assert (limit and limit.most) == most
+
+
+@pytest.mark.parametrize("hosts", ["propose", "accept"])
+def test_hosts_are_learned_only_where_links_are_found(hosts: str) -> None:
+    for given in (
+        {"data_plane": "onos", "plan": "lpm"},
+        {"data_plane": "external", "discovery": {"hosts": hosts, "links": "off"}},
+        {"data_plane": "emulated"},  # which finds no links unless it is told to
+    ):
+        found = load(None, {"discovery": {"hosts": hosts}, **given}, {})
+        with pytest.raises(BadSettings, match=r"^discovery\.hosts: "):
+            check_settings(found, None)
+    for given in (
+        {"data_plane": "external"},
+        {"data_plane": "emulated", "discovery": {"hosts": hosts, "links": "on"}},
+    ):
+        found = load(None, {"discovery": {"hosts": hosts}, **given}, {})
+        check_settings(found, None)
+        assert dispatcher_options(found, "").hosts == hosts
+        assert southbound_options(found, "").learn_hosts
+    assert not southbound_options(load(None, {"data_plane": "external"}, {}), "").learn_hosts

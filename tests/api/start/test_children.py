@@ -105,3 +105,37 @@ def test_what_a_child_prints_goes_to_stderr_if_logs_do(
     asyncio.run(scenario())
     assert "Beautiful is better than ugly." in capfd.readouterr().err
     assert not (tmp_path / "short.out").exists()
+
+
+async def test_a_child_that_cannot_be_started_is_started_when_that_is_possible_again(
+    tmp_path: Path,
+) -> None:
+    logs, away = tmp_path / "logs", tmp_path / "away"
+    logs.mkdir()
+    told: list[str] = []
+    child = ChildProcess("registers", "tests.api.registers", {}, logs / "registers.out")
+    child.start()
+    keeping = asyncio.create_task(keep_running(child, told.append))
+    async with asyncio.timeout(60):
+        await child.ready.wait()
+        logs.rename(away)
+        child.kill()
+        await until(lambda: any("registers cannot be started" in text for text in told))
+        away.rename(logs)
+        await child.ready.wait()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await child.stop()
+
+
+async def test_a_child_that_cannot_be_restarted_can_be_stopped(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    child = ChildProcess("short", "this", {}, logs / "short.out")
+    child.start()
+    async with asyncio.timeout(60):
+        await child.exited.wait()
+        logs.rename(tmp_path / "away")
+        with pytest.raises(FileNotFoundError):
+            child.start()
+        await child.stop()

@@ -15,13 +15,26 @@ from tests.outside import outside_network
 from tests.service import SCHEMA, eventually, running
 
 SHAPE = topology("fat-tree:102")
-HOSTS = SHAPE.hosts[:2] + SHAPE.hosts[-2:]
+DECLARED = SHAPE.hosts[0]
+OTHERS = [SHAPE.hosts[1].id, SHAPE.hosts[-2].id, SHAPE.hosts[-1].id]
 
 
 async def store_wires(access: Access, network: EmulatedNetwork) -> None:
     """Tell applications where they reach the hosts, as the service does for its own network."""
+    endpoints = network.endpoints()
+    wires = {learned_id(network, name): endpoint for name, endpoint in endpoints.items()}
     async with Etcd(access) as etcd:
-        await etcd.put(keys.WIRES, encode(network.endpoints()))
+        await etcd.put(keys.WIRES, encode(wires | endpoints))
+
+
+def learned_id(network: EmulatedNetwork, host: str) -> str:
+    """How a host is called that nobody has declared."""
+    return f"host-{network.hosts[host].mac.hex()}"
+
+
+def known(rest: Rest) -> set[str]:
+    """The hosts of the network."""
+    return {host["id"] for host in rest.get("/hosts")["items"]}
 
 
 def is_whole(rest: Rest) -> bool:
@@ -37,12 +50,15 @@ def is_whole(rest: Rest) -> bool:
     )
 
 
-def test_102_switches_that_nobody_described_are_found_and_events_flow(tmp_path: Path) -> None:
+def test_102_switches_that_nobody_described_and_their_hosts_are_found_and_events_flow(
+    tmp_path: Path,
+) -> None:
     ports = free_ports(1)
     external: dict[str, Any] = {
         "data_plane": "external",
         "topology": None,
         "openflow": {"ports": ports},
+        "discovery": {"hosts": "accept", "accept_after": 2.0},
     }
     with running(tmp_path, **external) as service, Rest(service.url) as rest:
         assert rest.get("/topology")["switches"] == []
@@ -50,10 +66,15 @@ def test_102_switches_that_nobody_described_are_found_and_events_flow(tmp_path: 
         with outside_network(SHAPE, *ports) as network:
             eventually(lambda: is_whole(rest), "the network is found")
             asyncio.run(store_wires(service.access, network))
-            for host in HOSTS:
-                where = {"switch": host.switch, "port": host.port}
-                rest.put(f"/hosts/{host.id}", where)
-            names = [host.id for host in HOSTS]
+            # All join by themselves; one is declared under another name instead.
+            where = {"switch": DECLARED.switch, "port": DECLARED.port}
+            learned = {learned_id(network, host.id) for host in SHAPE.hosts}
+            eventually(lambda: known(rest) == learned, "all hosts are found")
+            first = learned_id(network, DECLARED.id)
+            rest.delete(f"/hosts/{first}")
+            rest.put(f"/hosts/{DECLARED.id}", where)
+            assert known(rest) == {DECLARED.id} | learned - {first}
+            names = [DECLARED.id, *(learned_id(network, name) for name in OTHERS)]
             publisher, *others = [ControlPlane(service.url, host=name) for name in names]
             publisher.put_space("stocks", SCHEMA)
             listening = [one.subscribe("stocks", "price > 420") for one in others]

@@ -11,8 +11,8 @@ from api.start.settings.sources import load
 from configurators.store import keys
 from configurators.store.documents import decode_network
 from configurators.store.etcd.client import Etcd
-from sdn.tables.pipeline import OutOfTables
 from sdn.network.switch_limits import SwitchLimits
+from sdn.tables.pipeline import OutOfTables
 from tests.etcd import TestEtcd
 
 
@@ -87,6 +87,7 @@ async def test_the_stored_network_follows_what_the_file_says_about_single_switch
         doc = await load_or_store_network(etcd, load(None, told, {}))
         assert doc.switches[0].limits == SwitchLimits(rate=45, tables=(3, 9))
         assert doc.pipeline.table_ranges == {"s1": (3, 9)}
+        assert (doc.switches[0].label, doc.unprobed) == ("", ())
         # Without the file, what is stored counts.
         assert await load_or_store_network(etcd, load(None, {"data_plane": "external"}, {})) == doc
         file.write_text(FILE % ", tables: [3, 5]")
@@ -94,6 +95,10 @@ async def test_the_stored_network_follows_what_the_file_says_about_single_switch
             await load_or_store_network(etcd, load(None, told, {}))
         file.write_text(FILE % "")
         assert await load_or_store_network(etcd, load(None, told, {})) == before
+        hidden = (FILE % ", label: top").replace("[s1, s2]", "{a: s1, b: s2, lldp: false}")
+        file.write_text(hidden)
+        doc = await load_or_store_network(etcd, load(None, told, {}))
+        assert (doc.switches[0].label, doc.unprobed) == ("top", before.links)
         file.write_text((FILE % "").replace("dpid: 5", "dpid: 6"))
         with pytest.raises(AnotherNetwork):
             await load_or_store_network(etcd, load(None, told, {}))

@@ -19,9 +19,9 @@ from configurators.store import keys
 from configurators.store.documents import Wires, decode_wires, encode
 from configurators.store.etcd.client import Access, Etcd
 from configurators.store.model import NetworkDoc, Process
-from sdn.openflow.protocol.events import PortChanged
 from sdn.network.topologies import topology
 from sdn.network.topology import Host
+from sdn.openflow.protocol.events import PortChanged
 from tests.etcd import TestEtcd
 from tests.sdn.emulator.support import Application, Controller
 from tests.support import until

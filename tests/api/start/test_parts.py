@@ -2,7 +2,6 @@
 
 import asyncio
 
-from api.start.network_process import address_of
 from api.start.parts.network import lab_service
 from api.start.parts.southbound import make_southbound
 from api.start.settings.sources import load
@@ -10,6 +9,7 @@ from configurators.state.network import first_network
 from configurators.store import keys
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd
+from configurators.streams.addresses import split_address
 from sdn.network.topologies import topology
 from tests.etcd import TestEtcd
 
@@ -30,10 +30,11 @@ async def test_a_southbound_process_closes_a_silent_connection_after_its_timeout
     async with asyncio.TaskGroup() as group:
         group.create_task(process.run(stop))
         await process.ready.wait()
-        reader, writer = await asyncio.open_connection(*address_of(process.openflow))
+        reader, writer = await asyncio.open_connection(*split_address(process.openflow))
         async with asyncio.timeout(DEFAULT_TIMEOUT - 1):
             await reader.read()  # until the process closes the connection
         writer.close()
+        await writer.wait_closed()
         stop.set()
 
 

@@ -66,7 +66,7 @@ class Grown:
 
 
 def test_a_service_grows_and_shrinks_under_traffic(tmp_path: Path) -> None:
-    with running(tmp_path) as service, Rest(service.url) as rest:
+    with running(tmp_path, configurators=2) as service, Rest(service.url) as rest:
         it = Grown(service, rest)
         rest.put_space("stocks", SCHEMA)
         with RequestLoop(service.url) as requests, EventFlow(service.url):
@@ -94,11 +94,11 @@ def test_a_service_grows_and_shrinks_under_traffic(tmp_path: Path) -> None:
             requests.wait_for_more(10)
             eventually(lambda: is_ready(service.url), "the service is ready")
         it.check(requests)
-    # The stored numbers count from now on.
-    with running(tmp_path, configurators=3) as service, Rest(service.url) as rest:
+    # The same settings do not undo what was scaled.
+    with running(tmp_path, configurators=2) as service, Rest(service.url) as rest:
         it = Grown(service, rest)
         assert set(it.workers()) == FIRST
-        assert any("`dzflow configurators scale 3`" in hint for hint in service.hints)
+        assert any("`dzflow configurators scale 2`" in hint for hint in service.hints)
         it.check(requests)
 
 

@@ -21,13 +21,13 @@ from configurators.engine.steps import DuplicateId, MixedSlice, NoRegions, NotLo
 from configurators.engine.validation import Invalid, validate
 from dzflow.address import Scope
 from dzflow.region import Region
-from sdn.tables.flows import Change, count
-from sdn.tables.pipeline import Pipeline, PlanName
-from sdn.tables.plans import NotADz, make_plan
 from sdn.network.routes import BadTreeNumber, Routes
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, UnknownHost
 from sdn.network.trees import spanning_tree, spanning_trees
+from sdn.tables.flows import Change, count
+from sdn.tables.pipeline import Pipeline, PlanName
+from sdn.tables.plans import NotADz, make_plan
 
 NETWORK = topology("ring:4")
 

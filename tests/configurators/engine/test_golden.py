@@ -11,9 +11,9 @@ from dzflow.filters import parse_filter
 from dzflow.index import build_index
 from dzflow.region import Region
 from dzflow.space import Space
+from sdn.network.topology import Host, Link, Switch, Topology
 from sdn.tables.flows import Change, FlowEntry, Output
 from sdn.tables.pipeline import MATCH_PRIORITY
-from sdn.network.topology import Host, Link, Switch, Topology
 from tests.plant import Plant
 
 STOCKS = Space.from_json(

@@ -18,11 +18,11 @@ from configurators.streams.packing import pack_regions
 from dzflow.address import Scope
 from dzflow.region import Region
 from sdn.fence import StaleEpoch
-from sdn.tables.flows import Batch, Change, FlowEntry, FlowKey
-from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
-from sdn.tables.pipeline import PlanName
 from sdn.network.topologies import topology
 from sdn.network.topology import Host
+from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
+from sdn.tables.flows import Batch, Change, FlowEntry, FlowKey
+from sdn.tables.pipeline import PlanName
 from tests.configurators.partition.source import Source
 from tests.support import WAIT, until
 

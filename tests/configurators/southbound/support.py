@@ -5,7 +5,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from configurators.environment import Environment
 from configurators.southbound.options import SouthboundOptions
@@ -37,11 +37,12 @@ from configurators.streams.packing import pack_entries, pack_ops, unpack_entries
 from configurators.streams.stream import Stream
 from dzflow.address import Scope
 from dzflow.region import Region
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
-from sdn.openflow.options import RoleName
-from sdn.tables.pipeline import MATCH_PRIORITY, PlanName
+from sdn.emulator import EmulatedNetwork
 from sdn.network.topologies import topology
 from sdn.network.topology import Topology
+from sdn.openflow.options import RoleName
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
+from sdn.tables.pipeline import MATCH_PRIORITY, PlanName
 from tests.support import WAIT, until
 
 LINE = topology("line:3")
@@ -178,6 +179,31 @@ async def client(address: str) -> AsyncIterator[Client]:
     finally:
         made.stream.close()
         await made.stream.closed.wait()
+
+
+class Line(NamedTuple):
+    """A process that has all switches of LINE, and a configurator's stream to it.
+
+    `epoch` is that of the stored partition's owner.
+    """
+
+    client: Client
+    epoch: int
+    network: EmulatedNetwork
+    process: SouthboundProcess
+
+
+@contextlib.asynccontextmanager
+async def line(access: Access, **options: Any) -> AsyncIterator[Line]:
+    """Store a network, a space and an owner, and start a process with its switches."""
+    epoch = await store(access)
+    async with (
+        process(access, **options) as p,
+        EmulatedNetwork(LINE, controllers(p)) as network,
+        client(p.listen) as c,
+    ):
+        await c.holding(*NAMES)
+        yield Line(c, epoch, network, p)
 
 
 async def published(

@@ -23,8 +23,8 @@ from configurators.streams.messages import (
 )
 from configurators.streams.stream import Stream
 from dzflow.errors import DzflowError
-from sdn.tables.flows import Change, FlowEntry, FlowOp
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
+from sdn.tables.flows import Change, FlowEntry, FlowOp
 from tests.etcd import TestEtcd
 from tests.support import WAIT, until
 
@@ -183,10 +183,13 @@ async def test_a_lost_switch_is_behind_until_it_was_declared_again(
             return not made.all_caught_up
 
         await until(is_behind)
-        b1.hold("s1")
+        assert made.all_hold(["s1"])  # nobody waits for a lost switch
         made.set_lost([])
+        assert not made.all_hold(["s1"])
+        b1.hold("s1")
         await usable(made, "s1")
         assert made.all_caught_up
+        assert made.all_hold(["s1"])
 
 
 async def test_a_process_that_could_not_be_prepared_is_connected_again(

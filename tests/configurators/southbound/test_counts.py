@@ -2,9 +2,9 @@
 
 from configurators.southbound.counts import SouthboundCounts
 from configurators.streams.messages import SwitchCounters
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.network.events import Repaired, SwitchDown, SwitchUp
 from sdn.outcomes import Acknowledged, Failed, Undefined
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 
 OP = FlowOp(Change.ADD, FlowEntry(0, 1, None, (Output(1),)))
 

@@ -1,29 +1,17 @@
-"""Southbound processes: the fence, restarts, shared switches, and reports."""
+"""A southbound process: the fence, restarts, and reports."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from configurators.environment import Environment
 from configurators.southbound.options import SouthboundOptions
 from configurators.southbound.process import SouthboundProcess
-from configurators.southbound.rendezvous import share
 from configurators.state.network import first_network, with_host
-from configurators.state.spaces import (
-    LoadedSpace,
-    new_space,
-    new_version,
-    with_current,
-    without_version,
-)
-from configurators.store.documents import decode_process, encode
-from configurators.store.etcd.client import Compacted, Etcd, WatchBatch
-from configurators.store.keys import GENERATION, NETWORK, SOUTHBOUND, SPACES, owner_key
-from configurators.store.registration import Superseded
+from configurators.store.documents import encode
+from configurators.store.etcd.client import Etcd
+from configurators.store.keys import NETWORK, SOUTHBOUND, owner_key
 from configurators.streams.listener import CannotConnect, connect
 from configurators.streams.messages import (
     Applied,
@@ -37,31 +25,27 @@ from dzflow.errors import BadInput
 from dzflow.region import Region
 from sdn.emulator import EmulatedNetwork
 from sdn.emulator.agent import Dialling
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
+from sdn.network.topology import Host
 from sdn.onos.client import OnosAccess
 from sdn.onos.options import OnosOptions
-from sdn.openflow.driver import DriverOptions, OpenFlowDriver
 from sdn.outcomes import Acknowledged, Undefined
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output
 from sdn.tables.pipeline import MATCH_PRIORITY
-from sdn.network.topology import Host
 from tests.certificates import make_keys
 from tests.configurators.southbound.support import (
-    FOUR,
     LINE,
     NAMES,
     PARTITION,
-    SCHEMA,
     SPACE,
     TOKEN,
     Client,
     adds,
-    child,
     client,
     controllers,
     entry,
+    line,
     on_switch,
     process,
-    published,
     running,
     store,
     view,
@@ -71,49 +55,9 @@ from tests.onos_standin import OnosStandIn
 from tests.sdn.southbound.planes import switch_keys
 from tests.support import WAIT, until
 
-sweeping = partial(process, sweep_after=0.0)
-"""A process that removes entries of deleted spaces at once."""
-
-
-async def until_gone(client: Client, *switches: str) -> None:
-    """Wait until switches have no entries of the space."""
-
-    async def gone() -> bool:
-        return not any([await on_switch(client, switch) for switch in switches])
-
-    await until(gone)
-
-
-async def sweep(etcd: Etcd, client: Client) -> None:
-    """Have all switches compared because of a deleted space, and wait until that is done."""
-    other = new_space("other", SPACE + 1, SCHEMA, "legs", 1)
-    stored = await etcd.put(SPACES + "other", encode(other))
-    # Only a space that the process knows can be seen to be deleted.
-    await client.until(lambda report: report.spaces >= stored)
-    partition = LoadedSpace.of(other).partitions()[0]
-    await client.declare(1, partition=partition)
-    add = pack_ops([FlowOp(Change.ADD, entry(1, space=SPACE + 1))])
-    applied = await client.apply({"s3": add}, 1, partition)  # the last to be compared
-    assert applied.outcomes == {"s3": Acknowledged()}
-    await etcd.delete(SPACES + "other")
-
-    async def swept() -> bool:
-        return not await on_switch(client, "s3", SPACE + 1)
-
-    await until(swept)
-
-
-# One process
-
 
 async def test_operations_are_acknowledged_and_read_back(etcd_server: TestEtcd) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        process(access) as p,
-        EmulatedNetwork(LINE, controllers(p)),
-        client(p.listen) as c,
-    ):
+    async with line(etcd_server.access()) as (c, epoch, *_):
         report = await c.holding(*NAMES)
         assert report.southbound == "b1"
         assert report.down == {}
@@ -132,14 +76,7 @@ async def test_operations_are_acknowledged_and_read_back(etcd_server: TestEtcd) 
 async def test_what_was_counted_is_reported_when_a_stream_opens_and_when_it_changes(
     etcd_server: TestEtcd,
 ) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        process(access) as p,
-        EmulatedNetwork(LINE, controllers(p)),
-        client(p.listen) as c,
-    ):
-        await c.holding(*NAMES)
+    async with line(etcd_server.access()) as (c, epoch, _, p):
         await c.declare(epoch)
         await c.apply({"s1": adds(1, 2), "s3": adds(3)}, epoch)
 
@@ -157,14 +94,7 @@ async def test_what_was_counted_is_reported_when_a_stream_opens_and_when_it_chan
 async def test_requests_do_not_overtake_a_declaration(
     etcd_server: TestEtcd,
 ) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        process(access) as p,
-        EmulatedNetwork(LINE, controllers(p)),
-        client(p.listen) as c,
-    ):
-        await c.holding(*NAMES)
+    async with line(etcd_server.access()) as (c, epoch, *_):
         await c.declare(epoch)
         others = [f"9.0/{number:b}" for number in range(20)]
         epochs = dict.fromkeys([*others, PARTITION], epoch)
@@ -215,14 +145,7 @@ async def test_it_waits_for_a_network_and_can_be_stopped_meanwhile(etcd_server: 
 
 async def test_epochs_older_than_those_in_etcd_are_rejected(etcd_server: TestEtcd) -> None:
     access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        process(access) as p,
-        EmulatedNetwork(LINE, controllers(p)),
-        client(p.listen) as c,
-        Etcd(access) as etcd,
-    ):
-        await c.holding(*NAMES)
+    async with line(access) as (c, epoch, *_), Etcd(access) as etcd:
         # Known from the start, before anybody has raised anything.
         assert "epoch" in ((await c.apply({"s1": adds(1)}, epoch - 1)).stale or "")
         assert (await c.declare(epoch - 1)).stale
@@ -242,14 +165,7 @@ async def test_epochs_older_than_those_in_etcd_are_rejected(etcd_server: TestEtc
 
 
 async def test_a_partition_has_to_be_declared_before_it_is_worked_on(etcd_server: TestEtcd) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        process(access) as p,
-        EmulatedNetwork(LINE, controllers(p)),
-        client(p.listen) as c,
-    ):
-        await c.holding(*NAMES)
+    async with line(etcd_server.access()) as (c, epoch, *_):
         outcome = (await c.apply({"s1": adds(1)}, epoch)).outcomes["s1"]
         assert isinstance(outcome, Undefined)
         assert "declared" in outcome.reason
@@ -281,107 +197,8 @@ async def test_a_restarted_process_leaves_entries_alone_until_it_is_told_what_sh
             assert await on_switch(c, "s1") == {entry(2), entry(3)}
 
 
-async def test_entries_of_a_deleted_space_are_removed_if_no_configurator_clears_them(
-    etcd_server: TestEtcd,
-) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, sweeping(access) as p:
-        network.set_controllers(controllers(p))
-        async with client(p.listen) as c:
-            await c.holding(*NAMES)
-            await c.declare(epoch)
-            await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
-            await etcd.delete(SPACES + "stocks")
-            await until_gone(c, "s1", "s2")
-
-
-async def test_entries_of_a_deleted_version_are_removed_from_a_switch_that_comes_back(
-    etcd_server: TestEtcd,
-) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network, sweeping(access) as p:
-        network.set_controllers(controllers(p))
-        async with client(p.listen) as c:
-            await c.holding(*NAMES)
-            await c.declare(epoch)
-            await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
-            network.set_controllers([])
-            await c.holding()
-            doc = with_current(new_version(view().doc, SCHEMA, 1), 1)
-            await etcd.put(SPACES + "stocks", encode(without_version(doc, 0)))
-            network.set_controllers(controllers(p))
-            await c.holding(*NAMES)
-            await until_gone(c, "s1", "s2")
-
-
-async def test_entries_of_a_space_that_was_never_seen_stay(
-    etcd_server: TestEtcd,
-) -> None:
-    """As when etcd is lost: it may be restored later."""
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with Etcd(access) as etcd, EmulatedNetwork(LINE) as network:
-        async with process(access) as p:
-            network.set_controllers(controllers(p))
-            async with client(p.listen) as c:
-                await c.holding(*NAMES)
-                await c.declare(epoch)
-                await c.apply({"s1": adds(1, 2), "s2": adds(3)}, epoch)
-        await etcd.delete(SPACES + "stocks")
-        async with sweeping(access, openflow=p.openflow) as p, client(p.listen) as c:
-            await c.holding(*NAMES)
-            await sweep(etcd, c)
-            assert await on_switch(c, "s1") == {entry(1), entry(2)}
-            assert await on_switch(c, "s2") == {entry(3)}
-
-
-async def test_entries_of_a_space_that_a_later_snapshot_lacks_stay(
-    etcd_server: TestEtcd,
-) -> None:
-    compact = asyncio.Event()
-
-    class Compacting(Etcd):
-        """Loses the history of spaces when it is told to."""
-
-        def watch(self, prefix: str, after: int) -> AsyncGenerator[WatchBatch, None]:
-            if prefix == SPACES and not compact.is_set():
-                return self._lose_history()
-            return super().watch(prefix, after)
-
-        async def _lose_history(self) -> AsyncGenerator[WatchBatch, None]:
-            await compact.wait()
-            raise Compacted("it is gone")
-            yield
-
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        Etcd(access) as etcd,
-        EmulatedNetwork(LINE) as network,
-        process(access, environment=Environment(store=Compacting), sweep_after=0.0) as p,
-    ):
-        network.set_controllers(controllers(p))
-        async with client(p.listen) as c:
-            await c.holding(*NAMES)
-            await c.declare(epoch)
-            await c.apply({"s1": adds(1, 2)}, epoch)
-            await etcd.delete(SPACES + "stocks")
-            compact.set()
-            await sweep(etcd, c)
-            assert await on_switch(c, "s1") == {entry(1), entry(2)}
-
-
 async def test_several_declarations_are_compared_in_one_go(etcd_server: TestEtcd) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        process(access) as p,
-        EmulatedNetwork(LINE, controllers(p)),
-        client(p.listen) as c,
-    ):
-        await c.holding(*NAMES)
+    async with line(etcd_server.access()) as (c, epoch, *_):
         outcomes = await asyncio.gather(
             *(c.declare(epoch, {"s2": [entry(n)]}, partition=f"p{n}") for n in range(1, 30))
         )
@@ -390,14 +207,7 @@ async def test_several_declarations_are_compared_in_one_go(etcd_server: TestEtcd
 
 
 async def test_reports_follow_switches_and_ports_that_go_and_come(etcd_server: TestEtcd) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        process(access) as p,
-        EmulatedNetwork(LINE, controllers(p)) as network,
-        client(p.listen) as c,
-    ):
-        await c.holding(*NAMES)
+    async with line(etcd_server.access()) as (c, epoch, network, p):
         await c.declare(epoch)
         network.agents["s2"].drop()
         report = await c.holding("s1", "s3")
@@ -420,14 +230,7 @@ async def test_reports_follow_switches_and_ports_that_go_and_come(etcd_server: T
 
 async def test_a_changed_network_is_taken_up_and_reported(etcd_server: TestEtcd) -> None:
     access = etcd_server.access()
-    await store(access)
-    async with (
-        process(access) as p,
-        EmulatedNetwork(LINE, controllers(p)) as network,
-        client(p.listen) as c,
-        Etcd(access) as etcd,
-    ):
-        await c.holding(*NAMES)
+    async with line(access) as (c, _, network, *_), Etcd(access) as etcd:
         doc = with_host(first_network(LINE, "legs", 1), Host("new", "s2", 40))
         revision = await etcd.put(NETWORK, encode(doc))
         await c.until(lambda h: h.network == revision)
@@ -458,199 +261,6 @@ async def test_only_switches_whose_certificate_names_them_are_let_in(
             await c.holding(*NAMES)
         async with EmulatedNetwork(LINE, controllers(p)):
             assert (await c.holding()).down.keys() == NAMES
-
-
-# Several processes
-
-
-def test_shares_are_disjoint_complete_and_stable() -> None:
-    switches = [f"s{n}" for n in range(100)]
-    everybody = {"b1", "b2", "b3"}
-    shares = {me: share(switches, everybody, me) for me in everybody}
-    assert sorted(s for mine in shares.values() for s in mine) == sorted(switches)
-    assert all(len(mine) <= 34 for mine in shares.values())
-    for me in ("b1", "b2"):
-        assert len(shares[me] & share(switches, {"b1", "b2"}, me)) > 20
-    assert share(switches, {"b1"}, "b1") == set(switches)
-
-
-async def test_two_processes_share_the_switches_and_one_takes_over(etcd_server: TestEtcd) -> None:
-    both = {me: share([s.id for s in FOUR.switches], {"b1", "b2"}, me) for me in ("b1", "b2")}
-    assert all(both.values())
-
-    access = etcd_server.access()
-    epoch = await store(access, FOUR)
-    async with EmulatedNetwork(FOUR) as network, process(access, "b1") as one:
-        async with process(access, "b2") as two, client(one.listen) as c:
-            # The first must have heard of the second: it would claim all switches that connect.
-            await c.until(lambda report: {*report.switches, *report.down} == both["b1"])
-            network.set_controllers(controllers(one, two))
-            async with client(two.listen) as d:
-                await c.holding(*both["b1"])
-                await d.holding(*both["b2"])
-                for end, me in ((c, "b1"), (d, "b2")):
-                    await end.declare(epoch)
-                    applied = await end.apply({s: adds(1) for s in both[me]}, epoch)
-                    assert set(applied.outcomes.values()) == {Acknowledged()}
-                foreign = await c.apply({s: adds(2) for s in both["b2"]}, epoch)
-                assert all(isinstance(o, Undefined) for o in foreign.outcomes.values())
-                assert c.report is not None
-                assert not c.report.down
-        # The second one is gone; the first has its switches, and nothing on them is lost.
-        async with client(one.listen) as c:
-            await c.holding(*both["b1"], *both["b2"])
-            for switch in both["b2"]:
-                assert await on_switch(c, switch) == {entry(1)}
-            taken = sorted(both["b2"])
-            outcome = (await c.apply({taken[0]: adds(2)}, epoch)).outcomes[taken[0]]
-            assert isinstance(outcome, Undefined)
-            await c.declare(epoch, {s: [entry(1)] for s in taken}, taken)
-            everywhere = both["b1"] | both["b2"]
-            applied = await c.apply({s: adds(2) for s in everywhere}, epoch)
-            assert applied.outcomes == dict.fromkeys(everywhere, Acknowledged())
-            for switch in everywhere:
-                assert await on_switch(c, switch) == {entry(1), entry(2)}
-
-
-async def test_a_process_that_comes_gets_its_share_and_they_count_as_new(
-    etcd_server: TestEtcd,
-) -> None:
-    both = {me: share([s.id for s in FOUR.switches], {"b1", "b2"}, me) for me in ("b1", "b2")}
-
-    access = etcd_server.access()
-    epoch = await store(access, FOUR)
-    everywhere = both["b1"] | both["b2"]
-    async with (
-        EmulatedNetwork(FOUR) as network,
-        process(access, "b1") as one,
-        client(one.listen) as c,
-    ):
-        network.set_controllers(controllers(one))
-        await c.holding(*everywhere)
-        await c.declare(epoch)
-        await c.apply({s: adds(1) for s in everywhere}, epoch)
-        # From then on, a switch is the other's when it has been connected to it for a while.
-        await published(access, "b1", lambda it: set(it.connected) == everywhere)
-        async with process(access, "b2", stable_after=0.2) as two, client(two.listen) as d:
-            network.set_controllers(controllers(one, two))
-            await c.holding(*both["b1"])
-            await d.holding(*both["b2"])
-            await d.declare(epoch, {s: [entry(2)] for s in both["b2"]})
-            for switch in both["b2"]:
-                assert await on_switch(d, switch) == {entry(2)}
-        # What the other has made of them meanwhile stays, until it is declared again.
-        await c.holding(*everywhere)
-        for switch in both["b2"]:
-            assert await on_switch(c, switch) == {entry(2)}
-        gone = [set(h.switches) | h.down.keys() for h in c.seen]
-        assert both["b1"] in gone
-
-
-async def test_the_switches_of_a_killed_process_are_taken_over(etcd_server: TestEtcd) -> None:
-    both = {me: share([s.id for s in FOUR.switches], {"b1", "b2"}, me) for me in ("b1", "b2")}
-
-    access = etcd_server.access()
-    epoch = await store(access, FOUR)
-    async with (
-        EmulatedNetwork(FOUR) as network,
-        process(access, "b1") as one,
-        client(one.listen) as c,
-    ):
-        async with child(access, "b2") as two, client(two.listen) as d:
-            network.set_controllers(controllers(one, two))
-            await c.holding(*both["b1"])
-
-            async def added() -> bool:
-                """Not if it has stood still for a moment, and lost its switches with its lease."""
-                await d.holding(*both["b2"])
-                await d.declare(epoch)
-                applied = await d.apply({s: adds(1) for s in both["b2"]}, epoch)
-                return applied.outcomes == dict.fromkeys(both["b2"], Acknowledged())
-
-            await until(added)
-            await two.kill()
-            await asyncio.wait_for(d.stream.closed.wait(), WAIT)
-        await c.holding(*both["b1"], *both["b2"])
-        for switch in both["b2"]:
-            assert await on_switch(c, switch) == {entry(1)}
-
-
-async def test_of_two_processes_with_one_id_the_later_one_stays(etcd_server: TestEtcd) -> None:
-    access = etcd_server.access()
-    await store(access)
-    first = SouthboundProcess(access, TOKEN, "b1", "127.0.0.1:0", "127.0.0.1:0")
-    working = asyncio.create_task(first.run(asyncio.Event()))
-    async with asyncio.timeout(WAIT):
-        await first.ready.wait()
-    async with process(access, "b1") as second:
-        with pytest.raises(Superseded):
-            await asyncio.wait_for(working, WAIT)
-        async with Etcd(access) as etcd:
-            stored = await etcd.get(SOUTHBOUND + "b1")
-            assert stored
-            assert decode_process(stored.value).address == second.listen
-
-
-async def test_a_process_that_lost_its_lease_registers_again_and_releases_its_switches(
-    etcd_server: TestEtcd,
-) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        process(access, ttl=6) as p,
-        EmulatedNetwork(LINE, controllers(p)),
-        client(p.listen) as c,
-        Etcd(access) as etcd,
-    ):
-        await c.holding(*NAMES)
-        await c.declare(epoch)
-        await c.apply({"s1": adds(1)}, epoch)
-        registered = await etcd.get(SOUTHBOUND + "b1")
-        assert registered
-        await etcd.revoke(registered.lease)
-        await c.until(lambda h: not h.switches and not h.down)
-        await c.holding(*NAMES)
-        again = await etcd.get(SOUTHBOUND + "b1")
-        assert again
-        assert again.revision > registered.revision
-        assert isinstance((await c.apply({"s1": adds(2)}, epoch)).outcomes["s1"], Undefined)
-        assert await on_switch(c, "s1") == {entry(1)}
-
-
-async def test_a_switch_is_claimed_back_from_a_process_that_is_not_responsible_for_it(
-    etcd_server: TestEtcd,
-) -> None:
-    access = etcd_server.access()
-    epoch = await store(access)
-    async with (
-        process(access) as p,
-        EmulatedNetwork(LINE, controllers(p)) as network,
-        client(p.listen) as c,
-        Etcd(access) as etcd,
-    ):
-        await c.holding(*NAMES)
-        await c.declare(epoch)
-        seen = len(c.seen)
-
-        def was_missing(switch: str) -> bool:
-            return any(switch not in {*h.switches, *h.down} for h in c.seen[seen:])
-
-        generation = await etcd.put(GENERATION, b"somebody")
-        pipeline = first_network(LINE, "legs", 1).pipeline
-        settings = DriverOptions(port=0, timeout=WAIT, generation=generation, discover=False)
-        async with OpenFlowDriver(LINE, pipeline, lambda _: None, {}, settings) as other:
-            network.set_controllers([*controllers(p), ("127.0.0.1", other.port)])
-            # In between it does not hold it, so that it counts as new.
-            await c.until(lambda _: all(map(was_missing, NAMES)))
-            await c.holding(*NAMES)
-        outcome = (await c.apply({"s1": adds(2)}, epoch)).outcomes["s1"]
-        assert isinstance(outcome, Undefined)
-        await c.declare(epoch)
-        applied = await c.apply({"s1": adds(2)}, epoch)
-        assert applied.outcomes == {"s1": Acknowledged()}
-
-
-# ONOS
 
 
 async def test_switches_can_be_reached_through_an_onos(etcd_server: TestEtcd) -> None:

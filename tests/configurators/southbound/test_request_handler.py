@@ -8,8 +8,8 @@ from configurators.southbound.request_handler import RequestHandler
 from configurators.streams.messages import Applied, Apply, Declare
 from configurators.streams.packing import pack_ops
 from sdn.fence import StaleEpoch
-from sdn.tables.flows import Batch, FlowEntry
 from sdn.outcomes import Acknowledged, Outcome
+from sdn.tables.flows import Batch, FlowEntry
 
 PARTITIONS = ("1.0/a", "1.0/b", "1.0/c")
 TIMEOUT = 10.0

@@ -12,9 +12,9 @@ from configurators.store.etcd.client import Etcd
 from configurators.store.keys import GENERATION, SOUTHBOUND
 from configurators.store.model import Process
 from configurators.store.registration import Registration
+from sdn.network.topologies import topology
 from sdn.openflow.driver import OpenFlowDriver
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topologies import topology
 from tests.etcd import TestEtcd
 from tests.support import until
 

@@ -16,8 +16,8 @@ from configurators.store.etcd.operations import Stored
 from configurators.store.model import SpaceDoc
 from dzflow.address import Scope
 from dzflow.region import Region
-from sdn.tables.flows import FlowEntry, Output
 from sdn.outcomes import Acknowledged, Outcome
+from sdn.tables.flows import FlowEntry, Output
 from sdn.tables.pipeline import MATCH_PRIORITY
 from sdn.tables.shadow import Shadow
 from tests.support import until, warnings_of

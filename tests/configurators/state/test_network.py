@@ -18,12 +18,12 @@ from configurators.store.documents import encode
 from configurators.store.model import NetworkDoc
 from dzflow.address import Scope
 from dzflow.region import Region
-from sdn.tables.flows import Change
-from sdn.tables.pipeline import Pipeline
 from sdn.network.switch_limits import SwitchLimits
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, PortTaken, Switch, Topology, UnknownHost
 from sdn.network.trees import BadTreeCount
+from sdn.tables.flows import Change
+from sdn.tables.pipeline import Pipeline
 
 SCOPE = Scope(1)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from configurators.streams.packing import (
     BadPacking,
+    pack_batch,
     pack_entries,
     pack_ops,
     pack_regions,
@@ -50,6 +51,11 @@ def test_regions_survive_in_24_bytes_each(given_regions: list[Region]) -> None:
 @given(st.lists(operations))
 def test_operations_survive_in_order(ops: list[FlowOp]) -> None:
     assert unpack_ops(pack_ops(ops)) == ops
+
+
+@given(st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.lists(operations)))
+def test_a_batch_is_packed_as_each_of_its_switches_alone(batch: dict[str, list[FlowOp]]) -> None:
+    assert pack_batch(batch) == {switch: pack_ops(ops) for switch, ops in batch.items()}
 
 
 @given(st.lists(entries))

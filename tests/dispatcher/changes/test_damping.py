@@ -1,9 +1,15 @@
 """What counts as lost: not what is away for a moment, and not what nobody can know."""
 
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
 from configurators.state.network import first_network
 from configurators.store.model import Lost, NetworkDoc
 from dispatcher.changes.damping import Damper, Observation, Patience
 from sdn.network.topologies import topology
+from sdn.network.topology import Switch
 
 DOC = first_network(topology("ring:5"), "legs", 1)
 ALL = frozenset(switch.id for switch in DOC.switches)
@@ -117,6 +123,34 @@ def test_what_comes_and_goes_is_left_alone_for_longer_and_longer() -> None:
     assert clock.after(601) == Lost()
 
 
+@pytest.mark.parametrize("down", [0.1, 0.5, 1.5, 2.9])
+def test_a_link_that_flaps_20_times_a_minute_is_taken_out_of_use_and_stays_out(
+    down: float,
+) -> None:
+    clock = Clock()
+    clock.see()
+    seen = []
+    for _ in range(20):
+        for ports, seconds in ([LINK.ends[0]], down), ([], 3 - down):
+            clock.see(frozenset(), *ports)
+            seen += [clock.after(seconds / 10).links for _ in range(10)]
+    changes = sum(one != other for one, other in pairwise(seen))
+    assert changes <= 2, "it comes back once at the most, and is lost again"
+    assert seen[-1] == (LINK,)
+
+
+def test_switches_that_are_declared_and_never_come_say_nothing_about_the_others() -> None:
+    more = [Switch(f"new{number}", 100 + number) for number in range(10)]
+    lost = Lost(tuple(switch.id for switch in more))
+    clock = Clock(replace(DOC, switches=(*DOC.switches, *more), lost=lost, discovered=True))
+    absent = frozenset(lost.switches)
+    clock.see(absent)
+    assert clock.after(60) == lost
+    clock.see(absent | {"s2"})
+    assert clock.after(2.9) == lost
+    assert set(clock.after(0.1).switches) == absent | {"s2"}
+
+
 def test_what_was_well_for_long_is_trusted_again() -> None:
     clock = Clock()
     for _ in range(20):
@@ -183,3 +217,24 @@ def test_what_is_lost_stays_lost_while_nobody_knows_better() -> None:
     assert clock.after(1000) == clock.doc.lost, "the ports of a switch that is away are not known"
     clock.see()
     assert clock.after(2) == Lost()
+
+
+@pytest.mark.parametrize(("away", "known"), [(1, True), (601, False)])
+def test_what_was_removed_from_the_network_is_forgotten_after_a_while(
+    away: float, known: bool
+) -> None:
+    network = topology("line:3")
+    clock = Clock(first_network(network, "legs", 1))
+    clock.see()
+    clock.see(frozenset({"s3"}), ("s2", 2))
+    assert clock.after(3) == Lost(("s3",), network.links[1:])
+    whole = clock.doc
+    clock.doc = replace(whole, switches=network.switches[:2], links=network.links[:1])
+    clock.see()
+    assert clock.after(away) == Lost()
+    assert clock.damper.calm
+    clock.see()
+    clock.doc = whole
+    clock.see()
+    # What comes back soon stays out of use for a while, also if it was removed in between.
+    assert clock.after(0) == (Lost(("s3",), network.links[1:]) if known else Lost())

@@ -25,9 +25,17 @@ SOON = Patience(down_after=0.3, absent_after=20.0, back_after=0.3, silent_after=
 
 @asynccontextmanager
 async def discovering(
-    server: TestEtcd, shape: str, trees: int = 1, southbound: int = 1, **options: Any
+    server: TestEtcd,
+    shape: str,
+    trees: int = 1,
+    southbound: int = 1,
+    connect: bool = True,
+    **options: Any,
 ) -> AsyncIterator[tuple[Whole, Dispatcher]]:
-    """A control plane whose network has this shape, and is not known at first."""
+    """A control plane whose network has this shape, and is not known at first.
+
+    Without `connect`, switches connect when the test says so.
+    """
     how = {"settled_after": 0.3, "grace": 0.1, "patience": SOON} | options
     async with (
         whole(
@@ -37,6 +45,7 @@ async def discovering(
             configurators=1,
             discovered=True,
             southbound=southbound,
+            connect=connect,
         ) as w,
         w.dispatcher(**how) as d,
     ):
@@ -187,10 +196,10 @@ async def test_what_is_gone_for_good_is_removed_if_nothing_hangs_on_it(
         link = doc.links[0]
         id = f"{link.a}:{link.a_port}-{link.b}:{link.b_port}"
         with pytest.raises(Conflict, match="it is not lost"):
-            await d.removal.remove_link(id)
+            await d.network_parts.remove_link(id)
         for unknown in ("s1:1", "s1:77-s2:1", "x" * 300):
             with pytest.raises(NotFound):
-                await d.removal.remove_link(unknown)
+                await d.network_parts.remove_link(unknown)
         w.network.set_link(link, up=False)
 
         async def lost(*switches: str) -> bool:
@@ -199,17 +208,18 @@ async def test_what_is_gone_for_good_is_removed_if_nothing_hangs_on_it(
             return found == (switches or (link,)) and len(doc.trees) == 1
 
         await until(lost)
-        assert (await d.removal.remove_link(id)).a == link.a
+        view, gone = await d.network_parts.remove_link(id)
+        assert (view.a, gone) == (link.a, True)
         assert link not in (await stored(w)).links
 
         w.network.agents["s3"].drop()
         await until(lambda: lost("s3"))
         with pytest.raises(Conflict, match="hosts are declared there: h3"):
-            await d.removal.remove_switch("s3")
+            await d.network_parts.remove_switch("s3")
         await d.hosts.delete("h3")
-        assert (await d.removal.remove_switch("s3")).id == "s3"
+        assert (await d.network_parts.remove_switch("s3")).id == "s3"
         with pytest.raises(NotFound):
-            await d.removal.remove_switch("s3")
+            await d.network_parts.remove_switch("s3")
         assert len((await stored(w)).switches) == 2
         w.network.agents["s3"].come_back()  # and joins again, as a switch that nobody knew
 

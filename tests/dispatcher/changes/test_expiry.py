@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from configurators.environment import Clock
-from configurators.store.etcd.client import Etcd, StoreFull
+from configurators.store.etcd.client import Etcd, Put, StoreFull
+from configurators.store.keys import record_key, ttl_key
 from dispatcher.calls import RecordSpec
 from dispatcher.changes.expiry import Expiry
 from dispatcher.errors import Conflict, NotFound
@@ -47,6 +48,22 @@ async def test_a_record_ends_when_its_time_is_up_unless_it_is_renewed(
         assert left == {long.id, forever.id}
         assert w.installed() == await w.expected()
         assert [item.key for item in (await w.etcd.range("ttl/")).items] == [f"ttl/{long.id}"]
+
+
+async def test_a_record_that_cannot_be_read_does_not_keep_others_from_ending(
+    etcd_server: TestEtcd,
+) -> None:
+    async with world(etcd_server.access()) as w, w.dispatcher() as d:
+        some = [RecordSpec("h1", "stocks", {"price": n}, ttl=600) for n in (1, 2)]
+        odd, short = views(await d.begin("subscription", some, wait=TIMEOUT))
+        await w.etcd.put(record_key(odd.id), b"\x00 rubbish")
+        soon = str(time.time() + 0.5).encode()
+        await w.etcd.transact([], [Put(ttl_key(each.id), soon) for each in (odd, short)])
+
+        async def gone() -> bool:
+            return (await d.record(short.id)).state == "removed"
+
+        await until(gone)
 
 
 async def test_a_record_that_is_being_removed_is_not_renewed(etcd_server: TestEtcd) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from configurators.store.documents import Delays, encode
+from configurators.store.documents import Delays, decode_wanted, encode
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import (
     CONFIGURATORS,
@@ -54,6 +54,17 @@ async def test_a_limit_of_the_settings_is_kept(etcd_server: TestEtcd) -> None:
             await d.scaling.scale("southbound", 2)
         assert (await d.scaling.scale("southbound", 1)).wanted == 1
         assert (await d.scaling.scale("configurators", 2)).wanted == 2
+
+
+async def test_a_call_keeps_what_the_settings_named_last(etcd_server: TestEtcd) -> None:
+    """So that the same settings do not undo the call at the next start."""
+    async with world(etcd_server.access()) as w, w.dispatcher() as d:
+        await manage(w.etcd)
+        await w.etcd.put(wanted_key("configurators"), encode(Wanted(2, given=2)))
+        assert (await d.scaling.scale("configurators", 3)).wanted == 3
+        stored = await w.etcd.get(wanted_key("configurators"))
+        assert stored is not None
+        assert decode_wanted(stored.value) == Wanted(3, given=2)
 
 
 async def test_the_partitions_of_new_spaces_go_to_configurators_that_stay(

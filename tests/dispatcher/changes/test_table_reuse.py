@@ -18,9 +18,9 @@ from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import Unavailable
 from dzflow import ControlPlane
 from dzflow.sdk.events import datagrams
-from sdn.tables.pipeline import OutOfTables, Pipeline
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, ToHost, Topology
+from sdn.tables.pipeline import OutOfTables, Pipeline
 from tests.dispatcher.support import SCHEMA, TIMEOUT
 from tests.dispatcher.whole import Whole, whole
 from tests.dzflow.sdk.support import prices

@@ -3,8 +3,8 @@
 from configurators.state.network import first_network
 from configurators.state.spaces import Spaces
 from dispatcher.reports.flow_tables import computed_views
-from sdn.tables.pipeline import Pipeline
 from sdn.network.topologies import topology
+from sdn.tables.pipeline import Pipeline
 
 
 def test_the_entry_for_other_traffic_says_that_the_switch_forwards_by_itself() -> None:

@@ -30,6 +30,7 @@ from dispatcher.requests.intake.routing import Routing
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.pipeline import RequestPipeline
 from dispatcher.requests.writing.record_writer import RecordWriter
+from dispatcher.requests.writing.settled_records import SettledRecords
 from dispatcher.requests.writing.stored_records import StoredRecord
 from dispatcher.requests.writing.writes import Write, WriteResult
 from tests.dispatcher.support import SCHEMA, TOKEN
@@ -72,6 +73,7 @@ class Scene:
             Reachability(catalogue, self.fleet),
             Planner("d1", catalogue, routing, CLOCK, lambda size: "0" * 2 * size),
             self.writer,
+            SettledRecords(),
             Replies(views, FollowedRecords(etcd)),
             admission,
             Rates(None, None, 1.0),

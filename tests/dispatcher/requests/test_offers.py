@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import ExitStack
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -269,13 +270,16 @@ async def test_an_idle_configurator_relieves_an_overloaded_one(etcd_server: Test
         await offered(d)
         with configurator_child(access, TOKEN, "c2", options):
             owners: set[str] = set()
-            spread = [
-                RecordSpec("h3", "stocks", {"volume": {"between": [low + n, low + 2 * n]}})
-                for n in range(50)
-                for low in (0, 90_000)  # in two partitions
-            ]
             async with asyncio.timeout(TIMEOUT):
-                while owners != {"c1", "c2"}:
+                for turn in count():
+                    if owners == {"c1", "c2"}:
+                        break
+                    # Other ones each time: what is there already takes no switch, and no time.
+                    spread = [
+                        RecordSpec("h3", "stocks", {"volume": {"between": [low, low + n]}})
+                        for n in range(50)
+                        for low in (100 * turn, 90_000 + 100 * turn)  # in two partitions
+                    ]
                     views(await d.begin("subscription", spread, wait=TIMEOUT))
                     owners = {part.configurator for part in d.status.partitions()}
             await w.check_flows(d)

@@ -11,13 +11,13 @@ from dzflow.errors import LossWarning
 from dzflow.filters import parse_filter
 from dzflow.index import Index, build_index
 from dzflow.space import Space
-from sdn.tables.flows import Batch
-from sdn.tables.pipeline import Pipeline
-from sdn.tables.plans import make_plan
 from sdn.network.routes import Routes
 from sdn.network.topologies import topology
 from sdn.network.topology import Topology
 from sdn.network.trees import spanning_trees
+from sdn.tables.flows import Batch
+from sdn.tables.pipeline import Pipeline
+from sdn.tables.plans import make_plan
 
 Json = dict[str, Any]
 Answer = tuple[int, Any]  # status and body

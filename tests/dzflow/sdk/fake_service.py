@@ -21,9 +21,9 @@ from starlette.types import Receive, Scope, Send
 
 from dzflow.errors import BadInput
 from sdn.emulator import EmulatedNetwork
+from sdn.network.topology import Topology
 from sdn.tables.flows import Batch, Change, FlowOp, GroupOp
 from sdn.tables.pipeline import Pipeline
-from sdn.network.topology import Topology
 from tests.dzflow.sdk.fake_control_plane import Answer, DataPlane, FakeControlPlane, not_found
 from tests.support import WAIT
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sdn.tables.flows import Batch, Change
 from sdn.lab import HOST_INTERFACE, Lab
-from sdn.tables.pipeline import Pipeline
 from sdn.network.topologies import topology
 from sdn.network.topology import Topology
+from sdn.tables.flows import Batch, Change
+from sdn.tables.pipeline import Pipeline
 from tests.dzflow.sdk.fake_service import FakeService
 from tests.sdn.lab.support import flow_text, install, needs_lab
 from tests.support import WAIT, until_sync

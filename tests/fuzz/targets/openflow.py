@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from random import Random
 
 from sdn.emulator.switch import EmulatedSwitch
-from sdn.tables.flows import Change, FlowOp
 from sdn.openflow.discovery.frames import build_probe, read_announcement, read_probe
 from sdn.openflow.protocol.codec import (
     barrier,
@@ -19,6 +18,7 @@ from sdn.openflow.protocol.constants import V1_4, VERSIONS
 from sdn.openflow.protocol.events import Closed
 from sdn.openflow.protocol.session import Session
 from sdn.openflow.protocol.wire import MAX_MESSAGE, MalformedMessage
+from sdn.tables.flows import Change, FlowOp
 from tests.fuzz.mutation import ByteInputs
 from tests.fuzz.target import REFUSED, Broken, Probe, Target
 from tests.sdn.emulator.support import PORTS, group

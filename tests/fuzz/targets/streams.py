@@ -30,8 +30,10 @@ from configurators.streams.packing import (
 from configurators.streams.stream import Stream, StreamOptions
 from dzflow.address import ALL, Match
 from dzflow.region import FULL, Region
-from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
+from sdn.network.findings import SeenHost
+from sdn.network.topology import Host
 from sdn.outcomes import Acknowledged
+from sdn.tables.flows import Change, FlowEntry, FlowOp, Output, ToGroup
 from sdn.tables.pipeline import SwitchNumbers
 from tests.fuzz.mutation import ByteInputs
 from tests.fuzz.target import REFUSED, Broken, Probe, Target
@@ -151,6 +153,7 @@ _MESSAGES: tuple[tuple[Any, tuple[msgspec.Struct, ...]], ...] = (
             messages.Vacant(SwitchNumbers(frozenset({3})), "not up"),
             messages.SwitchReport("b1", ["s1"], {"s2": "no connection"}, 5, [("s1", 2)]),
             messages.FoundNetwork("b1", (7,), (), ((("s1", 2), ("s2", 3)),), {9: "why"}),
+            messages.FoundHosts("b1", (SeenHost(Host("host-02", "s1", 3), 1.5),)),
             messages.SouthboundCounters(
                 "b1", 1.5e9, {"s1": messages.SwitchCounters(1, 2, 3, 4, 5, 6)}, _WAITS
             ),

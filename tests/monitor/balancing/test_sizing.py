@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from monitor.balancing.forecast import ForecastOptions
-from monitor.balancing.policy import Situation
+from monitor.balancing.policy import LOOK_BACK, Situation
 from monitor.balancing.predictive import PredictivePolicy
 from monitor.balancing.sizing import ProposedSize, SizingOptions, propose_size
+from monitor.load.history import LoadHistory
 from monitor.load.samples import PartitionSample
 from tests.monitor.balancing.queueing import Simulation
 from tests.monitor.balancing.situations import part, situation
@@ -27,6 +28,14 @@ def busy(count: int, work: float, seconds: int = 310, cpu: float = 0.0) -> Situa
         return [part(f"p{n}", f"c{n % count}", arrived=100, work=share) for n in range(total)]
 
     return situation(load, seconds=seconds, cpu=cpu)
+
+
+def remembered(given: Situation) -> Situation:
+    """The situation as the monitor knows it: what its history keeps of the time to look back at."""
+    history = LoadHistory()
+    for one in given.history:
+        history.add(one)
+    return replace(given, history=history.finest_since(given.now - LOOK_BACK))
 
 
 def size(given: Situation, options: SizingOptions = OPTIONS) -> int:
@@ -53,6 +62,21 @@ def test_a_backlog_counts() -> None:
 
 def test_at_most_twice_as_many_are_proposed_at_a_time() -> None:
     assert size(busy(2, 2.5)) == 4
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_what_the_monitor_keeps_is_enough_to_propose_fewer(count: int) -> None:
+    seconds = 400
+    assert size(remembered(busy(count, 0.2, seconds))) == count // 2
+
+
+def test_many_partitions_are_remembered_coarsely_and_yet_long_enough() -> None:
+    def load(_: int) -> list[PartitionSample]:
+        return [part(f"p{n}", f"c{n % 4}", arrived=1, work=0.8 / 512) for n in range(512)]
+
+    known = remembered(situation(load, seconds=400))
+    assert len(known.history) < 200  # coarser samples for what is long ago
+    assert size(known) == 2
 
 
 def test_fewer_are_proposed_when_they_have_had_little_to_do_for_long() -> None:

@@ -9,9 +9,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Route, expect
 
-from sdn.tables.flows import Change, FlowEntry, FlowOp
 from sdn.openflow.protocol.codec import decode_flow_mod, encode_ops
 from sdn.openflow.protocol.constants import V1_4
+from sdn.tables.flows import Change, FlowEntry, FlowOp
 from tests.etcd import TestEtcd
 from tests.monitor.dashboard.browser import LIMIT, looking
 from tests.rest import SCHEMA, advertisement, subscription

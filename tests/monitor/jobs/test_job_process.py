@@ -3,11 +3,12 @@
 import asyncio
 import json
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from monitor.jobs import bounded_log
+from monitor.jobs import bounded_log, job_process
 from monitor.jobs.job_process import run_command
 from tests.service import processes_with
 from tests.support import until
@@ -101,4 +102,28 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_that_it_has_start
 async def test_a_command_that_cannot_be_started_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         await run_command(["true"], tmp_path / "nowhere" / "log", tmp_path / "tmp", LONG)
+    assert not (tmp_path / "tmp").exists()
+
+
+async def test_a_cancellation_counts_even_if_a_file_cannot_be_written_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, cancelled = threading.Event(), threading.Event()
+
+    def write(path: Path, _: bytes) -> None:
+        writing.set()
+        cancelled.wait()
+        raise OSError(f"no space left for {path}")
+
+    monkeypatch.setattr(job_process, "write_private", write)
+    command, files = [sys.executable, "-c", TELL], {"owners.json": b"{}"}
+    task = asyncio.create_task(
+        run_command(command, tmp_path / "log", tmp_path / "tmp", LONG, files=files)
+    )
+    await until(writing.is_set)
+    task.cancel()
+    await asyncio.sleep(0)
+    cancelled.set()
+    await asyncio.wait([task])
+    assert task.cancelled()
     assert not (tmp_path / "tmp").exists()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from monitor.load.aggregate import combine
-from monitor.load.history import RINGS, Excerpt, History, RingOptions
+from monitor.load.history import RINGS, Excerpt, LoadHistory, RingOptions
 from monitor.load.samples import ConfiguratorSample, PartitionSample, Sample
 from tests.monitor.samples import partition, sample
 
@@ -94,7 +94,7 @@ def kept(samples: Sequence[Sample], options: RingOptions) -> list[Sample]:
 
 @given(histories())
 def test_every_ring_equals_a_plain_recomputation(samples: list[Sample]) -> None:
-    history = History(SMALL)
+    history = LoadHistory(SMALL)
     for one in samples:
         history.add(one)
     assert history.newest == (samples[-1] if samples else None)
@@ -117,8 +117,8 @@ def test_combining_in_two_steps_equals_combining_at_once(samples: list[Sample]) 
     assert combine([combine(half) for half in halves]) == combine(samples) == summed(samples)
 
 
-def filled(seconds: int) -> History:
-    history = History(SMALL)
+def filled(seconds: int) -> LoadHistory:
+    history = LoadHistory(SMALL)
     for at in range(1, seconds + 1):
         history.add(sample(float(at), partition("p", arrived=1)))
     return history
@@ -159,8 +159,33 @@ def test_without_a_ring_that_reaches_back_the_coarsest_is_taken() -> None:
     assert (found.resolution, ends(found)) == (12, [60.0, 72.0, 84.0])
 
 
+def test_what_finer_rings_have_dropped_comes_from_coarser_ones() -> None:
+    history = filled(30)
+    found = history.finest_since(3.0)
+    assert [(one.at, one.seconds) for one in found] == [
+        (12.0, 4.0),
+        (16.0, 4.0),
+        (20.0, 4.0),
+        *((float(at), 1.0) for at in range(24, 31)),
+    ]
+    assert history.finest_since(23.0) == list(history.since(23.0).samples)
+    assert history.finest_since(30.0) == []
+
+
+@given(histories(), st.integers(0, 500))
+def test_the_finest_samples_never_overlap(samples: list[Sample], back: int) -> None:
+    history = LoadHistory(SMALL)
+    for one in samples:
+        history.add(one)
+    end = samples[-1].at if samples else 0.0
+    found = history.finest_since(end - back)
+    assert all(a.at <= b.at - b.seconds for a, b in itertools.pairwise(found))
+    assert found[-1:] == [one for one in samples[-1:] if back]
+    assert len(found) >= len(history.since(end - back).samples)
+
+
 def test_nothing_is_known_at_first() -> None:
-    history = History()
+    history = LoadHistory()
     assert history.newest is None
     assert ends(history.since(0.0)) == []
 
@@ -175,7 +200,7 @@ def test_the_clock_may_be_set_back() -> None:
 
 
 def test_many_partitions_shorten_the_history_and_never_empty_it() -> None:
-    history = History((RingOptions(1, 100, 10),))
+    history = LoadHistory((RingOptions(1, 100, 10),))
     crowd = [partition(f"p{number}") for number in range(4)]
     for at in range(1, 20):
         history.add(sample(float(at), *crowd))

@@ -7,8 +7,8 @@ import pytest
 
 from configurators.environment import Clock
 from configurators.store.documents import encode
-from configurators.store.etcd.client import Etcd, Put
-from configurators.store.keys import CONFIGURATORS, owner_key, wanted_key
+from configurators.store.etcd.client import Delete, Etcd, Put
+from configurators.store.keys import CONFIGURATORS, move_key, owner_key, wanted_key
 from configurators.store.model import Move, Wanted
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import Conflict
@@ -110,6 +110,23 @@ def test_a_move_that_takes_longer_than_it_may_fails(etcd_server: TestEtcd) -> No
 
         # The owner key may have just changed: then the move is refused for that reason.
         until_sync(lambda: "has not copied the partition within -1 s" in stack.run(ask()))
+
+
+def test_a_move_that_makes_no_sense_does_not_hold_up_others(two: Stack) -> None:
+    async def ask() -> None:
+        etcd, catalogue = two.dispatcher.etcd, two.dispatcher.catalogue
+        partition, (source, _) = sorted(catalogue.owners.items())[0]
+        senseless = Move("m0", source, 1, "nobody", "asked", "for a test", 0.0)
+        await etcd.transact([], [Put(move_key(" no partition"), encode(senseless))])
+        try:
+            await until(lambda: " no partition" in catalogue.moves)
+            target = LEAVES if source == STAYS else STAYS
+            assert await two.monitor.moves.move(partition, target, "for a test")
+        finally:
+            await etcd.transact([], [Delete(move_key(" no partition"))])
+            await until(lambda: not catalogue.moves)
+
+    two.run(ask())
 
 
 async def test_an_owner_does_not_change_if_another_number_is_wanted_by_now(

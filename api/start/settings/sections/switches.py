@@ -105,10 +105,20 @@ class DiscoverySettings(Section):
         default="auto",
         description="find switches and links: with the data plane `external`, always, or never",
     )
+    hosts: Literal["declared", "propose", "accept"] = Field(
+        default="declared",
+        description="where hosts come from: operators, also proposals to them, or by themselves",
+    )
     settled_after: float = Field(
         default=5.0,
         ge=0,
         description="seconds without a new switch or link, before better trees are looked for",
+    )
+    accept_after: float = Field(
+        default=30.0,
+        ge=0,
+        description="seconds alone at a port until a host is accepted; longer than switches need to"
+        " connect",
     )
 
 

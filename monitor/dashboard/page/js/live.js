@@ -8,7 +8,7 @@ const EVENTS = 3600; // seconds of what happened to workers and partitions
 const MOST_EVENTS = 1_000; // that are kept
 const READY_EVERY = 1_000; // milliseconds between two looks at /readyz
 const RETRY = [500, 1_000, 2_000, 5_000]; // milliseconds before the next try
-const ALL = ["space", "network", "switch", "configurator", "plan", "job", "history", "load"];
+const ALL = ["space", "network", "proposals", "switch", "configurator", "plan", "job", "history", "load"];
 const FOR_HOSTS = ["space", "network"];
 
 export class Live extends EventTarget {
@@ -24,6 +24,7 @@ export class Live extends EventTarget {
   configurators = new Map();
   plans = new Map();
   load = []; // intervals of one second, the oldest first
+  proposals = null; // how many hosts were heard that are not in the network, and a version
   job = null; // the scheduled job, if it has ever run
   history = []; // the newest events of the last hour, the oldest first, as one API process tells them
 
@@ -124,6 +125,9 @@ export class Live extends EventTarget {
         break;
       case "plan":
         this.plans.set(data.space, data);
+        break;
+      case "proposals":
+        this.proposals = data;
         break;
       case "job":
         this.job = data;

@@ -57,7 +57,7 @@ export class SwitchDetail {
     const key = JSON.stringify([one, figures, since && ago(since)]);
     if (key === this.shown) return;
     this.shown = key;
-    show(this.state, pill(LEVEL[one.state] ?? "idle", one.state),
+    show(this.state, one.label && h("strong", null, one.label), pill(LEVEL[one.state] ?? "idle", one.state),
       one.state !== "up" && h("span", null, one.reason ?? "No southbound process has reported it yet.",
         since && ` Since ${clock(since)}, ${ago(since)}.`),
       one.southbound && h("span", null, `Connected to ${one.southbound}`),

@@ -47,33 +47,37 @@ export class TopologyMap {
   /**
    * Mark switches and hosts (Maps from id to class names), links (a Set of names; the others are drawn
    * faint) and the one that is picked (its id). `loads` (a Map from id to {share, text}) says how full
-   * switches are. What was marked before is no longer.
+   * switches are, `ends` (a Set of SWITCH:PORT) which ports differ from what they should lead to. What
+   * was marked before is no longer.
    */
   mark(marks) {
     this.#marks = marks;
-    if (this.#topology) this.#refresh();
+    // A topology that is new is drawn by `update`, before its parts can be marked.
+    if (this.#topology && this.#topology === this.#live.topology) this.#refresh();
   }
 
   #refresh() {
-    const { switches, links, hosts, picked, loads } = this.#marks;
+    const { switches, links, hosts, picked, loads, ends } = this.#marks;
+    const differs = (id, port) => ends?.has(`${id}:${port}`);
     const { topology } = this.#live;
     for (const one of topology.switches) {
       const { state, reason } = this.#live.switches.get(one.id) ?? one;
       const node = this.#switches.get(one.id), load = loads?.get(one.id);
       setNode(node, `node switch ${LEVEL[state] ?? "idle"}`,
         [switches?.get(one.id) ?? (switches && "aside"), one.id === picked && "picked"],
-        `switch ${one.id}: ${[state, reason, load?.text].filter(Boolean).join(", ")}`);
+        `switch ${one.id}${one.label ? ` (${one.label})` : ""}: ${[state, reason, load?.text].filter(Boolean).join(", ")}`);
       setFill(node, load?.share ?? 0);
     }
     for (const one of topology.hosts) {
       setNode(this.#hosts.get(one.id), `node host ${one.unreachable ? "bad" : "good"}`,
-        [hosts?.get(one.id) ?? (hosts && "aside"), one.id === picked && "picked"],
+        [hosts?.get(one.id) ?? (hosts && "aside"), one.id === picked && "picked", differs(one.switch, one.port) && "differs"],
         `host ${one.id}${one.unreachable ? `: ${one.unreachable}` : ""}`);
     }
     for (const link of topology.links) {
       const name = linkName(link);
       const used = links && (links.has(name) ? "used" : "unused");
-      setClass(this.#links.get(name), ["link", !link.up && "down", used]);
+      setClass(this.#links.get(name), ["link", !link.up && "down", used,
+        (differs(link.a, link.a_port) || differs(link.b, link.b_port)) && "differs"]);
     }
   }
 

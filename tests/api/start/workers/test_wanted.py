@@ -1,4 +1,4 @@
-"""The settings say how many workers there are at the first start, etcd from then on."""
+"""Of the settings and of calls like `POST /configurators`, the last change says how many run."""
 
 import asyncio
 
@@ -9,6 +9,7 @@ from api.start.settings.settings import BadSettings, Settings
 from api.start.workers.wanted import (
     Counts,
     Worker,
+    apply_setting,
     find_other_counts,
     load_or_store_counts,
     parse_worker,
@@ -41,9 +42,35 @@ async def test_the_first_start_stores_the_settings_and_later_ones_read_them(
         waiting = asyncio.create_task(read_counts(etcd))
         assert await load_or_store_counts(etcd, FOUR) == {"configurators": 4, "southbound": 1}
         assert await waiting == {"configurators": 4, "southbound": 1}
-        await etcd.put(wanted_key("southbound"), encode(Wanted(3)))
-        again = await load_or_store_counts(etcd, Settings(configurators=2))
-        assert again == {"configurators": 4, "southbound": 3}
+        assert await load_or_store_counts(etcd, FOUR) == {"configurators": 4, "southbound": 1}
+        again = await load_or_store_counts(etcd, Settings())
+        assert again == {"configurators": 4, "southbound": 1}, "a default is not asked for"
+
+
+async def test_settings_that_stay_the_same_keep_what_was_scaled_and_changed_ones_count(
+    etcd_server: TestEtcd,
+) -> None:
+    async def start(count: int | None) -> int:
+        settings = Settings() if count is None else Settings(configurators=count)
+        return (await load_or_store_counts(etcd, settings))["configurators"]
+
+    async with Etcd(etcd_server.access()) as etcd, asyncio.timeout(WAIT):
+        assert await start(4) == 4
+        await etcd.put(wanted_key("configurators"), encode(Wanted(6, given=4)))  # by a call
+        assert await start(4) == 6
+        assert await start(None) == 6
+        assert await start(3) == 3, "the setting was changed after the call"
+        assert await start(3) == 3
+        assert await start(4) == 4, "a rollback"
+
+
+def test_a_setting_is_applied_when_it_is_another_one_than_before() -> None:
+    assert apply_setting(None, 2, named=False) == Wanted(2)
+    assert apply_setting(None, 2, named=True) == Wanted(2, 2)
+    assert apply_setting(Wanted(5), 2, named=True) == Wanted(2, 2)
+    assert apply_setting(Wanted(5, 2), 2, named=True) == Wanted(5, 2)
+    assert apply_setting(Wanted(5, 2), 3, named=True) == Wanted(3, 3)
+    assert apply_setting(Wanted(5, 3), 2, named=False) == Wanted(5, 3)
 
 
 def test_a_number_that_is_given_but_not_used_is_named_with_what_to_do() -> None:
@@ -54,6 +81,14 @@ def test_a_number_that_is_given_but_not_used_is_named_with_what_to_do() -> None:
     assert find_other_counts(Settings(), stored) == [], "the default is not asked for"
     (hint,) = find_other_counts(Settings(configurators=2, southbound=1), stored)
     assert hint.startswith("3 southbound processes are started, not 1:")
+
+
+async def test_a_count_that_cannot_be_read_is_replaced_by_the_settings(
+    etcd_server: TestEtcd,
+) -> None:
+    async with Etcd(etcd_server.access()) as etcd:
+        await etcd.put(wanted_key("configurators"), b"nonsense")
+        assert (await load_or_store_counts(etcd, FOUR))["configurators"] == 4
 
 
 async def test_nobody_counts_southbound_processes_that_are_started_outside(
@@ -68,7 +103,7 @@ async def test_nobody_counts_southbound_processes_that_are_started_outside(
 
 
 async def test_each_wanted_southbound_process_needs_one_of_the_ports(etcd_server: TestEtcd) -> None:
-    settings = Settings(southbound=1, openflow=OpenFlowSettings(ports=(6653, 6654)))
+    settings = Settings(openflow=OpenFlowSettings(ports=(6653, 6654)))
     async with Etcd(etcd_server.access()) as etcd:
         await etcd.put(wanted_key("southbound"), encode(Wanted(2)))
         assert (await load_or_store_counts(etcd, settings))["southbound"] == 2

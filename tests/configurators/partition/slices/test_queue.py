@@ -12,8 +12,8 @@ from configurators.streams.packing import pack_regions
 from dzflow.address import Scope
 from dzflow.errors import BadInput
 from dzflow.region import Region
-from sdn.tables.pipeline import PlanName
 from sdn.network.topologies import topology
+from sdn.tables.pipeline import PlanName
 from tests.configurators.partition.source import Source
 
 

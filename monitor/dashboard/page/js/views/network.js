@@ -3,11 +3,13 @@
 
 import { copyable, quoted } from "../actions.js";
 import { get } from "../api.js";
+import { Differences } from "../differences.js";
 import { card, h, pill, show, table } from "../dom.js";
 import { changesTable, Explainer, hostChoices, isForeign, offer, problemText, touched } from "../explaining.js";
 import { FilterInput } from "../filter_input.js";
 import { number } from "../format.js";
 import { HostDetail } from "../host_detail.js";
+import { HostProposals } from "../host_proposals.js";
 import { poll } from "../polling.js";
 import { SwitchDetail, useOf } from "../switch_detail.js";
 import { linkName, TopologyMap } from "../topology_map.js";
@@ -19,6 +21,7 @@ const LEGEND = [
   ["switch good", "switch up"], ["switch bad", "switch down"], ["switch idle", "not known yet"],
   ["host good", "host"], ["host bad", "host out of reach"], ["link down", "link down"],
   ["switch used", "carries it"], ["switch changes", "would change"], ["level", "fullest table"],
+  ["link differs", "not as it should be"],
 ];
 
 export class Network {
@@ -31,8 +34,10 @@ export class Network {
     this.overlay = {};
     this.explainer = new Explainer(() => this.#question(), (...answer) => this.#showExplained(...answer));
     this.map = new TopologyMap(live, { pick: (id) => this.#pick(id) });
+    this.differences = new Differences();
     this.summary = h("p", { class: "tools", role: "status" });
     this.trouble = h("p", { class: "error" });
+    this.proposals = new HostProposals(live);
     this.detail = h("div", { class: "detail" });
     this.choice = h("select", { onchange: () => this.#choose() });
     this.space = h("select", { onchange: () => this.explainer.later() });
@@ -43,7 +48,8 @@ export class Network {
       h("div", { class: "tools" }, h("label", null, "Show ", this.choice),
         h("label", null, "Space ", this.space), h("label", null, "Subscriber ", this.host),
         this.filter.element, copyable("GET", "topology", undefined, "dzflow topology")), this.filter.error,
-      h("div", null, this.map.element, legend()), this.found, this.detail);
+      h("div", null, this.map.element, legend()), this.differences.element, this.found,
+      this.proposals.element, this.detail);
     this.stop = live.role === "operator" ? poll(() => this.#read(), READ_EVERY) : () => {};
   }
 
@@ -59,8 +65,10 @@ export class Network {
     if (this.opened === undefined) this.#open(this.picked || this.live.host);
     this.#offerChoices(topology);
     this.#summarise(topology);
+    this.differences.update(topology);
     this.#mark();
     this.map.update();
+    this.proposals.update();
     this.opened?.update();
   }
 
@@ -88,7 +96,8 @@ export class Network {
     const { switches, links, hosts } = this.overlay;
     const loads = new Map([...this.figures].map(([id, one]) => [id, useOf(one)]));
     const tree = (this.live.trees ?? this.live.topology.trees).find((one) => `tree ${one.number}` === this.choice.value);
-    this.map.mark({ switches, hosts, loads, links: tree ? new Set(tree.links.map(linkName)) : links, picked: this.picked });
+    this.map.mark({ switches, hosts, loads, links: tree ? new Set(tree.links.map(linkName)) : links,
+      picked: this.picked, ends: this.differences.ends });
   }
 
   #summarise(topology) {
@@ -96,7 +105,8 @@ export class Network {
     const down = present.filter((one) => one.state === "down");
     const broken = topology.links.filter((link) => !link.up);
     const up = present.filter((one) => one.state === "up").length;
-    const key = JSON.stringify([up, present.length, down, broken, topology.hosts.length]);
+    const differ = topology.differences?.length ?? 0;
+    const key = JSON.stringify([up, present.length, down, broken, topology.hosts.length, differ]);
     if (key === this.summed) return;
     this.summed = key;
     show(this.summary,
@@ -104,6 +114,7 @@ export class Network {
       pill(broken.length ? "bad" : "good", broken.length
         ? `${number(broken.length)} of ${number(topology.links.length)} links down`
         : `${number(topology.links.length)} links up`),
+      differ > 0 && pill("warn", differ === 1 ? "1 difference" : `${number(differ)} differences`),
       h("span", null, `${number(topology.hosts.length)} hosts`),
       down.slice(0, MOST_LISTED).map((one) => h("span", null,
         h("a", { href: `#/network/${encodeURIComponent(one.id)}` }, one.id), ` is down: ${one.reason ?? "it is not connected"}`)),
