@@ -9,6 +9,7 @@ from typing import Self
 
 import httpx
 
+from tests.socket_server import SocketServer, connected
 from tests.support import WAIT
 
 _LOOK_EVERY = 0.1
@@ -29,7 +30,6 @@ class Balancer:
         self._started = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._writers: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=self._run, name="balancer", daemon=True)
 
     def __enter__(self) -> Self:
@@ -51,22 +51,11 @@ class Balancer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        async with asyncio.TaskGroup() as group:
-
-            def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                # A task that is cancelled before its first step could not close it.
-                self._writers.add(writer)
-                connections.add(group.create_task(self._forward(reader, writer)))
-
-            connections = {group.create_task(self._watch())}
-            server = await asyncio.start_server(accept, "127.0.0.1", 0)
-            self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            async with server:
-                await self._stop.wait()
-            for task in connections:
-                task.cancel()
-        for writer in self._writers:
-            writer.transport.abort()
+        async with SocketServer(self._forward) as server, asyncio.TaskGroup() as group:
+            self.url = server.url
+            watching = group.create_task(self._watch())
+            await self._stop.wait()
+            watching.cancel()
 
     async def _watch(self) -> None:
         async with httpx.AsyncClient(trust_env=False, timeout=WAIT) as client:
@@ -81,13 +70,10 @@ class Balancer:
         while not self._ready:
             await asyncio.sleep(_LOOK_EVERY)
         to = httpx.URL(self._ready[self._turn % len(self._ready)])
-        try:
-            reader_there, writer_there = await asyncio.open_connection(to.host, to.port)
-        except OSError:
-            writer.close()  # for the caller to see that a request was lost
-            return
-        self._writers.add(writer_there)
-        await asyncio.gather(_copy(reader, writer_there), _copy(reader_there, writer))
+        assert to.port is not None
+        # If that fails, the connection closes: the caller sees that a request was lost.
+        async with connected((to.host, to.port)) as (reader_there, writer_there):
+            await asyncio.gather(_copy(reader, writer_there), _copy(reader_there, writer))
 
 
 async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:

@@ -22,6 +22,7 @@ from bench.load.traffic import Traffic, batch_body, removal_body, request_body
 from bench.processes.cpu import CpuMeter, kind_of
 from bench.workload import Workload, make_space
 from dzflow.filters import parse_filter
+from tests.socket_server import SocketServer
 
 Handle = Callable[[str, Any], tuple[int, Any]]
 TIMING = {
@@ -65,20 +66,16 @@ class Records:
 @asynccontextmanager
 async def serving(handle: Handle) -> AsyncIterator[str]:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
-                length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0])
-                given = await reader.readexactly(length)
-                status, answer = handle(head.split()[1], json.loads(given))
-                sent = json.dumps(answer).encode()
-                writer.write(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(sent)))
-                writer.write(sent)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+        while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+            length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0])
+            given = await reader.readexactly(length)
+            status, answer = handle(head.split()[1], json.loads(given))
+            sent = json.dumps(answer).encode()
+            writer.write(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(sent)))
+            writer.write(sent)
 
-    server = await asyncio.start_server(talk, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with SocketServer(talk) as server:
+        yield server.url
 
 
 @asynccontextmanager
@@ -216,15 +213,12 @@ async def test_a_refused_request_does_not_count_as_acknowledged() -> None:
 
 
 async def test_a_closed_connection_fails_the_call() -> None:
-    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
+    async def hang_up(*_: object) -> None:
+        pass
 
-    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    async with server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with HttpClient(url, 1) as client:
-            with pytest.raises(CallFailed, match="closed"):
-                await client.call("GET", "/healthz")
+    async with SocketServer(hang_up) as server, HttpClient(server.url, 1) as client:
+        with pytest.raises(CallFailed, match="closed"):
+            await client.call("GET", "/healthz")
 
 
 @pytest.mark.parametrize(

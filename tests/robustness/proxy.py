@@ -1,10 +1,11 @@
 """A TCP proxy that cuts connections, or holds back or delays what is sent."""
 
 import asyncio
-import contextlib
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from tests.socket_server import SocketServer, connected
 
 _CHUNK = 1 << 16
 
@@ -22,18 +23,15 @@ class Proxy:
         self._refusing = False
         self._going = asyncio.Event()
         self._going.set()
-        self._pairs: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._server = SocketServer(self._forward)
 
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens."""
-        assert self._server is not None
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
+        return self._server.address
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(
@@ -42,16 +40,12 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        self.cut()
-        await asyncio.gather(*self._pairs, return_exceptions=True)
+        await self._server.__aexit__(kind, error, trace)
 
     def cut(self) -> None:
         """Reset all connections, and each new one at once."""
         self._refusing = True
-        for pair in self._pairs:
-            pair.cancel()
+        self._server.cut()
 
     def hold(self) -> None:
         """Forward nothing, but keep connections open, like a cable that was pulled."""
@@ -62,29 +56,15 @@ class Proxy:
         self._refusing, self.delay = False, 0.0
         self._going.set()
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._pairs.add(task)
-        task.add_done_callback(self._pairs.discard)
-        far: asyncio.StreamWriter | None = None
-        # When one side ends, the other side ends, too; no caller needs the error.
-        with contextlib.suppress(OSError, asyncio.CancelledError, ExceptionGroup):
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._refusing:
             try:
-                if not self._refusing:
-                    far_reader, far = await self._connect()
-                    async with asyncio.TaskGroup() as group:
-                        group.create_task(self._pass(reader, far))
-                        group.create_task(self._pass(far_reader, writer))
-            finally:
-                for each in (writer, far):
-                    if each is not None:
-                        each.transport.abort()
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if isinstance(self._to, Path):
-            return await asyncio.open_unix_connection(self._to)
-        return await asyncio.open_connection(*self._to)
+                async with connected(self._to) as (far_reader, far), asyncio.TaskGroup() as group:
+                    group.create_task(self._pass(reader, far))
+                    group.create_task(self._pass(far_reader, writer))
+            except* OSError:
+                pass  # one side has ended, so the other does, too
+        writer.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
@@ -96,7 +76,7 @@ class Proxy:
                 await asyncio.sleep(max(0.0, due - loop.time()))
                 await self._going.wait()
                 if not data:
-                    raise ConnectionResetError  # one side has ended, so the other does, too
+                    raise ConnectionResetError
                 writer.write(data)
                 await writer.drain()
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.robustness.kinds import LAB, MOVES, PLANS, WHOLE, WIRED, Kind, plan_round
 from tests.robustness.proxy import Proxy
+from tests.socket_server import SocketServer, connected
 from tests.support import until
 
 TIMEOUT = 20.0
@@ -33,42 +34,40 @@ async def echo() -> AsyncIterator[Proxy]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):
             writer.write(data)
-        writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server, Proxy(server.sockets[0].getsockname()[:2]) as proxy:
+    async with SocketServer(answer) as server, Proxy(server.address) as proxy:
         yield proxy
 
 
-async def say(proxy: Proxy, text: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection(*proxy.address)
-    writer.write(text)
-    return reader, writer
+@asynccontextmanager
+async def saying(
+    proxy: Proxy, text: bytes
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async with connected(proxy.address) as (reader, writer):
+        writer.write(text)
+        yield reader, writer
 
 
 async def test_the_proxy_passes_on_holds_and_cuts() -> None:
     async with asyncio.timeout(TIMEOUT), echo() as proxy:
-        reader, writer = await say(proxy, b"one")
-        assert await reader.readexactly(3) == b"one"
-        proxy.hold()
-        writer.write(b"two")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await reader.read(1)
+        async with saying(proxy, b"one") as (reader, writer):
+            assert await reader.readexactly(3) == b"one"
+            proxy.hold()
+            writer.write(b"two")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await reader.read(1)
+            proxy.heal()
+            assert await reader.readexactly(3) == b"two"
+            proxy.cut()
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await reader.readexactly(1)
+        async with saying(proxy, b"three") as (refused, _):
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await refused.readexactly(1)
         proxy.heal()
-        assert await reader.readexactly(3) == b"two"
-        proxy.cut()
-        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-            await reader.readexactly(1)
-        writer.close()
-        refused, other = await say(proxy, b"three")
-        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-            await refused.readexactly(1)
-        other.close()
-        proxy.heal()
-        reader, writer = await say(proxy, b"four")
-        assert await reader.readexactly(4) == b"four"
-        writer.close()
+        async with saying(proxy, b"four") as (reader, _):
+            assert await reader.readexactly(4) == b"four"
 
 
 async def test_the_proxy_delays_and_keeps_the_order() -> None:
@@ -76,10 +75,9 @@ async def test_the_proxy_delays_and_keeps_the_order() -> None:
         proxy.delay = 0.1
         loop = asyncio.get_running_loop()
         began = loop.time()
-        reader, writer = await say(proxy, b"a")
-        await until(lambda: proxy.received)
-        proxy.delay = 0.0
-        writer.write(b"b")
-        assert await reader.readexactly(2) == b"ab"
-        assert loop.time() - began >= 0.1
-        writer.close()
+        async with saying(proxy, b"a") as (reader, writer):
+            await until(lambda: proxy.received)
+            proxy.delay = 0.0
+            writer.write(b"b")
+            assert await reader.readexactly(2) == b"ab"
+            assert loop.time() - began >= 0.1

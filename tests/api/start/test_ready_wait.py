@@ -3,13 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from api.start import ready_wait
 from api.start.ready_wait import ReadyWait, StartFailed
+from tests.socket_server import SocketServer
 
 ALL = {
     "switches_up": 1,
@@ -30,21 +31,12 @@ async def answering(status: int, body: dict[str, Any]) -> AsyncIterator[str]:
     data = json.dumps(body).encode()
     head = f"HTTP/1.1 {status} x\r\ncontent-length: {len(data)}\r\nconnection: close\r\n\r\n"
 
-    writers: list[asyncio.StreamWriter] = []
-
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        with suppress(asyncio.IncompleteReadError):  # the caller has given up
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(head.encode() + data)
-            await writer.drain()
-        writer.close()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head.encode() + data)
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    for writer in writers:
-        writer.close()
-        await writer.wait_closed()
+    async with SocketServer(answer) as server:
+        yield server.url
 
 
 @pytest.fixture(autouse=True)

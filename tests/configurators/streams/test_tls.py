@@ -5,7 +5,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import uvloop
@@ -17,6 +17,7 @@ from configurators.streams.listener import CannotConnect, Listener, connect
 from configurators.streams.stream import Stream, StreamOptions
 from configurators.streams.tls import BadCertificates, StreamTls
 from tests.certificates import Keys, make_keys, sign
+from tests.socket_server import SocketServer, connected
 from tests.support import WAIT, until
 
 TOKEN = b"a token that both ends know"
@@ -77,23 +78,23 @@ class Between:
         self.seen = bytearray()
         self._target = split_address(target)
         self._own = own
-        self._server: asyncio.Server | None = None
-        self.address = ""
+        self._server = SocketServer(self._pass_on, tls=own.server if own else None)
 
-    async def __aenter__(self) -> "Between":
-        context = self._own.server if self._own else None
-        self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0, ssl=context)
-        self.address = join_address(*self._server.sockets[0].getsockname()[:2])
+    @property
+    def address(self) -> str:
+        return join_address(*self._server.address)
+
+    async def __aenter__(self) -> Self:
+        await self._server.__aenter__()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server
-        self._server.close()
+    async def __aexit__(self, *error: Any) -> None:
+        await self._server.__aexit__(*error)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         context = self._own.client if self._own else None
-        there, back = await asyncio.open_connection(*self._target, ssl=context)
-        await asyncio.gather(self._copy(reader, back), self._copy(there, writer))
+        async with connected(self._target, context) as (there, back):
+            await asyncio.gather(self._copy(reader, back), self._copy(there, writer))
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -159,12 +160,9 @@ async def test_a_listener_refuses_a_dialler_that_trusts_it_but_is_of_another_ca(
 async def test_a_dialler_without_certificate_is_refused(keys: Keys, tls: StreamTls) -> None:
     nothing = ssl.create_default_context(cafile=keys.authority)
     async with listening(tls) as listener:
-        reader, writer = await asyncio.open_connection(
-            *split_address(listener.address), ssl=nothing
-        )
-        with contextlib.suppress(OSError):
-            assert await asyncio.wait_for(reader.read(), WAIT) == b""
-        writer.close()
+        async with connected(split_address(listener.address), nothing) as (reader, _):
+            with contextlib.suppress(OSError):
+                assert await asyncio.wait_for(reader.read(), WAIT) == b""
         assert not listener.streams
 
 
@@ -205,50 +203,43 @@ async def test_a_member_of_the_ca_cannot_sit_in_between(keys: Keys, tls: StreamT
 
 async def test_a_dialler_that_speaks_before_it_is_asked_is_cut_off(tls: StreamTls) -> None:
     async with listening(tls) as listener:
-        reader, writer = await asyncio.open_connection(
-            *split_address(listener.address), ssl=tls.client
-        )
-        writer.write(b"\0\0\0\x05\0\0\0\0\0" * 100)
-        with contextlib.suppress(OSError):
-            await asyncio.wait_for(reader.read(), WAIT)
-        writer.close()
+        async with connected(split_address(listener.address), tls.client) as (reader, writer):
+            writer.write(b"\0\0\0\x05\0\0\0\0\0" * 100)
+            with contextlib.suppress(OSError):
+                await asyncio.wait_for(reader.read(), WAIT)
         assert not listener.streams
 
 
 async def test_connections_without_tls_count_as_strangers(tls: StreamTls) -> None:
     async with listening(tls, StreamOptions(strangers=1)) as listener:
         place = split_address(listener.address)
-        reader, first = await asyncio.open_connection(*place)
-        _, second = await asyncio.open_connection(*place)
-        with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), WAIT) == b""
-        first.close()
-        second.close()
+        async with connected(place) as (reader, _), connected(place):
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), WAIT) == b""
 
 
 async def test_silent_connections_do_not_use_up_a_listener_with_tls(tls: StreamTls) -> None:
     options = StreamOptions(handshake=600.0, strangers=10, strangers_of_address=5)
     async with listening(tls, options) as listener:
         where = split_address(listener.address)
-        silent = [await asyncio.open_connection(*where) for _ in range(20)]
-        stream = await connect(listener.address, TOKEN, echo, Say, "d", options, tls=tls)
-        assert await stream.ask(Say("in"), WAIT) == Say("ni")
-        for reader, writer in silent[:15]:
-            with contextlib.suppress(ConnectionResetError):
-                await asyncio.wait_for(reader.read(), WAIT)
-            writer.close()
-        for _, writer in silent[15:]:
-            writer.transport.abort()
+        async with contextlib.AsyncExitStack() as stack:
+            silent = [await stack.enter_async_context(connected(where)) for _ in range(20)]
+            stream = await connect(listener.address, TOKEN, echo, Say, "d", options, tls=tls)
+            assert await stream.ask(Say("in"), WAIT) == Say("ni")
+            for reader, _ in silent[:15]:
+                with contextlib.suppress(ConnectionResetError):
+                    await asyncio.wait_for(reader.read(), WAIT)
         stream.close()
         await stream.closed.wait()
 
 
 async def test_a_listener_stops_while_a_connection_is_silent(tls: StreamTls) -> None:
     async with asyncio.timeout(WAIT):
-        async with listening(tls) as listener:
-            _, writer = await asyncio.open_connection(*split_address(listener.address))
+        listener = listening(tls)
+        await listener.__aenter__()
+        async with connected(split_address(listener.address)) as (_, writer):
             await until(lambda: writer.transport.get_extra_info("peername") is not None)
-        writer.close()
+            await listener.__aexit__(None, None, None)
 
 
 def test_proofs_are_bound_to_the_certificate() -> None:

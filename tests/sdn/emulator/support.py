@@ -18,6 +18,7 @@ from sdn.openflow.protocol.messages import FlowStat, Port
 from sdn.openflow.protocol.session import Session
 from sdn.tables.flows import Change, FlowEntry, FlowOp, GroupEntry, GroupOp, Output
 from tests.sdn.openflow.reference import Datapath
+from tests.socket_server import SocketServer
 
 E = TypeVar("E")
 
@@ -173,11 +174,8 @@ class Peer:
                     self._events.put_nowait(event)
                 self.flush()
                 self.read.set()
-        except ConnectionError:
-            pass
         finally:
             self.closed.set()
-            self._writer.close()
 
     def flush(self) -> None:
         data = self.session.outgoing()
@@ -240,13 +238,10 @@ class Controller:
         self._socket.bind(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
         self.peers: asyncio.Queue[Peer] = asyncio.Queue()
-        self._tls = tls
-        self._server: asyncio.Server
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: list[asyncio.StreamWriter] = []
+        self._server = SocketServer(self._serve, self._socket, tls)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, sock=self._socket, ssl=self._tls)
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(
@@ -255,17 +250,9 @@ class Controller:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
-        await asyncio.gather(*self._tasks)
-        await self._server.wait_closed()
+        await self._server.__aexit__(kind, error, trace)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self._writers.append(writer)
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(reader, writer)
         self.peers.put_nowait(peer)
         await peer.serve()

@@ -28,6 +28,7 @@ from sdn.tables.flows import Change, FlowOp
 from tests.certificates import Keys
 from tests.sdn.clock import leap
 from tests.sdn.emulator.support import Controller, add, delete, entry, group, to_controller
+from tests.socket_server import SocketServer
 from tests.support import until
 
 ONE, LINE = topology("line:1"), topology("line:3")
@@ -292,15 +293,15 @@ async def test_answers_do_not_pile_up_for_a_controller_that_does_not_read() -> N
 async def test_a_silent_controller_is_given_up() -> None:
     ends = []
 
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         ends.append(await reader.read())
-        writer.close()
 
-    server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    address = server.sockets[0].getsockname()
-    async with server, EmulatedNetwork(ONE, [address], dialling=replace(QUICK, probe_every=0.02)):
+    dialling = replace(QUICK, probe_every=0.02)
+    async with (
+        SocketServer(silent) as server,
+        EmulatedNetwork(ONE, [server.address], dialling=dialling),
+    ):
         await until(lambda: ends)
-    await server.wait_closed()
 
 
 async def test_a_controller_that_stops_answering_is_given_up() -> None:

@@ -21,6 +21,7 @@ from sdn.onos.client import (
     parsed,
 )
 from sdn.onos.wire import Devices
+from tests.socket_server import SocketServer
 
 DEVICES = b'{"devices": [{"id": "of:0000000000000001", "mfr": "x"}]}'
 parse = parsed(Devices)
@@ -35,18 +36,13 @@ class Peer:
         self.requests: list[bytes] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            self.requests.append(await reader.readuntil(b"\r\n\r\n"))
-            writer.write(self.said)
+        self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(self.said)
+        await writer.drain()
+        while self.drip:
+            writer.write(b" ")
             await writer.drain()
-            while self.drip:
-                writer.write(b" ")
-                await writer.drain()
-                await asyncio.sleep(0.01)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the caller has had enough
-        finally:
-            writer.close()
+            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -54,16 +50,14 @@ async def talking_to(
     said: bytes, drip: bool = False, path: str = "", **changes: Any
 ) -> AsyncIterator[tuple[OnosClient, Peer]]:
     peer = Peer(said, drip)
-    server = await asyncio.start_server(peer.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{path}"
-    quick = OnosAccess(url, "onos", "rocks", connect=5.0, read=5.0, attempts=1, retry=0.001)
-    client = OnosClient(replace(quick, **changes))
-    try:
-        yield client, peer
-    finally:
-        await client.close()
-        server.close()
-        await server.wait_closed()
+    async with SocketServer(peer.serve) as server:
+        url = f"{server.url}{path}"
+        quick = OnosAccess(url, "onos", "rocks", connect=5.0, read=5.0, attempts=1, retry=0.001)
+        client = OnosClient(replace(quick, **changes))
+        try:
+            yield client, peer
+        finally:
+            await client.close()
 
 
 def answer(status: int, body: bytes = b"", length: int | None = None) -> bytes:

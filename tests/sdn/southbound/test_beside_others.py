@@ -1,7 +1,6 @@
 """Another controller works on the same switches, and neither disturbs the other."""
 
 import asyncio
-import contextlib
 import shutil
 import socket
 import subprocess
@@ -27,6 +26,7 @@ from tests.sdn.lab.support import needs_lab
 from tests.sdn.southbound.planes import LabPlane, Round, lab_plane
 from tests.sdn.southbound.support import LINE, NAMES, WAIT, adds, all_up, entry, next_event
 from tests.sdn.southbound.test_other_traffic import MESSAGES, converse, with_ipv4
+from tests.socket_server import SocketServer
 from tests.support import until
 
 LEARNING = "ovs-testcontroller"
@@ -45,30 +45,25 @@ class MasterElsewhere:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         session = Session()
-        with contextlib.suppress(ConnectionError):
-            while True:
-                writer.write(session.outgoing())
-                received = await reader.read(1 << 16)
-                if not received:
-                    break
-                for event in session.feed(received):
-                    match event:
-                        case Ready():
-                            session.request_role(Role.MASTER, 1 << 40)
-                        case RoleReply(role=Role.MASTER):
-                            self.masters += 1
-        writer.close()
+        while True:
+            writer.write(session.outgoing())
+            received = await reader.read(1 << 16)
+            if not received:
+                break
+            for event in session.feed(received):
+                match event:
+                    case Ready():
+                        session.request_role(Role.MASTER, 1 << 40)
+                    case RoleReply(role=Role.MASTER):
+                        self.masters += 1
 
 
 @asynccontextmanager
 async def master_elsewhere() -> AsyncIterator[MasterElsewhere]:
     other = MasterElsewhere()
-    server = await asyncio.start_server(other.serve, "127.0.0.1", 0)
-    other.port = server.sockets[0].getsockname()[1]
-    try:
+    async with SocketServer(other.serve) as server:
+        other.port = server.address[1]
         yield other
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("version", [V1_3, V1_4])

@@ -25,6 +25,7 @@ from tests.configurators.store.etcd.test_http2 import (
     frame,
 )
 from tests.etcd import running
+from tests.socket_server import SocketServer
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
@@ -83,18 +84,14 @@ async def serving(folder: Path, *answers: bytes) -> AsyncIterator[DirectCalls]:
         await reader.readuntil(b"/etcdserverpb.KV/Range")
         if left:
             writer.write(frame(SETTINGS, 0, 0) + left.pop(0))
-        await writer.drain()
-        writer.close()
 
     path = folder / "socket"
-    server = await asyncio.start_unix_server(serve, path)
-    calls = DirectCalls(ReachableSocket(path), 1 << 20)
-    try:
-        yield calls
-    finally:
-        calls.close()
-        server.close()
-        await server.wait_closed()
+    async with SocketServer(serve, path):
+        calls = DirectCalls(ReachableSocket(path), 1 << 20)
+        try:
+            yield calls
+        finally:
+            calls.close()
 
 
 def answer(status: str, message: str = "", body: bytes = b"") -> bytes:

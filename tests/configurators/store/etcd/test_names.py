@@ -13,6 +13,7 @@ import pytest
 from configurators.store.etcd.endpoints import socket_path
 from configurators.store.server.server import free_ports
 from tests.etcd import TestEtcd
+from tests.socket_server import SocketServer, connected
 
 _CLIENT = """
 import asyncio, sys
@@ -32,33 +33,22 @@ _OWN_HOSTS = 'mount --bind "$0" /etc/hosts && exec "$@"'
 @asynccontextmanager
 async def relayed(path: Path, address: str, port: int) -> AsyncIterator[None]:
     """A relay to a socket; it ends with its connections."""
-    pairs: set[asyncio.Task[None]] = set()
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        pairs.add(task)
-        there = await asyncio.open_unix_connection(path)
-        with suppress(OSError, asyncio.CancelledError):  # either side may end at any time
-            await asyncio.gather(_copy(reader, there[1]), _copy(there[0], writer))
-        writer.close()
-        there[1].close()
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with connected(path) as there, asyncio.TaskGroup() as group:
+            group.create_task(_copy(reader, there[1]))
+            group.create_task(_copy(there[0], writer))
 
-    server = await asyncio.start_server(accept, address, port)
-    try:
+    async with SocketServer(relay, (address, port)):
         yield
-    finally:
-        server.close()
-        for pair in pairs:
-            pair.cancel()
-        await asyncio.gather(*pairs, return_exceptions=True)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1 << 16):
-        writer.write(data)
-        await writer.drain()
-    writer.write_eof()
+    with suppress(OSError):  # either side may end at any time
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
 
 
 @pytest.mark.skipif(
