@@ -1,6 +1,7 @@
 """What tests of all packages can use."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,7 +10,8 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from api.start.up import Service
 from configurators.store.server.server import EtcdServer, NoEtcd, find_etcd
-from tests.etcd import TestEtcd, TestLoop
+from tests.etcd import TestEtcd
+from tests.event_loop import TestLoop, fail_if_left_open
 from tests.service import running
 
 # How long an example takes says nothing on a machine that has other things to do.
@@ -59,6 +61,31 @@ class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
     """Distribute tests as above."""
     return _Scheduling(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what is there before the first test from `gc.collect`, which is quick then."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _garbage_collected() -> Iterator[None]:
+    """What a file leaves open fails its last test, not one of another file."""
+    yield
+    gc.collect()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Fail a test that leaves connections open."""
+    return (yield from fail_if_left_open())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """The same where the event loop is that of a fixture."""
+    return (yield from fail_if_left_open())
 
 
 @pytest.fixture(scope="session")

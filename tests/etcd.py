@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aetcd import rpc
 
@@ -14,22 +14,6 @@ from configurators.store.server.server import EtcdServer, TlsPorts, free_ports
 from tests.certificates import Keys, make_keys
 
 USER, PASSWORD = "root", "a password"
-
-
-class TestLoop(asyncio.SelectorEventLoop):
-    """The event loop of a test, which ignores gRPC calls that earlier tests have cancelled.
-
-    gRPC has one completion queue for all event loops of a process. When a call of a closed loop
-    ends late, gRPC fails with an error in the loop that runs then.
-    """
-
-    __test__ = False
-
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report an error, unless it is such a late call."""
-        late = str(context.get("exception")) == "Event loop is closed"
-        if not (late and "PollerCompletionQueue" in context.get("message", "")):
-            super().call_exception_handler(context)
 
 
 class TestEtcd:

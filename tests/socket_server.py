@@ -124,7 +124,7 @@ async def connected(
     loop = asyncio.get_running_loop()
     streams = _Streams()
     if isinstance(to, Path):
-        await loop.create_unix_connection(lambda: streams, to, ssl=tls)
+        await loop.create_unix_connection(lambda: streams, str(to), ssl=tls)
     else:
         await loop.create_connection(lambda: streams, *to, ssl=tls)
     async with _closing(streams) as (reader, writer):

@@ -14,7 +14,7 @@ import uvloop
 
 from configurators.streams.tls import StreamTls
 from tests.certificates import make_keys
-from tests.etcd import TestLoop
+from tests.event_loop import TestLoop
 from tests.socket_server import SocketServer, connected
 from tests.support import WAIT, until
 
@@ -25,7 +25,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
+def garbage_collected() -> Iterator[None]:
     """What a test leaves open fails it: a warning of the garbage collector is an error."""
     yield
     gc.collect()

@@ -25,6 +25,7 @@ from configurators.streams.stream import (
     TooLarge,
 )
 from dzflow.errors import BadInput
+from tests.event_loop import TestLoop
 from tests.support import WAIT, until
 
 TOKEN = b"a token that both ends know"
@@ -92,7 +93,7 @@ async def pair(
 @pytest.mark.parametrize(
     "anyio_backend",
     [
-        ("asyncio", {"loop_factory": asyncio.new_event_loop}),
+        ("asyncio", {"loop_factory": TestLoop}),
         ("asyncio", {"loop_factory": uvloop.new_event_loop}),
     ],
     ids=["asyncio", "uvloop"],

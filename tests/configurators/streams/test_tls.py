@@ -17,6 +17,7 @@ from configurators.streams.listener import CannotConnect, Listener, connect
 from configurators.streams.stream import Stream, StreamOptions
 from configurators.streams.tls import BadCertificates, StreamTls
 from tests.certificates import Keys, make_keys, sign
+from tests.event_loop import TestLoop
 from tests.socket_server import SocketServer, connected
 from tests.support import WAIT, until
 
@@ -50,9 +51,7 @@ def strange(tmp_path_factory: pytest.TempPathFactory) -> StreamTls:
     return loaded(make_keys(tmp_path_factory.mktemp("strange")))
 
 
-@pytest.fixture(
-    params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"], autouse=True
-)
+@pytest.fixture(params=[TestLoop, uvloop.new_event_loop], ids=["asyncio", "uvloop"], autouse=True)
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     return "asyncio", {"loop_factory": request.param}
 

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from api.http.border.http_protocol import MAX_PIPELINED
 from tests.api.http.border.bare import answer, ended, serving
 from tests.certificates import Keys, make_keys
+from tests.event_loop import TestLoop
 from tests.support import WAIT, until
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -21,7 +22,7 @@ POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
 LOOPS = pytest.mark.parametrize(
     "anyio_backend",
     [
-        ("asyncio", {"loop_factory": asyncio.new_event_loop}),
+        ("asyncio", {"loop_factory": TestLoop}),
         ("asyncio", {"loop_factory": uvloop.new_event_loop}),
     ],
     ids=["asyncio", "uvloop"],
