@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 from api.start.listening import bind
 from api.start.settings.sections.processes import ProbeSettings
+from dzflow.aio import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -29,17 +30,37 @@ async def answer_probes(settings: ProbeSettings, ready: Callable[[], bool]) -> A
         return
     probes = _Probes(ready)
     (socket,) = bind(settings.host, settings.port, 1, "probes.port")
-    async with await asyncio.start_server(probes.serve, sock=socket, limit=_MAX_HEAD):
+    server = await asyncio.start_server(probes.accept, sock=socket, limit=_MAX_HEAD)
+    try:
         yield
+    finally:
+        server.close()
+        await probes.close()
+        await server.wait_closed()
 
 
 class _Probes:
     def __init__(self, ready: Callable[[], bool]) -> None:
         self._ready = ready
         self._open = 0
+        self._tasks = BackgroundTasks()
+        self._closed = False
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close the connection."""
+        if self._closed:
+            writer.close()
+            return
+        task = self._tasks.spawn(self._serve(reader, writer), "answer to a probe")
+        # Not in the task itself: if it is cancelled before its first step, none of it runs.
+        task.add_done_callback(lambda _: writer.close())
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        await self._tasks.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
         try:
             if self._open <= MAX_CONNECTIONS:
