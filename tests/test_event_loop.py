@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Generator
 
 import pytest
 
@@ -15,7 +16,7 @@ def test_a_connection_that_is_open_when_the_loop_ends_is_an_error(closes: bool) 
         if closes:
             transport.close()
 
-    phase = fail_if_left_open()
+    phase: Generator[None, None, None] = fail_if_left_open()
     next(phase)
     ours, theirs = socket.socketpair()
     with theirs, asyncio.Runner(loop_factory=TestLoop) as runner:
