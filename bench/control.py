@@ -125,7 +125,7 @@ QUICK = Scale(
             "uniform",
             0.0,
             (Arrivals("batch", "poisson", 500, 3.0), Arrivals("batch", "poisson", CENTRAL_RATE)),
-            fairness=5.0,
+            fairness=10.0,
             lone=100,
         )
         for mode in MODES

@@ -23,7 +23,7 @@ from bench.report import Row
 from dzflow.errors import DzflowError
 
 CallKind = Literal["single", "batch"]
-GATHER = 0.04  # seconds between two batches
+GATHER = 0.01  # seconds between two batches; half of it is the load's own part of the mean latency
 LARGEST = 1_000  # requests in a batch
 CONNECTIONS = 64
 CALLS = 8  # concurrent batch calls at saturation

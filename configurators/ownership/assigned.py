@@ -205,7 +205,7 @@ class AssignedOwnership:
             if partitions.owned.get(name) is worker:
                 partitions.loaded[name] = worker
         if self._options.tune_gc and sum(map(len, found.values())) > _TUNE_FROM:
-            tune_garbage_collector(second_generation=50)
+            tune_garbage_collector()
         ours = [worker for name, worker in workers.items() if partitions.loaded.get(name) is worker]
         unsure = [worker for worker in ours if any(one.unsure for one in found[worker.name])]
         sure = [worker for worker in ours if worker not in unsure]

@@ -1,7 +1,7 @@
 """The calls about subscriptions and advertisements: begin, end, update, renew, and read."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from configurators.environment import Clock
@@ -247,7 +247,7 @@ class Records:
         wanted = _valid(reply, ids)
         live: dict[str, StoredRecord] = {}
         if key is None:
-            live = {id: known for id in wanted.values() if (known := self._known.get(id))}
+            live = await self._settled_here(wanted.values())
         remembered = frozenset(live)
         live |= await read_many(self._etcd, [id for id in wanted.values() if id not in live])
         finished: dict[str, StoredRecord] = {}
@@ -279,6 +279,17 @@ class Records:
             else:
                 reply.refuse(place, NotFound(f"there is no {kind} {id[:64]!r}"))
         return await self._answered(reply, wait)
+
+    async def _settled_here(self, ids: Iterable[str]) -> dict[str, StoredRecord]:
+        """The records among these that this dispatcher remembers."""
+        found: dict[str, StoredRecord] = {}
+        pause = PauseByTime(self._clock.monotonic)
+        for id in ids:
+            if known := self._known.get(id):
+                found[id] = known
+                if pause.due:
+                    await pause.let_others_run()
+        return found
 
     async def update(
         self,

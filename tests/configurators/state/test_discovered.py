@@ -192,7 +192,10 @@ def test_in_whatever_order_a_network_is_found_it_is_whole_at_the_end(
     assert (doc.switches, doc.links) == (made.switches, made.links)
     assert doc.usable == doc.trees.keys()
     assert not any(tree.more_roots for tree in doc.trees.values())
-    assert len(doc.trees) == len(first_network(topology_of(doc), "legs", trees).trees)
+    # Trees that have grown may leave room for one more than those that are chosen at once.
+    at_once = len(first_network(topology_of(doc), "legs", trees).trees)
+    assert at_once <= len(doc.trees) <= trees
+    assert len({frozenset(tree.links) for tree in doc.trees.values()}) == len(doc.trees)
 
 
 @settings(max_examples=30, deadline=None)

@@ -260,7 +260,7 @@ async def test_locks_stay_where_they_are_while_no_task_waits_for_long(
 
 async def test_an_idle_configurator_relieves_an_overloaded_one(etcd_server: TestEtcd) -> None:
     options = ConfiguratorOptions(
-        tune_gc=False, lease_s=20, mode="sea", patience_s=0.05, at_once=1, slice_limit=5
+        tune_gc=False, lease_s=20, mode="sea", patience_s=0.01, at_once=1, slice_limit=5
     )
     access = etcd_server.access()
     async with (

@@ -104,6 +104,18 @@ async def test_writes_share_transactions(etcd_server: TestEtcd) -> None:
         assert len((await w.etcd.range("records/")).items) == 500
 
 
+async def test_few_writes_wait_while_two_transactions_are_in_progress(
+    etcd_server: TestEtcd,
+) -> None:
+    async with scene(etcd_server) as (_, _, writer, _):
+        for name in ("first", "second", "third", "fourth"):
+            writer.write(f"records/1/{name}")
+            await asyncio.sleep(0)  # a turn of the loop, in which no answer can have come
+        assert writer.record_writer.queued == 2
+        assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
+        assert writer.record_writer.transactions == 3
+
+
 async def test_writes_after_another_may_share_a_transaction_over_turns_of_the_loop(
     etcd_server: TestEtcd,
 ) -> None:
