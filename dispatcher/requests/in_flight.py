@@ -39,8 +39,9 @@ class InFlight:
         self._by_partition.setdefault(partition, {})[operation] = None
 
     def remove(self, operation: Operation) -> None:
-        """Forget an operation that is over."""
-        del self._by_record[operation.record.id]
+        """Forget an operation that is over; it need not be known."""
+        if self._by_record.get(operation.record.id) is operation:
+            del self._by_record[operation.record.id]
         for name in operation.rollout.partitions:
             known = self._by_partition.get(name)
             if known is not None:

@@ -73,11 +73,15 @@ class Gatherer:
         catalogue.space_changed.subscribe(self._space_changed)
 
     def deliver(self, operation: Operation) -> None:
-        """Carry out an operation that is written; it replaces another one on its record."""
+        """Carry out an operation that is written; it replaces an earlier one on its record."""
         record = operation.record
-        replaced = self._in_flight.get(record.id)
-        if replaced is not None:
-            self._steps.end(replaced, record, Ending.SUPERSEDED)
+        other = self._in_flight.get(record.id)
+        if other is not None and other.record.seq > record.seq:
+            # The answer of etcd to the later write came first.
+            self._steps.end(operation, other.record, Ending.SUPERSEDED)
+            return
+        if other is not None:
+            self._steps.end(other, record, Ending.SUPERSEDED)
         self._in_flight.add(operation)
         space = self._catalogue.spaces.get(record.space)
         for name in operation.rollout.partitions:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from configurators.environment import Clock
 from configurators.state.spaces import LoadedSpace, new_space
-from configurators.store.documents import encode
+from configurators.store.documents import decode_record, encode
 from configurators.store.etcd.client import Access, Etcd, Stored
 from configurators.store.keys import record_key
 from configurators.store.model import Process, Record
@@ -160,3 +160,22 @@ async def test_an_operation_is_over_when_another_has_changed_its_record() -> Non
         [write] = s.writer.writes
         s.changed(write, replace(s.record, seq=9, by="d2"), 9)
         assert s.endings == ["superseded"]
+
+
+async def test_when_etcd_answers_in_another_order_the_later_operation_goes_on() -> None:
+    async with scene() as s:
+        s.pipeline.restart(s.operation)
+        [earlier] = s.writer.writes
+        written = decode_record(earlier.document or b"")
+        later = Operation.end(StoredRecord(written, 9), CLOCK.monotonic())
+        s.pipeline.intake.force(later)
+        s.writer.writes[1].report(WriteResult.WRITTEN)
+        earlier.report(WriteResult.WRITTEN)
+        assert s.endings == ["superseded"]
+        assert s.pipeline.in_flight.get(later.id) is later
+        s.operation = later
+        s.done(epoch=20)
+        s.writer.writes[2].report(WriteResult.WRITTEN)
+        assert sorted(s.endings) == ["done", "superseded"]
+        assert not list(s.pipeline.in_flight)
+        assert not s.pipeline.intake.running
