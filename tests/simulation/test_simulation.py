@@ -75,9 +75,11 @@ def test_seeds_with_hosts_that_come_and_go_run_without_a_violation(run: Run, mod
     [
         ("sna", "608"),
         ("sna", "1326"),
+        ("sna", "1258"),
         ("sna", "1462"),
         ("sna", "1478"),
         ("sna", "3015"),
+        ("sea", "263"),
         ("sea", "520"),
         ("sea", "1601"),
         ("sea --guests", "67"),
