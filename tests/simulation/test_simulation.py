@@ -74,8 +74,8 @@ def test_seeds_with_hosts_that_come_and_go_run_without_a_violation(run: Run, mod
     ("mode", "seed"),
     [
         ("sna", "608"),
-        ("sna", "1326"),
         ("sna", "1258"),
+        ("sna", "1326"),
         ("sna", "1462"),
         ("sna", "1478"),
         ("sna", "3015"),
