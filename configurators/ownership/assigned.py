@@ -6,13 +6,14 @@ starts claims the keys that name it, and takes over the partitions of configurat
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
 
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.ownership.claims import claim
+from configurators.ownership.comparison import wait_until_compared
 from configurators.ownership.copy_target import PartitionCopy
 from configurators.ownership.early_tasks import EarlyTaskBuffer, SentTasks
 from configurators.ownership.moves import Moves
@@ -32,9 +33,6 @@ log = logging.getLogger(__name__)
 
 _TUNE_FROM = 1000  # loaded requests from which the garbage collector is tuned
 _RETRY = 0.25  # seconds until a lost partition is taken over again, if it is still assigned
-_LOOK_AGAIN = 2.0  # seconds until switches that may lack entries are asked again at the latest
-_NOT_HELD = "a request was in progress when the former owner ended; not yet compared: "
-_NAMED = 5  # switches that a reason names
 _LOADED_AT_ONCE = 500  # requests; then other tasks of the loop run, keep-alives above all
 
 
@@ -214,41 +212,18 @@ class AssignedOwnership:
         compared = await self._southbound.declare(ours)
         self._note_ready(sure)
         if unsure:
-            await self._wait_until_held(unsure, compared)
+            declare = self._southbound.declare
+            await wait_until_compared(
+                unsure, compared, self._known, self._southbound, declare, self._owns
+            )
             for worker in unsure:
-                if partitions.owned.get(worker.name) is worker:
+                if self._owns(worker):
                     self._start(worker)
             self._note_ready(unsure)
         log.info("%d partitions are taken over", len(workers))
 
-    async def _wait_until_held(
-        self, workers: Collection[PartitionWorker], compared: set[str]
-    ) -> None:
-        """Wait until all switches hold what they should of declared partitions, or are lost.
-
-        An operation was in progress when the former owner ended. So switches may lack entries that
-        the engine has, and a request that one of them covers would be done without any switch
-        having said so. `compared` are the switches that have it already, or refuse it.
-        """
-        while missing := self._not_compared(workers, compared):
-            for worker in workers:
-                worker.say_why(_NOT_HELD + ", ".join(sorted(missing)[:_NAMED]))
-            await asyncio.sleep(_RETRY)
-            await self._southbound.usable(missing, _LOOK_AGAIN)
-            workers = [each for each in workers if self._partitions.owned.get(each.name) is each]
-            compared |= await self._southbound.declare(workers, missing)
-        for worker in workers:
-            if worker.reason and worker.reason.startswith(_NOT_HELD):
-                worker.say_why(None)
-
-    def _not_compared(
-        self, workers: Iterable[PartitionWorker], compared: Collection[str]
-    ) -> set[str]:
-        """The switches with entries of partitions that are not lost, and were not compared."""
-        assert self._known.network is not None
-        there = {switch.id for switch in self._known.network.topology.switches}
-        needed = {s for worker in workers for s in worker.switches() if s in there}
-        return self._southbound.without_lost(needed.difference(compared))
+    def _owns(self, worker: PartitionWorker) -> bool:
+        return self._partitions.owned.get(worker.name) is worker
 
     def _note_ready(self, workers: Iterable[PartitionWorker]) -> None:
         for worker in workers:

@@ -3,14 +3,15 @@
 The order makes it safe. First raise the epoch at all southbound processes: from then on no former
 owner can change a switch. Then know the network as these processes do: in an older one, a number of
 a table may be that of another leg. Then read what former owners have done. Then declare to the
-southbound processes what switches should hold, unless the former owner has left the partition in
-order.
+southbound processes what switches should hold, and wait until they do, unless the former owner has
+left the partition in order.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from configurators.ownership.coalesce import Coalescer
+from configurators.ownership.comparison import wait_until_compared
 from configurators.ownership.held_partition import HeldPartition
 from configurators.ownership.log_commits import LogCommits
 from configurators.ownership.partition_log import CleanMark, LogOptions, PartitionLog
@@ -21,6 +22,9 @@ from configurators.southbound.clients import SouthboundClients
 from configurators.state.loading import Loaded, read
 from configurators.store.etcd.client import Etcd
 from configurators.store.locks import Lock
+
+_Declaration = tuple[PartitionWorker, Collection[str] | None]
+"""A partition to be declared, and the switches for which (None: all)."""
 
 
 class LockTakeOver:
@@ -76,15 +80,27 @@ class LockTakeOver:
 
         They know it if the former owner left the partition in order, for the same network, and no
         southbound process came while it had no owner. Processes that come from now on are told by
-        this owner.
+        this owner. If the partition was not left in order, return when all switches hold that.
         """
         lock, worker = held.lock, held.worker
         mark = CleanMark.decode(lock.mark) if lock.mark is not None else None
         in_order = mark is not None and (
             (mark.network, mark.map_number) == (worker.network, held.map_number)
         )
-        if not in_order or not await self._raises.call(worker.name, lock.epoch):
-            await self._declares.call(worker.name, worker)
+        if in_order and await self._raises.call(worker.name, lock.epoch):
+            return
+        compared = await self._declare_for([worker], None)
+        if not in_order:
+            # The records do not say enough to wait less often: neither a replica nor a network
+            # that the former owner was about to push leaves a trace in them.
+            await wait_until_compared(
+                [worker],
+                compared,
+                self._known,
+                self._southbound,
+                self._declare_for,
+                lambda worker: self._known.view(worker.name) is not None,
+            )
 
     async def close(self) -> None:
         """Cancel what is in progress."""
@@ -109,6 +125,17 @@ class LockTakeOver:
         found = await read(self._etcd, views, settled=True)
         return {name: [] for name in names} | found
 
-    async def _declare(self, workers: Mapping[str, PartitionWorker]) -> Mapping[str, None]:
-        await self._southbound.declare(list(workers.values()))
-        return dict.fromkeys(workers)
+    async def _declare_for(
+        self, workers: Collection[PartitionWorker], switches: Collection[str] | None
+    ) -> set[str]:
+        """Declare partitions for these switches (None: all); the result were compared."""
+        calls = (self._declares.call(each.name, (each, switches)) for each in workers)
+        return set().union(*await asyncio.gather(*calls))
+
+    async def _declare(self, asked: Mapping[str, _Declaration]) -> Mapping[str, set[str]]:
+        workers = [worker for worker, _ in asked.values()]
+        switches: set[str] | None = set()
+        for _, some in asked.values():
+            switches = None if switches is None or some is None else switches.union(some)
+        compared = await self._southbound.declare(workers, switches)
+        return dict.fromkeys(asked, compared)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import chain
 from typing import Any, Self
@@ -21,6 +21,7 @@ from configurators.store.etcd.client import Etcd, Lease, Stored
 from configurators.store.locks import Lock, Locks
 from configurators.store.model import NextFilter, Record
 from configurators.streams.addresses import split_address
+from configurators.streams.messages import Offers
 from sdn.fence import Fence
 from sdn.network.topology import Host
 from sdn.outcomes import Outcome
@@ -381,3 +382,72 @@ async def test_a_partition_that_is_lost_again_while_it_is_left_is_locked_again(
             await until(owned_again)
             more = it.subscribe("x < 50", "a")
             assert {done.outcome for done in await it.offer(it.tasks([more]), "c1")} == {"done"}
+
+
+async def _lose_lock_during_a_removal(it: Cluster, gone: Record) -> None:
+    """s1 has carried out the removal, s3 has not; both are away, and the owner c1 is fenced."""
+    removing = replace(gone, state="removing", seq=gone.seq + 1, acknowledged=0.0)
+    await store(it, removing)
+    it.network.agents["s3"].drop()
+    it.streams["c1"].tell(Offers(dict.fromkeys(it.space.partitions(), 1)))
+    it.offered |= it.tasks([gone], gone=True)
+    await it.until(lambda: bool(it.waiting))
+    it.network.agents["s1"].drop()
+    [lock] = await _all(it, keys.LOCKS)
+    await it.etcd.revoke(lock.lease)
+
+
+async def _done_only_when_back(it: Cluster, covered: Record, *away: str) -> None:
+    """A request that needs no new entries is done when switches are back, not before."""
+    tasks = it.tasks([covered])
+    offering = asyncio.create_task(it.offer(tasks, "c2"))
+    await it.until(lambda: offering.done() or away[0] in _reason(it, "c2"))
+    assert not offering.done()
+    assert not any(done.outcome == "done" for done in it.dones.values() if done.id == covered.id)
+    for switch in away:
+        it.network.agents[switch].come_back()
+    async with asyncio.timeout(WAIT):
+        assert {done.outcome for done in await offering} == {"done"}
+    await store(it, covered)
+    assert not missing(it)
+
+
+def _reason(it: Cluster, id: str) -> str:
+    return next((p.reason or "" for p in it.loads[id].partitions), "") if id in it.loads else ""
+
+
+@pytest.mark.parametrize("replica", [True, False], ids=["with a replica", "without"])
+async def test_after_a_removal_that_was_cut_short_nothing_is_done_that_a_switch_may_lack(
+    etcd_server: TestEtcd, replica: bool
+) -> None:
+    """The next owner begins with the request that was being removed: it covers the new one."""
+    async with small(etcd_server) as it, AsyncExitStack() as stack:
+        offered, wide = it.advertise("x < 100"), it.subscribe("x < 50", "h3")
+        if replica:
+            await stack.enter_async_context(it.configurator("c2", OPTIONS))
+            await it.ready("c2")
+            await it.offer(it.tasks([offered]), "c2")
+        async with it.configurator("c1", OPTIONS):
+            await it.offer(it.tasks([offered, wide]), "c1")
+            await store(it, offered, wide)
+            it.check()
+            if not replica:
+                await stack.enter_async_context(it.configurator("c2", OPTIONS))
+            await _lose_lock_during_a_removal(it, wide)
+            await _done_only_when_back(it, it.subscribe("x < 20", "h3"), "s1", "s3")
+
+
+async def test_a_network_that_no_owner_has_pushed_is_on_the_switches_before_anything_is_done(
+    etcd_server: TestEtcd,
+) -> None:
+    """A new owner has the newest network at once; its predecessor left the entries of another."""
+    async with small(etcd_server) as it:
+        await begin(it)
+        async with it.configurator("c1", OPTIONS):
+            await it.ready("c1")
+        assert await _all(it, keys.CLEAN)
+        it.doc = with_host(it.doc, Host("h3", "s2", 9))  # s1 had no entries towards s2's hosts
+        await it.etcd.put(keys.NETWORK, encode(it.doc))
+        it.network.agents["s2"].drop()
+        async with it.configurator("c2", OPTIONS):
+            await _done_only_when_back(it, it.subscribe("x < 20", "h3"), "s2")
