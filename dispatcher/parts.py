@@ -174,7 +174,6 @@ class DispatcherParts:
         )
         self.healer = Healer(
             etcd,
-            me,
             siblings,
             catalogue,
             fleet,
@@ -184,11 +183,10 @@ class DispatcherParts:
             clock,
         )
         self.discovery = NetworkDiscovery(
-            etcd, me, siblings, catalogue, fleet, options.settled_after, clock
+            etcd, siblings, catalogue, fleet, options.settled_after, clock
         )
         self.host_proposals = HostProposals(
             etcd,
-            me,
             siblings,
             catalogue,
             fleet,
@@ -198,7 +196,7 @@ class DispatcherParts:
             clock,
         )
         self.table_reuse = TableReuse(
-            etcd, me, siblings, catalogue, fleet, reachability, options.reuse_from
+            etcd, siblings, catalogue, fleet, reachability, options.reuse_from
         )
         self.backups = Backups(
             etcd,

@@ -33,7 +33,6 @@ class NetworkDiscovery:
     def __init__(
         self,
         etcd: Etcd,
-        me: str,
         siblings: Siblings,
         catalogue: Catalogue,
         fleet: Fleet,
@@ -41,7 +40,6 @@ class NetworkDiscovery:
         clock: Clock,
     ) -> None:
         self._etcd = etcd
-        self._me = me
         self._siblings = siblings
         self._catalogue = catalogue
         self._fleet = fleet
@@ -84,7 +82,7 @@ class NetworkDiscovery:
         now, shape = self._clock.monotonic(), _shape_of(doc)
         if shape != self._shape:
             self._shape, self._since = shape, now
-        if self._me != min(self._siblings.alive):
+        if not self._siblings.is_first:
             self._weighed = shape  # by another one
             return
         changed = with_found(doc, self._found())
