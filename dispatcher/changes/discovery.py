@@ -51,6 +51,8 @@ class NetworkDiscovery:
         self._weighed: object = None  # the shape for which other trees were considered
         fleet.found_changed.subscribe(self._changed.set)
         catalogue.network_changed.subscribe(self._changed.set)
+        # This dispatcher may be the first one then, and what the other has left is undecided.
+        siblings.gone.subscribe(lambda _: self._changed.set())
 
     async def run(self) -> None:
         """Decide after each change, until cancelled."""
@@ -66,7 +68,12 @@ class NetworkDiscovery:
     async def _wait(self) -> None:
         """Wait for a change, or until the network has settled."""
         doc, left = self._catalogue.network_doc, None
-        if doc is not None and _may_be_weighed(doc) and self._weighed != _shape_of(doc):
+        if (
+            doc is not None
+            and self._siblings.is_first
+            and _may_be_weighed(doc)
+            and self._weighed != _shape_of(doc)
+        ):
             left = max(0.0, self._since + self._settled_after - self._clock.monotonic())
         try:
             async with asyncio.timeout(left):
@@ -83,7 +90,6 @@ class NetworkDiscovery:
         if shape != self._shape:
             self._shape, self._since = shape, now
         if not self._siblings.is_first:
-            self._weighed = shape  # by another one
             return
         changed = with_found(doc, self._found())
         if changed != doc:

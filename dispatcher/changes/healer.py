@@ -52,6 +52,8 @@ class Healer:
         fleet.switches_changed.subscribe(self._observe)
         fleet.configurator_changed.subscribe(lambda _: self._changed.set())
         catalogue.network_changed.subscribe(self._observe)
+        # This dispatcher may be the first one then, and what the other has left is undecided.
+        siblings.gone.subscribe(lambda _: self._changed.set())
 
     async def run(self) -> None:
         """Observe and decide, until cancelled."""
