@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.option_groups import with_option_groups
-from dzflow.cli.service.client import URL, Ca, Token, Url, interruptible
+from dzflow.cli.service.client import Service, interruptible
 from dzflow.cli.service.plans import follow_plan, start_plan
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain
@@ -91,9 +91,7 @@ def rebalance(
     ] = None,
     period: Period,
     spark: SparkChoice,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Propose partition maps and owners that spread the traced work, or say why none is better."""
     from spark.rebalance.options import RebalanceOptions
@@ -119,7 +117,7 @@ def rebalance(
     console = Console()
     with interruptible():
         if asks:
-            with open_client(url, token, ca) as client:
+            with open_client(service) as client:
                 options = with_service(options, client)
         found = _run(how, path, options)
         show(console, found)
@@ -129,7 +127,7 @@ def rebalance(
         if plan:
             write_per_space(console, plan, "plan", plans)
         if apply and plans:
-            with open_client(url, token, ca) as client:
+            with open_client(service) as client:
                 _apply(client, plans, wait)
 
 
