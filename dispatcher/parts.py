@@ -59,7 +59,7 @@ class DispatcherParts:
         self, access: Access, token: bytes, options: DispatcherOptions, environment: Environment
     ) -> None:
         clock = environment.clock
-        shared = options.mode == "sea"
+        locked = options.mode == "sea"
         self.id = me = options.id or f"d-{environment.new_id(4)}"
         self.metrics = metrics = Metrics()
         self.etcd = etcd = environment.store(access)
@@ -67,7 +67,7 @@ class DispatcherParts:
         self.registration = Registration(etcd, DISPATCHERS + me, process, options.lease_ttl)
 
         # Knowledge
-        self.catalogue = catalogue = Catalogue(etcd, shared)
+        self.catalogue = catalogue = Catalogue(etcd, locked)
         self.fleet = fleet = Fleet(etcd, token, me, environment.connect)
         self.siblings = siblings = Siblings(etcd, me)
         self.workers = workers = Workers(etcd)
@@ -129,7 +129,7 @@ class DispatcherParts:
             metrics,
             traces,
             clock,
-            shared,
+            locked,
         )
         self.intake = intake = pipeline.intake
         self.adoption = adoption = Adoption(etcd, me, siblings, pipeline, metrics, clock)
