@@ -39,6 +39,7 @@ from dispatcher.reports.trace_storage import open_storage
 from dispatcher.reports.traces import Traces
 from dispatcher.requests.adoption import Adoption
 from dispatcher.requests.calls.followed import FollowedRecords
+from dispatcher.requests.calls.keyed_calls import KeyedCalls
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.records import Records
 from dispatcher.requests.calls.replies import Replies
@@ -133,6 +134,7 @@ class DispatcherParts:
         )
         self.intake = intake = pipeline.intake
         self.adoption = adoption = Adoption(etcd, me, siblings, pipeline, metrics, clock)
+        keyed = KeyedCalls(etcd, intake, record_views, replies, keys, options.finished_ttl, clock)
         self.records = Records(
             etcd,
             catalogue,
@@ -142,8 +144,7 @@ class DispatcherParts:
             replies,
             followed,
             times,
-            keys,
-            options.finished_ttl,
+            keyed,
             options.max_page,
             clock,
         )
