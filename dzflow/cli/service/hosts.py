@@ -7,11 +7,10 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.option_groups import BadOption, with_option_groups
 from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, show_list
-from dzflow.errors import BadInput
 
 if TYPE_CHECKING:
     import httpx
@@ -21,10 +20,6 @@ app = typer.Typer(help="Show the hosts, and accept or reject those that were hea
 Ids = Annotated[
     list[str] | None, typer.Argument(help="Hosts as `dzflow hosts proposals` shows them.")
 ]
-
-
-class BadChoice(BadInput):
-    """The command does not say which hosts it is about."""
 
 
 @app.callback(invoke_without_command=True)
@@ -81,7 +76,7 @@ def accept(
 ) -> None:
     """Have hosts join that were heard; a rejected one, too."""
     if all == bool(ids) or (name is not None and (all or len(ids or ()) != 1)):
-        raise BadChoice("name the hosts, or say --all; --name is for a single host")
+        raise BadOption("name the hosts, or say --all; --name is for a single host")
     console = Console(stderr=True)
     with interruptible(), open_client(service) as client:
         found = {each["id"]: each for each in _proposals(client)}

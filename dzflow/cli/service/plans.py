@@ -8,7 +8,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.option_groups import BadOption, with_option_groups
 from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain, print_json
@@ -27,10 +27,6 @@ class PlanAborted(DzflowError):
 
 class BadPlanFile(DzflowError):
     """A file that has no plan."""
-
-
-class UnclearCall(DzflowError):
-    """Options that say nothing to do, or several things."""
 
 
 @with_option_groups
@@ -57,7 +53,7 @@ def plan(
 ) -> None:
     """Change the partition map of a space, as a plan in a file says; no flow is interrupted."""
     if sum(map(bool, (file, template, show, abort))) != 1:
-        raise UnclearCall("give the file of a plan, or one of --template, --show and --abort")
+        raise BadOption("give the file of a plan, or one of --template, --show and --abort")
     with interruptible(), open_client(service) as client:
         if template:
             print_json(_template(checked(client.get("/partitions")).json(), template))
@@ -113,7 +109,7 @@ def _template(found: Any, space: str) -> dict[str, Any]:
     maps = [each for each in found["maps"] if each["space"] == space]
     if len(maps) != 1:
         what = "is being changed" if maps else "does not exist"
-        raise UnclearCall(f"the space {space} {what}")
+        raise BadOption(f"the space {space} {what}")
     return {**maps[0], "assignment": {}, "reasons": []}
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.option_groups import BadOption, with_option_groups
 from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, state
@@ -25,10 +25,6 @@ SUFFIXES = (".json", ".yaml", ".yml")
 
 class NoExport(BadInput):
     """The network cannot be written to this file."""
-
-
-class BadOption(BadInput):
-    """An option has no value that makes sense, or does not go with the others."""
 
 
 @app.callback(invoke_without_command=True)

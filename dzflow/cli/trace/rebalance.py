@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.console import Console
 
-from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.option_groups import BadOption, with_option_groups
 from dzflow.cli.service.client import Service, interruptible
 from dzflow.cli.service.plans import follow_plan, start_plan
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain
 from dzflow.cli.trace.options import (
-    BadOption,
     Period,
     Space,
     SparkChoice,
