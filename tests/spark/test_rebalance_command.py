@@ -197,4 +197,4 @@ def test_a_map_that_has_changed_is_refused_with_what_to_do() -> None:
     plan = result().plan
     assert plan is not None
     with client(answer) as service, pytest.raises(Conflict, match="make a new plan"):
-        rebalance._apply(service, [plan], wait=False)
+        rebalance.carry_out(service, [plan], wait=False)

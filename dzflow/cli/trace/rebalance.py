@@ -127,7 +127,7 @@ def rebalance(
             write_per_space(console, plan, "plan", plans)
         if apply and plans:
             with open_client(service) as client:
-                _apply(client, plans, wait)
+                carry_out(client, plans, wait)
 
 
 def _run(how: "SparkOptions", path: str, options: "RebalanceOptions") -> "Rebalance":
@@ -196,7 +196,7 @@ def with_service(options: "RebalanceOptions", client: "httpx.Client") -> "Rebala
     return replace(options, owners=owners, speeds=speeds)
 
 
-def _apply(client: "httpx.Client", plans: "list[Plan]", wait: bool) -> None:
+def carry_out(client: "httpx.Client", plans: "list[Plan]", wait: bool) -> None:
     """Have plans carried out, one after another."""
     import msgspec
 
