@@ -29,5 +29,6 @@ def test_exactly_one_is_the_first_and_the_next_when_it_is_gone() -> None:
 
 @pytest.mark.parametrize("name", ["retention", "upkeep of etcd"])
 def test_all_compute_the_same_order_for_a_name(name: str) -> None:
-    ranks = [each.rank(name) for each in dispatchers("d1", "d2", "d3")]
-    assert sorted(ranks) == [0, 1, 2]
+    all_three = dispatchers("d1", "d2", "d3")
+    assert sorted(each.rank(name) for each in all_three) == [0, 1, 2]
+    assert [each.is_first_for(name) for each in all_three].count(True) == 1
