@@ -39,6 +39,7 @@ from dispatcher.reports.trace_storage import open_storage
 from dispatcher.reports.traces import Traces
 from dispatcher.requests.adoption import Adoption
 from dispatcher.requests.calls.followed import FollowedRecords
+from dispatcher.requests.calls.keyed_calls import KeyedCalls
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.records import Records
 from dispatcher.requests.calls.replies import Replies
@@ -59,7 +60,7 @@ class DispatcherParts:
         self, access: Access, token: bytes, options: DispatcherOptions, environment: Environment
     ) -> None:
         clock = environment.clock
-        shared = options.mode == "sea"
+        locked = options.mode == "sea"
         self.id = me = options.id or f"d-{environment.new_id(4)}"
         self.metrics = metrics = Metrics()
         self.etcd = etcd = environment.store(access)
@@ -67,7 +68,7 @@ class DispatcherParts:
         self.registration = Registration(etcd, DISPATCHERS + me, process, options.lease_ttl)
 
         # Knowledge
-        self.catalogue = catalogue = Catalogue(etcd, shared)
+        self.catalogue = catalogue = Catalogue(etcd, locked)
         self.fleet = fleet = Fleet(etcd, token, me, environment.connect)
         self.siblings = siblings = Siblings(etcd, me)
         self.workers = workers = Workers(etcd)
@@ -129,10 +130,11 @@ class DispatcherParts:
             metrics,
             traces,
             clock,
-            shared,
+            locked,
         )
         self.intake = intake = pipeline.intake
         self.adoption = adoption = Adoption(etcd, me, siblings, pipeline, metrics, clock)
+        keyed = KeyedCalls(etcd, intake, record_views, replies, keys, options.finished_ttl, clock)
         self.records = Records(
             etcd,
             catalogue,
@@ -142,8 +144,7 @@ class DispatcherParts:
             replies,
             followed,
             times,
-            keys,
-            options.finished_ttl,
+            keyed,
             options.max_page,
             clock,
         )
@@ -174,7 +175,6 @@ class DispatcherParts:
         )
         self.healer = Healer(
             etcd,
-            me,
             siblings,
             catalogue,
             fleet,
@@ -184,11 +184,10 @@ class DispatcherParts:
             clock,
         )
         self.discovery = NetworkDiscovery(
-            etcd, me, siblings, catalogue, fleet, options.settled_after, clock
+            etcd, siblings, catalogue, fleet, options.settled_after, clock
         )
         self.host_proposals = HostProposals(
             etcd,
-            me,
             siblings,
             catalogue,
             fleet,
@@ -198,7 +197,7 @@ class DispatcherParts:
             clock,
         )
         self.table_reuse = TableReuse(
-            etcd, me, siblings, catalogue, fleet, reachability, options.reuse_from
+            etcd, siblings, catalogue, fleet, reachability, options.reuse_from
         )
         self.backups = Backups(
             etcd,

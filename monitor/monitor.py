@@ -109,7 +109,7 @@ class Monitor:
             tasks.spawn(self.leadership.run(), "leadership")
             tasks.spawn(self._lead(), "moves and plans")
             tasks.spawn(self.job_results.run(), "results of jobs")
-            if not self._dispatcher.catalogue.partitions_move:
+            if not self._dispatcher.catalogue.partitions_locked:
                 tasks.spawn(self.balancer.run(), "balancer")
             self._stack = stack.pop_all()
         return self

@@ -102,7 +102,7 @@ def open_session(options: SparkOptions, name: str = "dzflow") -> "Iterator[Spark
     with scratch_folder() as folder:
         try:
             builder = SparkSession.builder.master(options.master).appName(name)
-            for key, value in {**_settings(options, str(folder)), **options.settings}.items():
+            for key, value in {**spark_settings(options, str(folder)), **options.settings}.items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
             session.sparkContext.pythonExec = _python(options)
@@ -157,7 +157,7 @@ def _python(options: SparkOptions) -> str:
     return chosen or (sys.executable if options.local else "python3")
 
 
-def _settings(options: SparkOptions, folder: str) -> dict[str, str]:
+def spark_settings(options: SparkOptions, folder: str) -> dict[str, str]:
     """Settings that suit these jobs; users may override each of them."""
     java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     if options.some:

@@ -33,7 +33,6 @@ class NetworkDiscovery:
     def __init__(
         self,
         etcd: Etcd,
-        me: str,
         siblings: Siblings,
         catalogue: Catalogue,
         fleet: Fleet,
@@ -41,7 +40,6 @@ class NetworkDiscovery:
         clock: Clock,
     ) -> None:
         self._etcd = etcd
-        self._me = me
         self._siblings = siblings
         self._catalogue = catalogue
         self._fleet = fleet
@@ -53,6 +51,8 @@ class NetworkDiscovery:
         self._weighed: object = None  # the shape for which other trees were considered
         fleet.found_changed.subscribe(self._changed.set)
         catalogue.network_changed.subscribe(self._changed.set)
+        # This dispatcher may be the first one then, and what the other has left is undecided.
+        siblings.gone.subscribe(lambda _: self._changed.set())
 
     async def run(self) -> None:
         """Decide after each change, until cancelled."""
@@ -68,7 +68,12 @@ class NetworkDiscovery:
     async def _wait(self) -> None:
         """Wait for a change, or until the network has settled."""
         doc, left = self._catalogue.network_doc, None
-        if doc is not None and _may_be_weighed(doc) and self._weighed != _shape_of(doc):
+        if (
+            doc is not None
+            and self._siblings.is_first
+            and _may_be_weighed(doc)
+            and self._weighed != _shape_of(doc)
+        ):
             left = max(0.0, self._since + self._settled_after - self._clock.monotonic())
         try:
             async with asyncio.timeout(left):
@@ -84,8 +89,7 @@ class NetworkDiscovery:
         now, shape = self._clock.monotonic(), _shape_of(doc)
         if shape != self._shape:
             self._shape, self._since = shape, now
-        if self._me != min(self._siblings.alive):
-            self._weighed = shape  # by another one
+        if not self._siblings.is_first:
             return
         changed = with_found(doc, self._found())
         if changed != doc:

@@ -31,7 +31,6 @@ class Healer:
     def __init__(
         self,
         etcd: Etcd,
-        me: str,
         siblings: Siblings,
         catalogue: Catalogue,
         fleet: Fleet,
@@ -41,7 +40,6 @@ class Healer:
         clock: Clock,
     ) -> None:
         self._etcd = etcd
-        self._me = me
         self._siblings = siblings
         self._catalogue = catalogue
         self._fleet = fleet
@@ -54,6 +52,8 @@ class Healer:
         fleet.switches_changed.subscribe(self._observe)
         fleet.configurator_changed.subscribe(lambda _: self._changed.set())
         catalogue.network_changed.subscribe(self._observe)
+        # This dispatcher may be the first one then, and what the other has left is undecided.
+        siblings.gone.subscribe(lambda _: self._changed.set())
 
     async def run(self) -> None:
         """Observe and decide, until cancelled."""
@@ -97,7 +97,7 @@ class Healer:
         if self._since[0] != revision:
             self._since = revision, now
         lost = self._damper.lost(doc, now)
-        if self._me != min(self._siblings.alive):
+        if not self._siblings.is_first:
             return
         impatient = now - self._since[1] > _IMPATIENT
         installed = impatient or self._reachability.network_installed()

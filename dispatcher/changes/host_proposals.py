@@ -56,7 +56,6 @@ class HostProposals:
     def __init__(
         self,
         etcd: Etcd,
-        me: str,
         siblings: Siblings,
         catalogue: Catalogue,
         fleet: Fleet,
@@ -69,7 +68,6 @@ class HostProposals:
         self.changed: Signal[()] = Signal()
         """Emitted when there may be other proposals."""
         self._etcd = etcd
-        self._me = me
         self._siblings = siblings
         self._catalogue = catalogue
         self._fleet = fleet
@@ -263,7 +261,7 @@ class HostProposals:
         }
         self._first = {place: self._first.get(place, now) for place in fitting}
         doc, revision = self._catalogue.network_doc, self._catalogue.network_revision
-        if doc is None or self._me != min(self._siblings.alive):
+        if doc is None or not self._siblings.is_first:
             return None
         ends = {place: first + self._accept_after for place, first in self._first.items()}
         settled = [fitting[place] for place, end in ends.items() if end <= now]

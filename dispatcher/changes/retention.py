@@ -99,7 +99,7 @@ class Retention:
     @property
     def removes_for_all(self) -> bool:
         """Whether this dispatcher is the one that removes groups."""
-        return self._siblings.rank(_DUTY) == 0
+        return self._siblings.is_first_for(_DUTY)
 
     def groups(self, kind: GroupKind) -> list[Group]:
         """All groups of a kind, the oldest first."""

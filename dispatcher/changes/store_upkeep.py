@@ -84,7 +84,7 @@ class StoreUpkeep:
     async def attend(self) -> None:
         """Look how full the database is; if this dispatcher is the one to do so, make room."""
         await self._look()
-        if self._siblings.rank(_DUTY) or self._room is None:
+        if not self._siblings.is_first_for(_DUTY) or self._room is None:
             return
         async with self._working:
             now = self._clock.monotonic()

@@ -67,7 +67,6 @@ class TableReuse:
     def __init__(
         self,
         etcd: Etcd,
-        me: str,
         siblings: Siblings,
         catalogue: Catalogue,
         fleet: Fleet,
@@ -75,7 +74,6 @@ class TableReuse:
         least: int,
     ) -> None:
         self._etcd = etcd
-        self._me = me
         self._siblings = siblings
         self._catalogue = catalogue
         self._fleet = fleet
@@ -108,7 +106,7 @@ class TableReuse:
 
     def _due(self) -> dict[str, SwitchNumbers]:
         doc = self._catalogue.network_doc
-        if doc is None or self._me != min(self._siblings.alive):
+        if doc is None or not self._siblings.is_first:
             return {}
         lost = frozenset(doc.lost.switches)
         return numbers_to_free(doc.pipeline, topology_of(doc), lost, self._least)

@@ -26,9 +26,9 @@ from dzflow.address import PREFIX
 
 
 class Catalogue:
-    """Spaces, network and owners; owners are the holders of locks if these are `shared`."""
+    """Spaces, network and owners; owners are the holders of locks if partitions are `locked`."""
 
-    def __init__(self, etcd: Etcd, shared: bool = False) -> None:
+    def __init__(self, etcd: Etcd, locked: bool = False) -> None:
         self.spaces = Spaces()
         self.space_docs: tuple[SpaceDoc, ...] = ()
         """The documents of all spaces, for other threads, which must not iterate over `spaces`:
@@ -55,7 +55,7 @@ class Catalogue:
         self._spaces = Mirror(etcd, SPACES, decode_space, self._space_stored)
         self._owners: Owners = (
             LockedOwners(etcd, self.owner_changed, self.spaces)
-            if shared
+            if locked
             else AssignedOwners(etcd, self.owner_changed)
         )
         self.owners = self._owners.by_partition  # configurator and epoch of each partition
@@ -144,9 +144,9 @@ class Catalogue:
         return host in self._hosts
 
     @property
-    def partitions_move(self) -> bool:
-        """Whether partitions go from one configurator to another all the time."""
-        return self._owners.moving
+    def partitions_locked(self) -> bool:
+        """Whether configurators lock partitions (mode `sea`), so that nobody assigns them."""
+        return self._owners.locked
 
     def epoch(self, partition: str) -> int | None:
         """The epoch of a partition's owner, None if it has none."""

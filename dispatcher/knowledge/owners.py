@@ -18,7 +18,7 @@ class Owners(Protocol):
     """The owner of each partition, kept up to date; chosen once per dispatcher by its mode."""
 
     by_partition: dict[str, tuple[str, int]]  # configurator and epoch
-    moving: bool  # whether partitions go from one configurator to another all the time
+    locked: bool  # whether configurators lock partitions, so that owners change all the time
     mirror: Mirror[Any]
 
     async def refresh(self, space: LoadedSpace) -> None:
@@ -34,7 +34,7 @@ class Owners(Protocol):
 class AssignedOwners:
     """Each partition has a key that names its owner; the key's revision is the epoch."""
 
-    moving = False
+    locked = False
 
     def __init__(self, etcd: Etcd, changed: OwnerChanged) -> None:
         self.by_partition: dict[str, tuple[str, int]] = {}
@@ -68,7 +68,7 @@ class AssignedOwners:
 class LockedOwners:
     """The configurator that has locked a partition owns it; the owner is "" if none has."""
 
-    moving = True
+    locked = True
 
     def __init__(self, etcd: Etcd, changed: OwnerChanged, spaces: Spaces) -> None:
         self.by_partition: dict[str, tuple[str, int]] = {}

@@ -40,6 +40,16 @@ class Siblings:
         """Background tasks; they never end by themselves."""
         return self._mirror.tasks()
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this dispatcher has the lowest id of all that are alive: it decides about the
+        network. Two may think so of themselves for a moment, so decisions compare revisions."""
+        return self._me == min(self.alive)
+
+    def is_first_for(self, name: str) -> bool:
+        """Whether this dispatcher attends to something; for each name, exactly one does."""
+        return self.rank(name) == 0
+
     def rank(self, name: str) -> int:
         """The place of this dispatcher in the order in which they attend to something.
 

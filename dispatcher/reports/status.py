@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 from configurators.state.spaces import LoadedSpace, LoadedVersion
 from configurators.store.keys import PartitionName
 from configurators.store.model import WorkerKind
-from configurators.streams.messages import ConfiguratorCounters, SouthboundCounters
+from configurators.streams.messages import Load, SouthboundCounters
 from dispatcher import views
 from dispatcher.changes.hosts import Hosts
 from dispatcher.errors import NotFound
@@ -308,9 +308,9 @@ class Status:
 
     # What processes have counted since they started
 
-    def configurator_counters(self) -> dict[str, ConfiguratorCounters]:
-        """The counters of all configurators that have reported, by name."""
-        return {name: load.counters for name, load in self._fleet.loads.items()}
+    def configurator_loads(self) -> Mapping[str, Load]:
+        """The last report of each configurator that is connected, by name."""
+        return self._fleet.loads
 
     def southbound_counters(self) -> list[SouthboundCounters]:
         """The counters of all southbound processes that have reported."""

@@ -45,7 +45,8 @@ _log = logging.getLogger(__name__)
 class RequestPipeline:
     """All operations of a dispatcher, and the steps that they go through.
 
-    Tasks are offered to all configurators if partitions are `shared`, or else pushed to the owners.
+    Tasks are pushed to the owners of partitions, or offered to all configurators if partitions are
+    `locked`.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class RequestPipeline:
         metrics: Metrics,
         trace: TaskTrace | None,
         clock: Clock,
-        shared: bool = False,
+        locked: bool = False,
     ) -> None:
         self.in_flight = in_flight = InFlight()
         self._tasks = tasks = BackgroundTasks()
@@ -76,7 +77,7 @@ class RequestPipeline:
         self._clock = clock
         self._reasons = reasons = WaitReasons(writer, self, tasks)
         delivery: Delivery
-        if shared:
+        if locked:
             delivery = OfferDelivery(catalogue, fleet, in_flight, metrics, tasks, clock)
         else:
             delivery = PushDelivery(catalogue, fleet, in_flight, reasons, metrics, tasks, clock)

@@ -1,10 +1,16 @@
-"""Groups of options that several commands share, each stated once as a dataclass."""
+"""Groups of options that several commands share, each stated once as a dataclass; their error."""
 
 import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
+
+from dzflow.errors import BadInput
+
+
+class BadOption(BadInput):
+    """An option has no value that makes sense, or does not go with the others."""
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:

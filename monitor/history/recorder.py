@@ -54,7 +54,7 @@ class HistoryRecorder:
             reducer.move(partition, move, now)
         for number, (plan, _) in catalogue.plans.items():
             reducer.plan(number, plan, now)
-        if not catalogue.partitions_move:  # in mode sea, partitions change hands all the time
+        if not catalogue.partitions_locked:  # in mode sea, partitions change hands all the time
             for partition, owner in catalogue.owners.items():
                 reducer.owner(partition, owner, now)
             catalogue.owner_changed.subscribe(self._owner_changed)

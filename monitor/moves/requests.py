@@ -106,7 +106,7 @@ class MoveRequests:
         self, partition: str, target: str, text: str, cause: MoveCause
     ) -> tuple[Move, int]:
         """The move, and the revision of the target's registration."""
-        if self._catalogue.partitions_move:
+        if self._catalogue.partitions_locked:
             raise Conflict(
                 "in mode sea every configurator works on every partition: there is nothing to move"
             )

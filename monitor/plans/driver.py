@@ -181,7 +181,7 @@ class PlanDriver:
         """Store another map, and how far the plan has come with that."""
         new = LoadedSpace.of(doc).versions[plan.version]
         view = space.versions[plan.version]
-        if not self._catalogue.partitions_move:
+        if not self._catalogue.partitions_locked:
             guards = [*guards, self._wanted_unchanged()]
             if not await self._assign(plan, view, new, guards):
                 return
@@ -300,7 +300,7 @@ class PlanDriver:
     ) -> None:
         """Delete what is stored for partitions that the map no longer has."""
         scope = f"{space.number:x}.{view.version}/"
-        if not self._catalogue.partitions_move:
+        if not self._catalogue.partitions_locked:
             gone = [n for n in self._catalogue.owners if n.startswith(scope) and _gone(view, n)]
             await self._write([Delete(owner_key(name)) for name in gone], guards)
             return

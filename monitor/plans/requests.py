@@ -66,7 +66,7 @@ class PlanRequests:
                 f" {space.doc.current}; make a new plan"
             )
         check_map(partition_map, view.map.plan)
-        if assignment and self._catalogue.partitions_move:
+        if assignment and self._catalogue.partitions_locked:
             raise Conflict(
                 "in mode sea every configurator works on every partition: leave `assignment` out"
             )

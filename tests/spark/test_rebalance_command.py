@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from api.http.schema.plans import PlanIn
 from configurators.engine.partition_map import Node, PartitionMap
 from configurators.state.trace_spaces import TraceVersion
+from dzflow.cli.option_groups import BadOption
 from dzflow.cli.trace import rebalance
-from dzflow.cli.trace.options import BadOption
 from dzflow.cli.trace.results import write_per_space
 from dzflow.index import build_index
 from dzflow.region import Region
@@ -197,4 +197,4 @@ def test_a_map_that_has_changed_is_refused_with_what_to_do() -> None:
     plan = result().plan
     assert plan is not None
     with client(answer) as service, pytest.raises(Conflict, match="make a new plan"):
-        rebalance._apply(service, [plan], wait=False)
+        rebalance.carry_out(service, [plan], wait=False)

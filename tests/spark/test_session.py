@@ -70,7 +70,7 @@ def test_errors_of_a_job_have_a_name(spark: SparkSession, monkeypatch: pytest.Mo
 def test_the_less_there_is_to_read_the_less_is_compiled() -> None:
     java, whole = "spark.driver.extraJavaOptions", "spark.sql.codegen.wholeStage"
     few, some, many, unknown = (
-        session._settings(SparkOptions(size=size), "folder")
+        session.spark_settings(SparkOptions(size=size), "folder")
         for size in (session.FEW_BYTES, session.SOME_BYTES, session.SOME_BYTES + 1, None)
     )
     assert few[whole] == "false"

@@ -137,6 +137,20 @@ _PARTITIONS = (
         "configurator",
         "system",
     ),
+    _gauge(
+        "dzflow_configurator_memory_bytes",
+        "bytes",
+        "Resident memory of a configurator's process.",
+        "configurator",
+        "system",
+    ),
+    _counter(
+        "dzflow_configurator_cpu_seconds_total",
+        "seconds",
+        "Processor time of a configurator's process.",
+        "configurator",
+        "system",
+    ),
     _counter(
         "dzflow_configurator_batches_total",
         "batches",

@@ -1,7 +1,7 @@
 """The metrics of the control plane, as one dispatcher counts and sees it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
 from prometheus_client.core import Metric
@@ -9,7 +9,12 @@ from prometheus_client.registry import Collector
 
 from api.http.metrics.families import family, histogram
 from configurators.histogram import LATENCY_BOUNDS, STEP_BOUNDS
-from configurators.streams.messages import ConfiguratorCounters, SouthboundCounters, SwitchCounters
+from configurators.streams.messages import (
+    ConfiguratorCounters,
+    Load,
+    SouthboundCounters,
+    SwitchCounters,
+)
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.metrics import (
     MIGRATION_OUTCOMES,
@@ -39,9 +44,11 @@ class ControlPlane(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics as they are now."""
         health, status = self._dispatcher.health(), self._dispatcher.status
-        counters, southbound = status.configurator_counters(), status.southbound_counters()
+        loads, southbound = status.configurator_loads(), status.southbound_counters()
+        counters = {name: load.counters for name, load in loads.items()}
         yield from self._requests()
         yield from self._configurators()
+        yield from _used_by_configurators(loads)
         yield from _counted_by_configurators(counters)
         yield from self._partitions()
         yield from _migrations(self._dispatcher.metrics.migrations)
@@ -123,6 +130,13 @@ class ControlPlane(Collector):
         yield family("dzflow_etcd_check_failures_total", counts.etcd_failures)
         removed = {(kind,): counts.removed_early[kind] for kind in ("finished", "keys")}
         yield family("dzflow_removed_early_total", removed)
+
+
+def _used_by_configurators(loads: Mapping[str, Load]) -> Iterator[Metric]:
+    memory = {(name,): load.memory for name, load in loads.items()}
+    yield family("dzflow_configurator_memory_bytes", memory)
+    used = {(name,): load.cpu_s for name, load in loads.items()}
+    yield family("dzflow_configurator_cpu_seconds_total", used)
 
 
 def _counted_by_configurators(counters: dict[str, ConfiguratorCounters]) -> Iterator[Metric]:

@@ -5,22 +5,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from configurators.environment import Clock
-from configurators.store.documents import decode_key_use, decode_record
+from configurators.store.documents import decode_record
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import record_key
-from configurators.store.model import KeyUse, Record, RecordKind, State
-from configurators.store.upkeep import SharedLeases
+from configurators.store.model import Record, RecordKind, State
 from configurators.tracing import Span
 from dispatcher.calls import Answer, Page, RecordSpec
-from dispatcher.errors import Conflict, NotFound, Problem, QuotaReached, Unavailable
+from dispatcher.errors import Conflict, NotFound, Problem, Unavailable
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.expiry_times import ExpiryTimes
 from dispatcher.requests.calls.followed import FollowedRecords
-from dispatcher.requests.calls.idempotency import claim, fingerprint, key_name, removed_until
+from dispatcher.requests.calls.idempotency import key_name
+from dispatcher.requests.calls.keyed_calls import KeyedCalls
 from dispatcher.requests.calls.pending_reply import PendingReply
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.calls.replies import Replies
-from dispatcher.requests.operation import Action, Operation
+from dispatcher.requests.operation import Operation
 from dispatcher.requests.pipeline import RequestPipeline
 from dispatcher.requests.spans import begin_span
 from dispatcher.requests.writing.first_write import REINDEXED
@@ -28,7 +28,7 @@ from dispatcher.requests.writing.settled_records import SettledRecords
 from dispatcher.requests.writing.stored_records import StoredRecord, list_records, read_many
 from dispatcher.views import RecordView
 from dzflow.aio import PauseByTime
-from dzflow.errors import BadInput, DzflowError
+from dzflow.errors import BadInput
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +36,6 @@ T = TypeVar("T", RecordSpec, str)
 
 _RENEWALS = 10  # attempts, for a record that changes all the time
 _REINDEX_WAIT = 10.0  # seconds
-_FORGOTTEN = (
-    "this idempotency key was used before, and the record that it began, if any, has ended and is"
-    " no longer kept; use a new key for a new call"
-)
 
 
 class Records:
@@ -55,8 +51,7 @@ class Records:
         replies: Replies,
         followed: FollowedRecords,
         times: ExpiryTimes,
-        key_leases: SharedLeases,
-        finished_ttl: float,
+        keyed: KeyedCalls,
         max_page: int | None,
         clock: Clock,
     ) -> None:
@@ -69,12 +64,10 @@ class Records:
         self._replies = replies
         self._followed = followed
         self._times = times
-        self._key_leases = key_leases
-        self._surely_known = finished_ttl / 2  # seconds after its beginning
+        self._keyed = keyed
         self._max_page = max_page
         self._clock = clock
         self._pending: set[PendingReply] = set()
-        self._hosts_in_debt: set[str] = set()  # a call with a key indexes filters of these now
 
     async def close(self) -> None:
         """Leave no caller waiting."""
@@ -101,7 +94,7 @@ class Records:
         ids: Mapping[int, str] = {}
         if key is not None:
             name = key_name(who, key)
-            ids = await self._claim_begin(kind, specs, reply, wanted, name, restricted)
+            ids = await self._keyed.claim_begin(kind, specs, reply, wanted, name, restricted)
         for place, spec in wanted.items():
             caller = reply.element(place)
             if key is None:
@@ -120,116 +113,6 @@ class Records:
                 begin_span(operation, span, place)
             self._pipeline.intake.add(operation)
         return await self._answered(reply, wait)
-
-    async def _claim_begin(
-        self,
-        kind: RecordKind,
-        specs: Sequence[RecordSpec | Problem],
-        reply: PendingReply,
-        wanted: dict[int, RecordSpec],
-        name: str,
-        restricted: bool,
-    ) -> Mapping[int, str]:
-        """The ids that a key stands for; elements that were begun before leave `wanted`.
-
-        TooManyRequests if the filters of earlier calls took too much time: then the key is not
-        used. It is not used either if quotas leave no room for any element.
-        """
-        intake = self._pipeline.intake
-        tagged = [["Refused" if isinstance(spec, Problem) else "Ask", spec] for spec in specs]
-        mark = fingerprint(kind, tagged)
-        use = await self._earlier_use(name, mark)
-        if use is None:
-            ids = await self._new_ids(kind, reply, wanted, restricted)
-            self._refuse_all_beyond_quota(reply, wanted)
-            if not wanted:
-                return ids  # a call of which nothing is left does not use up its key
-            claimed = KeyUse(
-                mark, tuple(ids.get(n, "") for n in range(len(specs))), self._clock.wall()
-            )
-            use = await claim(self._etcd, self._key_leases, name, claimed)
-            if use is None:
-                return ids
-        known = await self._read_any(use.ids)
-        old = not all(use.ids[place] in known for place in wanted) and await self._is_old(use)
-        for place, spec in list(wanted.items()):
-            id = use.ids[place]
-            if id in known:
-                self._answer_again(reply, place, "begin", known[id].record)
-            elif not id:
-                reply.refuse(place, self._refusal(kind, spec, restricted))
-            elif old:
-                reply.refuse(place, Conflict(_FORGOTTEN))
-            else:
-                continue
-            del wanted[place]
-        for host in {spec.host for spec in wanted.values()}:
-            intake.check_work(host)
-        return dict(enumerate(use.ids))
-
-    async def _new_ids(
-        self,
-        kind: RecordKind,
-        reply: PendingReply,
-        wanted: dict[int, RecordSpec],
-        restricted: bool,
-    ) -> dict[int, str]:
-        """Ids for the elements that can be begun; the others are refused and leave `wanted`.
-
-        A call may take more time than its hosts have left, or a large one could never succeed; but
-        only one at a time for each host.
-        """
-        intake = self._pipeline.intake
-        hosts = {spec.host for spec in wanted.values()}
-        for host in hosts:
-            intake.check_work(host)
-        first = hosts - self._hosts_in_debt
-        self._hosts_in_debt |= first
-        ids: dict[int, str] = {}
-        pause = PauseByTime(self._clock.monotonic)
-        try:
-            for place, spec in list(wanted.items()):
-                if spec.host not in first:
-                    intake.check_work(spec.host)
-                try:
-                    ids[place] = intake.new_record_id(kind, spec, restricted)
-                except DzflowError as error:
-                    reply.refuse(place, error)
-                    del wanted[place]
-                if pause.due:
-                    await pause.let_others_run()
-        finally:
-            self._hosts_in_debt -= first
-        return ids
-
-    def _refuse_all_beyond_quota(self, reply: PendingReply, wanted: dict[int, RecordSpec]) -> None:
-        """Refuse all elements if there is no room for any of them, so that the key stays unused."""
-        refused: dict[int, QuotaReached] = {}
-        for place, spec in wanted.items():
-            try:
-                self._pipeline.intake.check_quota(spec)
-            except QuotaReached as error:
-                refused[place] = error
-            else:
-                return
-        for place, reason in refused.items():
-            reply.refuse(place, reason)
-        wanted.clear()
-
-    async def _is_old(self, use: KeyUse) -> bool:
-        """Whether a record that this use of a key began may have finished and been removed."""
-        if self._clock.wall() - use.made > self._surely_known:
-            return True
-        return use.made <= await removed_until(self._etcd)
-
-    def _refusal(self, kind: RecordKind, spec: RecordSpec, restricted: bool) -> DzflowError:
-        """Why an element is refused that was refused when its key was first used."""
-        try:
-            self._pipeline.intake.check_work(spec.host)
-            self._pipeline.intake.new_record_id(kind, spec, restricted)
-        except DzflowError as error:
-            return error
-        return Conflict("this element was refused when the key was first used; use a new key")
 
     async def end(
         self,
@@ -252,16 +135,8 @@ class Records:
         live |= await read_many(self._etcd, [id for id in wanted.values() if id not in live])
         finished: dict[str, StoredRecord] = {}
         if key is not None:
-            mark = fingerprint(f"end {kind}", ids)
             name = key_name(who, key)
-            if any(id in live for id in wanted.values()):
-                used = tuple(wanted.get(place, "") for place in range(len(ids)))
-                use = KeyUse(mark, used, self._clock.wall())
-                earlier = await claim(self._etcd, self._key_leases, name, use)
-            else:
-                earlier = await self._earlier_use(name, mark)
-            if earlier:
-                finished = await read_many(self._etcd, list(wanted.values()), finished=True)
+            finished = await self._keyed.claim_end(kind, ids, wanted, live.keys(), name)
         for place, id in wanted.items():
             stored = live.get(id)
             if stored and stored.record.kind == kind:
@@ -411,10 +286,6 @@ class Records:
             raise NotFound(f"there is no {kind} {id!r}")
         return stored
 
-    async def _read_any(self, ids: Sequence[str]) -> dict[str, StoredRecord]:
-        finished = await read_many(self._etcd, ids, finished=True)
-        return finished | await read_many(self._etcd, ids)
-
     async def _read_also_finished(self, id: str) -> Record:
         """A record that exists, or did until lately; NotFound if not."""
         keys = (record_key(id), record_key(id, finished=True))
@@ -423,27 +294,6 @@ class Records:
             if stored:
                 return decode_record(stored.value)
         raise NotFound(f"there is no subscription or advertisement {id!r}")
-
-    async def _earlier_use(self, name: str, mark: bytes) -> KeyUse | None:
-        """The use of a key by an equal call, if there was one; Conflict if it was another."""
-        stored = await self._etcd.get(name)
-        if stored is None:
-            return None
-        use = decode_key_use(stored.value)
-        if use.fingerprint != mark:
-            raise Conflict("this idempotency key was used for another call", "key-reused")
-        return use
-
-    def _answer_again(
-        self, reply: PendingReply, place: int, action: Action, record: Record
-    ) -> None:
-        """Answer with what has become of a record that an earlier call began."""
-        if record.open and not record.reindexing:
-            self._replies.follow(reply.element(place), action, record)
-        elif record.state == "removed":
-            reply.answer(place, Answer(200, self._views.view(record)))
-        else:
-            reply.answer(place, self._replies.answer_for(action, record))
 
 
 def _valid(reply: PendingReply, elements: Sequence[T | Problem]) -> dict[int, T]:

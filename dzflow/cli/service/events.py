@@ -10,16 +10,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dzflow.cli.option_groups import with_option_groups
 from dzflow.cli.service.client import (
-    URL,
     AsJson,
-    Ca,
     Filter,
     Host,
     Interface,
+    Service,
     Space,
-    Token,
-    Url,
     interruptible,
 )
 from dzflow.cli.tables import json_line, plain
@@ -38,21 +36,20 @@ class BadEvent(BadInput):
     """An event is not a JSON object."""
 
 
+@with_option_groups
 def publish(
+    *,
     event: Annotated[str, typer.Argument(help="The event as JSON; - reads one event per line.")],
     host: Host,
     space: Space,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
     interface: Interface = None,
 ) -> None:
     """Publish events. Events outside the host's advertisements are advertised temporarily."""
-    from dzflow.sdk import ControlPlane
 
     with (
         interruptible(),
-        ControlPlane(url, host, token, ca=ca, interface=interface) as control_plane,
+        service.control_plane(host, interface) as control_plane,
     ):
         count = _publish(control_plane, space, _events(event), one=event != "-")
     Console(stderr=True).print(f"published {count} {'event' if count == 1 else 'events'}")
@@ -89,7 +86,9 @@ def _events(given: str) -> Iterator[dict[str, Any]]:
         yield event
 
 
+@with_option_groups
 def listen(
+    *,
     host: Host,
     space: Space,
     filter: Filter,
@@ -99,17 +98,14 @@ def listen(
         typer.Option(min=0, help="Exit after this many seconds; with 1 if --count is not reached."),
     ] = None,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
     interface: Interface = None,
 ) -> None:
     """Subscribe and print events, one per line, until Ctrl-C, --count or --timeout."""
-    from dzflow.sdk import ControlPlane
 
     with (
         interruptible(),
-        ControlPlane(url, host, token, ca=ca, interface=interface) as control_plane,
+        service.control_plane(host, interface) as control_plane,
     ):
         events = control_plane.subscribe(space, filter, label="listen")
         Console(stderr=True).print(f"listening as {plain(events.id)}", highlight=False)
@@ -133,41 +129,41 @@ def _line(event: dict[str, Any], as_json: bool) -> str:
     return printable("  ".join(f"{name}={value}" for name, value in event.items()))
 
 
-def subscribe(
-    host: Host, space: Space, filter: Filter, url: Url = URL, token: Token = None, ca: Ca = None
-) -> None:
+@with_option_groups
+def subscribe(*, host: Host, space: Space, filter: Filter, service: Service) -> None:
     """Subscribe for a host, and print the id. The subscription lasts until `unsubscribe`."""
-    _begin("subscription", host, space, filter, url, token, ca)
+    _begin("subscription", host, space, filter, service)
 
 
-def advertise(
-    host: Host, space: Space, filter: Filter, url: Url = URL, token: Token = None, ca: Ca = None
-) -> None:
+@with_option_groups
+def advertise(*, host: Host, space: Space, filter: Filter, service: Service) -> None:
     """Advertise for a host, and print the id. The advertisement lasts until `unadvertise`."""
-    _begin("advertisement", host, space, filter, url, token, ca)
+    _begin("advertisement", host, space, filter, service)
 
 
+@with_option_groups
 def unsubscribe(
+    *,
     id: Annotated[str, typer.Argument(help="The id of the subscription.")],
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """End a subscription."""
-    _end("subscription", id, url, token, ca)
+    _end("subscription", id, service)
 
 
+@with_option_groups
 def unadvertise(
+    *,
     id: Annotated[str, typer.Argument(help="The id of the advertisement.")],
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """End an advertisement."""
-    _end("advertisement", id, url, token, ca)
+    _end("advertisement", id, service)
 
 
+@with_option_groups
 def explain(
+    *,
     space: Space,
     filter: Annotated[str | None, typer.Option(help="The filter, such as 'price >= 420'.")] = None,
     event: Annotated[
@@ -177,15 +173,12 @@ def explain(
         str | None, typer.Option(help="The host that would subscribe, or publish the event.")
     ] = None,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show the regions of a filter and the flows that it would need, or the way of an event."""
-    from dzflow.sdk import Rest
 
     given = None if event is None else next(_events(event))
-    with interruptible(), Rest(url, token, ca=ca) as rest:
+    with interruptible(), service.rest() as rest:
         found = rest.explain(space, filter, host, given)
     if json:
         print(json_line(found))
@@ -235,19 +228,15 @@ def _show_path(console: Console, path: dict[str, Any]) -> None:
             console.print(f"{word}: {plain(hosts)}", highlight=False)
 
 
-def _begin(
-    kind: "Kind", host: str, space: str, filter: str, url: str, token: Token, ca: Ca
-) -> None:
-    from dzflow.sdk import Rest
+def _begin(kind: "Kind", host: str, space: str, filter: str, service: Service) -> None:
 
-    with interruptible(), Rest(url, token, ca=ca) as rest:
+    with interruptible(), service.rest() as rest:
         print(printable(rest.begin(kind, host, space, filter)["id"]))
 
 
-def _end(kind: "Kind", id: str, url: str, token: Token, ca: Ca) -> None:
-    from dzflow.sdk import Rest
+def _end(kind: "Kind", id: str, service: Service) -> None:
 
-    with interruptible(), Rest(url, token, ca=ca) as rest:
+    with interruptible(), service.rest() as rest:
         rest.end(kind, id)
 
 

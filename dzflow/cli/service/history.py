@@ -6,20 +6,21 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import print_json, show_list
 
 
+@with_option_groups
 def history(
+    *,
     since: Annotated[
         float,
         typer.Option(help="Seconds since 1970, or, if negative, seconds before now."),
     ] = -3600.0,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show moves, take-overs, restarts, plans and lost switches, of the last hour by default.
 
@@ -28,7 +29,7 @@ def history(
     items: list[dict[str, Any]] = []
     complete = True
     after: float | None = since
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         while after is not None:
             page = checked(client.get("/history", params={"since": str(after)})).json()
             items += page["items"]

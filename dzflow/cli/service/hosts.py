@@ -7,10 +7,10 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import BadOption, with_option_groups
+from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, show_list
-from dzflow.errors import BadInput
 
 if TYPE_CHECKING:
     import httpx
@@ -22,22 +22,18 @@ Ids = Annotated[
 ]
 
 
-class BadChoice(BadInput):
-    """The command does not say which hosts it is about."""
-
-
 @app.callback(invoke_without_command=True)
+@with_option_groups
 def show(
+    *,
     context: typer.Context,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show the hosts, and the switch and port of each."""
     if context.invoked_subcommand is not None:
         return
-    found = get(url, token, ca, "/hosts")
+    found = get(service, "/hosts")
     if json:
         print_json(found)
         return
@@ -47,9 +43,10 @@ def show(
 
 
 @app.command()
-def proposals(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+@with_option_groups
+def proposals(*, json: AsJson = False, service: Service) -> None:
     """Show the hosts that were heard and are not in the network, and what is odd about them."""
-    found = get(url, token, ca, "/host-proposals")
+    found = get(service, "/host-proposals")
     if json:
         print_json(found)
         return
@@ -65,7 +62,9 @@ def proposals(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca 
 
 
 @app.command()
+@with_option_groups
 def accept(
+    *,
     ids: Ids = None,
     name: Annotated[
         str | None, typer.Option(help="The id that the host is to have; default: its own.")
@@ -73,15 +72,13 @@ def accept(
     all: Annotated[
         bool, typer.Option("--all", help="All that are proposed, and about which nothing is odd.")
     ] = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Have hosts join that were heard; a rejected one, too."""
     if all == bool(ids) or (name is not None and (all or len(ids or ()) != 1)):
-        raise BadChoice("name the hosts, or say --all; --name is for a single host")
+        raise BadOption("name the hosts, or say --all; --name is for a single host")
     console = Console(stderr=True)
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         found = {each["id"]: each for each in _proposals(client)}
         for id in [id for id, each in found.items() if _is_sound(each)] if all else ids or ():
             # Where it was seen: it is refused if it is elsewhere by the time that it is accepted.
@@ -93,14 +90,14 @@ def accept(
 
 
 @app.command()
+@with_option_groups
 def reject(
+    *,
     ids: Annotated[list[str], typer.Argument(help="Hosts as `dzflow hosts proposals` shows them.")],
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Reject hosts that were heard: they do not join, until one is accepted after all."""
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         for id in ids:
             checked(client.post(f"{_path(id)}/reject"))
             Console(stderr=True).print(plain(f"{id} is rejected"), highlight=False)

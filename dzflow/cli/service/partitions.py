@@ -6,7 +6,8 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.plans import plan
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, show_list
@@ -21,17 +22,17 @@ class NotMoved(DzflowError):
 
 
 @app.callback(invoke_without_command=True)
+@with_option_groups
 def show(
+    *,
     context: typer.Context,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show the partitions, their owners and load."""
     if context.invoked_subcommand is not None:
         return
-    found = get(url, token, ca, "/partitions")
+    found = get(service, "/partitions")
     if json:
         print_json(found)
         return
@@ -43,16 +44,16 @@ def show(
 
 
 @app.command()
+@with_option_groups
 def migrate(
+    *,
     id: Annotated[str, typer.Argument(help="The partition, as `dzflow partitions` shows it.")],
     to: Annotated[str, typer.Option(help="The configurator that is to own it.")],
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Move a partition to another configurator; no flow is touched."""
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         body = {"to": to, "wait": 60}
         answer = checked(client.post(f"/partitions/{quote(id, safe='')}/migrate", json=body))
     if json:

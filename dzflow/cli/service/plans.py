@@ -8,7 +8,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import BadOption, with_option_groups
+from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain, print_json
 from dzflow.errors import DzflowError
@@ -28,11 +29,9 @@ class BadPlanFile(DzflowError):
     """A file that has no plan."""
 
 
-class UnclearCall(DzflowError):
-    """Options that say nothing to do, or several things."""
-
-
+@with_option_groups
 def plan(
+    *,
     file: Annotated[
         Path | None, typer.Argument(help="A plan in JSON; --template prints one to start from.")
     ] = None,
@@ -50,14 +49,12 @@ def plan(
         bool, typer.Option("--wait", help="Wait until the plan has ended; say how far it is.")
     ] = False,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Change the partition map of a space, as a plan in a file says; no flow is interrupted."""
     if sum(map(bool, (file, template, show, abort))) != 1:
-        raise UnclearCall("give the file of a plan, or one of --template, --show and --abort")
-    with interruptible(), open_client(url, token, ca) as client:
+        raise BadOption("give the file of a plan, or one of --template, --show and --abort")
+    with interruptible(), open_client(service) as client:
         if template:
             print_json(_template(checked(client.get("/partitions")).json(), template))
         elif show:
@@ -112,7 +109,7 @@ def _template(found: Any, space: str) -> dict[str, Any]:
     maps = [each for each in found["maps"] if each["space"] == space]
     if len(maps) != 1:
         what = "is being changed" if maps else "does not exist"
-        raise UnclearCall(f"the space {space} {what}")
+        raise BadOption(f"the space {space} {what}")
     return {**maps[0], "assignment": {}, "reasons": []}
 
 

@@ -8,7 +8,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.tables import print_json, show_list
 from dzflow.errors import BadInput
 
@@ -28,29 +29,28 @@ spaces = typer.Typer(help="Spaces: the schemas of events.", no_args_is_help=True
 
 
 @spaces.command("put")
+@with_option_groups
 def put_space(
+    *,
     name: Annotated[str, typer.Argument(help="The name of the space.")],
     file: Annotated[
         str, typer.Argument(help="A file with its schema, as JSON or YAML; - reads standard input.")
     ],
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Create a space or change its schema, and print it when every process uses it."""
-    from dzflow.sdk import Rest
 
     schema = _schema(file)
-    with interruptible(), Rest(url, token, ca=ca) as rest:
+    with interruptible(), service.rest() as rest:
         print_json(rest.put_space(name, schema))
 
 
 @spaces.command("list")
-def list_spaces(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+@with_option_groups
+def list_spaces(*, json: AsJson = False, service: Service) -> None:
     """Show all spaces and their attributes."""
-    from dzflow.sdk import Rest
 
-    with interruptible(), Rest(url, token, ca=ca) as rest:
+    with interruptible(), service.rest() as rest:
         found = rest.spaces()
     if json:
         print_json({"items": found})
@@ -61,46 +61,45 @@ def list_spaces(json: AsJson = False, url: Url = URL, token: Token = None, ca: C
 
 
 @spaces.command("new-key")
+@with_option_groups
 def new_key(
+    *,
     name: Annotated[str, typer.Argument(help="The name of the space.")],
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds for which the former key stays valid.")
     ] = 120.0,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Make a new key for a space whose events carry tags, and print the key's number."""
-    from dzflow.sdk import Rest
 
-    with interruptible(), Rest(url, token, ca=ca) as rest:
+    with interruptible(), service.rest() as rest:
         print(int(rest.new_key(name, grace)["key"]))
 
 
+@with_option_groups
 def subscriptions(
+    *,
     host: Host = None,
     space: Space = None,
     limit: Limit = 100,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show the subscriptions."""
-    _records("subscription", host, space, limit, json, url, token, ca)
+    _records("subscription", host, space, limit, json, service)
 
 
+@with_option_groups
 def advertisements(
+    *,
     host: Host = None,
     space: Space = None,
     limit: Limit = 100,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show the advertisements."""
-    _records("advertisement", host, space, limit, json, url, token, ca)
+    _records("advertisement", host, space, limit, json, service)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -116,13 +115,10 @@ def _records(
     space: str | None,
     limit: int,
     json: bool,
-    url: str,
-    token: str | None,
-    ca: Path | None,
+    service: Service,
 ) -> None:
-    from dzflow.sdk import Rest
 
-    with interruptible(), Rest(url, token, ca=ca) as rest:
+    with interruptible(), service.rest() as rest:
         page = rest.get(f"/{kind}s", host=host, space=space, limit=limit)
     if json:
         print_json(page)

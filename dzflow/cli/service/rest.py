@@ -5,10 +5,9 @@ That one repeats calls; these commands show the state at this moment, or say tha
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dzflow.cli.service.client import interruptible
+from dzflow.cli.service.client import Service, interruptible
 
 if TYPE_CHECKING:
     import httpx
@@ -17,24 +16,20 @@ _TIMEOUT = 300.0  # seconds; a backup may be large
 
 
 def get(
-    url: str,
-    token: str | None,
-    ca: Path | None,
+    service: Service,
     path: str,
     *,
     timeout: float = _TIMEOUT,
     **params: str,
 ) -> Any:
     """The JSON value at a path; Unreachable if there is no answer, or the error that refuses it."""
-    with interruptible(), open_client(url, token, ca, timeout) as client:
+    with interruptible(), open_client(service, timeout) as client:
         return checked(client.get(path, params=params)).json()
 
 
-def get_ready(
-    url: str, token: str | None, ca: Path | None, *, timeout: float = _TIMEOUT
-) -> tuple[bool, Any]:
+def get_ready(service: Service, *, timeout: float = _TIMEOUT) -> tuple[bool, Any]:
     """Whether the service is ready, and its answer; errors as for `get`."""
-    with interruptible(), open_client(url, token, ca, timeout) as client:
+    with interruptible(), open_client(service, timeout) as client:
         answer = client.get("/readyz")
         if answer.status_code not in (200, 503):
             checked(answer)
@@ -42,16 +37,14 @@ def get_ready(
 
 
 @contextmanager
-def open_client(
-    url: str, token: str | None, ca: Path | None, timeout: float = _TIMEOUT
-) -> "Iterator[httpx.Client]":
+def open_client(service: Service, timeout: float = _TIMEOUT) -> "Iterator[httpx.Client]":
     """A client of the control plane; Unreachable if it does not answer."""
     import httpx
 
     from dzflow.sdk.errors import Unreachable
     from dzflow.sdk.rest.access import ApiAccess
 
-    access = ApiAccess(url, token, ca=ca, timeout=timeout)
+    access = ApiAccess(service.url, service.token, ca=service.ca, timeout=timeout)
     with httpx.Client(**access.http_options()) as client:
         try:
             yield client

@@ -6,7 +6,6 @@ import sys
 import termios
 import time
 import tty
-from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
 
@@ -15,7 +14,8 @@ from rich.console import Console, ConsoleRenderable, Group
 from rich.live import Live
 from rich.text import Text
 
-from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.load_screen import SORT_KEYS, LoadScreen, Sort
 from dzflow.cli.service.rest import get, get_ready
 from dzflow.cli.tables import json_line
@@ -31,23 +31,23 @@ class NoLoad(DzflowError):
     """The service has measured nothing yet."""
 
 
+@with_option_groups
 def top(
+    *,
     sort: Annotated[Sort, typer.Option(help="What the partitions are ordered by.")] = "load",
     interval: Annotated[
         float, typer.Option(min=0.2, help="Seconds between two looks at the load.")
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print the load once, and end.")] = False,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show the load of configurators and partitions, live; q ends it.
 
     Figures are those of the last second. With --json, each look is a line. Without a terminal, the
     load is printed once.
     """
-    look = _Look(url, token, ca)
+    look = _Look(service)
     with interruptible():
         if json:
             _print_lines(look, interval, once)
@@ -61,12 +61,12 @@ def top(
 class _Look:
     """Asks the service."""
 
-    def __init__(self, url: str, token: str | None, ca: Path | None) -> None:
-        self._access = (url, token, ca)
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def load(self) -> dict[str, Any]:
         """The load of the last second."""
-        items = get(*self._access, "/load", timeout=_TIMEOUT, since=_SINCE)["items"]
+        items = get(self._service, "/load", timeout=_TIMEOUT, since=_SINCE)["items"]
         if not items:
             raise NoLoad("no load was measured in the last seconds; try again in a second")
         newest: dict[str, Any] = items[-1]
@@ -74,7 +74,7 @@ class _Look:
 
     def ready(self) -> dict[str, Any]:
         """The state of the service."""
-        found: dict[str, Any] = get_ready(*self._access, timeout=_TIMEOUT)[1]
+        found: dict[str, Any] = get_ready(self._service, timeout=_TIMEOUT)[1]
         return found
 
 

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import BadOption, with_option_groups
+from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, state
 from dzflow.errors import BadInput
@@ -26,22 +27,18 @@ class NoExport(BadInput):
     """The network cannot be written to this file."""
 
 
-class BadOption(BadInput):
-    """An option has no value that makes sense, or does not go with the others."""
-
-
 @app.callback(invoke_without_command=True)
+@with_option_groups
 def show(
+    *,
     context: typer.Context,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show hosts, links and trees, and where the network is not what it should be."""
     if context.invoked_subcommand is not None:
         return
-    found = get(url, token, ca, "/topology")
+    found = get(service, "/topology")
     if json:
         print_json(found)
         return
@@ -68,18 +65,18 @@ def show(
 
 
 @app.command()
+@with_option_groups
 def export(
+    *,
     file: Annotated[
         Path, typer.Argument(help="The file to write, .json or .yaml; an existing one is replaced.")
     ],
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Write the network to a topology file, for `dzflow up --topology`."""
     if file.suffix not in SUFFIXES:
         raise NoExport(f"{file}: the name of a topology file ends in {', '.join(SUFFIXES)}")
-    found = get(url, token, ca, "/topology")
+    found = get(service, "/topology")
     members = {
         "switches": ("id", "dpid"),
         "links": ("a", "a_port", "b", "b_port"),
@@ -99,7 +96,9 @@ def export(
 
 
 @app.command()
+@with_option_groups
 def declare(
+    *,
     name: Annotated[str, typer.Argument(help="A switch, such as s7, or a link: s1:2-s7:1.")],
     dpid: Annotated[
         str | None,
@@ -117,9 +116,7 @@ def declare(
         bool | None,
         typer.Option("--lldp", help="The link carries LLDP, so that discovery finds it."),
     ] = None,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Add a switch or a link to a discovered network, or change how it is treated.
 
@@ -145,22 +142,22 @@ def declare(
         kind, names = "link" if is_link else "switch", ", ".join(wrong).replace("_", "-")
         raise BadOption(f"{plain(name)} is a {kind}, which has no {names}")
     kind = "links" if is_link else "switches"
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         answer = checked(client.put(f"/{kind}/{quote(name, safe='')}", json=body))
     done = "added" if answer.status_code == CREATED else "changed"
     Console(stderr=True).print(f"{plain(name)} is {done}", highlight=False)
 
 
 @app.command()
+@with_option_groups
 def forget(
+    *,
     name: Annotated[str, typer.Argument(help="A switch, such as s7, or a link: s1:2-s7:1.")],
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Remove a switch or a link that is gone for good from a discovered network."""
     kind = "links" if ":" in name else "switches"
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         answer = checked(client.delete(f"/{kind}/{quote(name, safe='')}"))
     later = "will be removed when no tree uses it any more"
     done = later if answer.status_code == ACCEPTED else "is removed"

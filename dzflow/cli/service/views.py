@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dzflow.cli.option_groups import with_option_groups
 from dzflow.cli.service import topology
-from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.rest import checked, get, get_ready, open_client
 from dzflow.cli.tables import plain, print_json, show_list
 from dzflow.errors import DzflowError
@@ -25,9 +26,10 @@ class NoFile(DzflowError):
     """The backup file cannot be written or read."""
 
 
-def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+@with_option_groups
+def status(*, json: AsJson = False, service: Service) -> None:
     """Show whether the service is ready, degraded (and why) or not ready (then exits with 2)."""
-    ready, found = get_ready(url, token, ca)
+    ready, found = get_ready(service)
     if json:
         print_json(found)
     else:
@@ -65,41 +67,42 @@ def status(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = N
         raise typer.Exit(NOT_READY)
 
 
-def switches(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+@with_option_groups
+def switches(*, json: AsJson = False, service: Service) -> None:
     """Show the switches and their southbound processes."""
     _show(
-        get(url, token, ca, "/switches"),
+        get(service, "/switches"),
         json,
         ("id", "label", "dpid", "state", "southbound", "hosts", "links", "reason"),
         ("dpid", "links", "hosts", "label"),
     )
 
 
+@with_option_groups
 def flows(
+    *,
     switch: Annotated[str, typer.Argument(help="The switch, such as s1.")],
     source: Annotated[
         Literal["cp", "dp"],
         typer.Option(help="cp: what the control plane believes; dp: what the switch holds."),
     ] = "cp",
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show the flow entries of a switch."""
-    found = get(url, token, ca, f"/switches/{quote(switch, safe='')}/flows", source=source)
+    found = get(service, f"/switches/{quote(switch, safe='')}/flows", source=source)
     columns = ("table", "priority", "match", "in_port", "actions", "goto", "space", "partition")
     _show(found, json, columns, ("goto", "table", "in_port", "space"))
 
 
+@with_option_groups
 def backup(
+    *,
     file: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced.")],
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Write the state of the control plane (spaces, hosts, records) to a file, for you only."""
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         data = checked(client.get("/backup")).content
     try:
         write_private(file, data)
@@ -108,11 +111,11 @@ def backup(
     Console(stderr=True).print(f"{len(data)} bytes written to {plain(str(file))}", highlight=False)
 
 
+@with_option_groups
 def restore(
+    *,
     file: Annotated[Path, typer.Argument(help="A file that `dzflow backup` has written.")],
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Restore the state of the control plane from a file."""
     try:
@@ -120,7 +123,7 @@ def restore(
     except OSError as error:
         raise NoFile(f"cannot read {file}: {error.strerror}") from None
     headers = {"Content-Type": "application/octet-stream"}
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         counts = checked(client.post("/restore", content=data, headers=headers)).json()
     text = f"restored {counts['spaces']} spaces and {counts['records']} records"
     console = Console(stderr=True)
@@ -134,13 +137,14 @@ etcd = typer.Typer(help="The database of the control plane.", no_args_is_help=Tr
 
 
 @etcd.command()
-def compact(json: AsJson = False, url: Url = URL, token: Token = None, ca: Ca = None) -> None:
+@with_option_groups
+def compact(*, json: AsJson = False, service: Service) -> None:
     """Compact and defragment etcd's database now; exits with 2 if it is still at its quota.
 
     The service does so by itself when it pays. If the quota was reached, finished records are
     removed first. Every member of etcd is blocked for a while, one after the other.
     """
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         found = checked(client.post("/etcd/compact")).json()
     if json:
         print_json(found)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dzflow.cli.service.client import URL, AsJson, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.service.client import AsJson, Service, interruptible
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, show_list
 from dzflow.errors import DzflowError
@@ -32,59 +33,59 @@ southbound = typer.Typer(help="Show the southbound processes, or change their nu
 
 
 @configurators.callback(invoke_without_command=True)
+@with_option_groups
 def show_configurators(
+    *,
     context: typer.Context,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show the configurators and their load, or change their number."""
     if context.invoked_subcommand is None:
         columns = ("id", "state", "address", "pid", "partitions", "queued", "active", "tasks")
         lesser = ("tasks", "pid", "address", "queued", "active")
-        _show(get(url, token, ca, "/configurators"), json, columns, lesser)
+        _show(get(service, "/configurators"), json, columns, lesser)
 
 
 @southbound.callback(invoke_without_command=True)
+@with_option_groups
 def show_southbound(
+    *,
     context: typer.Context,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Show the southbound processes, or change their number."""
     if context.invoked_subcommand is None:
         columns = ("id", "state", "openflow", "address", "pid", "switches")
-        _show(get(url, token, ca, "/southbound"), json, columns, ("pid", "address"))
+        _show(get(service, "/southbound"), json, columns, ("pid", "address"))
 
 
 @configurators.command("scale")
+@with_option_groups
 def scale_configurators(
+    *,
     count: Count,
     wait: Wait = False,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Have so many configurators; those that are too many leave when they own no partition."""
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         _scale(client, "/configurators", count, wait, json)
 
 
 @southbound.command("scale")
+@with_option_groups
 def scale_southbound(
+    *,
     count: Count,
     wait: Wait = False,
     json: AsJson = False,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Have so many southbound processes; those that are too many leave when they hold no switch."""
-    with interruptible(), open_client(url, token, ca) as client:
+    with interruptible(), open_client(service) as client:
         _scale(client, "/southbound", count, wait, json)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dzflow.errors import BadInput
+from dzflow.cli.option_groups import BadOption
 
 if TYPE_CHECKING:
     from spark.session import SparkOptions
@@ -21,10 +21,6 @@ Traces = Annotated[
     ),
 ]
 Space = Annotated[str, typer.Option(help="Only this space.")]
-
-
-class BadOption(BadInput):
-    """An option of `dzflow trace` that cannot be understood."""
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.console import Console
 
-from dzflow.cli.option_groups import with_option_groups
-from dzflow.cli.service.client import URL, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import BadOption, with_option_groups
+from dzflow.cli.service.client import Service, interruptible
 from dzflow.cli.service.plans import follow_plan, start_plan
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain
 from dzflow.cli.trace.options import (
-    BadOption,
     Period,
     Space,
     SparkChoice,
@@ -91,9 +90,7 @@ def rebalance(
     ] = None,
     period: Period,
     spark: SparkChoice,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Propose partition maps and owners that spread the traced work, or say why none is better."""
     from spark.rebalance.options import RebalanceOptions
@@ -119,7 +116,7 @@ def rebalance(
     console = Console()
     with interruptible():
         if asks:
-            with open_client(url, token, ca) as client:
+            with open_client(service) as client:
                 options = with_service(options, client)
         found = _run(how, path, options)
         show(console, found)
@@ -129,8 +126,8 @@ def rebalance(
         if plan:
             write_per_space(console, plan, "plan", plans)
         if apply and plans:
-            with open_client(url, token, ca) as client:
-                _apply(client, plans, wait)
+            with open_client(service) as client:
+                carry_out(client, plans, wait)
 
 
 def _run(how: "SparkOptions", path: str, options: "RebalanceOptions") -> "Rebalance":
@@ -199,7 +196,7 @@ def with_service(options: "RebalanceOptions", client: "httpx.Client") -> "Rebala
     return replace(options, owners=owners, speeds=speeds)
 
 
-def _apply(client: "httpx.Client", plans: "list[Plan]", wait: bool) -> None:
+def carry_out(client: "httpx.Client", plans: "list[Plan]", wait: bool) -> None:
     """Have plans carried out, one after another."""
     import msgspec
 

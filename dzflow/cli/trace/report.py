@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from dzflow.cli.option_groups import with_option_groups
+from dzflow.cli.option_groups import BadOption, with_option_groups
 from dzflow.cli.trace.options import (
-    BadOption,
     Period,
     SparkChoice,
     Traces,

@@ -9,8 +9,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from dzflow.cli.option_groups import BadOption
 from dzflow.cli.tables import plain
-from dzflow.cli.trace.options import BadOption
 from dzflow.process.private_files import write_private
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from dzflow.cli.option_groups import with_option_groups
-from dzflow.cli.service.client import URL, Ca, Token, Url, interruptible
+from dzflow.cli.option_groups import BadOption, with_option_groups
+from dzflow.cli.service.client import Service, interruptible
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain
 from dzflow.cli.trace.options import (
-    BadOption,
     Period,
     Space,
     SparkChoice,
@@ -53,9 +52,7 @@ def shapes(
     ] = None,
     period: Period,
     spark: SparkChoice,
-    url: Url = URL,
-    token: Token = None,
-    ca: Ca = None,
+    service: Service,
 ) -> None:
     """Learn the shapes of each space from its filters and events, or say why none are better."""
     from spark.shapes.options import ShapesOptions
@@ -75,7 +72,7 @@ def shapes(
         if shapes:
             write_per_space(console, shapes, "proposal", proposals)
         if apply and proposals:
-            with open_client(url, token, ca) as client:
+            with open_client(service) as client:
                 adopt(client, proposals, wait)
 
 

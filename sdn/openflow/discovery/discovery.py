@@ -331,18 +331,7 @@ class Discovery(PortTable):
             counters.lldp_replayed += 1
         elif origin[0] == end[0]:
             counters.lldp_own_switch += 1
-        elif self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
-            counters.lldp_at_host += 1
-            self._refuse(end, at, origin, now, "a host was seen or declared at one of them")
-        elif at.link is not sender.link:
-            counters.lldp_conflict += 1
-            older = at.link or sender.link
-            assert older
-            self._refuse(end, at, origin, now, f"{older.link} is a link already, which stays")
-        elif at.link is None and self._closed:
-            counters.lldp_conflict += 1
-            self._refuse(end, at, origin, now, "only declared links are allowed")
-        else:
+        elif not self._is_refused(end, at, origin, sender, now):
             return self._accept(end, at, origin, sender, now)
         return []
 
@@ -353,20 +342,30 @@ class Discovery(PortTable):
         counters, far = self.counters, self._ports.get(origin)
         if not 1 <= origin[1] <= MAX_PORT:
             counters.lldp_foreign += 1
-        elif self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
-            counters.lldp_at_host += 1
-            self._refuse(end, at, origin, now, "a host was seen or declared at one of them")
-        elif at.link is not (far.link if far else None):
-            counters.lldp_conflict += 1
-            older = at.link or (far.link if far else None)
-            assert older
-            self._refuse(end, at, origin, now, f"{older.link} is a link already, which stays")
-        elif at.link is None and self._closed:
-            counters.lldp_conflict += 1
-            self._refuse(end, at, origin, now, "only declared links are allowed")
-        else:
+        elif not self._is_refused(end, at, origin, far, now):
             return self._share(end, at, origin, probe, now)
         return []
+
+    def _is_refused(
+        self, end: End, at: ProbedPort, origin: End, far: ProbedPort | None, now: float
+    ) -> bool:
+        """Whether two ports can be no link; that is counted and noted. `far` is at `origin`."""
+        if self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
+            self.counters.lldp_at_host += 1
+            self._refuse(end, at, origin, now, "a host was seen or declared at one of them")
+            return True
+        far_link = far.link if far else None
+        if at.link is not far_link:
+            self.counters.lldp_conflict += 1
+            older = at.link or far_link
+            assert older
+            self._refuse(end, at, origin, now, f"{older.link} is a link already, which stays")
+            return True
+        if at.link is None and self._closed:
+            self.counters.lldp_conflict += 1
+            self._refuse(end, at, origin, now, "only declared links are allowed")
+            return True
+        return False
 
     def _share(
         self, end: End, at: ProbedPort, origin: End, probe: frames.Probe, now: float

@@ -100,6 +100,9 @@ def test_workers_report_what_they_have_counted(client: httpx.Client, space: str)
     assert value(client, "dzflow_switch_up", switch="s1") == 1
     assert value(client, "dzflow_configurator_up", configurator="configurator-0") == 1
     assert value(client, "dzflow_configurator_undefined_tasks") == 0
+    assert value(client, "dzflow_configurator_memory_bytes", configurator="configurator-0") > 1e7
+    used = value(client, "dzflow_configurator_cpu_seconds_total", configurator="configurator-0")
+    assert used > 0
     assert value(client, "dzflow_worker_start_time_seconds", worker="southbound-0") > 1e9
     assert value(client, "dzflow_worker_start_time_seconds", worker="configurator-0") > 1e9
 

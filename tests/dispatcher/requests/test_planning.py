@@ -15,7 +15,7 @@ SPEC = RecordSpec("h1", SPACE, {})
 
 
 def planner_and_catalogue() -> tuple[Planner, Catalogue]:
-    catalogue = Catalogue(Etcd(Access(("nowhere:1",))), shared=False)
+    catalogue = Catalogue(Etcd(Access(("nowhere:1",))), locked=False)
     ids = iter(f"{n:016x}" for n in range(10))
     return Planner("d1", catalogue, Routing(), Clock(), lambda _: next(ids)), catalogue
 

@@ -1,17 +1,20 @@
 """Moves on a running control plane: where partitions may not go, and who remembers moves."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
+from configurators.engine.partition_map import PartitionMap
 from configurators.environment import Clock
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Delete, Etcd, Put
 from configurators.store.keys import CONFIGURATORS, move_key, owner_key, wanted_key
-from configurators.store.model import Move, Wanted
+from configurators.store.model import MapPlan, Move, Wanted
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import Conflict
+from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.workers import Workers
 from dispatcher.options import DispatcherOptions
 from monitor.monitor import Monitor
@@ -79,6 +82,70 @@ def test_a_partition_goes_away_from_a_configurator_that_is_to_leave(two: Stack) 
             assert await two.monitor.moves.move(partition, STAYS, "for a test")
 
     two.run(ask())
+
+
+@asynccontextmanager
+async def own_knowledge(stack: Stack) -> AsyncIterator[Catalogue]:
+    """A catalogue that nobody else uses, so that a test may change what it knows."""
+    catalogue = Catalogue(stack.dispatcher.etcd)
+    await catalogue.start()
+    try:
+        yield catalogue
+    finally:
+        await catalogue.stop()
+
+
+def is_moving(catalogue: Catalogue, partition: str) -> None:
+    source, epoch = catalogue.owners[partition]
+    catalogue.moves[partition] = Move("m1", source, epoch, STAYS, "copying", "a test", 0.0), 1
+
+
+def owner_is_dead(catalogue: Catalogue, partition: str) -> None:
+    catalogue.owners[partition] = "configurator-7", 3
+
+
+def schema_changes(catalogue: Catalogue, partition: str) -> None:  # noqa: ARG001
+    catalogue.spaces.put(replace(catalogue.spaces.named("stocks").doc, by="d1"))
+
+
+def map_changes(catalogue: Catalogue, partition: str) -> None:  # noqa: ARG001
+    doc = catalogue.spaces.named("stocks").doc
+    target = PartitionMap("legs")
+    plan = MapPlan("p1", doc.name, doc.current, 0, 0, target, {}, (), "cutting", 0.0, ())
+    catalogue.plans[doc.number] = plan, 1
+
+
+@pytest.mark.parametrize(
+    ("hinder", "text"),
+    [
+        (is_moving, f"is moving to {STAYS} already"),
+        (owner_is_dead, "the owner configurator-7 of partition .* is not alive"),
+        (schema_changes, "the index of the partition's space is being changed"),
+        (map_changes, "the partition map of 'stocks' is being changed"),
+    ],
+)
+def test_a_move_is_refused_while_something_else_changes_the_partition(
+    two: Stack, hinder: Callable[[Catalogue, str], None], text: str
+) -> None:
+    async def ask() -> None:
+        d = two.dispatcher
+        partition = await bring(two, STAYS)
+        async with own_knowledge(two) as known:
+            hinder(known, partition)
+            moves = MoveRequests(d.etcd, known, d.fleet, d.workers, Clock(), lambda _: "an id")
+            with pytest.raises(Conflict, match=text):
+                await moves.ask(partition, LEAVES, "for a test")
+        assert await d.etcd.get(move_key(partition)) is None
+
+    two.run(ask())
+
+
+def test_there_is_nothing_to_move_in_mode_sea(two: Stack) -> None:
+    d = two.dispatcher
+    locked = Catalogue(d.etcd, locked=True)
+    moves = MoveRequests(d.etcd, locked, d.fleet, d.workers, Clock(), lambda _: "an id")
+    with pytest.raises(Conflict, match="in mode sea"):
+        two.run(moves.ask(next(iter(d.catalogue.owners)), LEAVES, "for a test"))
 
 
 def test_a_move_is_refused_by_one_who_has_not_heard_that_fewer_are_wanted(two: Stack) -> None:
