@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from dzflow.cli import app as dzflow
 from dzflow.cli.option_groups import with_option_groups
-from dzflow.cli.service.client import URL, Service
+from dzflow.cli.service.client import URL, ServiceOptions
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,23 @@ def test_a_command_gets_each_group_as_one_value() -> None:
 
     @app.command()
     @with_option_groups
-    def show(*, text: Annotated[str, typer.Argument()], size: Size, service: Service) -> None:
+    def show(
+        *, text: Annotated[str, typer.Argument()], size: Size, service: ServiceOptions
+    ) -> None:
         """Show a text."""
         called.append((text, size, service))
 
     for words, environment, expected in (
-        (["hello"], {}, (Size(), Service())),
+        (["hello"], {}, (Size(), ServiceOptions())),
         (
             ["hello", "--width", "7", "--wrap", "--url", "http://a", "--ca", "ca.pem"],
             {},
-            (Size(7, True), Service("http://a", None, Path("ca.pem"))),
+            (Size(7, True), ServiceOptions("http://a", None, Path("ca.pem"))),
         ),
         (
             ["hello", "--url", "http://b"],
             {"DZFLOW_URL": "http://c", "DZFLOW_TOKEN": "t"},
-            (Size(), Service("http://b", "t")),
+            (Size(), ServiceOptions("http://b", "t")),
         ),
     ):
         done = CliRunner().invoke(app, words, env=environment)
@@ -52,7 +54,7 @@ def test_a_command_gets_each_group_as_one_value() -> None:
 
 
 def test_a_token_is_not_shown_by_accident() -> None:
-    assert "geheim" not in repr(Service(URL, "geheim"))
+    assert "geheim" not in repr(ServiceOptions(URL, "geheim"))
 
 
 def commands(command: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:

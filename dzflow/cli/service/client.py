@@ -26,7 +26,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceOptions:
     """The options that say which control plane a command calls, and with what rights."""
 
     url: Annotated[str, typer.Option(envvar="DZFLOW_URL", help="The URL of the control plane.")] = (

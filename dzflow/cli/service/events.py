@@ -16,7 +16,7 @@ from dzflow.cli.service.client import (
     Filter,
     Host,
     Interface,
-    Service,
+    ServiceOptions,
     Space,
     interruptible,
 )
@@ -42,7 +42,7 @@ def publish(
     event: Annotated[str, typer.Argument(help="The event as JSON; - reads one event per line.")],
     host: Host,
     space: Space,
-    service: Service,
+    service: ServiceOptions,
     interface: Interface = None,
 ) -> None:
     """Publish events. Events outside the host's advertisements are advertised temporarily."""
@@ -98,7 +98,7 @@ def listen(
         typer.Option(min=0, help="Exit after this many seconds; with 1 if --count is not reached."),
     ] = None,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
     interface: Interface = None,
 ) -> None:
     """Subscribe and print events, one per line, until Ctrl-C, --count or --timeout."""
@@ -130,13 +130,13 @@ def _line(event: dict[str, Any], as_json: bool) -> str:
 
 
 @with_option_groups
-def subscribe(*, host: Host, space: Space, filter: Filter, service: Service) -> None:
+def subscribe(*, host: Host, space: Space, filter: Filter, service: ServiceOptions) -> None:
     """Subscribe for a host, and print the id. The subscription lasts until `unsubscribe`."""
     _begin("subscription", host, space, filter, service)
 
 
 @with_option_groups
-def advertise(*, host: Host, space: Space, filter: Filter, service: Service) -> None:
+def advertise(*, host: Host, space: Space, filter: Filter, service: ServiceOptions) -> None:
     """Advertise for a host, and print the id. The advertisement lasts until `unadvertise`."""
     _begin("advertisement", host, space, filter, service)
 
@@ -145,7 +145,7 @@ def advertise(*, host: Host, space: Space, filter: Filter, service: Service) -> 
 def unsubscribe(
     *,
     id: Annotated[str, typer.Argument(help="The id of the subscription.")],
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """End a subscription."""
     _end("subscription", id, service)
@@ -155,7 +155,7 @@ def unsubscribe(
 def unadvertise(
     *,
     id: Annotated[str, typer.Argument(help="The id of the advertisement.")],
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """End an advertisement."""
     _end("advertisement", id, service)
@@ -173,7 +173,7 @@ def explain(
         str | None, typer.Option(help="The host that would subscribe, or publish the event.")
     ] = None,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show the regions of a filter and the flows that it would need, or the way of an event."""
 
@@ -228,13 +228,13 @@ def _show_path(console: Console, path: dict[str, Any]) -> None:
             console.print(f"{word}: {plain(hosts)}", highlight=False)
 
 
-def _begin(kind: "Kind", host: str, space: str, filter: str, service: Service) -> None:
+def _begin(kind: "Kind", host: str, space: str, filter: str, service: ServiceOptions) -> None:
 
     with interruptible(), service.rest() as rest:
         print(printable(rest.begin(kind, host, space, filter)["id"]))
 
 
-def _end(kind: "Kind", id: str, service: Service) -> None:
+def _end(kind: "Kind", id: str, service: ServiceOptions) -> None:
 
     with interruptible(), service.rest() as rest:
         rest.end(kind, id)

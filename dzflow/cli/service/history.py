@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.option_groups import with_option_groups
-from dzflow.cli.service.client import AsJson, Service, interruptible
+from dzflow.cli.service.client import AsJson, ServiceOptions, interruptible
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import print_json, show_list
 
@@ -20,7 +20,7 @@ def history(
         typer.Option(help="Seconds since 1970, or, if negative, seconds before now."),
     ] = -3600.0,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show moves, take-overs, restarts, plans and lost switches, of the last hour by default.
 

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.option_groups import BadOption, with_option_groups
-from dzflow.cli.service.client import AsJson, Service, interruptible
+from dzflow.cli.service.client import AsJson, ServiceOptions, interruptible
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, show_list
 
@@ -28,7 +28,7 @@ def show(
     *,
     context: typer.Context,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show the hosts, and the switch and port of each."""
     if context.invoked_subcommand is not None:
@@ -44,7 +44,7 @@ def show(
 
 @app.command()
 @with_option_groups
-def proposals(*, json: AsJson = False, service: Service) -> None:
+def proposals(*, json: AsJson = False, service: ServiceOptions) -> None:
     """Show the hosts that were heard and are not in the network, and what is odd about them."""
     found = get(service, "/host-proposals")
     if json:
@@ -72,7 +72,7 @@ def accept(
     all: Annotated[
         bool, typer.Option("--all", help="All that are proposed, and about which nothing is odd.")
     ] = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Have hosts join that were heard; a rejected one, too."""
     if all == bool(ids) or (name is not None and (all or len(ids or ()) != 1)):
@@ -94,7 +94,7 @@ def accept(
 def reject(
     *,
     ids: Annotated[list[str], typer.Argument(help="Hosts as `dzflow hosts proposals` shows them.")],
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Reject hosts that were heard: they do not join, until one is accepted after all."""
     with interruptible(), open_client(service) as client:

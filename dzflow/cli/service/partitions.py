@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.option_groups import with_option_groups
-from dzflow.cli.service.client import AsJson, Service, interruptible
+from dzflow.cli.service.client import AsJson, ServiceOptions, interruptible
 from dzflow.cli.service.plans import plan
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, show_list
@@ -27,7 +27,7 @@ def show(
     *,
     context: typer.Context,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show the partitions, their owners and load."""
     if context.invoked_subcommand is not None:
@@ -50,7 +50,7 @@ def migrate(
     id: Annotated[str, typer.Argument(help="The partition, as `dzflow partitions` shows it.")],
     to: Annotated[str, typer.Option(help="The configurator that is to own it.")],
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Move a partition to another configurator; no flow is touched."""
     with interruptible(), open_client(service) as client:

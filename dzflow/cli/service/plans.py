@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.option_groups import BadOption, with_option_groups
-from dzflow.cli.service.client import AsJson, Service, interruptible
+from dzflow.cli.service.client import AsJson, ServiceOptions, interruptible
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain, print_json
 from dzflow.errors import DzflowError
@@ -49,7 +49,7 @@ def plan(
         bool, typer.Option("--wait", help="Wait until the plan has ended; say how far it is.")
     ] = False,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Change the partition map of a space, as a plan in a file says; no flow is interrupted."""
     if sum(map(bool, (file, template, show, abort))) != 1:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.option_groups import with_option_groups
-from dzflow.cli.service.client import AsJson, Service, interruptible
+from dzflow.cli.service.client import AsJson, ServiceOptions, interruptible
 from dzflow.cli.tables import print_json, show_list
 from dzflow.errors import BadInput
 
@@ -36,7 +36,7 @@ def put_space(
     file: Annotated[
         str, typer.Argument(help="A file with its schema, as JSON or YAML; - reads standard input.")
     ],
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Create a space or change its schema, and print it when every process uses it."""
 
@@ -47,7 +47,7 @@ def put_space(
 
 @spaces.command("list")
 @with_option_groups
-def list_spaces(*, json: AsJson = False, service: Service) -> None:
+def list_spaces(*, json: AsJson = False, service: ServiceOptions) -> None:
     """Show all spaces and their attributes."""
 
     with interruptible(), service.rest() as rest:
@@ -68,7 +68,7 @@ def new_key(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds for which the former key stays valid.")
     ] = 120.0,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Make a new key for a space whose events carry tags, and print the key's number."""
 
@@ -83,7 +83,7 @@ def subscriptions(
     space: Space = None,
     limit: Limit = 100,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show the subscriptions."""
     _records("subscription", host, space, limit, json, service)
@@ -96,7 +96,7 @@ def advertisements(
     space: Space = None,
     limit: Limit = 100,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show the advertisements."""
     _records("advertisement", host, space, limit, json, service)
@@ -115,7 +115,7 @@ def _records(
     space: str | None,
     limit: int,
     json: bool,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
 
     with interruptible(), service.rest() as rest:

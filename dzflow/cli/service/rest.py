@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dzflow.cli.service.client import Service, interruptible
+from dzflow.cli.service.client import ServiceOptions, interruptible
 
 if TYPE_CHECKING:
     import httpx
@@ -16,7 +16,7 @@ _TIMEOUT = 300.0  # seconds; a backup may be large
 
 
 def get(
-    service: Service,
+    service: ServiceOptions,
     path: str,
     *,
     timeout: float = _TIMEOUT,
@@ -27,7 +27,7 @@ def get(
         return checked(client.get(path, params=params)).json()
 
 
-def get_ready(service: Service, *, timeout: float = _TIMEOUT) -> tuple[bool, Any]:
+def get_ready(service: ServiceOptions, *, timeout: float = _TIMEOUT) -> tuple[bool, Any]:
     """Whether the service is ready, and its answer; errors as for `get`."""
     with interruptible(), open_client(service, timeout) as client:
         answer = client.get("/readyz")
@@ -37,7 +37,7 @@ def get_ready(service: Service, *, timeout: float = _TIMEOUT) -> tuple[bool, Any
 
 
 @contextmanager
-def open_client(service: Service, timeout: float = _TIMEOUT) -> "Iterator[httpx.Client]":
+def open_client(service: ServiceOptions, timeout: float = _TIMEOUT) -> "Iterator[httpx.Client]":
     """A client of the control plane; Unreachable if it does not answer."""
     import httpx
 

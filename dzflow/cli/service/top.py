@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from dzflow.cli.option_groups import with_option_groups
-from dzflow.cli.service.client import AsJson, Service, interruptible
+from dzflow.cli.service.client import AsJson, ServiceOptions, interruptible
 from dzflow.cli.service.load_screen import SORT_KEYS, LoadScreen, Sort
 from dzflow.cli.service.rest import get, get_ready
 from dzflow.cli.tables import json_line
@@ -40,7 +40,7 @@ def top(
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print the load once, and end.")] = False,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show the load of configurators and partitions, live; q ends it.
 
@@ -61,7 +61,7 @@ def top(
 class _Look:
     """Asks the service."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServiceOptions) -> None:
         self._service = service
 
     def load(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dzflow.cli.option_groups import BadOption, with_option_groups
-from dzflow.cli.service.client import AsJson, Service, interruptible
+from dzflow.cli.service.client import AsJson, ServiceOptions, interruptible
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, state
 from dzflow.errors import BadInput
@@ -33,7 +33,7 @@ def show(
     *,
     context: typer.Context,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show hosts, links and trees, and where the network is not what it should be."""
     if context.invoked_subcommand is not None:
@@ -71,7 +71,7 @@ def export(
     file: Annotated[
         Path, typer.Argument(help="The file to write, .json or .yaml; an existing one is replaced.")
     ],
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Write the network to a topology file, for `dzflow up --topology`."""
     if file.suffix not in SUFFIXES:
@@ -116,7 +116,7 @@ def declare(
         bool | None,
         typer.Option("--lldp", help="The link carries LLDP, so that discovery finds it."),
     ] = None,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Add a switch or a link to a discovered network, or change how it is treated.
 
@@ -153,7 +153,7 @@ def declare(
 def forget(
     *,
     name: Annotated[str, typer.Argument(help="A switch, such as s7, or a link: s1:2-s7:1.")],
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Remove a switch or a link that is gone for good from a discovered network."""
     kind = "links" if ":" in name else "switches"

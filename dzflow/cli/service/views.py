@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dzflow.cli.option_groups import with_option_groups
 from dzflow.cli.service import topology
-from dzflow.cli.service.client import AsJson, Service, interruptible
+from dzflow.cli.service.client import AsJson, ServiceOptions, interruptible
 from dzflow.cli.service.rest import checked, get, get_ready, open_client
 from dzflow.cli.tables import plain, print_json, show_list
 from dzflow.errors import DzflowError
@@ -27,7 +27,7 @@ class NoFile(DzflowError):
 
 
 @with_option_groups
-def status(*, json: AsJson = False, service: Service) -> None:
+def status(*, json: AsJson = False, service: ServiceOptions) -> None:
     """Show whether the service is ready, degraded (and why) or not ready (then exits with 2)."""
     ready, found = get_ready(service)
     if json:
@@ -68,7 +68,7 @@ def status(*, json: AsJson = False, service: Service) -> None:
 
 
 @with_option_groups
-def switches(*, json: AsJson = False, service: Service) -> None:
+def switches(*, json: AsJson = False, service: ServiceOptions) -> None:
     """Show the switches and their southbound processes."""
     _show(
         get(service, "/switches"),
@@ -87,7 +87,7 @@ def flows(
         typer.Option(help="cp: what the control plane believes; dp: what the switch holds."),
     ] = "cp",
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show the flow entries of a switch."""
     found = get(service, f"/switches/{quote(switch, safe='')}/flows", source=source)
@@ -99,7 +99,7 @@ def flows(
 def backup(
     *,
     file: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced.")],
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Write the state of the control plane (spaces, hosts, records) to a file, for you only."""
     with interruptible(), open_client(service) as client:
@@ -115,7 +115,7 @@ def backup(
 def restore(
     *,
     file: Annotated[Path, typer.Argument(help="A file that `dzflow backup` has written.")],
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Restore the state of the control plane from a file."""
     try:
@@ -138,7 +138,7 @@ etcd = typer.Typer(help="The database of the control plane.", no_args_is_help=Tr
 
 @etcd.command()
 @with_option_groups
-def compact(*, json: AsJson = False, service: Service) -> None:
+def compact(*, json: AsJson = False, service: ServiceOptions) -> None:
     """Compact and defragment etcd's database now; exits with 2 if it is still at its quota.
 
     The service does so by itself when it pays. If the quota was reached, finished records are

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.option_groups import with_option_groups
-from dzflow.cli.service.client import AsJson, Service, interruptible
+from dzflow.cli.service.client import AsJson, ServiceOptions, interruptible
 from dzflow.cli.service.rest import checked, get, open_client
 from dzflow.cli.tables import plain, print_json, show_list
 from dzflow.errors import DzflowError
@@ -38,7 +38,7 @@ def show_configurators(
     *,
     context: typer.Context,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show the configurators and their load, or change their number."""
     if context.invoked_subcommand is None:
@@ -53,7 +53,7 @@ def show_southbound(
     *,
     context: typer.Context,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Show the southbound processes, or change their number."""
     if context.invoked_subcommand is None:
@@ -68,7 +68,7 @@ def scale_configurators(
     count: Count,
     wait: Wait = False,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Have so many configurators; those that are too many leave when they own no partition."""
     with interruptible(), open_client(service) as client:
@@ -82,7 +82,7 @@ def scale_southbound(
     count: Count,
     wait: Wait = False,
     json: AsJson = False,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Have so many southbound processes; those that are too many leave when they hold no switch."""
     with interruptible(), open_client(service) as client:

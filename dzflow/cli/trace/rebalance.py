@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.option_groups import BadOption, with_option_groups
-from dzflow.cli.service.client import Service, interruptible
+from dzflow.cli.service.client import ServiceOptions, interruptible
 from dzflow.cli.service.plans import follow_plan, start_plan
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain
@@ -90,7 +90,7 @@ def rebalance(
     ] = None,
     period: Period,
     spark: SparkChoice,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Propose partition maps and owners that spread the traced work, or say why none is better."""
     from spark.rebalance.options import RebalanceOptions

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from dzflow.cli.option_groups import BadOption, with_option_groups
-from dzflow.cli.service.client import Service, interruptible
+from dzflow.cli.service.client import ServiceOptions, interruptible
 from dzflow.cli.service.rest import checked, open_client
 from dzflow.cli.tables import plain
 from dzflow.cli.trace.options import (
@@ -52,7 +52,7 @@ def shapes(
     ] = None,
     period: Period,
     spark: SparkChoice,
-    service: Service,
+    service: ServiceOptions,
 ) -> None:
     """Learn the shapes of each space from its filters and events, or say why none are better."""
     from spark.shapes.options import ShapesOptions
