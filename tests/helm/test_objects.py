@@ -224,6 +224,25 @@ def test_scaling_restarts_no_pod_that_need_not(scaled: str, restarted: set[str])
     assert {name for name in two if two[name] != three[name]} == restarted
 
 
+def test_other_tokens_restart_the_pods_that_accept_them_and_no_other_ones() -> None:
+    """They read the Secret when they start only."""
+
+    def templates(token: str) -> dict[str, Any]:
+        given = ("--set", f"secrets.operatorTokens={{{token}}}")
+        return {
+            each["metadata"]["name"]: each["spec"]["template"]
+            for each in render("demo", *given)
+            if each["kind"] in ("Deployment", "StatefulSet", "Job")
+        }
+
+    one, again = templates("a-token-of-someone"), templates("a-token-of-someone")
+    other = templates("a-token-of-another")
+    assert one == again
+    changed = {name for name in one if one[name] != other[name]}
+    assert changed == {"dz-dzflow-api", "dz-dzflow-dashboard"}
+    assert "a-token-of-someone" not in yaml.safe_dump(one)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_every_container_asks_for_resources_and_is_limited_in_memory(case: str) -> None:
     for pod in pods(render(case)):

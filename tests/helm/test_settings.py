@@ -144,3 +144,19 @@ def test_the_settings_file_is_one_that_dzflow_reads_without_secrets() -> None:
     shown = yaml.safe_load(data["dzflow.yaml"])
     assert not {"tokens", "stream_token"} & set(shown)
     assert "password" not in shown["etcd"]
+
+
+def test_the_quota_of_an_etcd_of_ones_own_is_a_setting(tmp_path: Path) -> None:
+    given = ("--set", "settings.etcd.quota=8589934592")
+    data = of_kind(render("external", *given), "ConfigMap")["dz-dzflow-settings"]["data"]
+    (tmp_path / "dzflow.yaml").write_text(data["dzflow.yaml"])
+    assert load(tmp_path / "dzflow.yaml", {}, {}).etcd.quota == 8589934592
+
+
+def test_large_numbers_of_users_stay_numbers(tmp_path: Path) -> None:
+    """Helm reads numbers as floats, and could write them as such."""
+    values = tmp_path / "values.yaml"
+    values.write_text("settings: {log: {size: 50000000}}")
+    data = of_kind(render("minimal", "--values", str(values)), "ConfigMap")
+    (tmp_path / "dzflow.yaml").write_text(data["dz-dzflow-settings"]["data"]["dzflow.yaml"])
+    assert load(tmp_path / "dzflow.yaml", {}, {}).log.size == 50_000_000

@@ -21,6 +21,15 @@ from tests.helm.tool import CHART, ROOT, helm, needs_helm, of_kind, render, temp
         (["configurators.count=many"], "'/configurators/count'"),
         (["topology=mesh:3"], "'/topology'"),
         (["secrets.operatorTokens={short}"], "'/secrets/operatorTokens/0'"),
+        (["secrets.operatorTokens={two-tokens\\,that-are-one}"], "'/secrets/operatorTokens/0'"),
+        (
+            ["secrets.existingSecret=a", "secrets.operatorTokens={a-token-of-an-operator}"],
+            "put those of operatorTokens and hostTokens into it",
+        ),
+        (
+            ["secrets.existingSecret=a", "secrets.hostTokens.h1=a-token-of-the-host-h1"],
+            "put those of operatorTokens and hostTokens into it",
+        ),
         (["podSecurity.user=0"], "'/podSecurity/user'"),
         (["image.digest=sha256:1234"], "'/image/digest'"),
         (["etcd.persistence.size=ten"], "'/etcd/persistence/size'"),
@@ -34,6 +43,8 @@ from tests.helm.tool import CHART, ROOT, helm, needs_helm, of_kind, render, temp
             ["etcd.enabled=false", "etcd.external.endpoints={a:2379}"],
             "etcd.external.plain=true in a network that you trust",
         ),
+        (["etcd.persistence.size=7Gi"], "at least twice etcd.quota"),
+        (["dataPlane=onos", "settings.plan=legs"], "settings.plan: with dataPlane=onos it is lpm"),
         (["etcd.tls.secret=a"], "secret and clientSecret belong together"),
         (["ray.mode=external"], "ray.external.address: name the cluster"),
         (["ray.mode=plain", "ray.worker.maxReplicas=3"], "only KubeRay can add workers"),
@@ -57,6 +68,46 @@ def test_wrong_values_are_refused_with_a_message_that_helps(given: list[str], sa
     done = template(*(word for each in given for word in ("--set", each)))
     assert done.returncode == 1
     assert said in done.stderr
+
+
+@needs_helm
+@pytest.mark.parametrize("size", ["small", "medium", "large"])
+def test_the_sizes_of_the_page_are_values_that_the_chart_accepts(size: str) -> None:
+    """The column of a size, as values; the limits of memory of the defaults leave room for it."""
+    given = _column(size)
+    done = template("--set", "ray.mode=plain", *(w for each in given for w in ("--set", each)))
+    assert done.returncode == 0, done.stderr
+    assert len(given) > 12
+    for each in yaml.safe_load_all(done.stdout):
+        pod = (each or {}).get("spec", {}).get("template", {}).get("spec", {})
+        for container in pod.get("containers", ()):
+            asked = container["resources"]["requests"]["memory"]
+            most = container["resources"]["limits"]["memory"]
+            assert _bytes(asked) <= _bytes(most), container["name"]
+
+
+def _column(size: str) -> list[str]:
+    """Values in the form of `--set`, from the table in docs/how-to/deploy.md."""
+    page = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
+    table = page.partition("\n| | small | medium | large |\n")[2].partition("\n\n")[0]
+    found = []
+    for line in table.splitlines():
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        value = cells[["small", "medium", "large"].index(size)]
+        match name.split("`"):
+            case ["", path, ": replicas, cpus"]:
+                replicas, cpus = value.split(", ")
+                found += [f"{path}.replicas={replicas}", f"{path}.cpus={cpus}"]
+            case ["", path, ", requests"]:
+                cpu, memory = value.split(", ")
+                found += [f"{path}.requests.cpu={cpu}", f"{path}.requests.memory={memory}"]
+            case ["", path, ""]:
+                found.append(f"{path}={value}")
+    return found
+
+
+def _bytes(quantity: str) -> int:
+    return int(quantity[:-2]) << {"Mi": 20, "Gi": 30}[quantity[-2:]]
 
 
 @needs_helm

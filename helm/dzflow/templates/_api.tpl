@@ -35,7 +35,11 @@ spec:
   template:
     metadata:
       labels: {{- include "dzflow.labels" (list $root $role) | nindent 8 }}
-      annotations: {{- include "dzflow.podAnnotations" (list $root $values) | nindent 8 }}
+      annotations:
+        {{- include "dzflow.podAnnotations" (list $root $values) | nindent 8 }}
+        {{- with include "dzflow.tokensHash" $root }}
+        checksum/tokens: {{ . | quote }}
+        {{- end }}
     spec:
       {{- include "dzflow.podSpec" (list $root $values $role) | nindent 6 }}
       terminationGracePeriodSeconds: {{ include "dzflow.gracePeriod" $root }}

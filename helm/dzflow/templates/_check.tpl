@@ -17,11 +17,17 @@ values.schema.json. */}}
 {{- if and (not $values.etcd.enabled) $values.etcd.external.user (not $values.secrets.existingSecret) -}}
 {{- fail "secrets.existingSecret: the password of etcd.external.user is its key etcd-password" -}}
 {{- end -}}
+{{- if and $values.secrets.existingSecret (or $values.secrets.operatorTokens $values.secrets.hostTokens) -}}
+{{- fail "secrets.existingSecret: it has the tokens; put those of operatorTokens and hostTokens into it, and leave these empty" -}}
+{{- end -}}
 {{- if and $values.etcd.external.clientCertificate (not $values.etcd.external.tlsSecret) -}}
 {{- fail "etcd.external.clientCertificate: the certificate is in etcd.external.tlsSecret; name it" -}}
 {{- end -}}
 {{- if and $values.etcd.enabled (ne (empty $values.etcd.tls.secret) (empty $values.etcd.tls.clientSecret)) -}}
 {{- fail "etcd.tls: secret and clientSecret belong together; give both, or none" -}}
+{{- end -}}
+{{- if and $values.etcd.enabled $values.etcd.persistence.enabled (lt (include "dzflow.bytes" $values.etcd.persistence.size | float64) (mulf 2 $values.etcd.quota)) -}}
+{{- fail "etcd.persistence.size: a volume needs at least twice etcd.quota, for snapshots and the log; enlarge it, or lower the quota" -}}
 {{- end -}}
 {{- if and (eq $values.ray.mode "external") (not $values.ray.external.address) -}}
 {{- fail "ray.external.address: name the cluster, as ray://HOST:10001" -}}
@@ -61,6 +67,9 @@ values.schema.json. */}}
 {{- if and (or $values.monitoring.serviceMonitor.enabled $values.monitoring.alerts.enabled) (not (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1/ServiceMonitor")) (include "dzflow.onCluster" .) -}}
 {{- fail "monitoring: this cluster knows no ServiceMonitor; install the Prometheus operator first, or switch serviceMonitor and alerts off" -}}
 {{- end -}}
+{{- if and (eq $values.dataPlane "onos") (hasKey $values.settings "plan") (ne (toString $values.settings.plan) "lpm") -}}
+{{- fail "settings.plan: with dataPlane=onos it is lpm; leave it out" -}}
+{{- end -}}
 {{- $namespace := .Release.Namespace -}}
 {{- if $values.etcd.enabled -}}
 {{- with lookup "apps/v1" "StatefulSet" $namespace (include "dzflow.etcdName" .) -}}
@@ -98,7 +107,9 @@ values.schema.json. */}}
 {{- range $section, $names := $sections -}}
 {{- $given := get $values.settings $section | default dict -}}
 {{- range $names -}}
-{{- if hasKey $given . -}}
+{{- /* dzflow cannot ask an etcd of your own for its quota. */ -}}
+{{- $free := and (eq $section "etcd") (eq . "quota") (not $values.etcd.enabled) -}}
+{{- if and (hasKey $given .) (not $free) -}}
 {{- fail (printf "settings.%s.%s: the chart sets it, or it is a secret; see the other values, or give secrets as variables in secrets.variables" $section .) -}}
 {{- end -}}
 {{- end -}}

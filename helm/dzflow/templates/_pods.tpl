@@ -59,6 +59,15 @@ supervisors, and that of southbound processes nobody: no other pod has to restar
 {{- omit (include "dzflow.settings" . | fromYaml) "configurators" "southbound" | toYaml | sha256sum -}}
 {{- end -}}
 
+{{/* A hash of the tokens that are given; empty if there are none. `derivePassword` is slow (scrypt),
+so that nobody who sees the pods can try many tokens. */}}
+{{- define "dzflow.tokensHash" -}}
+{{- $given := dict "operators" .Values.secrets.operatorTokens "hosts" .Values.secrets.hostTokens -}}
+{{- if or $given.operators $given.hosts -}}
+{{- derivePassword 1 "long" (toJson $given) .Release.Name .Release.Namespace | sha256sum | trunc 16 -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Annotations that restart pods when the settings change. */}}
 {{- define "dzflow.podAnnotations" -}}
 {{- $root := index . 0 -}}{{- $values := index . 1 -}}
