@@ -19,6 +19,8 @@ from tests.service import eventually, processes_with
 
 _LISTEN = "0A"
 _WORKERS = 24  # ports for workers, and for the processes of clients
+_TRIES = 3  # to have a cluster at ports that were free
+_BIND_FAILED = "Failed to bind"
 _OF_CLIENTS = range(23_000, 24_000)  # of Ray, for the process of each client; within the head
 PORT_OPTIONS = (
     "port",
@@ -31,6 +33,7 @@ PORT_OPTIONS = (
     "metrics-export-port",
 )
 """The options of `ray start` that the docs name, beside the range for workers."""
+_ALWAYS_OPEN = ("port", "ray-client-server-port", "node-manager-port", "object-manager-port")
 
 RAY = str(Path(sys.executable).parent / "ray")
 
@@ -52,11 +55,15 @@ class RayNode:
     def address(self) -> str:
         """Where others join, once the head has said it."""
 
-        def said() -> str | None:
-            found = re.search(r"--address='([0-9.:]+)'", Path(self.output.name).read_text())
-            return found[1] if found else None
+        def found() -> str | None:
+            match = re.search(r"--address='([0-9.:]+)'", self.said())
+            return match[1] if match else None
 
-        return str(eventually(said, "the head of Ray is up"))
+        return str(eventually(found, "the head of Ray is up"))
+
+    def said(self) -> str:
+        """What it has printed."""
+        return Path(self.output.name).read_text()
 
     def kill(self) -> None:
         """End all its processes as a power cut would."""
@@ -126,7 +133,21 @@ class ClientCluster(NamedTuple):
 
 @contextmanager
 def ray_with_clients(folder: Path) -> Iterator[ClientCluster]:
-    """A cluster of one node on loopback, all of whose ports are given."""
+    """A cluster of one node on loopback, all of whose ports are given.
+
+    Another program may take one of them before Ray does. Then it is tried with others.
+    """
+    for _ in range(_TRIES):
+        with _ray_at_free_ports(folder) as found:
+            if found is not None:
+                yield found
+                return
+    raise AssertionError(f"ports that were free were taken {_TRIES} times before Ray had them")
+
+
+@contextmanager
+def _ray_at_free_ports(folder: Path) -> Iterator[ClientCluster | None]:
+    """Such a cluster; None if one of its ports was taken."""
     ports = dict(zip(PORT_OPTIONS, free_ports(len(PORT_OPTIONS)), strict=True))
     given = [f"--{name}={port}" for name, port in ports.items()]
     workers = free_ports(_WORKERS)
@@ -134,12 +155,26 @@ def ray_with_clients(folder: Path) -> Iterator[ClientCluster]:
         "--node-ip-address=127.0.0.1",
         f"--worker-port-list={','.join(map(str, workers))}",
     ]
-    with head_node(folder, *given, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0") as (_, variables):
-        port = ports["ray-client-server-port"]
-        eventually(lambda: _accepts(port), "the head of Ray takes clients")
-        token = Path(variables["RAY_AUTH_TOKEN_PATH"])
-        all_ports = frozenset({*ports.values(), *workers, *_OF_CLIENTS})
-        yield ClientCluster(f"ray://127.0.0.1:{port}", token, all_ports)
+    with head_node(folder, *given, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0") as (head, variables):
+        made = ClientCluster(
+            f"ray://127.0.0.1:{ports['ray-client-server-port']}",
+            Path(variables["RAY_AUTH_TOKEN_PATH"]),
+            frozenset({*ports.values(), *workers, *_OF_CLIENTS}),
+        )
+        needed = {ports[name] for name in _ALWAYS_OPEN}
+
+        def state() -> str:
+            # Ray waits for ever for some ports, and ends for others.
+            ended = head.process.poll() is not None
+            open_ports = {port for port in ports.values() if _accepts(port)}
+            own = made.listening()  # looked at last: Ray may have begun to listen meanwhile
+            if open_ports - own or (ended and _BIND_FAILED in head.said()):
+                return "taken"
+            if ended:
+                raise AssertionError(f"the head of Ray has ended: {head.said()}")
+            return "up" if needed <= own else ""
+
+        yield made if eventually(state, "the head of Ray takes clients") == "up" else None
 
 
 def _sockets(pid: int) -> Iterator[str]:
