@@ -6,7 +6,7 @@ starts claims the keys that name it, and takes over the partitions of configurat
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -211,16 +211,23 @@ class AssignedOwnership:
             self._start(worker)
         compared = await self._southbound.declare(ours)
         self._note_ready(sure)
-        if unsure:
-            declare = self._southbound.declare
-            await wait_until_compared(
-                unsure, compared, self._known, self._southbound, declare, self._owns
-            )
-            for worker in unsure:
-                if self._owns(worker):
-                    self._start(worker)
-            self._note_ready(unsure)
+        await self._start_when_compared(unsure, compared)
         log.info("%d partitions are taken over", len(workers))
+
+    async def _start_when_compared(
+        self, workers: Collection[PartitionWorker], compared: Collection[str]
+    ) -> None:
+        """Start workers whose engines may have entries that switches lack, when they have them."""
+        if not workers:
+            return
+        declare = self._southbound.declare
+        await wait_until_compared(
+            workers, compared, self._known, self._southbound, declare, self._owns
+        )
+        for worker in workers:
+            if self._owns(worker):
+                self._start(worker)
+        self._note_ready(workers)
 
     def _owns(self, worker: PartitionWorker) -> bool:
         return self._partitions.owned.get(worker.name) is worker
@@ -239,18 +246,25 @@ class AssignedOwnership:
             undeclared = await self._southbound.raise_epochs(epochs)
             await self._know_network(workers.values())
         missing: list[PartitionWorker] = []
+        unsure: list[PartitionWorker] = []
         for copy in copies:
             worker = copy.worker
             if partitions.owned.get(worker.name) is not worker:
                 continue  # it was lost meanwhile
+            if not (copy.in_order and copy.network == worker.network):
+                unsure.append(worker)
+                continue
             self._start(worker)
-            known = worker.name not in undeclared
-            if not (known and copy.in_order and copy.network == worker.network):
+            if worker.name in undeclared:
                 missing.append(worker)
-        if missing:
-            await self._southbound.declare(missing)
-        self._note_ready(workers.values())
-        log.info("%d partitions have moved here, %d are compared", len(workers), len(missing))
+        compared: set[str] = set()
+        if missing or unsure:
+            compared = await self._southbound.declare([*missing, *unsure])
+        self._note_ready(worker for worker in workers.values() if worker not in unsure)
+        await self._start_when_compared(unsure, compared)
+        log.info(
+            "%d partitions have moved here, %d are compared", len(workers), len(missing + unsure)
+        )
 
     async def _know_network(self, workers: Iterable[PartitionWorker]) -> None:
         """Bring workers that do not run yet to the network that southbound processes have.
