@@ -109,6 +109,22 @@ class HostTable:
                     del table[mac]
                     self._seen = None
 
+    def forget_switch(self, end: End, mac: bytes) -> bool:
+        """What has spoken with this MAC was a switch itself; whether the port may be a link now."""
+        here, was_host = self._at.get(end), self.is_host_port(end)
+        if here is None or mac not in here:
+            return False
+        here.discard(mac)
+        if not here:
+            del self._at[end]
+            self._only_answers.discard(end)
+        for table in (self._learned, self._elsewhere):
+            known = table.get(mac)
+            if known is not None and known.at == end:
+                del table[mac]
+                self._seen = None
+        return was_host and not self.is_host_port(end)
+
     def hosts(self) -> tuple[Host, ...]:
         """All hosts that were learned, by MAC."""
         return tuple(_host(mac, self._learned[mac]) for mac in sorted(self._learned))

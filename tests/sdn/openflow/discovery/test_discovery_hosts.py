@@ -21,6 +21,7 @@ from tests.sdn.openflow.cables import (
     address_check,
     advertisement,
     hosts_of,
+    port_mac,
     solicitation,
 )
 
@@ -86,6 +87,52 @@ def test_two_hosts_with_one_mac_do_not_make_it_move_all_the_time() -> None:
         cables.run(0.1)
     assert len(hosts_of(cables.events)) <= 12
     assert cables.discovery.counters.host_moves_held > 0
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+@pytest.mark.parametrize("late", [0, 60])
+def test_a_switch_that_speaks_itself_is_no_host(ends: int, late: float) -> None:
+    # Linux announces an address of its own on each port.
+    link = NETWORK.links[0]
+    cables = Cables(NETWORK)
+    cables.connect("s1")
+    one, other = link.ends
+    cables.arrive(one, address_check(port_mac(other).hex(":")))
+    cables.run(late)
+    cables.connect("s2", "s3")
+    if ends == 2:
+        cables.arrive(other, address_check(port_mac(one).hex(":")))
+    cables.rounds(1)
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+    assert cables.discovery.hosts() == ()
+    assert cables.discovery.crossed(cables.now) == {}
+
+
+def test_a_switch_that_speaks_on_a_cable_that_was_plugged_in_unnoticed_is_no_host() -> None:
+    cables = Cables(NETWORK)
+    link = NETWORK.links[0]
+    one, other = link.ends
+    cables.cut.add(link)
+    cables.connect()
+    cables.arrive(one, address_check(port_mac(other).hex(":")))
+    cables.arrive(other, address_check(port_mac(one).hex(":")))
+    cables.rounds(30)
+    cables.cut.clear()
+    cables.rounds(11)
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+
+
+def test_hosts_beside_a_switch_that_speaks_itself_keep_their_port() -> None:
+    cables = Cables(NETWORK)
+    link = NETWORK.links[0]
+    one, other = link.ends
+    cables.connect("s1")
+    cables.arrive(one, address_check(port_mac(other).hex(":")))
+    cables.arrive(one, advertisement())
+    cables.connect()
+    cables.rounds(30)
+    assert link not in cables.discovery.links()
+    assert [host.mac for host in cables.discovery.hosts()] == [MAC]
 
 
 def test_the_port_that_a_host_has_left_may_lead_to_a_switch_again() -> None:
