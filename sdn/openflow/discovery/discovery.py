@@ -23,9 +23,13 @@ switches may forward it. Before a switch is connected, it may forward a question
 answer it. So a port where hosts have only answered can still become a link. That adds nothing to
 the first attack: those hosts could as well have said nothing.
 
+Where switches forward other traffic, what a host says comes out at all switches until the links are
+found. So a host that is heard at several ports marks none of them, until it has been at one port
+only for a while. Hosts that use each other's MACs for this have, again, only said nothing.
+
 A switch may speak, too: Linux announces an address of its own on each port. A probe has the MAC of
 its port as its source, under the tag. What was heard from this MAC at the port where the probe
-arrives was that switch, and no host. A host that takes this MAC has, again, only said nothing.
+arrives was that switch, and no host. A host that takes this MAC has only said nothing, too.
 """
 
 import logging
@@ -446,10 +450,12 @@ class Discovery(PortTable):
     # Hosts
 
     def _host_spoke(self, end: End, data: bytes, now: float) -> list[NetworkEvent]:
+        said = frames.read_announcement(data)
         if self._hosts.is_declared(end):
             self.counters.neighbour_declared += 1
+            if said is not None:
+                self._hosts.heard_at_declared(end, said.mac, now)
             return []
-        said = frames.read_announcement(data)
         if said is None:
             self.counters.neighbour_malformed += 1
             return []

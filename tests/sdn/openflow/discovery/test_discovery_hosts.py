@@ -89,6 +89,42 @@ def test_two_hosts_with_one_mac_do_not_make_it_move_all_the_time() -> None:
     assert cables.discovery.counters.host_moves_held > 0
 
 
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("pause", [0.0, 2.0])
+def test_what_switches_forward_before_their_links_are_found_does_not_hide_them(
+    pause: float, declared: bool
+) -> None:
+    # With `other_traffic = "normal"`, what a host says comes out at all switches.
+    cables = Cables(NETWORK)
+    if declared:
+        cables.discovery.declare_parts([Host("h1", *PORTS[0], mac=MAC)])
+    cables.connect()
+    (first, second), (third, fourth) = (link.ends for link in NETWORK.links)
+    for end in (PORTS[0], second, fourth, PORTS[0], second, fourth, first, third):
+        cables.arrive(end, solicitation())
+        cables.now += pause
+    cables.rounds(1)
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+    cables.arrive(PORTS[0], solicitation())
+    assert [(one.switch, one.port) for one in cables.discovery.hosts()] == PORTS[: not declared]
+
+
+def test_a_host_that_has_been_at_one_port_only_for_a_while_keeps_it() -> None:
+    cables = Cables(NETWORK)
+    link = NETWORK.links[0]
+    cables.connect("s1")
+    cables.arrive(PORTS[0], solicitation())
+    cables.run(2)
+    cables.arrive(link.ends[0], solicitation())
+    cables.run(29)
+    cables.arrive(link.ends[0], solicitation())
+    cables.run(2)
+    cables.arrive(link.ends[0], solicitation())
+    cables.connect()
+    cables.rounds(5)
+    assert link not in cables.discovery.links()
+
+
 @pytest.mark.parametrize("ends", [1, 2])
 @pytest.mark.parametrize("late", [0, 60])
 def test_a_switch_that_speaks_itself_is_no_host(ends: int, late: float) -> None:
