@@ -316,8 +316,8 @@ def main():
         until(partial(is_ready, given.port), "the service is ready", given.patience)
         known = "the service has found all switches and links, and no others"
         advice = (
-            "`.venv/bin/dzflow topology` and `.venv/bin/dzflow switches` show what it has. If it knows"
-            " an earlier network: stop it, remove .dzflow, and start it again."
+            "`.venv/bin/dzflow topology` and `.venv/bin/dzflow switches` show what it has. If it"
+            " knows an earlier network: stop it, remove .dzflow, and start it again."
         )
         until(partial(is_found, net, given.port), known, advice=advice)
         if proposals(given.port)["mode"] == "propose":
